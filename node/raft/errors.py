@@ -1,0 +1,69 @@
+"""The errors of node/raft: one family, so that the owner of a node catches `RaftError` alone.
+
+Owns the exception types and the words of their messages. Knows nothing of queues, sockets or
+files. A new type belongs in `docs/storage.md` (journal) when an operator can meet it.
+
+Every message is one line that says what is wrong, where, and what to do about it, because it is
+what the operator sees when the node stops.
+"""
+
+from __future__ import annotations
+
+
+class RaftError(Exception):
+    """Anything that node/raft raises on purpose."""
+
+
+class RaftStopped(RaftError):
+    """The node has stopped for good: a broken invariant, a failed journal, an apply that raised.
+
+    `reason` is one line for the log. The process has to exit; only a restart helps.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class JournalError(RaftError):
+    """Anything that the journal raises on purpose."""
+
+
+class JournalDamaged(JournalError):
+    """The journal on disk is not what was written, and it is not a torn tail either.
+
+    `file` is the file's name within the journal folder, `offset` the byte where the first thing
+    that cannot be right begins, `remedy` what the operator can do. Nothing has been changed on
+    disk when this is raised.
+    """
+
+    def __init__(self, file: str, offset: int, problem: str, remedy: str) -> None:
+        super().__init__(f"journal damaged: {file} at byte {offset}: {problem}; {remedy}")
+        self.file = file
+        self.offset = offset
+        self.problem = problem
+        self.remedy = remedy
+
+
+class JournalForeign(JournalError):
+    """The folder holds the journal of another cluster or node, or something else altogether."""
+
+
+class JournalLocked(JournalError):
+    """Another process uses this journal folder; the message names the folder and the process."""
+
+
+class JournalFull(JournalError):
+    """No room on the disk to open the journal, or an entry larger than a record may be."""
+
+
+class JournalUnusable(JournalError):
+    """The folder cannot be used: not a folder, not writable, not readable, no such device."""
+
+
+class JournalFailed(JournalError):
+    """A write or sync failed while running. Final: the node must stop and never acknowledge again.
+
+    The file may hold more or less than was acknowledged-to-be; opened again once the cause is
+    gone, the journal holds everything that was acknowledged.
+    """
