@@ -1,0 +1,510 @@
+"""The configuration of a cluster: one TOML file, read into frozen dataclasses.
+
+Owns the names, defaults and bounds of every key of ``cluster.toml`` and the wording of its
+errors. Must not know sockets, Raft or queues, and never touches a disk except to read the file
+it is given and the secret that file names. A key added here belongs into
+``cluster.example.toml`` in the same commit; a test loads that file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import ipaddress
+import json
+import re
+import tomllib
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+BASE_PORT_DEFAULT: Final = 7100
+"""First port of a local cluster: node i (from 0) listens at base + 10 i + 1, + 2 and + 3."""
+
+NODES_MAX: Final = 9
+"""More voters cost a round trip each and gain nothing: nine survive the loss of four."""
+
+PORT_MAX: Final = 65_535
+"""The largest TCP port."""
+
+SECRET_BYTES_MIN: Final = 16
+"""A shorter secret could be guessed from one recorded handshake between two nodes."""
+
+CONFIG_BYTES_MAX: Final = 1 << 20
+"""A larger file is not a cluster.toml, and is refused before it is parsed."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_MEBIBYTE: Final = 1 << 20
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used. One line: file, section, key, what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a socket listens. ``str()`` gives ``host:port``, with brackets around IPv6."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """The text form that `parse_address` reads back."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """True where only programs on this machine can reach the address."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """One member: its name, its three listening addresses and the folder of its journal."""
+
+    name: str
+    client: Address
+    peer: Address
+    http: Address
+    data_dir: Path
+
+
+@dataclass(frozen=True, slots=True)
+class RaftSettings:
+    """Timings of the consensus, in milliseconds; the reasons are in ``docs/decisions.md``."""
+
+    heartbeat_ms: int = 100
+    election_min_ms: int = 600
+    election_max_ms: int = 1000
+    connection_timeout_ms: int = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """What one node accepts at most; beyond it a client gets a typed error, never a stall."""
+
+    body_bytes: int = _MEBIBYTE
+    queues: int = 10_000
+    sessions: int = 10_000
+    consumers: int = 100_000
+    prefetch: int = 65_535
+    in_flight_publishes: int = 100_000
+    memory_high_bytes: int = 512 * _MEBIBYTE
+    disk_low_bytes: int = 256 * _MEBIBYTE
+
+
+_RAFT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
+    # Below 10 ms the heartbeats themselves load the loop; above a minute nobody would wait.
+    "heartbeat_ms": (10, 60_000),
+    "election_min_ms": (50, 60_000),
+    "election_max_ms": (50, 120_000),
+    "connection_timeout_ms": (100, 600_000),
+}
+
+_LIMIT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
+    # A body travels whole in one log entry, which is at most 2 MiB: lower, never higher.
+    "body_bytes": (1, _MEBIBYTE),
+    "queues": (1, 10_000),
+    "sessions": (1, 1_000_000),
+    "consumers": (1, 1_000_000),
+    # The wire carries prefetch in 16 bits.
+    "prefetch": (1, 65_535),
+    "in_flight_publishes": (1, 10_000_000),
+    # Under 64 MiB the caches of the journal alone would stop every publisher.
+    "memory_high_bytes": (64 * _MEBIBYTE, 1 << 50),
+    # One segment of the journal must always fit, or a node could not even record a vote.
+    "disk_low_bytes": (64 * _MEBIBYTE, 1 << 50),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """A validated configuration. ``path`` is the file it came from, None when made in memory.
+
+    ``tls`` and ``users`` are part of the format and always empty: a file that sets them is
+    refused until nodes can honour them, because ignoring them would leave a port open.
+    """
+
+    name: str
+    cluster_id: bytes
+    secret: bytes | None
+    nodes: tuple[NodeConfig, ...]
+    raft: RaftSettings = RaftSettings()
+    limits: LimitSettings = LimitSettings()
+    tls: None = None
+    users: tuple[()] = ()
+    path: Path | None = None
+    secret_file: Path | None = None
+
+    def node(self, name: str) -> NodeConfig:
+        """The member of that name; ConfigError names those that exist."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        known = ", ".join(node.name for node in self.nodes)
+        raise ConfigError(f"{_label(self.path)}: no [[node]] is named {name!r}; there are: {known}")
+
+    def peers(self, name: str) -> tuple[NodeConfig, ...]:
+        """Every member but that one, in the order of the file."""
+        return tuple(node for node in self.nodes if node.name != name)
+
+    @property
+    def url(self) -> str:
+        """The address list that a client connects to."""
+        return "fifo://" + ",".join(str(node.client) for node in self.nodes)
+
+
+def cluster_id_of(name: str) -> bytes:
+    """The 16 bytes that mark journals and peers as belonging to the cluster of that name."""
+    return hashlib.sha256(name.encode()).digest()[:16]
+
+
+def parse_address(text: str) -> Address:
+    """Read ``host:port`` or ``[ipv6]:port``; ValueError says what is wrong."""
+    host, colon, port_text = text.rpartition(":")
+    if not colon or not host:
+        raise ValueError(f'{text!r} is not "host:port"')
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"{text!r}: write an IPv6 address in brackets, as in [::1]:7101")
+    if not port_text.isascii() or not port_text.isdigit():
+        raise ValueError(f"{text!r}: the port {port_text!r} is not a number")
+    port = int(port_text[:6])
+    if not 1 <= port <= PORT_MAX:
+        raise ValueError(f"{text!r}: the port must be from 1 to {PORT_MAX}")
+    return Address(host, port)
+
+
+def load_config(path: Path) -> ClusterConfig:
+    """Read and check a ``cluster.toml``; relative paths in it are relative to its folder.
+
+    Raises ConfigError, whose one line names the file and the key.
+    """
+    label = _label(path)
+    document = _read_toml(path, label)
+    top = _Table(document, label, "")
+    _refuse_unbuilt(top, label)
+    cluster = top.table("cluster")
+    name = cluster.name("name")
+    secret_file = cluster.optional_text("secret_file")
+    cluster.finish()
+    node_tables = top.tables("node")
+    raft = _raft_settings(top.table("raft", required=False))
+    limits = _limit_settings(top.table("limits", required=False))
+    top.finish()
+    folder = path.absolute().parent
+    secret_path = None if secret_file is None else folder / secret_file
+    config = ClusterConfig(
+        name=name,
+        cluster_id=cluster_id_of(name),
+        secret=None if secret_path is None else _read_secret(secret_path, label),
+        nodes=tuple(_node_config(table, folder) for table in node_tables),
+        raft=raft,
+        limits=limits,
+        path=path,
+        secret_file=secret_path,
+    )
+    _check_members(config, label)
+    return config
+
+
+def cluster_config(count: int, base_port: int, directory: Path) -> ClusterConfig:
+    """A loopback cluster of ``count`` nodes that keeps everything under ``directory``."""
+    if not 1 <= count <= NODES_MAX:
+        raise ConfigError(f"a cluster has from 1 to {NODES_MAX} nodes, not {count}")
+    last_port = base_port + 10 * (count - 1) + 3
+    if base_port < 1 or last_port > PORT_MAX:
+        raise ConfigError(f"base port {base_port}: {count} nodes need ports 1 to {PORT_MAX}")
+    folder = directory.absolute()
+    nodes = tuple(
+        _loopback_node(f"n{i + 1}", base_port + 10 * i, folder / f"n{i + 1}" / "data")
+        for i in range(count)
+    )
+    return ClusterConfig("local", cluster_id_of("local"), None, nodes, path=folder / "cluster.toml")
+
+
+def single_node_config(data_dir: Path, base_port: int = BASE_PORT_DEFAULT) -> ClusterConfig:
+    """One node on loopback, for ``fifo serve`` without arguments."""
+    node = _loopback_node("n1", base_port, data_dir.absolute())
+    return ClusterConfig("single", cluster_id_of("single"), None, (node,))
+
+
+def to_toml(config: ClusterConfig) -> str:
+    """The text of a file that `load_config` reads back as this configuration."""
+    folder = None if config.path is None else config.path.absolute().parent
+    lines = ["[cluster]", f"name = {_quoted(config.name)}"]
+    if config.secret_file is not None:
+        lines.append(f"secret_file = {_quoted(_relative(config.secret_file, folder))}")
+    for node in config.nodes:
+        lines += [
+            "",
+            "[[node]]",
+            f"name = {_quoted(node.name)}",
+            f"client = {_quoted(str(node.client))}",
+            f"peer = {_quoted(str(node.peer))}",
+            f"http = {_quoted(str(node.http))}",
+            f"data_dir = {_quoted(_relative(node.data_dir, folder))}",
+        ]
+    for section, settings in (("raft", config.raft), ("limits", config.limits)):
+        lines += ["", f"[{section}]"]
+        lines += [f"{field.name} = {getattr(settings, field.name)}" for field in fields(settings)]
+    return "\n".join(lines) + "\n"
+
+
+class _Table:
+    """One TOML table being read: hands out checked values, and refuses what nobody asked for."""
+
+    def __init__(self, values: Mapping[str, object], label: str, section: str) -> None:
+        self._values = dict(values)
+        self._label = label
+        self._section = section
+        self._known: list[str] = []
+
+    def error(self, key: str, problem: str) -> ConfigError:
+        """A ConfigError that names file, section and key."""
+        place = f"{self._section} {key}".strip()
+        return ConfigError(f"{self._label}: {place}: {problem}")
+
+    def pop(self, key: str) -> object | None:
+        """The raw value, or None where the key is missing; marks the key as known."""
+        self._known.append(key)
+        return self._values.pop(key, None)
+
+    def optional_text(self, key: str) -> str | None:
+        value = self.pop(key)
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise self.error(key, f"must be a text in quotes, not {_kind(value)}")
+        if not value.strip() or "\0" in value:
+            raise self.error(key, "must not be empty")
+        return value
+
+    def text(self, key: str) -> str:
+        value = self.optional_text(key)
+        if value is None:
+            raise self.error(key, "is missing")
+        return value
+
+    def name(self, key: str) -> str:
+        value = self.text(key)
+        if _NAME.fullmatch(value) is None:
+            allowed = "1 to 64 letters, digits, '-', '_' and '.', beginning with a letter or digit"
+            raise self.error(key, f"{value!r} is not a name: {allowed}")
+        return value
+
+    def address(self, key: str) -> Address:
+        text = self.text(key)
+        try:
+            address = parse_address(text)
+        except ValueError as error:
+            raise self.error(key, str(error)) from None
+        if not address.is_loopback:
+            raise self.error(
+                key,
+                f"{address} is not a loopback address, which needs authentication set,"
+                " and this version has none yet: use 127.0.0.1",
+            )
+        return address
+
+    def integer(self, key: str, default: int, bounds: tuple[int, int]) -> int:
+        value = self.pop(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.error(key, f"must be a whole number, not {_kind(value)}")
+        low, high = bounds
+        if not low <= value <= high:
+            raise self.error(key, f"{value} is out of range: from {low} to {high}")
+        return value
+
+    def table(self, key: str, *, required: bool = True) -> _Table:
+        value = self.pop(key)
+        if value is None and required:
+            raise ConfigError(f"{self._label}: the section [{key}] is missing")
+        if value is None:
+            value = {}
+        if not isinstance(value, dict):
+            raise self.error(key, f"must be a section [{key}], not {_kind(value)}")
+        return _Table(value, self._label, f"[{key}]")
+
+    def tables(self, key: str) -> list[_Table]:
+        value = self.pop(key)
+        if value is None or value == []:
+            raise ConfigError(f"{self._label}: there is no [[{key}]]; at least one is needed")
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise self.error(key, f"must be written as [[{key}]] sections")
+        return [_Table(item, self._label, f"[[{key}]] {i + 1}") for i, item in enumerate(value)]
+
+    def finish(self) -> None:
+        """Refuse what is left: a misspelt key must not silently mean its default."""
+        for key in self._values:
+            near = difflib.get_close_matches(key, self._known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(self._known)}"
+            raise self.error(key, f"unknown key; {hint}")
+
+
+def _read_toml(path: Path, label: str) -> dict[str, object]:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(CONFIG_BYTES_MAX + 1)
+        if len(raw) > CONFIG_BYTES_MAX:
+            raise ConfigError(f"{label}: larger than {CONFIG_BYTES_MAX} bytes")
+        return tomllib.loads(raw.decode())
+    except FileNotFoundError:
+        raise ConfigError(f"{label}: there is no such file") from None
+    except OSError as error:
+        raise ConfigError(f"{label}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{label}: not UTF-8 text (at byte {error.start})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{label}: not valid TOML: {error}") from None
+
+
+def _refuse_unbuilt(top: _Table, label: str) -> None:
+    for key, section in (("tls", "[tls]"), ("user", "[[user]]")):
+        if top.pop(key) is not None:
+            raise ConfigError(
+                f"{label}: {section}: not supported by this version yet, and never ignored;"
+                " remove the section and stay on loopback"
+            )
+
+
+def _read_secret(path: Path, label: str) -> bytes:
+    where = f"{label}: [cluster] secret_file: {path}"
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"{where}: cannot be read: {error.strerror}") from None
+    if len(secret) < SECRET_BYTES_MIN:
+        raise ConfigError(f"{where}: holds {len(secret)} bytes, at least {SECRET_BYTES_MIN} needed")
+    return secret
+
+
+def _node_config(table: _Table, folder: Path) -> NodeConfig:
+    node = NodeConfig(
+        name=table.name("name"),
+        client=table.address("client"),
+        peer=table.address("peer"),
+        http=table.address("http"),
+        data_dir=folder / table.text("data_dir"),
+    )
+    table.finish()
+    return node
+
+
+def _raft_settings(table: _Table) -> RaftSettings:
+    defaults = RaftSettings()
+    values = {
+        key: table.integer(key, getattr(defaults, key), bounds)
+        for key, bounds in _RAFT_BOUNDS.items()
+    }
+    table.finish()
+    raft = RaftSettings(**values)
+    if raft.election_min_ms <= 3 * raft.heartbeat_ms:
+        raise table.error(
+            "election_min_ms",
+            f"{raft.election_min_ms} must exceed three heartbeats"
+            f" (3 x heartbeat_ms = {3 * raft.heartbeat_ms})",
+        )
+    if raft.election_max_ms <= raft.election_min_ms:
+        raise table.error(
+            "election_max_ms",
+            f"{raft.election_max_ms} must exceed election_min_ms ({raft.election_min_ms})",
+        )
+    if raft.connection_timeout_ms < raft.election_max_ms:
+        raise table.error(
+            "connection_timeout_ms",
+            f"{raft.connection_timeout_ms} must be at least election_max_ms"
+            f" ({raft.election_max_ms})",
+        )
+    return raft
+
+
+def _limit_settings(table: _Table) -> LimitSettings:
+    defaults = LimitSettings()
+    values = {
+        key: table.integer(key, getattr(defaults, key), bounds)
+        for key, bounds in _LIMIT_BOUNDS.items()
+    }
+    table.finish()
+    return LimitSettings(**values)
+
+
+def _check_members(config: ClusterConfig, label: str) -> None:
+    """Names, addresses and folders are each used once, or two nodes would fight over them."""
+    if len(config.nodes) > NODES_MAX:
+        raise ConfigError(f"{label}: {len(config.nodes)} [[node]] sections; {NODES_MAX} at most")
+    _refuse_repeat(((node.name, f"{node.name}: name") for node in config.nodes), label)
+    _refuse_repeat(
+        (
+            (str(address), f"{node.name}: {kind}")
+            for node in config.nodes
+            for kind, address in _addresses_of(node)
+        ),
+        label,
+    )
+    _refuse_repeat(
+        ((str(n.data_dir.resolve()), f"{n.name}: data_dir") for n in config.nodes), label
+    )
+
+
+def _refuse_repeat(values: Iterable[tuple[str, str]], label: str) -> None:
+    seen: dict[str, str] = {}
+    for value, place in values:
+        if value in seen:
+            raise ConfigError(
+                f"{label}: [[node]] {place}: {value} is already the one of {seen[value]}"
+            )
+        seen[value] = place
+
+
+def _addresses_of(node: NodeConfig) -> tuple[tuple[str, Address], ...]:
+    return (("client", node.client), ("peer", node.peer), ("http", node.http))
+
+
+def _loopback_node(name: str, base_port: int, data_dir: Path) -> NodeConfig:
+    return NodeConfig(
+        name=name,
+        client=Address("127.0.0.1", base_port + 1),
+        peer=Address("127.0.0.1", base_port + 2),
+        http=Address("127.0.0.1", base_port + 3),
+        data_dir=data_dir,
+    )
+
+
+def _label(path: Path | None) -> str:
+    return "configuration" if path is None else str(path)
+
+
+def _kind(value: object) -> str:
+    names: dict[type, str] = {
+        bool: "true or false",
+        int: "a number",
+        float: "a number with a fraction",
+        str: "a text",
+        list: "a list",
+        dict: "a section",
+    }
+    return names.get(type(value), type(value).__name__)
+
+
+def _quoted(text: str) -> str:
+    # JSON strings are TOML basic strings, but for DEL, which TOML wants escaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _relative(path: Path, folder: Path | None) -> str:
+    if folder is not None and path.is_relative_to(folder):
+        return str(path.relative_to(folder))
+    return str(path)
