@@ -1,0 +1,148 @@
+"""Checks for single fields of a header: plain msgpack values in, typed values out.
+
+Owns the little language in which `messages` describes its fields. A check takes a decoded value and
+returns it normalised (lists become tuples), or raises `FieldError` with words that a stranger who
+writes a client understands. Must not know any frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+Check: TypeAlias = Callable[[Any], Any]
+
+U8_MAX: Final = 2**8 - 1
+U16_MAX: Final = 2**16 - 1
+U32_MAX: Final = 2**32 - 1
+U63_MAX: Final = 2**63 - 1
+
+_PLAIN_DEPTH_MAX: Final = 8
+"""Nesting of a free-form value (specs, results): deeper ones are nobody's honest input."""
+
+
+class FieldError(ValueError):
+    """A field holds what it must not hold."""
+
+
+def integer(low: int = 0, high: int = U63_MAX) -> Check:
+    """An integer in low..high; a bool is not one."""
+
+    def check(value: Any) -> int:
+        if type(value) is not int or not low <= value <= high:
+            raise FieldError(f"must be an integer from {low} to {high}")
+        return value
+
+    return check
+
+
+def boolean(value: Any) -> bool:
+    """True or false, nothing that merely looks like it."""
+    if type(value) is not bool:
+        raise FieldError("must be true or false")
+    return value
+
+
+def text(bytes_max: int, bytes_min: int = 0) -> Check:
+    """UTF-8 text whose encoded length lies in bytes_min..bytes_max."""
+
+    def check(value: Any) -> str:
+        if type(value) is not str:
+            raise FieldError("must be text")
+        size = len(value) if value.isascii() else len(value.encode())
+        if not bytes_min <= size <= bytes_max:
+            raise FieldError(f"must be {bytes_min} to {bytes_max} bytes long")
+        return value
+
+    return check
+
+
+def octets(bytes_max: int, bytes_min: int = 0) -> Check:
+    """Bytes whose length lies in bytes_min..bytes_max."""
+
+    def check(value: Any) -> bytes:
+        if type(value) is not bytes or not bytes_min <= len(value) <= bytes_max:
+            raise FieldError(f"must be {bytes_min} to {bytes_max} bytes")
+        return value
+
+    return check
+
+
+def maybe(inner: Check) -> Check:
+    """Nil, or what `inner` accepts."""
+
+    def check(value: Any) -> Any:
+        return None if value is None else inner(value)
+
+    return check
+
+
+def list_of(inner: Check, items_max: int) -> Check:
+    """An array of at most items_max values, each accepted by `inner`; becomes a tuple."""
+
+    def check(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple) or len(value) > items_max:
+            raise FieldError(f"must be a list of at most {items_max} items")
+        return tuple([inner(item) for item in value])
+
+    return check
+
+
+def record(*inner: Check, required: int | None = None) -> Check:
+    """An array with one value per check; values beyond `required` may be missing at its end."""
+    least = len(inner) if required is None else required
+
+    def check(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple) or not least <= len(value) <= len(inner):
+            raise FieldError(f"must be a list of {least} to {len(inner)} values")
+        return tuple([one(item) for one, item in zip(inner, value, strict=False)])
+
+    return check
+
+
+def ranges(items_max: int) -> Check:
+    """Token ranges [first, last], ascending and apart from each other."""
+
+    def check(value: Any) -> tuple[tuple[int, int], ...]:
+        if not isinstance(value, list | tuple) or len(value) > items_max:
+            raise FieldError(f"must be a list of at most {items_max} ranges")
+        result: list[tuple[int, int]] = []
+        below = 0
+        for item in value:
+            if not isinstance(item, list | tuple) or len(item) != 2:
+                raise FieldError("a range must be [first, last]")
+            first, last = item
+            if type(first) is not int or type(last) is not int or not below < first <= last:
+                raise FieldError("ranges must ascend: 0 < first <= last < next first")
+            if last > U63_MAX:
+                raise FieldError(f"a token must be at most {U63_MAX}")
+            result.append((first, last))
+            below = last
+        return tuple(result)
+
+    return check
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """Any nesting of nil, bool, integer, float, text, bytes, list and text-keyed map."""
+    if depth > _PLAIN_DEPTH_MAX:
+        raise FieldError(f"must not nest deeper than {_PLAIN_DEPTH_MAX}")
+    if isinstance(value, list | tuple):
+        for item in value:
+            plain(item, depth + 1)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if type(key) is not str:
+                raise FieldError("map keys must be text")
+            plain(item, depth + 1)
+    elif not (value is None or isinstance(value, bool | int | float | str | bytes)):
+        raise FieldError(f"must not hold {type(value).__name__}")
+    return value
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """A map from text to plain values."""
+    if type(value) is not dict:
+        raise FieldError("must be a map")
+    plain(value)
+    return value

@@ -1,0 +1,602 @@
+"""Every message of the protocol: its type number, its fields, and what each may hold.
+
+Owns the catalogue. A message is a frozen dataclass; its fields travel by position, so new ones are
+only ever added at the end, with a default (trailing fields may be missing). Bodies and columns do
+not stand here: they travel in a frame's raw part (`columns`). Must not know how frames are cut
+from a stream (`frames`) or what anybody does with a message.
+When a message changes, change `docs/protocol.md` in the same commit; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from typing import Annotated, Any, ClassVar, Final, TypeVar, get_type_hints
+
+from fifo.wire import limits
+from fifo.wire.fields import (
+    U8_MAX,
+    U16_MAX,
+    U32_MAX,
+    U63_MAX,
+    Check,
+    FieldError,
+    boolean,
+    integer,
+    list_of,
+    mapping,
+    maybe,
+    octets,
+    plain,
+    ranges,
+    record,
+    text,
+)
+
+ROLE_DATA: Final = 0
+"""The connection of the user's loop: requests, deliveries, settlements."""
+ROLE_CONTROL: Final = 1
+"""The connection of the client's own thread: heartbeats, renewals, notices."""
+ROLE_OBSERVER: Final = 2
+"""A connection without a session that asks one node for its status, leader or not."""
+
+SESSION_NEW: Final = 0
+SESSION_RESUMED: Final = 1
+
+VERB_ACK: Final = 0
+VERB_NACK: Final = 1
+VERB_RELEASE: Final = 2
+VERB_TERMINATE: Final = 3
+
+STATUS_OK: Final = 0
+STATUS_ALREADY_SETTLED: Final = 1
+STATUS_LOCK_LOST: Final = 2
+STATUS_DEAD_LETTERED: Final = 3
+STATUS_UNKNOWN_CONSUMER: Final = 4
+
+NOTICE_MESSAGE_TIMEOUT: Final = 0
+NOTICE_ACTIVITY: Final = 1
+NOTICE_SESSION_ENDED: Final = 2
+
+_NAME = text(limits.QUEUE_NAME_BYTES_MAX, 1)
+_ADDRESS = text(limits.QUEUE_NAME_BYTES_MAX)
+_TEXT = text(limits.TEXT_BYTES_MAX)
+_DURATION = integer(0, limits.DURATION_MS_MAX)
+_RANGES = ranges(limits.RANGES_MAX)
+_NODES = list_of(record(_NAME, _ADDRESS), 64)
+_COLUMNS = list_of(record(integer(0, U16_MAX), integer(0, limits.FRAME_BYTES_MAX)), 64)
+_ERROR = record(_TEXT, _TEXT, boolean, maybe(plain), required=3)
+_CONSUMER = integer(1)
+_TOKEN = integer(1)
+
+Name = Annotated[str, _NAME]
+Text = Annotated[str, _TEXT]
+MaybeText = Annotated[str | None, maybe(_TEXT)]
+Number = Annotated[int, integer()]
+Duration = Annotated[int, _DURATION]
+MaybeDuration = Annotated[int | None, maybe(_DURATION)]
+Flag = Annotated[bool, boolean]
+Consumer = Annotated[int, _CONSUMER]
+Token = Annotated[int, _TOKEN]
+Ranges = Annotated[tuple[tuple[int, int], ...], _RANGES]
+Columns = Annotated[tuple[tuple[int, int], ...], _COLUMNS]
+Nodes = Annotated[tuple[tuple[str, str], ...], _NODES]
+Plain = Annotated[Any, plain]
+Map = Annotated[dict[str, Any], mapping]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What all messages share: the type number, and the way to and from positional fields."""
+
+    TYPE: ClassVar[int]
+    _CHECKS: ClassVar[tuple[tuple[str, Check], ...]]
+    _DEFAULTS: ClassVar[tuple[Any, ...]]
+    _REQUIRED: ClassVar[int]
+
+    def to_fields(self) -> list[Any]:
+        """The fields by position, trailing ones that hold their default cut off."""
+        values = [getattr(self, name) for name, _ in self._CHECKS]
+        while len(values) > self._REQUIRED and (
+            values[-1] == self._DEFAULTS[len(values) - 1 - self._REQUIRED]
+        ):
+            values.pop()
+        return values
+
+
+_M = TypeVar("_M", bound=Message)
+
+REGISTRY: dict[int, type[Message]] = {}
+"""Type number to message class, of everything this version knows."""
+
+
+def _wire(number: int) -> Callable[[type[_M]], type[_M]]:
+    """Give a dataclass its type number, and compile its annotations into checks."""
+
+    def decorate(cls: type[_M]) -> type[_M]:
+        hints = get_type_hints(cls, include_extras=True)
+        declared = fields(cls)
+        cls.TYPE = number
+        cls._CHECKS = tuple((f.name, hints[f.name].__metadata__[0]) for f in declared)
+        cls._DEFAULTS = tuple(f.default for f in declared if f.default is not MISSING)
+        cls._REQUIRED = len(declared) - len(cls._DEFAULTS)
+        assert number not in REGISTRY, "two messages share a type number"
+        REGISTRY[number] = cls
+        return cls
+
+    return decorate
+
+
+def from_fields(cls: type[Message], values: list[Any]) -> Message:
+    """Build a message from positional fields; raise FieldError naming the first bad one.
+
+    Fields beyond those that this version knows are ignored: a newer peer may send them.
+    """
+    checks = cls._CHECKS
+    if len(values) < cls._REQUIRED:
+        raise FieldError(f"{cls.__name__}.{checks[len(values)][0]}: is missing")
+    checked = []
+    for (name, check), value in zip(checks, values, strict=False):
+        try:
+            checked.append(check(value))
+        except FieldError as error:
+            raise FieldError(f"{cls.__name__}.{name}: {error}") from None
+    return cls(*checked)
+
+
+# --- opening, keeping and closing a connection -------------------------------------------------
+
+
+@_wire(1)
+@dataclass(frozen=True, slots=True)
+class Hello(Message):
+    """First frame of a client: versions, who it is, which session it wants (semantics.md 4)."""
+
+    version_min: Annotated[int, integer(1, U16_MAX)]
+    version_max: Annotated[int, integer(1, U16_MAX)]
+    role: Annotated[int, integer(0, 2)]
+    session: Annotated[bytes, octets(16, 16)]
+    incarnation: Annotated[bytes, octets(16, 16)]
+    client: Annotated[str, text(255)] = ""
+    features: Annotated[tuple[str, ...], list_of(text(64), 64)] = ()
+    user: Annotated[str | None, maybe(text(255))] = None
+    mechanism: Annotated[str | None, maybe(text(64))] = None
+    heartbeat_ms: Annotated[int, integer(100, 600_000)] = limits.HEARTBEAT_MS
+    resume: Flag = False
+
+
+@_wire(2)
+@dataclass(frozen=True, slots=True)
+class Welcome(Message):
+    """The leader's answer to a hello: the session is attached, requests may follow."""
+
+    version: Annotated[int, integer(1, U16_MAX)]
+    node: Name
+    cluster: Annotated[bytes, octets(16)]
+    term: Number
+    session_state: Annotated[int, integer(0, 1)] = SESSION_NEW
+    epoch: Number = 0
+    heartbeat_ms: Annotated[int, integer(100, 600_000)] = limits.HEARTBEAT_MS
+    features: Annotated[tuple[str, ...], list_of(text(64), 64)] = ()
+    nodes: Nodes = ()
+    consumers: Annotated[
+        tuple[tuple[int, str, str, int], ...],
+        list_of(record(_CONSUMER, text(255), _NAME, _DURATION), limits.ITEMS_MAX),
+    ] = ()
+    limits: Annotated[tuple[tuple[str, int], ...], list_of(record(_NAME, integer()), 64)] = ()
+
+
+@_wire(3)
+@dataclass(frozen=True, slots=True)
+class Challenge(Message):
+    """The node asks for proof of identity before it welcomes."""
+
+    mechanism: Annotated[str, text(64, 1)]
+    payload: Annotated[bytes, octets(4096)] = b""
+
+
+@_wire(4)
+@dataclass(frozen=True, slots=True)
+class Authenticate(Message):
+    """The client's answer to a challenge."""
+
+    mechanism: Annotated[str, text(64, 1)]
+    payload: Annotated[bytes, octets(4096)] = b""
+
+
+@_wire(5)
+@dataclass(frozen=True, slots=True)
+class Redirect(Message):
+    """This node does not lead (any more); the leader, where known, is at `address`."""
+
+    leader: Annotated[str | None, maybe(_NAME)]
+    address: Annotated[str | None, maybe(_ADDRESS)]
+    retry_ms: Duration = 0
+    nodes: Nodes = ()
+    moved: Flag = False
+
+
+@_wire(6)
+@dataclass(frozen=True, slots=True)
+class Ping(Message):
+    """Heartbeat; answered by a pong with the same correlation."""
+
+
+@_wire(7)
+@dataclass(frozen=True, slots=True)
+class Pong(Message):
+    """Answer to a ping."""
+
+
+@_wire(8)
+@dataclass(frozen=True, slots=True)
+class Error(Message):
+    """A request failed; correlation 0: the connection did, and is closed after this frame."""
+
+    code: Annotated[str, text(64, 1)]
+    text: Annotated[str, text(limits.TEXT_BYTES_MAX)]
+    retryable: Flag = False
+    detail: Plain = None
+
+
+@_wire(9)
+@dataclass(frozen=True, slots=True)
+class Close(Message):
+    """End this session cleanly: everything it holds returns, uncounted. Answered by `Ok`."""
+
+
+@_wire(10)
+@dataclass(frozen=True, slots=True)
+class Ok(Message):
+    """A request was carried out; `result` is what it asked for."""
+
+    result: Plain = None
+
+
+# --- publishing --------------------------------------------------------------------------------
+
+
+@_wire(16)
+@dataclass(frozen=True, slots=True)
+class Publish(Message):
+    """Messages for one queue, numbered per (producer, queue) (semantics.md 10); see `columns`."""
+
+    queue: Name
+    producer: Number
+    previous: Number
+    number: Annotated[int, integer(1)]
+    count: Annotated[int, integer(1, limits.PUBLISH_MESSAGES_MAX)]
+    columns: Columns
+
+
+@_wire(17)
+@dataclass(frozen=True, slots=True)
+class Confirms(Message):
+    """Answers to publish frames: committed and on the disk of a majority.
+
+    Each item: correlation, queue number, producer number, duplicates, stored, error or nil. The
+    first duplicates + stored messages are confirmed; the rest were not stored, for that error.
+    """
+
+    items: Annotated[
+        tuple[tuple[Any, ...], ...],
+        list_of(record(*[integer()] * 5, maybe(_ERROR), required=5), limits.ITEMS_MAX),
+    ]
+
+
+@_wire(18)
+@dataclass(frozen=True, slots=True)
+class OpenProducer(Message):
+    """Open a named producer; `Ok` answers its number and the last number stored per queue."""
+
+    name: Name
+
+
+# --- consuming ---------------------------------------------------------------------------------
+
+
+@_wire(20)
+@dataclass(frozen=True, slots=True)
+class Subscribe(Message):
+    """Become a consumer of a queue; the same tag in the same session keeps the number."""
+
+    queue: Name
+    tag: Annotated[str, text(limits.QUEUE_NAME_BYTES_MAX)]
+    prefetch: Annotated[int, integer(1, limits.PREFETCH_MAX)]
+    lock_ms: MaybeDuration = None
+    max_lock_ms: MaybeDuration = None
+    priority: Annotated[int, integer(-(2**31), 2**31 - 1)] = 0
+    renewable: Flag = True
+    explicit_credit: Flag = False
+    nack_backoff: MaybeText = None
+    timeout_backoff: MaybeText = None
+    handler_timeout_ms: MaybeDuration = None
+
+
+@_wire(21)
+@dataclass(frozen=True, slots=True)
+class Subscribed(Message):
+    """The consumer's number (never used again), and the lock it really gets."""
+
+    consumer: Consumer
+    lock_ms: Duration
+    max_lock_ms: Duration
+    prefetch: Annotated[int, integer(1, limits.PREFETCH_MAX)]
+    active: Flag = True
+
+
+@_wire(22)
+@dataclass(frozen=True, slots=True)
+class Credit(Message):
+    """Explicit credit of a pulling consumer; `drain` ends what is left of it."""
+
+    consumer: Consumer
+    credit: Annotated[int, integer(0, U32_MAX)]
+    drain: Flag = False
+
+
+@_wire(23)
+@dataclass(frozen=True, slots=True)
+class Cancel(Message):
+    """No more messages; `unopened` return at once, uncounted, the others stay locked."""
+
+    consumer: Consumer
+    unopened: Ranges = ()
+
+
+@_wire(24)
+@dataclass(frozen=True, slots=True)
+class Get(Message):
+    """Hand out up to `count` messages now to the session's implicit consumer of the queue."""
+
+    queue: Name
+    count: Annotated[int, integer(1, limits.PUBLISH_MESSAGES_MAX)]
+    wait_ms: Duration = 0
+    lock_ms: MaybeDuration = None
+    renewable: Flag = False
+
+
+@_wire(25)
+@dataclass(frozen=True, slots=True)
+class Got(Message):
+    """Answer to a get: the messages came in deliveries before it, tokens from `first_token`."""
+
+    consumer: Number
+    first_token: Number
+    count: Number
+
+
+@_wire(26)
+@dataclass(frozen=True, slots=True)
+class Deliver(Message):
+    """Messages for a consumer, tokens consecutive from `first_token`; see `columns`.
+
+    `runs`: count, queue number, producer, number of the first, wall time of publishing in ms; ids
+    are (queue number, producer, number), numbers consecutive within a run. `dead_letters`: position
+    in this frame and the dead letter's record. `repeat`: sent again after a resume.
+    """
+
+    consumer: Consumer
+    queue: Name
+    first_token: Token
+    count: Annotated[int, integer(1, U32_MAX)]
+    remaining_ms: Duration
+    columns: Columns
+    runs: Annotated[
+        tuple[tuple[int, int, int, int, int], ...],
+        list_of(record(integer(1), integer(), integer(), integer(), integer()), U16_MAX),
+    ]
+    dead_letters: Annotated[
+        tuple[tuple[int, dict[str, Any]], ...],
+        list_of(record(integer(), mapping), U16_MAX),
+    ] = ()
+    repeat: Flag = False
+
+
+@_wire(27)
+@dataclass(frozen=True, slots=True)
+class Settle(Message):
+    """Ack, nack, release or terminate tokens of one consumer; answered by a receipt.
+
+    `resolved_below`: the client never asks about a token below it again (semantics.md 8).
+    """
+
+    consumer: Consumer
+    verb: Annotated[int, integer(0, 3)]
+    tokens: Ranges
+    resolved_below: Number = 0
+    delay_ms: MaybeDuration = None
+    reason: MaybeText = None
+    description: MaybeText = None
+    exception_type: MaybeText = None
+    exception_text: MaybeText = None
+    stack: Annotated[str | None, maybe(text(limits.STACK_BYTES_MAX))] = None
+
+
+@_wire(28)
+@dataclass(frozen=True, slots=True)
+class Receipt(Message):
+    """What became of each settled token: first, last, status, late; committed by a majority."""
+
+    consumer: Consumer
+    results: Annotated[
+        tuple[tuple[int, int, int, bool], ...],
+        list_of(
+            record(_TOKEN, _TOKEN, integer(0, U8_MAX), boolean, required=3), limits.RANGES_MAX * 4
+        ),
+    ]
+
+
+@_wire(29)
+@dataclass(frozen=True, slots=True)
+class Renew(Message):
+    """Raise the deadlines of these tokens to now + lock; what is not named is not renewed."""
+
+    items: Annotated[
+        tuple[tuple[int, tuple[tuple[int, int], ...]], ...],
+        list_of(record(_CONSUMER, _RANGES), limits.ITEMS_MAX),
+    ]
+    explicit: Flag = False
+
+
+@_wire(30)
+@dataclass(frozen=True, slots=True)
+class Renewed(Message):
+    """Answer to a renewal, per consumer: ranges renewed with the remaining ms, ranges lost."""
+
+    items: Annotated[
+        tuple[tuple[Any, ...], ...],
+        list_of(
+            record(
+                _CONSUMER,
+                list_of(record(_TOKEN, _TOKEN, _DURATION), limits.RANGES_MAX),
+                _RANGES,
+            ),
+            limits.ITEMS_MAX,
+        ),
+    ]
+
+
+@_wire(31)
+@dataclass(frozen=True, slots=True)
+class Alive(Message):
+    """The program behind this consumer speaks: clears suspicion (semantics.md 3)."""
+
+    consumer: Consumer
+
+
+@_wire(32)
+@dataclass(frozen=True, slots=True)
+class Notice(Message):
+    """Something happened to a consumer; kept and sent again until acknowledged.
+
+    Kinds: 0 message_timeout (tokens), 1 activity (active), 2 session_ended.
+    """
+
+    notice: Number
+    kind: Annotated[int, integer(0, U8_MAX)]
+    consumer: Number = 0
+    tokens: Ranges = ()
+    active: Flag = True
+
+
+@_wire(33)
+@dataclass(frozen=True, slots=True)
+class NoticeAck(Message):
+    """The client has seen the notice."""
+
+    notice: Number
+
+
+# --- queues ------------------------------------------------------------------------------------
+
+
+@_wire(40)
+@dataclass(frozen=True, slots=True)
+class Declare(Message):
+    """Create a queue; the same again is fine, a different spec is answered with the difference."""
+
+    queue: Name
+    spec: Map
+
+
+@_wire(41)
+@dataclass(frozen=True, slots=True)
+class Update(Message):
+    """Change what can be changed on a live queue."""
+
+    queue: Name
+    changes: Map
+
+
+@_wire(42)
+@dataclass(frozen=True, slots=True)
+class QueueAction(Message):
+    """One of: delete, purge, pause, resume."""
+
+    queue: Name
+    action: Annotated[str, text(32, 1)]
+
+
+@_wire(43)
+@dataclass(frozen=True, slots=True)
+class QueueQuery(Message):
+    """One of: list (no queue), show, locks, delayed, consumers; answered by `Ok`."""
+
+    queue: Annotated[str | None, maybe(_NAME)]
+    query: Annotated[str, text(32, 1)]
+    limit: Annotated[int, integer(1, limits.ITEMS_MAX)] = 1000
+
+
+@_wire(44)
+@dataclass(frozen=True, slots=True)
+class Peek(Message):
+    """Look at the next messages without locking them; answered by `Peeked`."""
+
+    queue: Name
+    count: Annotated[int, integer(1, 1000)] = 1
+
+
+@_wire(45)
+@dataclass(frozen=True, slots=True)
+class Peeked(Message):
+    """Messages as in a delivery, without tokens."""
+
+    queue: Name
+    count: Annotated[int, integer(0, 1000)]
+    columns: Columns = ()
+    runs: Annotated[
+        tuple[tuple[int, int, int, int, int], ...],
+        list_of(record(integer(1), integer(), integer(), integer(), integer()), U16_MAX),
+    ] = ()
+    dead_letters: Annotated[
+        tuple[tuple[int, dict[str, Any]], ...],
+        list_of(record(integer(), mapping), U16_MAX),
+    ] = ()
+
+
+@_wire(46)
+@dataclass(frozen=True, slots=True)
+class Redrive(Message):
+    """Move dead letters back: filter, limit, rate, dry run, cancel (semantics.md 9)."""
+
+    queue: Name
+    target: Annotated[str | None, maybe(_NAME)] = None
+    options: Annotated[dict[str, Any] | None, maybe(mapping)] = None
+
+
+@_wire(47)
+@dataclass(frozen=True, slots=True)
+class Move(Message):
+    """Move ready messages to another queue of the group."""
+
+    queue: Name
+    target: Name
+    limit: Annotated[int, integer(1)] = U63_MAX
+
+
+@_wire(48)
+@dataclass(frozen=True, slots=True)
+class Durable(Message):
+    """A durable consumer's verb: reserve, fetch, ack, renew, forget (semantics.md 11)."""
+
+    queue: Name
+    name: Name
+    verb: Annotated[str, text(32, 1)]
+    generation: Number = 0
+    first: Number = 0
+    last: Number = 0
+
+
+@_wire(49)
+@dataclass(frozen=True, slots=True)
+class Status(Message):
+    """Ask this node (leader or not) how it is; `Ok` answers a map."""
+
+
+@_wire(50)
+@dataclass(frozen=True, slots=True)
+class TransferLeadership(Message):
+    """Ask the leader to hand over to the named node."""
+
+    node: Name
