@@ -1,0 +1,336 @@
+"""The raw part of publish and delivery frames: columns first, then the bodies end to end.
+
+Owns the column tags and their packing. A column holds one thing for all messages of the frame;
+an absent one means that every message has the default. Numbers are little-endian arrays; keys,
+headers and dedup ids are two columns each, lengths (u32) and one blob; length 0 means none.
+The header of the frame lists `[tag, bytes]` in the order in which the columns lie in the raw part.
+Must not know queues or sessions. `docs/protocol.md` lists the tags: change them together.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+from fifo.wire import limits
+from fifo.wire.errors import Code
+from fifo.wire.frames import Buffer
+
+SIZES: Final = 0
+KEY_LENGTHS: Final = 1
+KEY_BLOB: Final = 2
+HEADER_LENGTHS: Final = 3
+HEADER_BLOB: Final = 4
+PRIORITIES: Final = 5
+DELAYS_MS: Final = 6
+TTLS_MS: Final = 7
+DEDUP_LENGTHS: Final = 8
+DEDUP_BLOB: Final = 9
+NUMBERS: Final = 10
+ATTEMPTS: Final = 16
+FAILURES: Final = 17
+
+IGNORABLE: Final = 0x8000
+"""A tag with this bit may be skipped by who does not know it; any other is `unsupported`."""
+
+PRIORITY_DEFAULT: Final = 4
+PRIORITY_MAX: Final = 9
+
+_WIDTH: Final[dict[int, int]] = {
+    SIZES: 4,
+    KEY_LENGTHS: 4,
+    HEADER_LENGTHS: 4,
+    PRIORITIES: 1,
+    DELAYS_MS: 8,
+    TTLS_MS: 8,
+    DEDUP_LENGTHS: 4,
+    NUMBERS: 8,
+    ATTEMPTS: 4,
+    FAILURES: 4,
+}
+"""Bytes per message of the fixed-width columns."""
+
+_BLOBS: Final[dict[int, tuple[int, int]]] = {
+    KEY_LENGTHS: (KEY_BLOB, limits.KEY_BYTES_MAX),
+    HEADER_LENGTHS: (HEADER_BLOB, limits.HEADERS_BYTES_MAX),
+    DEDUP_LENGTHS: (DEDUP_BLOB, limits.DEDUP_ID_BYTES_MAX),
+}
+"""Length column to its blob and to the longest single item."""
+
+PUBLISH_TAGS: Final = frozenset(range(NUMBERS + 1))
+DELIVER_TAGS: Final = frozenset(
+    {
+        SIZES,
+        KEY_LENGTHS,
+        KEY_BLOB,
+        HEADER_LENGTHS,
+        HEADER_BLOB,
+        PRIORITIES,
+        ATTEMPTS,
+        FAILURES,
+    }
+)
+
+_SWAP: Final = sys.byteorder == "big"
+
+
+class ColumnError(ValueError):
+    """The raw part does not hold what the header says; `code` is what to answer."""
+
+    def __init__(self, code: Code, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def unpack_u32(column: Buffer) -> array[int]:
+    """A u32 column as an array."""
+    return _unpack("I", column)
+
+
+def unpack_u64(column: Buffer) -> array[int]:
+    """A u64 column as an array."""
+    return _unpack("Q", column)
+
+
+def _unpack(code: str, column: Buffer) -> array[int]:
+    values = array(code)
+    values.frombytes(column)
+    if _SWAP:
+        values.byteswap()
+    return values
+
+
+def pack_u32(values: Sequence[int]) -> bytes:
+    """A u32 column from numbers."""
+    return _pack("I", values)
+
+
+def pack_u64(values: Sequence[int]) -> bytes:
+    """A u64 column from numbers."""
+    return _pack("Q", values)
+
+
+def _pack(code: str, values: Sequence[int]) -> bytes:
+    packed = array(code, values)
+    if _SWAP:
+        packed.byteswap()
+    return packed.tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where everything lies in a raw part: columns by tag as (offset, bytes), and the bodies."""
+
+    count: int
+    places: Mapping[int, tuple[int, int]]
+    bodies_at: int
+    bodies_bytes: int
+    raw: memoryview
+
+    def column(self, tag: int) -> memoryview | None:
+        """The bytes of one column, or None where it is absent."""
+        place = self.places.get(tag)
+        return None if place is None else self.raw[place[0] : place[0] + place[1]]
+
+    def at(self, tag: int) -> int | None:
+        """Where the column begins in the raw part, or None where it is absent."""
+        place = self.places.get(tag)
+        return None if place is None else place[0]
+
+    def blobs(self, lengths_tag: int) -> list[bytes] | None:
+        """Keys, headers or dedup ids, one per message (empty: none), or None if all are absent."""
+        lengths = self.column(lengths_tag)
+        blob = self.column(_BLOBS[lengths_tag][0])
+        if lengths is None or blob is None:
+            return None
+        return cut(blob, unpack_u32(lengths))
+
+    def bodies(self) -> list[bytes]:
+        """Every body, copied out of the frame."""
+        sizes = self.column(SIZES)
+        assert sizes is not None, "lay_out refuses a raw part without sizes"
+        end = self.bodies_at + self.bodies_bytes
+        return cut(self.raw[self.bodies_at : end], unpack_u32(sizes))
+
+
+def cut(blob: memoryview, lengths: Sequence[int]) -> list[bytes]:
+    """Slices of a blob, end to end, with these lengths."""
+    data = bytes(blob)
+    ends = list(accumulate(lengths))
+    starts = [0, *ends[:-1]]
+    return [data[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+def lay_out(
+    columns: Sequence[tuple[int, int]], raw: memoryview, count: int, known: frozenset[int]
+) -> Layout:
+    """Find the columns in a raw part, and check every length once. Raises ColumnError."""
+    places: dict[int, tuple[int, int]] = {}
+    at = 0
+    for tag, size in columns:
+        if tag in places:
+            raise ColumnError(Code.INVALID_ARGUMENT, f"column {tag} stands twice")
+        if tag not in known and not tag & IGNORABLE:
+            raise ColumnError(Code.UNSUPPORTED, f"column {tag} is not known to this version")
+        width = _WIDTH.get(tag)
+        if width is not None and size != width * count:
+            raise ColumnError(
+                Code.INVALID_ARGUMENT, f"column {tag} must have {width} bytes per message"
+            )
+        places[tag] = (at, size)
+        at += size
+    layout = Layout(count, places, at, len(raw) - at, raw)
+    _check_bodies(layout)
+    for lengths_tag, (blob_tag, longest) in _BLOBS.items():
+        if lengths_tag in places or blob_tag in places:
+            _check_blob(layout, lengths_tag, blob_tag, longest)
+    return layout
+
+
+def _check_bodies(layout: Layout) -> None:
+    sizes = layout.column(SIZES)
+    if sizes is None or layout.bodies_bytes < 0:
+        raise ColumnError(Code.INVALID_ARGUMENT, "the raw part is shorter than its columns")
+    values = unpack_u32(sizes)
+    if sum(values) != layout.bodies_bytes:
+        raise ColumnError(Code.INVALID_ARGUMENT, "the sizes do not add up to the bodies")
+    if max(values, default=0) > limits.BODY_BYTES_MAX:
+        raise ColumnError(Code.TOO_LARGE, f"a body is larger than {limits.BODY_BYTES_MAX} bytes")
+
+
+def _check_blob(layout: Layout, lengths_tag: int, blob_tag: int, longest: int) -> None:
+    lengths, blob = layout.column(lengths_tag), layout.column(blob_tag)
+    if lengths is None or blob is None:
+        raise ColumnError(
+            Code.INVALID_ARGUMENT, f"columns {lengths_tag} and {blob_tag} go together"
+        )
+    values = unpack_u32(lengths)
+    if sum(values) != len(blob):
+        raise ColumnError(
+            Code.INVALID_ARGUMENT, f"column {lengths_tag} does not add up to column {blob_tag}"
+        )
+    if max(values, default=0) > longest:
+        raise ColumnError(
+            Code.TOO_LARGE, f"an item of column {blob_tag} is larger than {longest} bytes"
+        )
+
+
+def check_publish(layout: Layout) -> None:
+    """What a publish frame must keep beyond its layout: total size, priorities, durations."""
+    if layout.count > 1 and layout.bodies_bytes > limits.PUBLISH_BYTES_MAX:
+        raise ColumnError(
+            Code.TOO_LARGE,
+            f"the bodies of one publish frame exceed {limits.PUBLISH_BYTES_MAX} bytes; split it",
+        )
+    if len(layout.raw) - layout.bodies_bytes > limits.PUBLISH_BYTES_MAX // 2:
+        raise ColumnError(
+            Code.TOO_LARGE,
+            f"keys, headers and columns exceed {limits.PUBLISH_BYTES_MAX // 2} bytes; split it",
+        )
+    priorities = layout.column(PRIORITIES)
+    if priorities is not None and max(priorities) > PRIORITY_MAX:
+        raise ColumnError(Code.INVALID_ARGUMENT, f"a priority is above {PRIORITY_MAX}")
+    for tag, what in ((DELAYS_MS, "delay"), (TTLS_MS, "ttl")):
+        column = layout.column(tag)
+        if column is not None and max(unpack_u64(column)) > limits.DURATION_MS_MAX:
+            raise ColumnError(Code.INVALID_ARGUMENT, f"a {what} is above ten years")
+    blobs = layout.column(HEADER_LENGTHS), layout.column(HEADER_BLOB)
+    if blobs[0] is not None and blobs[1] is not None:
+        for one in set(cut(blobs[1], unpack_u32(blobs[0]))):
+            decode_headers(one)
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What a client publishes in one frame: bodies, and per message whatever differs.
+
+    Each optional sequence is None (all default) or has one item per body; `b""` stands for no key,
+    no headers, no dedup id; 0 for no delay; 0 for no ttl.
+    """
+
+    bodies: Sequence[Buffer]
+    keys: Sequence[bytes] | None = None
+    headers: Sequence[bytes] | None = None
+    priorities: Sequence[int] | None = None
+    delays_ms: Sequence[int] | None = None
+    ttls_ms: Sequence[int] | None = None
+    dedup_ids: Sequence[bytes] | None = None
+    numbers: Sequence[int] | None = None
+
+
+def pack_publication(publication: Publication) -> tuple[tuple[tuple[int, int], ...], list[Buffer]]:
+    """The columns list and the raw parts of a publish frame."""
+    p = publication
+    parts: list[tuple[int, bytes]] = [(SIZES, pack_u32([len(body) for body in p.bodies]))]
+    for tag, items in (
+        (KEY_LENGTHS, p.keys),
+        (HEADER_LENGTHS, p.headers),
+        (DEDUP_LENGTHS, p.dedup_ids),
+    ):
+        if items is not None:
+            parts.append((tag, pack_u32([len(item) for item in items])))
+            parts.append((_BLOBS[tag][0], b"".join(items)))
+    if p.priorities is not None:
+        parts.append((PRIORITIES, bytes(p.priorities)))
+    for tag, values in ((DELAYS_MS, p.delays_ms), (TTLS_MS, p.ttls_ms), (NUMBERS, p.numbers)):
+        if values is not None:
+            parts.append((tag, pack_u64(values)))
+    listed = tuple((tag, len(part)) for tag, part in parts)
+    return listed, [*(part for _, part in parts), *p.bodies]
+
+
+_NAME_LENGTH: Final = struct.Struct("<H")
+_VALUE_LENGTH: Final = struct.Struct("<I")
+
+
+def encode_headers(headers: Mapping[str, str]) -> bytes:
+    """Headers of one message: u16 length, name, u32 length, value, repeated; empty: none.
+
+    Raises ValueError where names or values are not text, or all of it is too large.
+    """
+    parts: list[bytes] = []
+    for name, value in headers.items():
+        if type(name) is not str or type(value) is not str:
+            raise ValueError("header names and values must be text")
+        name_bytes, value_bytes = name.encode(), value.encode()
+        if not 0 < len(name_bytes) <= 0xFFFF:
+            raise ValueError("a header name must be 1 to 65535 bytes long")
+        parts += (
+            _NAME_LENGTH.pack(len(name_bytes)),
+            name_bytes,
+            _VALUE_LENGTH.pack(len(value_bytes)),
+            value_bytes,
+        )
+    encoded = b"".join(parts)
+    if len(encoded) > limits.HEADERS_BYTES_MAX:
+        raise ValueError(f"headers are larger than {limits.HEADERS_BYTES_MAX} bytes")
+    return encoded
+
+
+def decode_headers(encoded: Buffer) -> dict[str, str]:
+    """The headers of one message. Raises ColumnError where they are malformed."""
+    view = memoryview(encoded)
+    headers: dict[str, str] = {}
+    at = 0
+    try:
+        while at < len(view):
+            name, at = _take(view, at, _NAME_LENGTH)
+            value, at = _take(view, at, _VALUE_LENGTH)
+            headers[name] = value
+    except (struct.error, UnicodeDecodeError, IndexError):
+        raise ColumnError(Code.INVALID_ARGUMENT, "headers are malformed") from None
+    return headers
+
+
+def _take(view: memoryview, at: int, length: struct.Struct) -> tuple[str, int]:
+    (size,) = length.unpack_from(view, at)
+    start = at + length.size
+    end = start + size
+    if end > len(view):
+        raise IndexError
+    return str(view[start:end], "utf-8"), end
