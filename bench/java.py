@@ -1,8 +1,8 @@
 """Finds a Java for Spark; `python -m bench.java --install` installs Debian's where there is none.
 
-Owns the answer to "which Java": 17 or newer, from JAVA_HOME, the PATH, or the usual folders. Knows nothing
-of Spark, and imports the standard library only, because set-up runs it in an environment that may be half
-made. Update with it: the Java that the README names.
+Owns the answer to "which Java": 17 or newer, from JAVA_HOME, the PATH, or the usual folders. Knows
+nothing of Spark, and imports the standard library only, because set-up runs it in an environment
+that may be half made. Update with it: the Java that the README names.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ JAVA_FOLDERS = (
 """Where distributions, installers and editors put Javas, one folder each."""
 
 JAVA_START_LIMIT_S = 20.0
-"""A Java that takes longer to say its version would not serve; a loaded laptop needs a second or two."""
+"""A Java that takes longer to say its version would not serve; a loaded laptop needs a second."""
 
 DEBIAN_PACKAGE = "default-jre-headless"
 INSTALL_HINT = (
@@ -55,7 +55,7 @@ class Java(NamedTuple):
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java | None:
-    """The first Java that is new enough, in the order JAVA_HOME, PATH, usual folders (proven first)."""
+    """The first that is new enough: JAVA_HOME, PATH, then the usual folders (proven ones first)."""
     env = os.environ if environment is None else environment
     for home in _homes_named(env):
         java = _inspect(home)
@@ -67,7 +67,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java | None:
 
 
 def install_java() -> Java | None:
-    """Install Debian's headless Java if this user may; None where that is not possible or failed."""
+    """Install Debian's headless Java if this user may; None where that cannot be or failed."""
     apt = shutil.which("apt-get")
     if apt is None or os.geteuid() != 0:
         return None

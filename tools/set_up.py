@@ -1,8 +1,9 @@
 """Makes `.venv` from `requirements.lock`, and sees to it that there is a Java for Spark.
 
-Owns the steps of `make setup`. Runs before anything is installed, so it imports the standard library only
-and must not import `fifo`, `node` or `bench`. Every file that is installed has a hash in the lock, the build
-tools too: they go in first, and then nothing is built in isolation, where pip would fetch others.
+Owns the steps of `make setup`. Runs before anything is installed, so it imports the standard
+library only and must not import `fifo`, `node` or `bench`. Every file that is installed has a hash
+in the lock, the build tools too: they go in first, and then nothing is built in isolation, where
+pip would fetch others.
 
 Update with it: the `build` group of `pyproject.toml`, and `make lock`.
 """
@@ -26,16 +27,26 @@ STAMP = ENVIRONMENT / "set-up.stamp"
 
 OLDEST = (3, 11)
 
-# What the source distributions in the lock and this project itself are built with, and what these need.
 BUILD_TOOLS = frozenset(
-    "editables hatchling packaging pathspec pbr pluggy setuptools trove-classifiers wheel".split()
+    {
+        "editables",
+        "hatchling",
+        "packaging",
+        "pathspec",
+        "pbr",
+        "pluggy",
+        "setuptools",
+        "trove-classifiers",
+        "wheel",
+    }
 )
+"""What the lock's source distributions and this project are built with, and what that needs."""
 
 REQUIREMENT = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==")
 
 
 def main() -> int:
-    """Bring `.venv` in line with the lock; 0 when it is, 1 with one line on stderr when it cannot be."""
+    """Bring `.venv` in line with the lock; 0, or 1 with one line on stderr when it cannot be."""
     stamp = _stamp()
     if not _is_current(stamp):
         try:
@@ -45,7 +56,7 @@ def main() -> int:
             print(f"set-up failed in `{step} ...`: the lines above say why", file=sys.stderr)
             return 1
         STAMP.write_text(stamp)
-    # Not fatal: everything but Spark works without Java, and the line that it prints says what to do.
+    # Not fatal: everything but Spark works without Java, and it prints a line that says what to do.
     subprocess.run([PYTHON, "-m", "bench.java", "--install"], cwd=ROOT, check=False)
     return 0
 
@@ -66,8 +77,8 @@ def _works() -> bool:
     """An environment whose Python was removed or is too old is made anew."""
     if not PYTHON.exists():
         return False
-    question = f"import sys, pip; sys.exit(sys.version_info < {OLDEST})"
-    return subprocess.run([PYTHON, "-c", question], capture_output=True, check=False).returncode == 0
+    ask = [PYTHON, "-c", f"import sys, pip; sys.exit(sys.version_info < {OLDEST})"]
+    return subprocess.run(ask, capture_output=True, check=False).returncode == 0
 
 
 def _install() -> None:
