@@ -1,0 +1,539 @@
+"""Every command that the log can hold, one frozen dataclass each, and their plain-list form.
+
+`to_list` gives [code, field...] of msgpack-able plain values, trailing defaults cut; `from_list`
+checks types and ranges and raises `ValueError`: the broker calls it before the log, so that what is
+in the log is well formed. Whether a command makes sense in the state is decided by apply.
+
+A code is never used again and fields are only added at the end, with a default: old logs are read
+by new machines. Update with it: `docs/machine.md`, and `machine.py`, which has one case for each.
+
+`fence` on what a connection causes is (role, epoch) of that connection: apply refuses an older
+epoch of that role (semantics.md section 4). None is not checked.
+"""
+
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
+
+from fifo.machine import forms, limits
+from fifo.machine.forms import integer, label, name, natural, optional, positive, sequence
+from fifo.machine.types import Column, Range
+
+Fence = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """A new term: the first command of every leader. Floors for all locks, sessions detached."""
+
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Everything that time does: expired locks as (consumer, first token, last token), and what is
+    due by the state's own index. Bounded; the reply says whether more is due."""
+
+    eval_consumer_timeouts: tuple[tuple[int, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SetVersion:
+    """Raise the machine version: new behaviour starts by this command only."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """Open or resume a session in one role. `incarnation` tells one client object from another."""
+
+    session_id: bytes
+    role: int
+    incarnation: bytes
+    user: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Detach:
+    """A connection of this role and epoch is closed: without the data one, nothing new is sent."""
+
+    session: int
+    role: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """No connection is left, or none was heard. `floors`: (consumer, latest deadline granted)."""
+
+    session: int
+    data_epoch: int
+    control_epoch: int
+    floors: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EndSession:
+    """End a session: 0 closed (all returned uncounted), 1 expired (still disconnected, and due)."""
+
+    session: int
+    cause: int = 0
+    fence: Fence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """Create a queue, or find it with the same spec."""
+
+    name: str
+    spec: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateQueue:
+    """Change what can be changed on a live queue; a value of None restores the default."""
+
+    name: str
+    changes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteQueue:
+    """Remove a queue with all that is in it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Remove everything ready or delayed; locked messages stay and can still be settled."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PauseQueue:
+    """Hand nothing out until resumed; publishing goes on."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeQueue:
+    """Hand out again."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenProducer:
+    """Find or create a named producer, which outlives sessions."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Store a batch. Offsets are relative to the entry's area, columns packed little-endian:
+    sizes and all lengths u32, priorities u8, delays and ttls u64 milliseconds (ttl 0: none),
+    numbers u64. Numbers are number..number+count-1 unless `numbers_at`, whose first is `number`.
+    `producer` 0 is the session's own; `session` may be 0 with a named producer."""
+
+    session: int
+    producer: int
+    queue: str
+    previous: int
+    number: int
+    count: int
+    sizes_at: int
+    bodies_at: int
+    keys: Column | None = None
+    headers: Column | None = None
+    priorities_at: int | None = None
+    delays_at: int | None = None
+    ttls_at: int | None = None
+    dedup: Column | None = None
+    numbers_at: int | None = None
+    fence: Fence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Become a consumer of a queue. Again with the same tag on the same queue: the same number."""
+
+    session: int
+    tag: str
+    queue: str
+    options: dict[str, Any] = field(default_factory=dict)
+    fence: Fence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Get nothing more. `unopened` tokens are released; the rest stays locked until settled."""
+
+    session: int
+    consumer: int
+    unopened: tuple[Range, ...] = ()
+    fence: Fence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """Set the credit of a consumer with explicit credit; `drain` takes back what is not used."""
+
+    session: int
+    consumer: int
+    credit: int
+    drain: bool = False
+    fence: Fence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """Hand out up to `count` messages now, to the session's implicit consumer on that queue."""
+
+    session: int
+    queue: str
+    count: int = 1
+    lock_ms: int | None = None
+    fence: Fence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """The program (not its client library by itself) shows that the consumer works."""
+
+    session: int
+    consumer: int
+    fence: Fence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Settle tokens with one verb. `stack_at` is (offset in the entry's area, bytes) of a stack too
+    long for the state; `resolved_below`: the client never asks about lower tokens again."""
+
+    session: int
+    consumer: int
+    verb: int
+    ranges: tuple[Range, ...]
+    delay_ms: int | None = None
+    reason: str | None = None
+    description: str | None = None
+    exception_type: str | None = None
+    exception_text: str | None = None
+    stack: str | None = None
+    resolved_below: int = 0
+    stack_at: tuple[int, int] | None = None
+    fence: Fence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeAck:
+    """The client's library has the notice: it need not be sent again."""
+
+    session: int
+    notice: int
+    fence: Fence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Redrive:
+    """Start moving dead letters back (to each one's source, or to `target`), those that match."""
+
+    queue: str
+    target: str | None = None
+    filter: dict[str, Any] = field(default_factory=dict)
+    limit: int | None = None
+    rate_per_s: int | None = None
+    reset_counts: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveStep:
+    """The leader's next step: `positions` up to `until` that its filter chose. Another cursor than
+    the state's is refused, what is not there any more is left out."""
+
+    queue: str
+    cursor: int
+    until: int
+    positions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveStop:
+    """Cancel a redrive."""
+
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Move up to `limit` ready messages from the front to another queue, counts kept."""
+
+    queue: str
+    target: str
+    limit: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDurable:
+    """Find or create a durable consumer and take it over: its generation grows by one."""
+
+    queue: str
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Lock the next `count` messages for a durable consumer under its next tokens."""
+
+    consumer: int
+    generation: int
+    count: int
+    session: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Send what of these tokens is still locked to the session, as often as asked."""
+
+    consumer: int
+    generation: int
+    first: int
+    last: int
+    session: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AckUpto:
+    """Ack every token up to `upto`; the receipt names what could not be."""
+
+    consumer: int
+    generation: int
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class RenewDurable:
+    """Lock everything the durable consumer holds anew."""
+
+    consumer: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """End a durable consumer: what it holds is returned, uncounted."""
+
+    consumer: int
+    generation: int
+
+
+Command = (
+    Lead
+    | Tick
+    | SetVersion
+    | Attach
+    | Detach
+    | Disconnect
+    | EndSession
+    | Declare
+    | UpdateQueue
+    | DeleteQueue
+    | Purge
+    | PauseQueue
+    | ResumeQueue
+    | OpenProducer
+    | Publish
+    | Subscribe
+    | Cancel
+    | Credit
+    | Get
+    | Alive
+    | Settle
+    | NoticeAck
+    | Redrive
+    | RedriveStep
+    | RedriveStop
+    | Move
+    | OpenDurable
+    | Reserve
+    | Fetch
+    | AckUpto
+    | RenewDurable
+    | Forget
+)
+
+_role = integer(0, 1)
+_queue = name
+_area_offset = optional(forms.offset)
+_options = forms.mapping(limits.SPEC_FIELDS)
+_reason = optional(forms.text(limits.REASON_BYTES))
+_exception = optional(forms.text(limits.EXCEPTION_BYTES))
+_milliseconds = optional(integer(0, limits.DELAY_MS))
+
+_FORMS: dict[int, tuple[type[Any], tuple[forms.Checker, ...]]] = {
+    1: (Lead, (natural,)),
+    2: (
+        Tick,
+        (sequence(forms.record(positive, positive, positive), limits.EVAL_RANGES),),
+    ),
+    3: (SetVersion, (positive,)),
+    4: (Attach, (forms.raw(16), _role, forms.raw(16), label, label)),
+    5: (Detach, (positive, _role, positive)),
+    6: (
+        Disconnect,
+        (
+            positive,
+            natural,
+            natural,
+            sequence(forms.record(positive, natural), limits.FLOORS),
+        ),
+    ),
+    7: (EndSession, (positive, integer(0, 1), forms.fence)),
+    8: (Declare, (_queue, _options)),
+    9: (UpdateQueue, (_queue, _options)),
+    10: (DeleteQueue, (_queue,)),
+    11: (Purge, (_queue,)),
+    12: (PauseQueue, (_queue,)),
+    13: (ResumeQueue, (_queue,)),
+    14: (OpenProducer, (forms.text(limits.LABEL_BYTES, empty=False),)),
+    15: (
+        Publish,
+        (
+            natural,
+            natural,
+            _queue,
+            natural,
+            positive,
+            integer(1, limits.PUBLISH_MESSAGES),
+            forms.offset,
+            forms.offset,
+            forms.column,
+            forms.column,
+            _area_offset,
+            _area_offset,
+            _area_offset,
+            forms.column,
+            _area_offset,
+            forms.fence,
+        ),
+    ),
+    16: (Subscribe, (positive, label, _queue, _options, forms.fence)),
+    17: (Cancel, (positive, positive, forms.ranges(limits.SETTLE_RANGES), forms.fence)),
+    18: (
+        Credit,
+        (positive, positive, integer(0, limits.CREDIT_MAX), forms.flag, forms.fence),
+    ),
+    19: (
+        Get,
+        (
+            positive,
+            _queue,
+            integer(1, limits.GET_MESSAGES),
+            optional(integer(limits.LOCK_MS_MIN, limits.LOCK_MS_MAX)),
+            forms.fence,
+        ),
+    ),
+    20: (Alive, (positive, positive, forms.fence)),
+    21: (
+        Settle,
+        (
+            positive,
+            positive,
+            integer(0, 3),
+            forms.ranges(limits.SETTLE_RANGES),
+            _milliseconds,
+            _reason,
+            optional(forms.text(limits.DESCRIPTION_BYTES)),
+            _exception,
+            _exception,
+            optional(forms.text(limits.STACK_BYTES)),
+            natural,
+            optional(forms.record(forms.offset, integer(0, limits.STACK_BYTES))),
+            forms.fence,
+        ),
+    ),
+    22: (NoticeAck, (positive, positive, forms.fence)),
+    23: (
+        Redrive,
+        (
+            _queue,
+            optional(_queue),
+            _options,
+            optional(positive),
+            optional(positive),
+            forms.flag,
+        ),
+    ),
+    24: (
+        RedriveStep,
+        (_queue, natural, natural, sequence(natural, limits.STEP_MESSAGES)),
+    ),
+    25: (RedriveStop, (_queue,)),
+    26: (Move, (_queue, _queue, integer(1, limits.STEP_MESSAGES))),
+    27: (OpenDurable, (_queue, forms.text(limits.LABEL_BYTES, empty=False), _options)),
+    28: (Reserve, (positive, positive, integer(1, limits.STEP_MESSAGES), natural)),
+    29: (Fetch, (positive, positive, positive, positive, natural)),
+    30: (AckUpto, (positive, positive, natural)),
+    31: (RenewDurable, (positive, positive)),
+    32: (Forget, (positive, positive)),
+}
+
+_CODES: dict[type[Any], int] = {form[0]: code for code, form in _FORMS.items()}
+
+
+def _defaults(kind: type[Any]) -> tuple[tuple[str, Any], ...]:
+    found = []
+    for item in fields(kind):
+        default = item.default
+        if item.default_factory is not MISSING:
+            default = item.default_factory()
+        found.append((item.name, default))
+    return tuple(found)
+
+
+_FIELDS: dict[type[Any], tuple[tuple[str, Any], ...]] = {kind: _defaults(kind) for kind in _CODES}
+
+
+def to_list(command: Command) -> list[Any]:
+    """The plain form of a command: [code, field...], fields that end it with a default left out."""
+    kind = type(command)
+    named = _FIELDS[kind]
+    values = [getattr(command, field_name) for field_name, _ in named]
+    while values and named[len(values) - 1][1] is not MISSING:
+        if values[-1] != named[len(values) - 1][1]:
+            break
+        values.pop()
+    return [_CODES[kind], *values]
+
+
+def from_list(plain: list[Any]) -> Command:
+    """The command that a plain form stands for.
+
+    Raises `ValueError` on an unknown code, a missing or surplus field, a wrong type or range.
+    """
+    if not isinstance(plain, (list, tuple)) or not plain:
+        raise ValueError("a command is a list that starts with its code")
+    form = _FORMS.get(plain[0]) if type(plain[0]) is int else None
+    if form is None:
+        raise ValueError("unknown command code")
+    kind, checks = form
+    given = plain[1:]
+    if len(given) > len(checks):
+        raise ValueError(f"{kind.__name__} has at most {len(checks)} fields")
+    named = _FIELDS[kind]
+    if len(given) < len(named) and named[len(given)][1] is MISSING:
+        raise ValueError(f"{kind.__name__} lacks its field {named[len(given)][0]}")
+    values = []
+    for (field_name, _), check, value in zip(named, checks, given, strict=False):
+        try:
+            values.append(check(value))
+        except ValueError as error:
+            raise ValueError(f"{kind.__name__}.{field_name}: {error}") from None
+    command: Command = kind(*values)
+    return command

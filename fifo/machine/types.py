@@ -1,0 +1,170 @@
+"""The words of the machine: small enums, aliases and refusal codes.
+
+Owns the names that commands, replies, effects and state share. It knows nothing of how any of them
+work. The integer values here are on the wire and in the log: a value is never given a new meaning,
+and a new one is only ever added at the end. The wire room keeps the same numbers.
+"""
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+
+Millis = int
+"""Milliseconds of cluster time, unless a name says wall time or duration."""
+
+QueueNumber = int
+ConsumerNumber = int
+SessionNumber = int
+ProducerNumber = int
+Token = int
+Position = int
+"""Where a message stands in its queue: lane (9 - priority) in the high bits, publish order below.
+
+Ascending positions are the order of delivery, so one comparison decides between any two messages.
+"""
+
+Range = tuple[int, int]
+"""An inclusive range (first, last) of tokens."""
+
+Column = tuple[int, int]
+"""(lengths_at, blob_at): a length column (u32) and its blob, both by offset in the entry's area."""
+
+NEVER_MS: Final = (1 << 63) - 1
+"""A time that does not come: stands in the expiry column for "no ttl"."""
+
+DEFAULT_PRIORITY: Final = 4
+
+
+class Role(IntEnum):
+    """What a connection of a session is for."""
+
+    DATA = 0
+    CONTROL = 1
+
+
+class Verb(IntEnum):
+    """The four settlements."""
+
+    ACK = 0
+    NACK = 1
+    RELEASE = 2
+    TERMINATE = 3
+
+
+class Status(IntEnum):
+    """What a settlement came to, for one message (semantics.md section 8)."""
+
+    OK = 0
+    ALREADY_SETTLED = 1
+    LOCK_LOST = 2
+    DEAD_LETTERED = 3
+    UNKNOWN_CONSUMER = 4
+
+
+class Cause(IntEnum):
+    """Why a message came back (semantics.md section 7), or why it was never handed out yet."""
+
+    NACK = 0
+    TIMEOUT = 1
+    DISCONNECT = 2
+    RELEASED = 3
+    PUBLISHED = 4  # delayed at publish: it has not come back, it has not been out
+
+
+class Outcome(IntEnum):
+    """How one attempt ended, in the history of a dead letter."""
+
+    NACK = 0
+    TIMEOUT = 1
+    DISCONNECT = 2
+    RELEASED = 3
+    TERMINATED = 4
+
+
+class Reason(IntEnum):
+    """Why a message was dead-lettered (semantics.md section 9)."""
+
+    TERMINATED = 0
+    MAX_DELIVERIES = 1
+    EXPIRED = 2
+    OVERFLOW = 3
+
+
+class EndCause(IntEnum):
+    """Why a session ended."""
+
+    CLOSED = 0
+    EXPIRED = 1
+
+
+class Suspicion(IntEnum):
+    """Whether a consumer is suspected, and since when: a suspected consumer has a cause."""
+
+    NONE = 0
+    TIMEOUT = 1
+    TIMEOUT_WHILE_DISCONNECTED = 2  # a resume clears this one
+
+
+class Base(IntEnum):
+    """The base status of a consumer; detached, disconnected and suspected are flags beside it."""
+
+    ACTIVE = 0
+    WAITING = 1
+    CANCELLED = 2
+
+
+class Attempt(NamedTuple):
+    """One line of a dead letter's history."""
+
+    consumer: ConsumerNumber
+    outcome: int
+    wall_ms: int
+
+
+class DeadLetter(NamedTuple):
+    """Why and from where a message became a dead letter.
+
+    `stack_place` is (raft index, offset in the entry's area, bytes) where the stack lies in the log;
+    `stack` is set instead where it was short. The original message id and the publish time are
+    those of the message itself.
+    """
+
+    reason: int
+    description: str | None
+    exception_type: str | None
+    exception_text: str | None
+    stack: str | None
+    stack_place: tuple[int, int, int] | None
+    source: str
+    detail: str | None  # the reason text that the program gave to terminate
+    died_wall_ms: int
+    history: tuple[Attempt, ...]
+
+
+class Code:
+    """Every code that a `Refused` reply can carry."""
+
+    UNSUPPORTED: Final = "unsupported"
+    INVALID: Final = "invalid"
+    TOO_LARGE: Final = "too_large"
+    LIMIT: Final = "limit"
+    QUEUE_NOT_FOUND: Final = "queue_not_found"
+    QUEUE_EXISTS: Final = "queue_exists"
+    QUEUE_FULL: Final = "queue_full"
+    IN_USE: Final = "in_use"
+    CYCLE: Final = "cycle"
+    NO_DEAD_LETTER_QUEUE: Final = "no_dead_letter_queue"
+    UNKNOWN_SESSION: Final = "unknown_session"
+    UNKNOWN_CONSUMER: Final = "unknown_consumer"
+    UNKNOWN_PRODUCER: Final = "unknown_producer"
+    UNKNOWN_NOTICE: Final = "unknown_notice"
+    GAP: Final = "gap"
+    FENCED: Final = "fenced"
+    SESSION_TAKEN: Final = "session_taken"
+    SESSION_CONNECTED: Final = "session_connected"
+    FORBIDDEN: Final = "forbidden"
+    SUBSCRIBED: Final = "subscribed"
+    DEDUP_FULL: Final = "dedup_full"
+    STALE: Final = "stale"
+    REDRIVE_RUNNING: Final = "redrive_running"
+    OLD_GENERATION: Final = "old_generation"
