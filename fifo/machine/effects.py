@@ -39,8 +39,8 @@ class Run(NamedTuple):
     dead letter is a run of one. Offsets are relative to the body area of entry `index`.
     """
 
-    index: int
-    count: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a run
+    count: int  # type: ignore[assignment]  # hides tuple.count likewise
     bodies_at: int
     sizes: "array[int]"
     bodies_bytes: int

@@ -1,5 +1,7 @@
 """Every bound of the machine, with its unit and its reason, in one place.
 
+Sections are those of semantics.md.
+
 Knows nothing of the code that keeps them. A number here is part of what a command does, so it is
 the same on every node: changing one is a change of the machine version.
 """
@@ -7,7 +9,7 @@ the same on every node: changing one is a change of the machine version.
 from typing import Final
 
 STEP_MESSAGES: Final = 10_000
-"""Messages that one command may touch; what is left goes on in the next (semantics.md section 1)."""
+"""Messages that one command may touch; what is left goes on in the next (section 1)."""
 
 BATCH_CHECKOUT_MESSAGES: Final = 10_000
 """Messages handed out after one entry; the rest waits for the next command or tick."""
@@ -76,8 +78,8 @@ NOTICES: Final = 256
 """Notices kept per session; above it the newest are merged into one."""
 
 NOTICE_RANGES: Final = 4_096
-"""Ranges in one notice; above it the oldest are left out, and the client learns of those tokens from
-its next renewal or settlement."""
+"""Ranges in one notice; above it the oldest are left out, and the client learns of those tokens
+from its next renewal or settlement."""
 
 HISTORY: Final = 16
 """Attempts that a dead letter remembers, the last ones (section 9)."""

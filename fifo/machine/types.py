@@ -8,7 +8,6 @@ and a new one is only ever added at the end. The wire room keeps the same number
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-
 Millis = int
 """Milliseconds of cluster time, unless a name says wall time or duration."""
 
@@ -124,8 +123,8 @@ class Attempt(NamedTuple):
 class DeadLetter(NamedTuple):
     """Why and from where a message became a dead letter.
 
-    `stack_place` is (raft index, offset in the entry's area, bytes) where the stack lies in the log;
-    `stack` is set instead where it was short. The original message id and the publish time are
+    `stack_place` is (raft index, offset in the entry's area, bytes) where the stack lies in the
+    log; `stack` is set instead where it was short. The original message id and the publish time are
     those of the message itself.
     """
 
