@@ -77,7 +77,7 @@ def _works() -> bool:
     """An environment whose Python was removed or is too old is made anew."""
     if not PYTHON.exists():
         return False
-    ask = [PYTHON, "-c", f"import sys, pip; sys.exit(sys.version_info < {OLDEST})"]
+    ask = [str(PYTHON), "-c", f"import sys, pip; sys.exit(sys.version_info < {OLDEST})"]
     return subprocess.run(ask, capture_output=True, check=False).returncode == 0
 
 
@@ -98,7 +98,9 @@ def _install() -> None:
 
 def _pip(*arguments: str) -> None:
     # pip says on stderr what went wrong; what it says while all is well would bury our own lines.
-    subprocess.run([PYTHON, "-m", "pip", "install", "--quiet", *arguments], cwd=ROOT, check=True)
+    subprocess.run(
+        [str(PYTHON), "-m", "pip", "install", "--quiet", *arguments], cwd=ROOT, check=True
+    )
 
 
 def _build_tools_of(lock: str) -> str:

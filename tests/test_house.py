@@ -1,0 +1,451 @@
+"""Proves the floors of the house, who may import whom, and the rules that a program can check.
+
+Owns two tables: FLOORS (one line per room) and RULES (one line per rule and bad example, each rule
+a function from a module to what it finds wrong). Reads source only, imports nothing of the project.
+A new room gets a line in FLOORS; a module in no room fails a test.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import TypeAlias
+
+    Rule: TypeAlias = "Callable[[Module], Iterator[str]]"
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a room may know: other rooms, and what others wrote (the standard library is free)."""
+
+    knows: frozenset[str] = frozenset()
+    uses: frozenset[str] = frozenset()
+
+
+def words(text: str) -> frozenset[str]:
+    """A set of names, written as words."""
+    return frozenset(text.split())
+
+
+def room(knows: str = "", uses: str = "") -> Room:
+    """A line of the table: both lists are written as words."""
+    return Room(words(knows), words(uses))
+
+
+# A module belongs to the room with the longest name that it starts with. Read it upward: every room
+# knows only rooms above it in this table, so nothing imports upward in the house.
+FLOORS: dict[str, Room] = {
+    "fifo.machine": room(uses="sortedcontainers"),
+    "fifo.wire": room(uses="msgpack"),
+    "fifo.client": room(knows="fifo.wire"),
+    "fifo": room(knows="fifo.client fifo.wire"),  # the names that `import fifo` gives
+    "fifo.spark": room(knows="fifo fifo.client", uses="pyspark pyarrow"),
+    "node.raft": room(uses="pysyncobj msgpack crc32c sortedcontainers"),
+    "node": room(),  # the configuration, which all of node's rooms read
+    "node.broker": room(
+        knows="fifo.machine fifo.wire node.raft node", uses="msgpack sortedcontainers uvloop"
+    ),
+    "node.http": room(
+        knows="fifo.machine fifo.wire node.raft node.broker node", uses="aiohttp prometheus_client"
+    ),
+    "node.cli": room(
+        knows="fifo fifo.client fifo.wire node.raft node.broker node.http node",
+        uses="typer click rich uvloop",
+    ),
+    "node.__main__": room(knows="node.cli"),
+    "bench": room(
+        knows="fifo fifo.client fifo.machine fifo.wire node.raft node node.cli",
+        uses="pyspark py4j matplotlib rich",
+    ),
+    "tools": room(),
+    "tests": room(
+        knows="fifo fifo.machine fifo.wire fifo.client fifo.spark"
+        " node node.raft node.broker node.http node.cli node.__main__ bench tools",
+        uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
+        " pyspark rich typer click crc32c uvloop xdist",
+    ),
+}
+
+OURS = ("fifo", "node", "bench", "tools", "tests")
+
+# What the machine may take from the standard library: nothing in it reads a clock, a random number,
+# an address in memory, the locale, the network or the disk.
+MACHINE_STDLIB = words(
+    "__future__ abc array bisect collections dataclasses enum functools hashlib heapq itertools"
+    " operator re struct sys typing zlib"
+)
+)
+FORBIDDEN_CALLS = frozenset({"id", "hash", "float", "open", "print", "input", "exec", "eval"})
+
+PICKLES = frozenset({"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve"})
+
+LINES_AT_MOST = 800
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One imported module or name, as `a.b.c`, with the line that imports it."""
+
+    target: str
+    line: int
+    at_run_time: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module's dotted name, its text and its tree."""
+
+    name: str
+    text: str
+    tree: ast.Module
+    is_package: bool = False
+
+    @property
+    def room(self) -> str | None:
+        return room_of(self.name)
+
+    def imports(self) -> Iterator[Import]:
+        """Every import, wherever it stands; `from a import b` gives a.b, relative ones resolved."""
+        only_for_types = {
+            id(inner)
+            for outer in ast.walk(self.tree)
+            if isinstance(outer, ast.If) and "TYPE_CHECKING" in ast.unparse(outer.test)
+            for statement in outer.body
+            for inner in ast.walk(statement)
+        }
+        for node in ast.walk(self.tree):
+            at_run_time = id(node) not in only_for_types
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield Import(alias.name, node.lineno, at_run_time)
+            elif isinstance(node, ast.ImportFrom):
+                base = self._base(node)
+                for alias in node.names:
+                    yield Import(f"{base}.{alias.name}", node.lineno, at_run_time)
+
+    def _base(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        up = node.level - 1 if self.is_package else node.level
+        parts = self.name.split(".")
+        return ".".join([*parts[: len(parts) - up], *filter(None, [node.module])])
+
+
+def room_of(name: str) -> str | None:
+    """The longest room that the dotted name lies in; None for what others wrote."""
+    fitting = [known for known in FLOORS if name == known or name.startswith(known + ".")]
+    return max(fitting, key=len, default=None)
+
+
+def module_of(name: str, text: str, *, is_package: bool = False) -> Module:
+    """A module from its text: for the files of the house, and for the bad examples below."""
+    return Module(name, text, ast.parse(text), is_package)
+
+
+@cache
+def house() -> tuple[Module, ...]:
+    """Every Python file of the project."""
+    found = []
+    for top in OURS:
+        for path in sorted((ROOT / top).rglob("*.py")):
+            parts = list(path.relative_to(ROOT).with_suffix("").parts)
+            is_package = parts[-1] == "__init__"
+            name = ".".join(parts[:-1] if is_package else parts)
+            found.append(module_of(name, path.read_text(encoding="utf-8"), is_package=is_package))
+    return tuple(found)
+
+
+# The rules. Each yields one line per offence: where it is, and what is wrong.
+
+
+def knows_only_rooms_below(module: Module) -> Iterator[str]:
+    """A room imports no room but those that FLOORS grants it."""
+    own = module.room
+    if own is None:
+        return
+    for found in module.imports():
+        other = room_of(found.target)
+        if other not in (None, own) and other not in FLOORS[own].knows:
+            yield f"{module.name}:{found.line}: {own} may not know {other} ({found.target})"
+
+
+def uses_only_what_its_room_may(module: Module) -> Iterator[str]:
+    """A room imports no package of others but those that FLOORS grants it (PySyncObj: one room)."""
+    own = module.room
+    if own is None:
+        return
+    for found in module.imports():
+        top = found.target.split(".")[0]
+        if top in OURS or top in sys.stdlib_module_names or top in FLOORS[own].uses:
+            continue
+        yield f"{module.name}:{found.line}: {own} may not use {top}"
+
+
+def takes_no_private_name_of_another_room(module: Module) -> Iterator[str]:
+    """What starts with an underscore is for its own room."""
+    rooms_by_alias = {}
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            base = module._base(node) + "." if isinstance(node, ast.ImportFrom) else ""
+            for alias in node.names:
+                rooms_by_alias[alias.asname or alias.name] = room_of(base + alias.name)
+    for found in module.imports():
+        other = room_of(found.target)
+        if other not in (None, module.room) and any(map(is_private, found.target.split("."))):
+            yield f"{module.name}:{found.line}: {found.target} is private to {other}"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr):
+            other = rooms_by_alias.get(ast.unparse(node.value))
+            if other not in (None, module.room):
+                yield f"{module.name}:{node.lineno}: {ast.unparse(node)} is private to {other}"
+
+
+def is_private(name: str) -> bool:
+    """One leading underscore or two, but not a name like __init__."""
+    return name.startswith("_") and not name.endswith("__")
+
+
+def machine_is_deterministic(module: Module) -> Iterator[str]:
+    """Its answer stands on state, meta and command alone: no clock, chance, float or set order."""
+    if module.room != "fifo.machine":
+        return
+    for found in module.imports():
+        top = found.target.split(".")[0]
+        if top in sys.stdlib_module_names and top not in MACHINE_STDLIB and found.at_run_time:
+            yield f"{module.name}:{found.line}: imports {top}"
+    for node in ast.walk(module.tree):
+        wrong = undetermined(node)
+        if wrong:
+            yield f"{module.name}:{getattr(node, 'lineno', 0)}: {wrong}"
+
+
+def undetermined(node: ast.AST) -> str | None:
+    """What could differ between two replicas, or None."""
+    match node:
+        case ast.Call(func=ast.Name(id=name)) if name in FORBIDDEN_CALLS:
+            return f"calls {name}()"
+        case ast.BinOp(op=ast.Div()) | ast.AugAssign(op=ast.Div()):
+            return "divides into a float"
+        case ast.Constant(value=float()):
+            return "a float"
+        case ast.For(iter=over) | ast.comprehension(iter=over) if is_set(over):
+            return "goes through a set in its own order"
+    return None
+
+
+def is_set(node: ast.expr) -> bool:
+    """A set that can be seen to be one where it stands."""
+    match node:
+        case ast.Set() | ast.SetComp():
+            return True
+        case ast.Call(func=ast.Name(id="set" | "frozenset")):
+            return True
+    return False
+
+
+def pickles_nothing(module: Module) -> Iterator[str]:
+    """No socket and no file of ours carries a format that can run code when it is read."""
+    for found in module.imports():
+        if found.target.split(".")[0] in PICKLES and module.name.split(".")[0] in ("fifo", "node"):
+            yield f"{module.name}:{found.line}: imports {found.target}"
+
+
+def never_sleeps(module: Module) -> Iterator[str]:
+    """A blocked thread is deaf: wait for a condition with a deadline, or on the loop."""
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="time"), attr="sleep"):
+                yield f"{module.name}:{node.lineno}: time.sleep"
+    for found in module.imports():
+        if found.target == "time.sleep":
+            yield f"{module.name}:{found.line}: imports time.sleep"
+
+
+def says_what_it_owns(module: Module) -> Iterator[str]:
+    """Each module opens with what it owns and what it must not know."""
+    if module.text.strip() and not ast.get_docstring(module.tree):
+        yield f"{module.name}: no docstring"
+
+
+def fits_in_a_head(module: Module) -> Iterator[str]:
+    """A module that a newcomer cannot hold in mind wants to be two."""
+    lines = module.text.count("\n")
+    if lines > LINES_AT_MOST:
+        yield f"{module.name}: {lines} lines, at most {LINES_AT_MOST}"
+
+
+def leaves_nothing_for_later(module: Module) -> Iterator[str]:
+    """What is missing is said in the docs, not left lying in the code."""
+    for number, line in enumerate(module.text.splitlines(), 1):
+        if re.search(r"#.*\b(TOD[O]|FIXM[E]|XX[X]|HAC[K])\b", line):
+            yield f"{module.name}:{number}: {line.strip()}"
+
+
+# A rule, and a module that breaks it (name, source). Each rule must find its examples, so one that
+# has stopped looking fails.
+RULES: list[tuple[Rule, str, str]] = [
+    (knows_only_rooms_below, "fifo.wire.frames", "from fifo.machine import commands"),
+    (knows_only_rooms_below, "fifo.machine.state", "from ..wire import frames"),
+    (knows_only_rooms_below, "node.raft.journal", "import node.broker.node"),
+    (uses_only_what_its_room_may, "node.broker.node", "import pysyncobj"),
+    (uses_only_what_its_room_may, "fifo.client.link", "def f():\n    import msgpack"),
+    (
+        takes_no_private_name_of_another_room,
+        "node.broker.node",
+        "from node.raft.journal import _crc",
+    ),
+    (takes_no_private_name_of_another_room, "bench.x", "from node import raft\nraft._crc(b'')"),
+    (machine_is_deterministic, "fifo.machine.locks", "import time"),
+    (machine_is_deterministic, "fifo.machine.locks", "half = count / 2"),
+    (machine_is_deterministic, "fifo.machine.locks", "order = hash(name)"),
+    (machine_is_deterministic, "fifo.machine.locks", "for name in {a, b}: pass"),
+    (pickles_nothing, "node.raft.transport", "from pickle import loads"),
+    (never_sleeps, "tests.x", "import time\ntime.sleep(1)"),
+    (never_sleeps, "bench.x", "from time import sleep"),
+    (says_what_it_owns, "node.raft.journal", "x = 1"),
+    (fits_in_a_head, "node.raft.journal", "x = 1\n" * (LINES_AT_MOST + 1)),
+    (leaves_nothing_for_later, "node.raft.journal", "x = 1  # TO" + "DO later"),
+]
+
+
+def named(rule: Rule) -> str:
+    """The rule's own name is the test's."""
+    return rule.__name__
+
+
+@pytest.mark.parametrize("rule", list(dict.fromkeys(line[0] for line in RULES)), ids=named)
+def test_the_house_keeps_the_rule(rule: Rule) -> None:
+    """Every module of the project, one rule."""
+    found = [offence for module in house() for offence in rule(module)]
+    assert not found, f"{rule.__doc__}\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(("rule", "name", "source"), RULES)
+def test_the_rule_finds_what_breaks_it(rule: Rule, name: str, source: str) -> None:
+    """A rule that finds nothing in its own bad example guards nothing."""
+    assert list(rule(module_of(name, source)))
+
+
+def test_every_module_has_a_room() -> None:
+    """A new folder gets a line in FLOORS, so that somebody has thought about what it may know."""
+    assert not [module.name for module in house() if module.room is None]
+
+
+def test_no_floor_knows_one_above_it() -> None:
+    """FLOORS is ordered: read from the top, a room knows only what stands before it."""
+    seen: set[str] = set()
+    for name, own in FLOORS.items():
+        assert own.knows <= seen, f"{name} knows {sorted(own.knows - seen)}, which stand above it"
+        seen.add(name)
+
+
+def cycles(modules: Iterable[Module]) -> list[str]:
+    """Import cycles at run time, each as a > b > a."""
+    graph: dict[str, set[str]] = {module.name: set() for module in modules}
+    for module in modules:
+        for found in module.imports():
+            target = found.target if found.target in graph else found.target.rpartition(".")[0]
+            if found.at_run_time and target in graph and target != module.name:
+                graph[module.name].add(target)
+    done: set[str] = set()
+    loops: list[str] = []
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        if name in trail:
+            loops.append(" > ".join([*trail[trail.index(name) :], name]))
+        elif name not in done:
+            for target in sorted(graph[name]):
+                visit(target, (*trail, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
+    return loops
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Two modules that need each other are one, or want a third."""
+    assert not cycles(house())
+
+
+def test_a_circle_is_found() -> None:
+    """The search above sees one through a package's own name too."""
+    circle = [
+        module_of("fifo.wire.a", "from fifo.wire import b"),
+        module_of("fifo.wire.b", "from .c import x"),
+        module_of("fifo.wire.c", "import fifo.wire.a"),
+    ]
+    assert cycles(circle) == ["fifo.wire.a > fifo.wire.b > fifo.wire.c > fifo.wire.a"]
+
+
+# Words that make sense only on the machine of whoever wrote them. Written with brackets or in
+# pieces, so that this file does not find itself.
+MACHINE_BOUND = re.compile(
+    r"/(?:home|Users)/\w+|(?<![\w.])/(?:root|wor[k]|far[m])/|/opt/py[p]i"
+    r"|--(?:extra-)?index-ur[l]\b|--find-link[s]\b|https?://[\w.:@-]*py[p]i[\w.]*"
+    r"|https?://[^\s)>\"']*/simpl[e]\b"
+)
+TEXT_SUFFIXES = frozenset({".py", ".md", ".toml", ".lock", ".sh", ".txt", ".yml", ".yaml", ""})
+TOP_LEVEL_FOLDERS = (*OURS, "docs", ".ci")
+
+
+def texts() -> Iterator[Path]:
+    """Every text file of the project."""
+    folders = [ROOT / name for name in TOP_LEVEL_FOLDERS]
+    inside = (path for folder in folders for path in sorted(folder.rglob("*")))
+    for path in (*sorted(ROOT.iterdir()), *inside):
+        if path.is_file() and path.suffix in TEXT_SUFFIXES and "__pycache__" not in path.parts:
+            yield path
+
+
+def test_no_file_names_a_path_or_a_registry_of_a_developers_machine() -> None:
+    """The project installs and runs anywhere, so it names no place that only one machine has."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:90]}"
+        for path in texts()
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if MACHINE_BOUND.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cd /ho" + "me/ada/fifo",
+        "--index-" + "url x",
+        "https://py" + "pi.example/simple",
+        "/ro" + "ot/x",
+    ],
+)
+def test_such_a_line_is_found(line: str) -> None:
+    """The search sees what it is for."""
+    assert MACHINE_BOUND.search(line)
+
+
+def test_the_lock_pins_every_requirement_with_a_hash() -> None:
+    """`pip install --require-hashes` needs it, and a lock edited by hand would miss one."""
+    lock = (ROOT / "requirements.lock").read_text()
+    requirements = re.split(r"\n(?=\S)", lock.strip())
+    assert len(requirements) > 20
+    for requirement in requirements:
+        assert re.match(r"[\w.-]+==\S+", requirement), requirement[:80]
+        assert "--hash=sha256:" in requirement, requirement[:80]
+
+
+def test_pysyncobj_is_pinned_exactly() -> None:
+    """node/raft overrides private methods of it, so another version is another program."""
+    assert '"pysyncobj==0.3.17"' in (ROOT / "pyproject.toml").read_text()
+    assert "\npysyncobj==0.3.17 " in (ROOT / "requirements.lock").read_text()
