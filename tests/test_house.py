@@ -66,7 +66,7 @@ FLOORS: dict[str, Room] = {
     ),
     "node.__main__": room(knows="node.cli"),
     "bench": room(
-        knows="fifo fifo.client fifo.machine fifo.wire node.raft node node.cli",
+        knows="fifo fifo.client fifo.machine fifo.wire",
         uses="pyspark py4j matplotlib rich",
     ),
     "tools": room(),
@@ -85,7 +85,6 @@ OURS = ("fifo", "node", "bench", "tools", "tests")
 MACHINE_STDLIB = words(
     "__future__ abc array bisect collections dataclasses enum functools hashlib heapq itertools"
     " operator re struct sys typing zlib"
-)
 )
 FORBIDDEN_CALLS = frozenset({"id", "hash", "float", "open", "print", "input", "exec", "eval"})
 
