@@ -1,0 +1,83 @@
+"""Every number that bounds the command line: how long it waits, how much it holds.
+
+Owns constants only. Each has its unit in its name and its reason below it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+CONNECT_TIMEOUT_S: Final = 5.0
+"""Longer than an election (1 s) and a reconnect back-off together, short enough to watch."""
+
+CALL_TIMEOUT_S: Final = 15.0
+"""One call of a command; it spans a change of leader and a slow disk."""
+
+OBSERVE_TIMEOUT_S: Final = 1.0
+"""Asking one node on the same machine or network for its status; it then counts as down."""
+
+LEADER_WAIT_S: Final = 15.0
+"""A fresh cluster elects in about 1 s; a loaded machine needs most of the rest to start Python."""
+
+AGREE_WAIT_S: Final = 2.0
+"""After the first leader is seen, how long the others may take to follow it."""
+
+STOP_WAIT_S: Final = 10.0
+"""A node closes its journal in milliseconds; what lives longer than this is killed, and said."""
+
+KILL_WAIT_S: Final = 5.0
+"""SIGKILL takes effect once the kernel lets go of the disk."""
+
+POLL_S: Final = 0.05
+"""How often a wait looks again: not visible to a person, and no load."""
+
+SUPERVISE_S: Final = 0.1
+"""How often the foreground start looks after its nodes and for requests to start one."""
+
+LOG_TAIL_BYTES: Final = 64 * 1024
+"""How much of the end of a log `cluster logs` prints without --all."""
+
+PARENT_POLL_S: Final = 0.5
+"""Where the kernel cannot tell a node of its parent's death, how often the node looks."""
+
+PUBLISH_BATCH: Final = 500
+"""Messages per publish_many of `fifo publish --lines`; about half a megabyte of 1 KB lines."""
+
+PUBLISH_WINDOW: Final = 4
+"""Batches under way at once: enough to keep the leader busy while one is being confirmed."""
+
+PUBLISH_BATCH_BYTES: Final = 512 * 1024
+"""A batch of long lines ends here, so that the window holds at most some 2 MiB of them."""
+
+BODY_BYTES_MAX: Final = 1 << 20
+"""The largest body a node takes; a file is refused before it is read whole."""
+
+CONSUME_IDLE_S: Final = 1.0
+"""Without --follow, `fifo consume` ends when nothing has come for this long."""
+
+LIST_COUNT: Final = 100
+"""How many messages peek, locks and delayed show unless told otherwise."""
+
+CELL_CHARS_MAX: Final = 100
+"""A body longer than this is cut in a table; --json prints it whole."""
+
+BENCH_BODY_BYTES_MIN: Final = 16
+"""A benchmark's body starts with a time stamp of 8 bytes."""
+
+BENCH_START_WAIT_S: Final = 30.0
+"""For the worker processes to start Python and connect."""
+
+BENCH_DRAIN_S: Final = 10.0
+"""After the publishers stop, how long consumers may take for the rest; outside the figures."""
+
+BENCH_WARMUP_S: Final = 2.0
+"""Left out of the figures: connections, first segments and branch caches settle in it."""
+
+BENCH_BATCHES: Final = 4
+"""Batches that a benchmark's window is divided into; one is confirmed while others travel."""
+
+BENCH_REPORT_S: Final = 0.5
+"""How often a worker tells its counters; drives the progress line only."""
+
+BENCH_CLIENTS_MAX: Final = 512
+"""Clients in one worker process; more would measure the worker."""

@@ -1,0 +1,266 @@
+"""Running a cluster on this machine: start, supervise and stop its node processes.
+
+Owns what the verbs of ``fifo cluster`` do; `node.cli.cluster` owns how they are typed and
+printed. Every signal goes through `ProcessId`, so that it can only hit our own nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from node.cli import observe
+from node.cli.checks import check_data_dir, check_ports
+from node.cli.errors import INTERRUPTED, CliError
+from node.cli.limits import (
+    AGREE_WAIT_S,
+    KILL_WAIT_S,
+    LEADER_WAIT_S,
+    OBSERVE_TIMEOUT_S,
+    POLL_S,
+    STOP_WAIT_S,
+    SUPERVISE_S,
+)
+from node.cli.processes import (
+    ProcessId,
+    exit_code,
+    identify,
+    start_node,
+    wait_gone,
+    wait_until,
+)
+from node.cli.state import ClusterFolder, ClusterState, NodeState, state_of
+from node.config import BASE_PORT_DEFAULT, ClusterConfig, cluster_config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from node.cli.observe import View
+
+NODES_DEFAULT = 3
+"""The smallest number of nodes of which one may die without anything stopping."""
+
+
+class Interrupts:
+    """Counts Ctrl-C, SIGTERM and SIGHUP instead of letting them tear through a start."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @contextlib.contextmanager
+    def caught(self) -> Iterator[Interrupts]:
+        """While inside, the signals are counted; outside, they do what they did before."""
+        before = {}
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # nohup has set SIGHUP to be ignored, and means it.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, self._note)
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+
+
+def plan(folder: ClusterFolder, count: int | None, base_port: int | None) -> ClusterConfig:
+    """The configuration to start with; what an earlier start left decides what is not given."""
+    old = folder.existing_config()
+    if old is None:
+        return cluster_config(count or NODES_DEFAULT, base_port or BASE_PORT_DEFAULT, folder.path)
+    if count is not None and count != len(old.nodes):
+        raise CliError(
+            f"{folder.path} holds a cluster of {len(old.nodes)} nodes, not {count};"
+            f" leave -n away, or delete its data: fifo cluster clean{folder.flag}"
+        )
+    if base_port is None:
+        return old
+    moved = cluster_config(len(old.nodes), base_port, folder.path)
+    members = tuple(
+        replace(new, name=node.name, data_dir=node.data_dir)
+        for node, new in zip(old.nodes, moved.nodes, strict=True)
+    )
+    return replace(old, nodes=members)
+
+
+def refuse_running(folder: ClusterFolder) -> None:
+    """CliError where a cluster of this folder still runs, or half of one does."""
+    state = folder.load()
+    if state is None:
+        return
+    living = state.living()
+    if living or (state.supervisor is not None and state.supervisor.alive):
+        pids = ", ".join(f"{n.name} pid {n.process.pid}" for n in living if n.process is not None)
+        raise CliError(
+            f"a cluster is already running in {folder.path} ({pids or 'stopping'});"
+            f" stop it first: fifo cluster stop{folder.flag}"
+        )
+
+
+def start_all(folder: ClusterFolder, config: ClusterConfig, *, detach: bool) -> ClusterState:
+    """Check everything, then start every node; ``cluster.json`` knows each as soon as it runs."""
+    for member in config.nodes:
+        check_ports(member, "stop what listens there, or choose others with --base-port")
+        check_data_dir(member)
+    folder.write_config(config)
+    state = state_of(config)
+    if not detach:
+        state = replace(state, supervisor=identify(os.getpid()))
+    folder.save(state)
+    for node in state.nodes:
+        process = start_one(folder, node.name, die_with_me=not detach)
+        state = state.with_process(node.name, process)
+        folder.save(state)
+    return state
+
+
+def start_one(folder: ClusterFolder, name: str, *, die_with_me: bool) -> ProcessId:
+    """Start one node of the folder's configuration."""
+    config_path = str(folder.config_path.absolute())
+    return start_node(
+        ["serve", "--config", config_path, "--node", name],
+        folder.log_path(name),
+        die_with_me=die_with_me,
+    )
+
+
+async def wait_for_leader(
+    folder: ClusterFolder, state: ClusterState, interrupted: Callable[[], bool]
+) -> View:
+    """Ask all nodes until one leads and the others follow it; CliError where that fails."""
+    deadline = time.monotonic() + LEADER_WAIT_S
+    agree_deadline = deadline
+    while True:
+        view = await observe.cluster_view(state, OBSERVE_TIMEOUT_S)
+        now = time.monotonic()
+        if view["leader"] is not None:
+            agree_deadline = min(agree_deadline, now + AGREE_WAIT_S)
+            complete = all(node["role"] != "down" for node in view["nodes"])
+            if (complete and observe.all_follow(view)) or now >= agree_deadline:
+                return view
+        if interrupted():
+            raise CliError("interrupted; every node was stopped", code=INTERRUPTED)
+        for node in state.nodes:
+            if node.process is not None and not node.process.alive:
+                raise CliError(f"{node.name} ended at once: {last_line(folder, node.name)}")
+        if now >= deadline:
+            raise CliError(
+                f"no leader after {LEADER_WAIT_S:.0f} s; read why: fifo cluster logs 1{folder.flag}"
+            )
+        await asyncio.sleep(POLL_S)
+
+
+async def wait_for_node(state: ClusterState, name: str) -> str:
+    """Wait until one node answers and knows a leader; gives its role, at worst ``down``."""
+    deadline = time.monotonic() + LEADER_WAIT_S
+    while True:
+        view = await observe.cluster_view(state)
+        node = next(n for n in view["nodes"] if n["name"] == name)
+        if node["knows"] is not None or time.monotonic() >= deadline or node["pid"] is None:
+            return str(node["role"])
+        await asyncio.sleep(POLL_S)
+
+
+def stop_nodes(
+    state: ClusterState, hurry: Callable[[], bool] = lambda: False
+) -> tuple[int, list[str]]:
+    """Stop what lives, orderly and then by force: (how many, names that had to be killed)."""
+    living = state.living()
+    processes = [n.process for n in living if n.process is not None]
+    for process in processes:
+        process.signal(signal.SIGTERM)
+        process.signal(signal.SIGCONT)  # A paused node hears SIGTERM only once it goes on.
+    wait_until(lambda: hurry() or not any(p.alive for p in processes), STOP_WAIT_S)
+    killed = [n.name for n in living if n.process is not None and n.process.alive]
+    for process in processes:
+        process.signal(signal.SIGKILL)
+    left = wait_gone(processes, KILL_WAIT_S)
+    if left:
+        pids = ", ".join(str(process.pid) for process in left)
+        raise CliError(f"pid {pids} did not end even after SIGKILL; look at its disk")
+    return len(living), killed
+
+
+def stop_cluster(folder: ClusterFolder, state: ClusterState) -> tuple[int, list[str]]:
+    """Stop all nodes, through the foreground `cluster start` where there is one."""
+    supervisor = state.supervisor
+    count = len(state.living())
+    if supervisor is not None and supervisor.signal(signal.SIGTERM):
+        wait_gone([supervisor], STOP_WAIT_S + KILL_WAIT_S)
+    # It may have started a node again meanwhile, so the state is read anew.
+    late, killed = stop_nodes(folder.require())
+    return max(count, late), killed
+
+
+def supervise(folder: ClusterFolder, interrupts: Interrupts, tell: Callable[[str], None]) -> None:
+    """Look after the nodes of a foreground start until it is interrupted, then stop them."""
+    while interrupts.count == 0:
+        state = folder.require()
+        for node in state.nodes:
+            _look_after(folder, state, node, tell)
+        time.sleep(SUPERVISE_S)
+    tell("stopping all nodes")
+    asked = interrupts.count
+    _, killed = stop_nodes(folder.require(), hurry=lambda: interrupts.count > asked)
+    for name in killed:
+        tell(f"{name} did not stop in time and was killed")
+
+
+def restart(folder: ClusterFolder, state: ClusterState, node: NodeState) -> ClusterState:
+    """Stop one node if it lives, then start it again, by the supervisor where there is one."""
+    only = replace(state, nodes=(node,))
+    stop_nodes(only)
+    supervisor = state.supervisor
+    if supervisor is None or not supervisor.alive:
+        process = start_one(folder, node.name, die_with_me=False)
+        changed = replace(state, supervisor=None).with_process(node.name, process)
+        folder.save(changed)
+        return changed
+    folder.start_request(node.name).touch()
+
+    def started() -> bool:
+        return bool(folder.require().node(node.name).process != node.process)
+
+    if not wait_until(started, KILL_WAIT_S):
+        folder.start_request(node.name).unlink(missing_ok=True)
+        raise CliError(
+            f"the `fifo cluster start` with pid {supervisor.pid} did not start {node.name};"
+            " stop it with Ctrl-C and start again"
+        )
+    return folder.require()
+
+
+def last_line(folder: ClusterFolder, name: str) -> str:
+    """The last thing a node said, or where to look."""
+    try:
+        lines = folder.log_path(name).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    said = [line for line in lines if line.strip()]
+    return said[-1] if said else "it said nothing"
+
+
+def _look_after(
+    folder: ClusterFolder, state: ClusterState, node: NodeState, tell: Callable[[str], None]
+) -> None:
+    code = None if node.process is None else exit_code(node.process)
+    if code is not None:
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        number = state.nodes.index(node) + 1
+        tell(
+            f"{node.name} ended ({how}); start it again: fifo cluster restart {number}{folder.flag}"
+        )
+    request = folder.start_request(node.name)
+    if request.exists():
+        request.unlink()
+        process = start_one(folder, node.name, die_with_me=True)
+        folder.save(folder.require().with_process(node.name, process))
+        tell(f"{node.name} started, pid {process.pid}")

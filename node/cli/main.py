@@ -1,0 +1,94 @@
+"""The entry of the ``fifo`` command: assembles the groups, and ends every command properly.
+
+Owns the exit codes (0; 1 failed; 2 usage) and the rule that a failure is one line on stderr. A
+traceback is shown only where FIFO_DEBUG is set.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+import typer
+from typer.main import get_command
+
+import fifo
+from node.cli import cluster, output
+from node.cli.errors import FAILED, INTERRUPTED, USAGE, CliError, one_line
+from node.cli.serve import serve
+from node.config import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+app = typer.Typer(
+    name="fifo",
+    no_args_is_help=True,
+    help="fifo: a replicated work queue whose messages and message locks survive.",
+    epilog="Example: fifo cluster start",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(cluster.app, name="cluster")
+app.command(epilog="Example: fifo serve --config cluster.toml --node n1")(serve)
+
+
+def main() -> None:
+    """What the ``fifo`` script calls."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; gives the exit code, never raises."""
+    try:
+        code = get_command(app).main(list(arguments), prog_name="fifo", standalone_mode=False)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output went away, as `head` does. Python would complain at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except SystemExit as ending:
+        return ending.code if isinstance(ending.code, int) else FAILED
+    except Exception as error:
+        return _failed(error)
+    return code if isinstance(code, int) else 0
+
+
+def _failed(error: Exception) -> int:
+    """Say in one line what went wrong and what to do; gives the exit code."""
+    if os.environ.get("FIFO_DEBUG"):
+        traceback.print_exception(error)
+    line, code = _explain(error)
+    if line:
+        output.err().print(line)
+    return code
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    if isinstance(error, CliError):
+        return f"fifo: {error}", error.code
+    if isinstance(error, typer.TyperException):
+        return _usage_line(error), error.exit_code
+    if isinstance(error, ConfigError):
+        return f"fifo: {one_line(error)}", FAILED
+    if isinstance(error, fifo.FifoError):
+        return f"fifo: {one_line(error)}", FAILED
+    what = f"{type(error).__name__}: {one_line(error)}"
+    return f"fifo: unexpected {what}; set FIFO_DEBUG=1 to see where", FAILED
+
+
+def _usage_line(error: typer.TyperException) -> str:
+    """A usage error on one line. A group without a verb has printed its help instead."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "fifo"
+    message = one_line(Exception(error.format_message()))
+    if error.exit_code != USAGE or context is None:
+        return f"{command}: {message}"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return ""
+    return f"{command}: {message.rstrip('.')}; see: {command} --help"

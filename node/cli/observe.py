@@ -1,0 +1,71 @@
+"""Asking every node itself how it is: the ground of ``fifo status`` and ``fifo cluster status``.
+
+Owns the view of a cluster as plain data. A node that does not answer in time is ``down`` in it,
+whatever the others think of it. Must not start or signal anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import fifo
+import fifo.client
+from node.cli.errors import one_line
+from node.cli.limits import OBSERVE_TIMEOUT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from node.cli.state import ClusterState, NodeState
+
+View = dict[str, Any]
+"""Plain data for JSON: keys as in the contract's `fifo cluster status --json`."""
+
+
+async def observe_all(addresses: Iterable[str], timeout: float = OBSERVE_TIMEOUT_S) -> list[View]:
+    """What each node says of itself, in the order asked; a silent one is ``down``."""
+    return await asyncio.gather(*(_observe(address, timeout) for address in addresses))
+
+
+async def cluster_view(state: ClusterState, timeout: float = OBSERVE_TIMEOUT_S) -> View:
+    """The local cluster as `fifo cluster status --json` prints it."""
+    seen = await observe_all((node.client for node in state.nodes), timeout)
+    nodes = [_node_view(node, view) for node, view in zip(state.nodes, seen, strict=True)]
+    return {"url": state.url, "leader": leader_of(nodes), "nodes": nodes}
+
+
+def leader_of(nodes: Sequence[View]) -> str | None:
+    """The leader of the highest term among those that say they lead."""
+    leaders = [view for view in nodes if view["role"] == "leader"]
+    return max(leaders, key=lambda view: view["term"])["name"] if leaders else None
+
+
+def all_follow(view: View) -> bool:
+    """True where every node that answers knows the same leader, and there is one."""
+    answered = [node for node in view["nodes"] if node["role"] != "down"]
+    return view["leader"] is not None and all(n["knows"] == view["leader"] for n in answered)
+
+
+async def _observe(address: str, timeout: float) -> View:
+    try:
+        status = await fifo.client.observe(address, timeout)
+    except (fifo.FifoError, OSError, TimeoutError) as error:
+        return {"role": "down", "error": one_line(error)}
+    return dict(status)
+
+
+def _node_view(node: NodeState, seen: View) -> View:
+    process = node.process
+    return {
+        "name": node.name,
+        "role": seen["role"],
+        "pid": None if process is None or not process.alive else process.pid,
+        "client": node.client,
+        "peer": node.peer,
+        "http": node.http,
+        "data_dir": node.data_dir,
+        "state": "stopped" if process is None else process.state(),
+        "term": seen.get("term"),
+        "knows": seen.get("leader"),
+    }

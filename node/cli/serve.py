@@ -1,0 +1,147 @@
+"""``fifo serve``: be one node.
+
+Owns the life of the process: configuration, checks, event loop, signals, logging, exit code.
+What a node is, is the broker's (`node.broker.node`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from node.cli.checks import check_data_dir, check_ports
+from node.cli.errors import CliError, UsageProblem, one_line
+from node.cli.processes import die_with_parent
+from node.cli.state import FOLDER_DEFAULT, SINGLE
+from node.config import BASE_PORT_DEFAULT, load_config, single_node_config
+
+if TYPE_CHECKING:
+    from node.config import ClusterConfig
+
+_LOG = logging.getLogger("node.serve")
+
+
+def serve(
+    config: Annotated[
+        Path | None, typer.Option("--config", help="A cluster.toml; without it, one node alone.")
+    ] = None,
+    node: Annotated[
+        str | None, typer.Option("--node", help="Which [[node]] of the file to be.")
+    ] = None,
+    recover: Annotated[
+        bool, typer.Option("--recover", help="Start on a damaged journal, after a backup.")
+    ] = False,
+    data_dir: Annotated[
+        Path, typer.Option("--data-dir", help="Without --config: where the data is kept.")
+    ] = FOLDER_DEFAULT / SINGLE,
+    base_port: Annotated[
+        int, typer.Option(min=1, max=65_532, help="Without --config: ports this + 1, + 2, + 3.")
+    ] = BASE_PORT_DEFAULT,
+    parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
+) -> None:
+    """Run one node until SIGTERM or Ctrl-C; without arguments one node alone, on loopback."""
+    if parent is not None:
+        die_with_parent(parent)
+    if recover:
+        raise CliError(
+            "--recover: unsupported, this version cannot repair a journal yet;"
+            " delete the node's data folder, and the others will bring it up to date"
+        )
+    settings, name = _choose(config, node, data_dir, base_port)
+    member = settings.node(name)
+    _start_logging()
+    check_ports(member, "is the node already running? else choose another port for it")
+    check_data_dir(member)
+    _run(settings, name)
+
+
+class LineFormatter(logging.Formatter):
+    """One event, one line: time, level and logger as key=value, then the event itself."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        """UTC to the millisecond."""
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        return f"{seconds}.{int(record.msecs):03d}Z"
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line; a traceback is folded into it, unless FIFO_DEBUG asks to see it as it is."""
+        text = super().format(record)
+        if "\n" in text and not os.environ.get("FIFO_DEBUG"):
+            text = text.replace("\n", " | ")
+        return text
+
+
+def _choose(
+    path: Path | None, node: str | None, data_dir: Path, base_port: int
+) -> tuple[ClusterConfig, str]:
+    """The configuration and which of its nodes to be."""
+    if path is None:
+        if node is not None:
+            raise UsageProblem("--node needs --config: which file is the node in?")
+        return single_node_config(data_dir, base_port), "n1"
+    config = load_config(path)
+    if node is None and len(config.nodes) > 1:
+        names = ", ".join(member.name for member in config.nodes)
+        raise UsageProblem(f"{path} has several nodes: say which to be, --node with one of {names}")
+    return config, node or config.nodes[0].name
+
+
+def _start_logging() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        LineFormatter("time=%(asctime)s level=%(levelname)s logger=%(name)s %(message)s")
+    )
+    level = logging.DEBUG if os.environ.get("FIFO_DEBUG") else logging.INFO
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    if level > logging.DEBUG:
+        # A line per request of a health probe would drown what matters.
+        logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+
+
+def _run(config: ClusterConfig, name: str) -> None:
+    try:
+        import uvloop
+    except ImportError:
+        factory = asyncio.new_event_loop
+        _LOG.warning("uvloop is not installed: plain asyncio, slower")
+    else:
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(_live(config, name))
+
+
+async def _live(config: ClusterConfig, name: str) -> None:
+    """Start the node, wait for a signal or its end, and stop it in order."""
+    from node.broker.node import Node
+
+    node = Node(config, name)
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    try:
+        await node.start()
+        running = asyncio.ensure_future(node.run())
+        asked = asyncio.ensure_future(stopping.wait())
+        await asyncio.wait((running, asked), return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        if stopping.is_set():
+            _LOG.info("stopping node=%s", name)
+    finally:
+        await node.stop()
+    try:
+        await running
+    except asyncio.CancelledError:
+        pass
+    except Exception as error:
+        if not stopping.is_set():
+            raise CliError(f"node {name} stopped: {one_line(error)}") from error
+    _LOG.info("stopped node=%s", name)

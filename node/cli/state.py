@@ -1,0 +1,248 @@
+"""The folder of a local cluster: what ``fifo cluster start`` leaves for the other commands.
+
+Owns the layout of ``.fifo`` (``cluster.toml``, ``cluster.json``, one folder per node) and the
+format of ``cluster.json``. Must not start or signal anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from node.cli.errors import CliError, one_line
+from node.cli.processes import ProcessId
+from node.config import ClusterConfig, load_config, to_toml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDER_DEFAULT: Final = Path(".fifo")
+SINGLE: Final = "single"
+
+_CONFIG: Final = "cluster.toml"
+_STATE: Final = "cluster.json"
+_LOCK: Final = "cluster.lock"
+_OURS: Final = re.compile(r"cluster\.(toml|json|lock)(\.new)?|n[1-9][0-9]?|single|example")
+_NEIGHBOURS: Final = frozenset({SINGLE, "example"})
+"""Data of `fifo serve` alone and of the example file: theirs, so `clean` leaves it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """One node as it was started last: addresses as text, and its process."""
+
+    name: str
+    client: str
+    peer: str
+    http: str
+    data_dir: str
+    process: ProcessId | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """What ``cluster.json`` holds; ``supervisor`` is the foreground `cluster start`, if any."""
+
+    url: str
+    supervisor: ProcessId | None
+    nodes: tuple[NodeState, ...]
+
+    def living(self) -> list[NodeState]:
+        """The nodes whose very process still exists."""
+        return [n for n in self.nodes if n.process is not None and n.process.alive]
+
+    def node(self, which: str) -> NodeState:
+        """The node of a number from 1, or of a name."""
+        for number, node in enumerate(self.nodes, 1):
+            if which in (str(number), node.name):
+                return node
+        known = f"1 to {len(self.nodes)}"
+        raise CliError(f"there is no node {which} in this cluster; name one of {known}")
+
+    def with_process(self, name: str, process: ProcessId | None) -> ClusterState:
+        """The same state, with another process for one node."""
+        nodes = tuple(replace(n, process=process) if n.name == name else n for n in self.nodes)
+        return replace(self, nodes=nodes)
+
+
+class ClusterFolder:
+    """The files of one local cluster."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def config_path(self) -> Path:
+        """The configuration that the nodes were started with."""
+        return self.path / _CONFIG
+
+    def log_path(self, name: str) -> Path:
+        """Where a node's stderr goes."""
+        return self.path / name / "node.log"
+
+    def start_request(self, name: str) -> Path:
+        """A file that asks the foreground `cluster start` to start a node again."""
+        return self.path / name / "start"
+
+    def load(self) -> ClusterState | None:
+        """The state that was left, or None; CliError where the file is damaged."""
+        path = self.path / _STATE
+        try:
+            return _from_plain(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError:
+            raise CliError(f"{self.path} is not a folder; choose another with --dir") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            problem = one_line(error)
+            raise CliError(
+                f"{path} cannot be used ({problem}); stop the nodes by hand, then delete it"
+            ) from None
+
+    def require(self) -> ClusterState:
+        """The state that was left; CliError where no cluster was started here."""
+        state = self.load()
+        if state is None:
+            raise CliError(
+                f"no cluster was started in {self.path}; start one: fifo cluster start{self.flag}"
+            )
+        return state
+
+    @property
+    def flag(self) -> str:
+        """What to add to a suggested `fifo cluster` command so that it means this folder."""
+        return "" if self.path == FOLDER_DEFAULT else f" --dir {self.path}"
+
+    def save(self, state: ClusterState) -> None:
+        """Replace ``cluster.json`` in one step: a reader sees the old or the new one."""
+        path = self.path / _STATE
+        new = path.with_suffix(".json.new")
+        new.write_text(json.dumps(_to_plain(state), indent=2) + "\n", encoding="utf-8")
+        new.replace(path)
+
+    def existing_config(self) -> ClusterConfig | None:
+        """The configuration of an earlier start; ConfigError where it was damaged by hand."""
+        return load_config(self.config_path) if self.config_path.exists() else None
+
+    def write_config(self, config: ClusterConfig) -> None:
+        """Write ``cluster.toml``, in one step."""
+        new = self.config_path.with_suffix(".toml.new")
+        new.write_text(to_toml(config), encoding="utf-8")
+        new.replace(self.config_path)
+
+    def prepare(self) -> None:
+        """Make the folder, and refuse one that is not ours or cannot be written."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            foreign = sorted(p.name for p in self.path.iterdir() if not _OURS.fullmatch(p.name))
+            probe = self.path / f"{_LOCK}.new"
+            probe.touch()
+            probe.unlink()
+        except (FileExistsError, NotADirectoryError):
+            raise CliError(f"{self.path} is not a folder; choose another with --dir") from None
+        except OSError as error:
+            raise CliError(
+                f"{self.path} cannot be written ({error.strerror}); choose a folder with --dir"
+            ) from None
+        if foreign:
+            raise CliError(
+                f"{self.path} holds {foreign[0]!r}, which is not a cluster's: nothing was touched;"
+                " choose an empty folder with --dir"
+            )
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder while starting or changing nodes, so that two commands cannot mix."""
+        descriptor = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CliError(
+                    f"another fifo command is changing the cluster in {self.path}; try again"
+                ) from None
+            yield
+        finally:
+            os.close(descriptor)
+
+    def remove(self) -> list[Path]:
+        """Delete what a cluster left here, and nothing else; gives what was deleted."""
+        if not self.path.is_dir():
+            return []
+        removed = []
+        for entry in sorted(self.path.iterdir()):
+            if not _OURS.fullmatch(entry.name) or entry.name in _NEIGHBOURS:
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+            removed.append(entry)
+        if not any(self.path.iterdir()):
+            self.path.rmdir()
+        return removed
+
+
+def state_of(config: ClusterConfig) -> ClusterState:
+    """The state of a cluster none of whose nodes was started yet."""
+    nodes = tuple(
+        NodeState(n.name, str(n.client), str(n.peer), str(n.http), str(n.data_dir), None)
+        for n in config.nodes
+    )
+    return ClusterState(config.url, None, nodes)
+
+
+def _to_plain(state: ClusterState) -> dict[str, object]:
+    return {
+        "url": state.url,
+        "supervisor": _plain_process(state.supervisor),
+        "nodes": [
+            {
+                "name": node.name,
+                **(_plain_process(node.process) or {"pid": None, "started": None}),
+                "client": node.client,
+                "peer": node.peer,
+                "http": node.http,
+                "data_dir": node.data_dir,
+            }
+            for node in state.nodes
+        ],
+    }
+
+
+def _from_plain(value: dict[str, object]) -> ClusterState:
+    nodes = value["nodes"]
+    supervisor = value["supervisor"]
+    if not isinstance(nodes, list):
+        raise TypeError("nodes is not a list")
+    return ClusterState(
+        url=str(value["url"]),
+        supervisor=_process(supervisor) if isinstance(supervisor, dict) else None,
+        nodes=tuple(
+            NodeState(
+                name=str(node["name"]),
+                client=str(node["client"]),
+                peer=str(node["peer"]),
+                http=str(node["http"]),
+                data_dir=str(node["data_dir"]),
+                process=_process(node),
+            )
+            for node in nodes
+        ),
+    )
+
+
+def _plain_process(process: ProcessId | None) -> dict[str, object] | None:
+    return None if process is None else {"pid": process.pid, "started": process.started}
+
+
+def _process(value: dict[str, object]) -> ProcessId | None:
+    pid = value["pid"]
+    return ProcessId(pid, str(value["started"])) if isinstance(pid, int) and pid > 0 else None

@@ -1,0 +1,105 @@
+"""Reading what people type, and showing numbers the way people read them.
+
+Owns durations, sizes, rates and headers in their text forms. Pure: no I/O, no client.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from node.cli.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_BYTES: Final = {
+    "": 1,
+    "b": 1,
+    "kb": 1000,
+    "mb": 1000**2,
+    "gb": 1000**3,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+}
+_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|min|s|m|h|d)")
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
+_DURATION_CHARS_MAX: Final = 32
+
+
+def duration(text: str) -> float:
+    """Seconds from ``30s``, ``500ms``, ``1h30m`` or a bare number of seconds."""
+    cleaned = text.strip().lower()
+    if len(cleaned) > _DURATION_CHARS_MAX:
+        raise UsageProblem(f"{cleaned[:20]!r}... is not a duration; write it as in 30s or 1h30m")
+    if re.fullmatch(r"\d+(\.\d+)?", cleaned):
+        return float(cleaned)
+    if not cleaned or _DURATION_PART.sub("", cleaned):
+        raise UsageProblem(f"{text!r} is not a duration; write it as in 500ms, 30s, 5m or 1h30m")
+    return sum(float(n) * _SECONDS[unit] for n, unit in _DURATION_PART.findall(cleaned))
+
+
+def optional_duration(text: str | None) -> float | None:
+    """`duration`, or None where the option was not given."""
+    return None if text is None else duration(text)
+
+
+def size(text: str) -> int:
+    """Bytes from ``1024``, ``10MB`` or ``64MiB``."""
+    match = _SIZE.fullmatch(text.strip())
+    factor = None if match is None else _BYTES.get(match.group(2).lower())
+    if match is None or factor is None:
+        raise UsageProblem(f"{text!r} is not a size; write it as in 4096, 10MB or 64MiB")
+    return int(float(match.group(1)) * factor)
+
+
+def rate(text: str) -> float:
+    """Messages per second from ``100/s``, ``6/m`` or a bare number."""
+    number, slash, unit = text.strip().partition("/")
+    per = _SECONDS.get(unit.strip()) if slash else 1.0
+    if per is None or not re.fullmatch(r"\d+(\.\d+)?", number.strip()):
+        raise UsageProblem(f"{text!r} is not a rate; write it as in 100/s")
+    return float(number) / per
+
+
+def headers(pairs: Iterable[str]) -> dict[str, str]:
+    """The headers of ``k=v`` texts; the value may hold further equal signs."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise UsageProblem(f"--header {pair!r}: write it as name=value")
+        found[name] = value
+    return found
+
+
+def bytes_text(count: int) -> str:
+    """``1536`` as ``1.5 KiB``."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{int(value)} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def seconds_text(seconds: float) -> str:
+    """A span of time in at most two units: ``820 ms``, ``12.3 s``, ``3 m 20 s``."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    if whole < 3600:
+        return f"{whole // 60} m {whole % 60} s"
+    if whole < 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60} m"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+
+
+def shortened(text: str, chars_max: int) -> str:
+    """The text on one line, cut with an ellipsis where it is too long for a table's cell."""
+    line = "".join(ch if ch.isprintable() else "\N{MIDDLE DOT}" for ch in text)
+    return line if len(line) <= chars_max else line[: chars_max - 1] + "\N{HORIZONTAL ELLIPSIS}"
