@@ -1,0 +1,532 @@
+"""The durable Raft log: entries, term and vote, in the one order in which they were written.
+
+Owns the log as the node sees it and when it becomes durable. Files are `segments.py`, bytes are
+`records.py`, opening is `recovery.py`, the format is told in `docs/storage.md`. Knows nothing of
+elections, peers or queues.
+
+The rules it stands on (raft.md 3.2):
+
+1. Records gather in memory and reach the disk in `sync`: one write, one fdatasync. Nothing that
+   depends on a record may leave the node before that.
+2. The log on disk is append-only. A truncation is a record too, so a crash at any byte leaves
+   the log as it was at some earlier moment, never a mixture.
+3. Entries and hard state share one order: a durable vote implies that everything the voter
+   compared against is durable.
+4. A failed write or sync is final. The kernel may have dropped the pages that it could not
+   write, so a second sync that succeeds would prove nothing.
+5. A call that would break Raft's own rules (a gap, a falling term, a second vote, a truncation
+   of committed entries) is refused with `RaftStopped`: stopping is safe, going on is not.
+
+PySyncObj calls it through the methods named in its own style; the node uses the others.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn, overload
+
+import pysyncobj.journal
+
+from node.raft import limits, records
+from node.raft.cache import CommandCache
+from node.raft.errors import (
+    JournalDamaged,
+    JournalError,
+    JournalFailed,
+    JournalFull,
+    JournalUnusable,
+    RaftStopped,
+)
+from node.raft.journalstats import JournalStats, SyncFigures
+from node.raft.recovery import REMEDY, Recovered, Recovery
+from node.raft.segments import Opening, Segments
+from node.raft.storage import FULL_ERRNOS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from node.raft.storage import Storage
+
+__all__ = ["Entry", "Journal", "JournalLimits", "JournalStats"]
+
+Entry = tuple[bytes, int, int]
+"""(command, index, term), the shape that PySyncObj gives to an entry."""
+
+CLUSTER_ID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class JournalLimits:
+    """What an operator or a test may set; the reasons stand in `limits.py`. All are bytes but
+    `open_segments`, which counts files."""
+
+    segment_bytes: int = limits.SEGMENT_BYTES
+    command_bytes: int = limits.COMMAND_BYTES_MAX
+    cache_bytes: int = limits.CACHE_BYTES
+    replay_chunk_bytes: int = limits.REPLAY_CHUNK_BYTES
+    open_segments: int = limits.OPEN_SEGMENTS_MAX
+
+    def __post_init__(self) -> None:
+        if not limits.SEGMENT_BYTES_MIN <= self.segment_bytes <= limits.SEGMENT_BYTES_MAX:
+            raise ValueError(
+                f"segment_bytes must be {limits.SEGMENT_BYTES_MIN} to {limits.SEGMENT_BYTES_MAX}"
+            )
+        if not 1 <= self.command_bytes <= limits.COMMAND_BYTES_MAX:
+            raise ValueError(f"command_bytes must be 1 to {limits.COMMAND_BYTES_MAX}")
+        if self.cache_bytes < 0 or self.replay_chunk_bytes < 1:
+            raise ValueError("cache_bytes must be 0 or more, replay_chunk_bytes 1 or more")
+        if self.open_segments < 2:
+            raise ValueError("open_segments must be 2 or more: one to write, one to read")
+
+
+class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library has no types
+    """One node's log in one folder. Made by `open`, ended by `close`; not for several threads."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        segments: Segments,
+        recovered: Recovered,
+        journal_limits: JournalLimits,
+        clock: Callable[[], float],
+    ) -> None:
+        """Takes what `open` has recovered; everything in it is durable."""
+        self._storage = storage
+        self._segments = segments
+        self._limits = journal_limits
+        self._clock = clock
+        self._log = recovered.log
+        self._term = recovered.term
+        self._voted_for = recovered.voted_for
+        self._commit_index = min(recovered.commit_index, self._log.last_index)
+        self._commit_written = self._commit_index
+        self._cut_bytes = recovered.cut_bytes
+        self._cache = CommandCache(journal_limits.cache_bytes)
+        self._head: Entry | None = None
+        self._tail: Entry | None = None
+        self._synced_index = self._log.last_index
+        self._synced_end = segments.current.end
+        self._marked_end = self._synced_end
+        self._end = self._synced_end
+        self._seed = segments.current.seed
+        self._parts: list[bytes] = []
+        self._figures = SyncFigures()
+        self._failure: str | None = None
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        storage: Storage,
+        *,
+        cluster_id: bytes,
+        node: str,
+        limits: JournalLimits | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> Journal:
+        """Locks the folder, replays it and returns the log, all of which is durable then.
+
+        An empty folder becomes a new journal; a torn tail is cut. `clock` (seconds) only times
+        the syncs. Raises `JournalLocked`, `JournalForeign`, `JournalDamaged`, `JournalFull` or
+        `JournalUnusable`, and leaves the folder unlocked then.
+        """
+        if len(cluster_id) != CLUSTER_ID_BYTES:
+            raise ValueError(f"a cluster id has {CLUSTER_ID_BYTES} bytes, not {len(cluster_id)}")
+        _check_name(node)
+        chosen = limits if limits is not None else JournalLimits()
+        segments = Segments(
+            storage, cluster_id=cluster_id, node=node, open_max=chosen.open_segments
+        )
+        try:
+            storage.lock()
+            recovered = Recovery(
+                storage,
+                segments,
+                cluster_id=cluster_id,
+                node=node,
+                chunk_bytes=chosen.replay_chunk_bytes,
+            ).run()
+        except BaseException as problem:
+            segments.close()
+            storage.unlock()
+            if isinstance(problem, OSError):
+                raise _unusable(storage.folder, problem) from problem
+            raise
+        return cls(storage, segments, recovered, chosen, clock)
+
+    # --- the log, as the node reads it ---
+
+    @property
+    def first_index(self) -> int:
+        """Index of the oldest entry."""
+        return self._log.first_index
+
+    @property
+    def last_index(self) -> int:
+        """Index of the newest entry, durable or not; `first_index - 1` while there is none."""
+        return self._log.last_index
+
+    @property
+    def last_term(self) -> int:
+        """Term of the newest entry; 0 while there is none."""
+        return self._log.last_term
+
+    @property
+    def synced_index(self) -> int:
+        """Every entry up to this one is on the disk."""
+        return self._synced_index
+
+    @property
+    def cut_bytes(self) -> int:
+        """Bytes of a torn tail that opening cut off; worth a line in the log of the node."""
+        return self._cut_bytes
+
+    def term_at(self, index: int) -> int:
+        """Term of an entry, without reading it. 0 for index 0. IndexError if not in the log."""
+        return self._log.term_at(index)
+
+    def size_at(self, index: int) -> int:
+        """Bytes of an entry's command, without reading it. IndexError if not in the log."""
+        return self._log.size_at(index)
+
+    def read(self, index: int) -> bytes:
+        """An entry's command, from the cache or the disk (checksum verified).
+
+        IndexError if it is not in the log; `JournalDamaged` if the disk returns something else
+        than was written, which the node has to take as final.
+        """
+        command = self._cache.get(index)
+        if command is not None:
+            return command
+        command = self._read_from_disk(index)
+        self._cache.put(index, command)
+        self._cache.trim(self._synced_index)
+        return command
+
+    def entries(self, first: int, max_bytes: int, max_count: int | None = None) -> list[Entry]:
+        """Entries from `first` on: at least one (if there is one), at most `max_bytes` of
+        commands beyond it, at most `max_count`. Reads no more than it returns."""
+        last = self.last_index
+        if max_count is not None:
+            last = min(last, first + max_count - 1)
+        found: list[Entry] = []
+        total_bytes = 0
+        for index in range(first, last + 1):
+            total_bytes += self._log.size_at(index)
+            if found and total_bytes > max_bytes:
+                break
+            found.append((self.read(index), index, self._log.term_at(index)))
+        return found
+
+    # --- durability ---
+
+    @property
+    def dirty(self) -> bool:
+        """Something has been added, truncated or changed that is not on the disk yet."""
+        return bool(self._parts)
+
+    def sync(self) -> None:
+        """Makes everything gathered durable: one write and one sync; nothing if not dirty.
+
+        Raises `JournalFailed`, which is final.
+        """
+        self._check_usable()
+        if not self._parts:
+            return
+        if self._commit_index != self._commit_written:
+            self._append(records.COMMIT, 0, self._commit_index, b"")
+            self._commit_written = self._commit_index
+        started = self._clock()
+        size = self._end - self._synced_end
+        try:
+            self._segments.write(self._parts, size)
+            self._segments.sync()
+        except OSError as problem:
+            self._fail(problem)
+        self._figures.note(self._clock() - started, size)
+        self._parts = []
+        self._synced_end = self._end
+        self._synced_index = self._log.last_index
+        self._cache.trim(self._synced_index)
+        if self._segments.current.size >= self._limits.segment_bytes:
+            self._begin_segment()
+
+    def stats(self) -> JournalStats:
+        """Figures for status and metrics."""
+        try:
+            free_bytes = self._storage.free_bytes()
+        except OSError as problem:
+            self._fail(problem)
+        figures = self._figures
+        return JournalStats(
+            segments=len(self._segments),
+            disk_bytes=self._segments.disk_bytes,
+            free_bytes=free_bytes,
+            entries=len(self._log),
+            cached_bytes=self._cache.held_bytes,
+            written_bytes=figures.written_bytes,
+            syncs=figures.syncs,
+            sync_seconds=figures.total_seconds,
+            last_sync_seconds=figures.last_seconds,
+            sync_buckets=tuple(figures.buckets),
+        )
+
+    def close(self) -> None:
+        """Syncs, notes that all is synced, and gives the folder back. Harmless when repeated.
+
+        After a failure it only gives the folder back.
+        """
+        if self._closed:
+            return
+        try:
+            if self._failure is None:
+                self.onOneSecondTimer()
+                self.sync()
+                self._write_mark()
+                self._sync_mark()
+        finally:
+            self._closed = True
+            self._segments.close()
+            self._storage.unlock()
+
+    def __repr__(self) -> str:
+        state = "failed" if self._failure else "closed" if self._closed else "open"
+        return (
+            f"<Journal {self._storage.folder} {state}, entries {self.first_index}.."
+            f"{self.last_index}, synced {self._synced_index}, term {self._term}, "
+            f"voted for {self._voted_for}>"
+        )
+
+    # --- what PySyncObj calls, by its names ---
+
+    def __len__(self) -> int:
+        return len(self._log)
+
+    @overload
+    def __getitem__(self, item: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, item: slice) -> list[Entry]: ...
+
+    def __getitem__(self, item: int | slice) -> Entry | list[Entry]:
+        """Entries by place in the log, not by index. The two ends are kept at hand, because
+        PySyncObj asks for them several times in every tick."""
+        if isinstance(item, slice):
+            first = self.first_index
+            return [self._entry(first + place) for place in range(*item.indices(len(self)))]
+        count = len(self._log)
+        place = item + count if item < 0 else item
+        if not 0 <= place < count:
+            raise IndexError(f"place {item} of a log of {count} entries")
+        if place == count - 1:
+            if self._tail is None:
+                self._tail = self._entry(self.last_index)
+            return self._tail
+        if place == 0:
+            if self._head is None:
+                self._head = self._entry(self.first_index)
+            return self._head
+        return self._entry(self.first_index + place)
+
+    def add(self, command: bytes, index: int, term: int) -> None:
+        """Adds the next entry; durable after the next `sync`. Keeps `command`, uncopied if it is
+        a bytes object."""
+        self._check_usable()
+        log = self._log
+        if index != log.last_index + 1 or term < log.last_term:
+            raise RaftStopped(
+                f"entry {index} of term {term} cannot follow entry {log.last_index} "
+                f"of term {log.last_term}"
+            )
+        command = bytes(command)
+        size = len(command)
+        if size > self._limits.command_bytes:
+            raise RaftStopped(
+                f"entry {index} has {size} bytes, the journal takes {self._limits.command_bytes}"
+            )
+        position = self._append(records.ENTRY, term, index, command)
+        log.append(term, position, size)
+        self._cache.put(index, command)
+        self._tail = (command, index, term)
+
+    def clear(self) -> NoReturn:
+        """Refused: nothing but a snapshot could stand for the entries, and there is none yet."""
+        raise RaftStopped("the log cannot be cleared: no snapshot stands for its entries")
+
+    def deleteEntriesFrom(self, entryFrom: int) -> None:
+        """Truncates from a place (not an index) on; durable after the next `sync`."""
+        self._check_usable()
+        first_removed = self.first_index + entryFrom
+        last_removed = self.last_index
+        if first_removed > last_removed:
+            return
+        if first_removed <= max(self._commit_index, self.first_index):
+            raise RaftStopped(
+                f"entries from {first_removed} on cannot be removed: "
+                f"everything up to {max(self._commit_index, self.first_index)} stays"
+            )
+        self._append(records.TRUNCATE, self._term, first_removed, b"")
+        self._log.truncate_from(first_removed)
+        self._cache.drop_range(first_removed, last_removed)
+        self._synced_index = min(self._synced_index, first_removed - 1)
+        self._tail = None
+
+    def deleteEntriesTo(self, entryTo: int) -> NoReturn:
+        """Refused: segments are not dropped yet, because there are no snapshots."""
+        raise RaftStopped("the log's head cannot be dropped: no snapshot stands for its entries")
+
+    def setCurrentTerm(
+        self,
+        term: int,
+        votedForNodeId: str | None,
+    ) -> None:
+        """Sets term and vote, and returns when they and all before them are on the disk."""
+        self._check_usable()
+        if term < self._term:
+            raise RaftStopped(f"term {term} cannot follow term {self._term}")
+        if term == self._term and self._voted_for not in (None, votedForNodeId):
+            raise RaftStopped(
+                f"the vote of term {term} went to {self._voted_for!r}, "
+                f"it cannot go to {votedForNodeId!r}"
+            )
+        if votedForNodeId is not None:
+            _check_name(votedForNodeId)
+        if (term, votedForNodeId) != (self._term, self._voted_for):
+            self._append(records.HARD_STATE, term, 0, (votedForNodeId or "").encode())
+            self._term, self._voted_for = term, votedForNodeId
+        self.sync()
+
+    def getCurrentTerm(self) -> int:
+        """The current term; 0 before the first election."""
+        return self._term
+
+    def getVotedForNodeId(self) -> str | None:
+        """Who has this node's vote in the current term."""
+        return self._voted_for
+
+    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
+        """Notes how far the log is committed. A hint for the next start: it is written beside
+        other records, or within about a second, and never goes back or past the log's end."""
+        self._commit_index = max(self._commit_index, min(raftCommitIndex, self.last_index))
+
+    def getRaftCommitIndex(self) -> int:
+        """The newest commit index noted; never beyond the log's end. Entry 1 counts as
+        committed, because it is the same no-op in every log."""
+        return min(max(self._commit_index, 1), self.last_index)
+
+    def onOneSecondTimer(self) -> None:
+        """Buffers the commit hint if it moved, and writes the synced mark if that moved."""
+        self._check_usable()
+        if self._commit_index != self._commit_written:
+            self._append(records.COMMIT, 0, self._commit_index, b"")
+            self._commit_written = self._commit_index
+        self._write_mark()
+
+    def _destroy(self) -> None:
+        """What PySyncObj calls `close`."""
+        self.close()
+
+    # --- inside ---
+
+    def _append(self, kind: int, term: int, index: int, payload: bytes) -> int:
+        """Buffers one record, opening a group if it is the first; returns its position."""
+        parts = self._parts
+        if not parts:
+            parts.append(records.encode_group(self._end, self._synced_end, self._seed))
+            self._end += records.GROUP_BYTES
+        position = self._end
+        parts.append(records.encode_record(kind, position, term, index, payload, self._seed))
+        if payload:
+            parts.append(payload)
+        self._end = position + records.RECORD_BYTES + len(payload)
+        return position
+
+    def _begin_segment(self) -> None:
+        opening = Opening(self._term, self._voted_for, self._commit_index)
+        try:
+            segment = self._segments.create(
+                first_index=self.last_index + 1, previous_term=self.last_term, opening=opening
+            )
+        except OSError as problem:
+            self._fail(problem)
+        self._commit_written = self._commit_index
+        self._seed = segment.seed
+        self._end = self._synced_end = segment.end
+
+    def _entry(self, index: int) -> Entry:
+        return self.read(index), index, self._log.term_at(index)
+
+    def _read_from_disk(self, index: int) -> bytes:
+        position, size = self._log.place_at(index)
+        self._check_usable()
+        whole_bytes = records.RECORD_BYTES + size
+        try:
+            segment, content = self._segments.read(position, whole_bytes)
+        except OSError as problem:
+            self._fail(problem)
+        view = memoryview(content)
+        if len(content) == whole_bytes:
+            head = records.decode_record(view, 0, position)
+            if (
+                not isinstance(head, str)
+                and (head.kind, head.log_index, head.size) == (records.ENTRY, index, size)
+                and records.record_is_whole(view, 0, head, segment.seed)
+            ):
+                return content[records.RECORD_BYTES :]
+        offset = position - segment.header.base
+        damage = JournalDamaged(
+            segment.name, offset, f"entry {index} does not read as it was written", REMEDY
+        )
+        self._failure = str(damage)
+        raise damage
+
+    def _write_mark(self) -> None:
+        """The synced mark, if it moved; not synced itself, because it is only a second proof."""
+        if self._marked_end == self._synced_end:
+            return
+        try:
+            self._segments.write_mark(self._synced_end)
+        except OSError as problem:
+            self._fail(problem)
+        self._marked_end = self._synced_end
+
+    def _sync_mark(self) -> None:
+        try:
+            self._segments.sync_mark()
+        except OSError as problem:
+            self._fail(problem)
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise JournalFailed(self._failure)
+        if self._closed:
+            raise JournalFailed(f"the journal in {self._storage.folder} is closed")
+
+    def _fail(self, problem: OSError) -> NoReturn:
+        """Ends the journal's work for good: see rule 4 above."""
+        reason = problem.strerror or str(problem)
+        what = "no room left on the disk" if problem.errno in FULL_ERRNOS else "the disk failed"
+        self._failure = (
+            f"the journal in {self._storage.folder} has stopped: {what} ({reason}); "
+            "nothing that was acknowledged is lost; start the node again when the cause is gone"
+        )
+        raise JournalFailed(self._failure) from problem
+
+
+def _check_name(name: str) -> None:
+    """Names are stored with a one-byte length, and an empty one means no vote."""
+    size = len(name.encode())
+    if not 1 <= size <= limits.NODE_NAME_BYTES_MAX:
+        raise ValueError(f"a node name has 1 to {limits.NODE_NAME_BYTES_MAX} bytes, not {size}")
+
+
+def _unusable(folder: str, problem: OSError) -> JournalError:
+    """What an OSError during opening means to the operator."""
+    reason = problem.strerror or str(problem)
+    if problem.errno in FULL_ERRNOS:
+        return JournalFull(f"no room to open the journal in {folder}: {reason}; free some space")
+    return JournalUnusable(
+        f"cannot use the journal folder {folder}: {reason}; "
+        "it has to be a folder that this user can read and write"
+    )

@@ -1,0 +1,87 @@
+"""Where each entry of the log is: term, position and size per index, in packed arrays.
+
+Owns those arrays and the arithmetic from indexes to slots, 20 bytes an entry. Knows no file and
+no payload. The journal and its recovery keep it in step with the records.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """Where an entry's record begins in the log, and how many bytes its command has."""
+
+    position: int
+    size: int
+
+
+class LogIndex:
+    """Entries `first_index` to `last_index`, without gaps; empty when last is first - 1."""
+
+    __slots__ = ("_first_index", "_positions", "_previous_term", "_sizes", "_terms")
+
+    def __init__(self, first_index: int, previous_term: int) -> None:
+        self._first_index = first_index
+        self._previous_term = previous_term
+        self._terms = array("Q")
+        self._positions = array("Q")
+        self._sizes = array("I")
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    def __repr__(self) -> str:
+        return f"<LogIndex {self._first_index}..{self.last_index}, last term {self.last_term}>"
+
+    @property
+    def first_index(self) -> int:
+        """The index of the first entry held, or of the first to come."""
+        return self._first_index
+
+    @property
+    def last_index(self) -> int:
+        """The index of the last entry; one below `first_index` when there is none."""
+        return self._first_index + len(self._terms) - 1
+
+    @property
+    def last_term(self) -> int:
+        """The term of the last entry, or of the one before `first_index` when empty."""
+        return self._terms[-1] if self._terms else self._previous_term
+
+    def append(self, term: int, position: int, size: int) -> None:
+        """Adds the entry after the last."""
+        self._terms.append(term)
+        self._positions.append(position)
+        self._sizes.append(size)
+
+    def truncate_from(self, index: int) -> None:
+        """Forgets the entries from `index` on, which must be in the log."""
+        slot = self._slot(index)
+        del self._terms[slot:]
+        del self._positions[slot:]
+        del self._sizes[slot:]
+
+    def term_at(self, index: int) -> int:
+        """The term of an entry; also of the one before the first, which every log agrees on."""
+        if index == self._first_index - 1:
+            return self._previous_term
+        return self._terms[self._slot(index)]
+
+    def size_at(self, index: int) -> int:
+        """Bytes of an entry's command."""
+        return self._sizes[self._slot(index)]
+
+    def place_at(self, index: int) -> Place:
+        """Where the entry is."""
+        slot = self._slot(index)
+        return Place(self._positions[slot], self._sizes[slot])
+
+    def _slot(self, index: int) -> int:
+        slot = index - self._first_index
+        if not 0 <= slot < len(self._terms):
+            raise IndexError(
+                f"entry {index} is not in the log ({self._first_index}..{self.last_index})"
+            )
+        return slot

@@ -1,0 +1,201 @@
+"""The files of a journal folder: segments, the synced mark, and the descriptors on them.
+
+Owns names, creation, reading and writing by position, and how many descriptors are open. Knows
+records only to write the ones that open a segment; which records follow is the journal's, what
+an invalid one means is the recovery's. The format is in `records.py` and `docs/storage.md`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from node.raft import records
+from node.raft.records import SegmentHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from node.raft.storage import Storage, StorageFile
+
+MARK_NAME: Final = "synced"
+TEMPORARY_SUFFIX: Final = ".tmp"
+_SEGMENT_NAME: Final = re.compile(r"(\d{10})-(\d{20})\.segment")
+
+
+def segment_name(sequence: int, first_index: int) -> str:
+    """The file name: sequence first, so that names sort in the order of the log.
+
+    The first index alone would not do: after a truncation a later segment can begin at the
+    same or a smaller index than an earlier one.
+    """
+    return f"{sequence:010d}-{first_index:020d}.segment"
+
+
+def parse_segment_name(name: str) -> tuple[int, int] | None:
+    """(sequence, first index) of a segment's file name; None for any other name."""
+    match = _SEGMENT_NAME.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+@dataclass(slots=True)
+class Segment:
+    """One segment file: its header, the seed of its checksums, and how far it is written."""
+
+    name: str
+    header: SegmentHeader
+    header_bytes: int
+    seed: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The position after its last byte."""
+        return self.header.base + self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a new segment repeats, so that it stands on its own when older ones are dropped."""
+
+    term: int
+    voted_for: str | None
+    commit_index: int
+
+    def encode(self, position: int, synced: int, seed: int) -> bytes:
+        """Group, hard state and commit hint, as the first records of a segment."""
+        vote = (self.voted_for or "").encode()
+        group = records.encode_group(position, synced, seed)
+        position += len(group)
+        state = records.encode_record(records.HARD_STATE, position, self.term, 0, vote, seed) + vote
+        position += len(state)
+        hint = records.encode_record(records.COMMIT, position, 0, self.commit_index, b"", seed)
+        return group + state + hint
+
+
+class Segments:
+    """The segments in the order of the log; the last one is written."""
+
+    def __init__(self, storage: Storage, *, cluster_id: bytes, node: str, open_max: int) -> None:
+        self._storage = storage
+        self._cluster_id = cluster_id
+        self._node = node
+        self._open_max = open_max
+        self._segments: list[Segment] = []
+        self._bases: list[int] = []
+        self._files: dict[str, StorageFile] = {}
+        self._mark: StorageFile | None = None
+        self._owner_seed = records.owner_seed(cluster_id, node)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def first(self) -> Segment:
+        """The oldest segment."""
+        return self._segments[0]
+
+    @property
+    def current(self) -> Segment:
+        """The segment that is written."""
+        return self._segments[-1]
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of all segments on the disk."""
+        return self.current.end - self._bases[0] if self._segments else 0
+
+    def adopt(self, segment: Segment) -> None:
+        """Takes an existing segment as the next in order."""
+        self._segments.append(segment)
+        self._bases.append(segment.header.base)
+
+    def create(self, *, first_index: int, previous_term: int, opening: Opening) -> Segment:
+        """Makes the next segment; returns when it and its name are on the disk.
+
+        It is built under a temporary name, so that a segment file never has a torn header.
+        """
+        sequence = self.current.header.sequence + 1 if self._segments else 1
+        base = self.current.end if self._segments else 0
+        header = SegmentHeader(
+            sequence, base, first_index, previous_term, self._cluster_id, self._node
+        )
+        start = header.encode()
+        seed = records.seed_of(start)
+        content = opening.encode(base + len(start), base, seed)
+        name = segment_name(sequence, first_index)
+        file = self._storage.create(name + TEMPORARY_SUFFIX)
+        self._keep_open(name, file)
+        file.write(0, (start, content))
+        file.sync()
+        self._storage.rename(name + TEMPORARY_SUFFIX, name)
+        self._storage.sync_folder()
+        segment = Segment(name, header, len(start), seed, len(start) + len(content))
+        self.adopt(segment)
+        return segment
+
+    def write(self, parts: Sequence[bytes], size: int) -> None:
+        """Appends `parts`, `size` bytes together, to the current segment; not yet durable."""
+        segment = self.current
+        self.file(segment).write(segment.size, parts)
+        segment.size += size
+
+    def sync(self) -> None:
+        """Returns when the current segment is on the disk."""
+        self.file(self.current).sync()
+
+    def read(self, position: int, size: int) -> tuple[Segment, bytes]:
+        """The segment that holds `position`, and up to `size` bytes from there."""
+        segment = self._segments[bisect_right(self._bases, position) - 1]
+        return segment, self.file(segment).read(position - segment.header.base, size)
+
+    def file(self, segment: Segment) -> StorageFile:
+        """The open file of a segment, opened again if its descriptor was given back."""
+        file = self._files.pop(segment.name, None) or self._storage.open(segment.name)
+        self._keep_open(segment.name, file)
+        return file
+
+    def _keep_open(self, name: str, file: StorageFile) -> None:
+        """Notes a file as the most recently used and closes the oldest beyond the bound."""
+        self._files[name] = file
+        while len(self._files) > self._open_max:
+            oldest = next(iter(self._files))
+            if self._segments and oldest == self.current.name:
+                # The written one stays open: a failed sync is only reported to descriptors that
+                # were open when it failed.
+                self._files[oldest] = self._files.pop(oldest)
+                continue
+            self._files.pop(oldest).close()
+
+    def read_mark(self) -> int:
+        """The position of the synced mark; 0 where there is none that can be believed."""
+        if MARK_NAME not in self._storage.listdir():
+            return 0
+        self._mark = self._storage.open(MARK_NAME)
+        content = self._mark.read(0, records.MARK_BYTES)
+        return records.decode_mark(content, self._owner_seed) or 0
+
+    def write_mark(self, position: int) -> None:
+        """Notes that everything before `position` is on the disk; itself not synced."""
+        if self._mark is None:
+            self._mark = self._storage.create(MARK_NAME)
+        self._mark.write(0, (records.encode_mark(position, self._owner_seed),))
+
+    def sync_mark(self) -> None:
+        """Returns when the mark is on the disk."""
+        if self._mark is not None:
+            self._mark.sync()
+
+    def close(self) -> None:
+        """Closes every descriptor."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+        if self._mark is not None:
+            self._mark.close()
+            self._mark = None
