@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +16,7 @@ import typer
 from node.cli import local, observe, output
 from node.cli.errors import CliError
 from node.cli.limits import KILL_WAIT_S, LOG_TAIL_BYTES, POLL_S
-from node.cli.processes import wait_gone
+from node.cli.processes import let_pass, wait_gone
 from node.cli.state import FOLDER_DEFAULT, ClusterFolder
 
 if TYPE_CHECKING:
@@ -243,4 +242,4 @@ def _print_log(path: Path, *, follow: bool, everything: bool) -> None:
             elif not follow:
                 return
             else:
-                time.sleep(POLL_S)
+                let_pass(POLL_S)

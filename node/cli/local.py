@@ -30,6 +30,7 @@ from node.cli.processes import (
     ProcessId,
     exit_code,
     identify,
+    let_pass,
     start_node,
     wait_gone,
     wait_until,
@@ -206,7 +207,7 @@ def supervise(folder: ClusterFolder, interrupts: Interrupts, tell: Callable[[str
         state = folder.require()
         for node in state.nodes:
             _look_after(folder, state, node, tell)
-        time.sleep(SUPERVISE_S)
+        let_pass(SUPERVISE_S)
     tell("stopping all nodes")
     asked = interrupts.count
     _, killed = stop_nodes(folder.require(), hurry=lambda: interrupts.count > asked)

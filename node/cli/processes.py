@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 _PR_SET_PDEATHSIG: Final = 1
+_NEVER: Final = threading.Event()
 
 ProcessState = Literal["running", "paused", "stopped"]
 
@@ -106,8 +107,13 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
     while not condition():
         if time.monotonic() >= deadline:
             return False
-        time.sleep(POLL_S)
+        let_pass(POLL_S)
     return True
+
+
+def let_pass(seconds: float) -> None:
+    """Let that much time pass between two looks; a signal's handler runs meanwhile."""
+    _NEVER.wait(seconds)
 
 
 def wait_gone(processes: Iterable[ProcessId], seconds: float) -> list[ProcessId]:
@@ -138,7 +144,7 @@ def die_with_parent(parent: int) -> None:
 
 def _watch_parent(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(PARENT_POLL_S)
+        let_pass(PARENT_POLL_S)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
