@@ -39,3 +39,108 @@ WRITE_PARTS_MAX: Final = 512
 
 NODE_NAME_BYTES_MAX: Final = 255
 """Node names and votes are stored with a one-byte length."""
+
+OPEN_SEGMENTS_MAX: Final = 64
+"""Descriptors kept on segments: 4 GiB of log read without opening a file anew."""
+
+# --- node ----------------------------------------------------------------------------------------
+
+ENTRY_BYTES_MAX: Final = 2 * MIB
+"""One submitted entry. Below the batch size, so that the library never cuts an entry in chunks."""
+
+BATCH_BYTES: Final = 4 * MIB
+"""Entries gathered into one append-entries frame; an entry over the rest may still join it."""
+
+BATCH_ENTRIES_MAX: Final = 10_000
+"""Entries in one frame: keeps the frame's header far below its cap."""
+
+WINDOW_BYTES: Final = 16 * MIB
+"""Sent and not acknowledged, per peer. A slower peer gets heartbeats beyond it, not memory."""
+
+UNCOMMITTED_BYTES_MAX: Final = 32 * MIB
+"""Appended on the leader and not committed; what is submitted beyond it waits in the queue."""
+
+QUEUE_COMMANDS_MAX: Final = 10_000
+"""Submitted and not appended; one more is refused as QUEUE_FULL."""
+
+QUEUE_BYTES_MAX: Final = 64 * MIB
+"""Bytes of the same queue."""
+
+APPLY_BYTES_PER_TURN: Final = 8 * MIB
+"""A node that catches up applies this much, then lets the loop serve heartbeats again."""
+
+APPLY_ENTRIES_PER_TURN: Final = 2_000
+"""The same bound for small entries."""
+
+SUBMIT_SECONDS: Final = 10.0
+"""Every submit has its outcome after this time: UNKNOWN where nothing better is known."""
+
+HEARTBEAT_SECONDS: Final = 0.1
+"""A leader is heard at least this often."""
+
+RAFT_MIN_TIMEOUT_SECONDS: Final = 0.6
+"""No node stands for election, and none votes, sooner than this after it heard its leader."""
+
+RAFT_MAX_TIMEOUT_SECONDS: Final = 1.0
+"""Upper end of the random election timeout."""
+
+LEASE_FRACTION: Final = 0.9
+"""Part of the minimum timeout that a leader relies on: the rest covers differing clock rates."""
+
+PRE_VOTE_YIELD_SECONDS: Final = 0.05
+"""A node that grants a pre-vote puts its own candidacy off by this. No more, or a node that can
+send but not receive would keep all others from standing."""
+
+PRE_VOTE_RETRY_FRACTION: Final = 1 / 6
+"""An unanswered pre-vote is asked again after one to two of these parts of the minimum timeout."""
+
+COMMIT_NOTICE_SECONDS: Final = 0.02
+"""Followers learn of a commit with the next entries, or at the latest after this."""
+
+TURN_SECONDS_BUSY: Final = 0.02
+"""Longest time between two turns of a leader."""
+
+TURN_SECONDS_IDLE: Final = 0.05
+"""Longest time between two turns of any other node."""
+
+# --- transport -----------------------------------------------------------------------------------
+
+HEADER_BYTES_MAX: Final = 1 * MIB
+"""Header of a frame of an authenticated peer."""
+
+FRAME_BYTES_MAX: Final = 8 * MIB
+"""A whole frame: a batch, one more entry, and slack."""
+
+HANDSHAKE_BYTES_MAX: Final = 2 * KIB
+"""A whole frame of a peer that has not proved who it is."""
+
+HANDSHAKE_SECONDS: Final = 3.0
+"""A connection that is not authenticated after this is closed."""
+
+UNAUTHENTICATED_MAX: Final = 32
+"""Connections in handshake; with one more, the oldest of them is closed."""
+
+CONNECTION_SECONDS: Final = 4.0
+"""A connection on which nothing arrived for this long is dead (at least the election timeout)."""
+
+KEEPALIVE_SECONDS: Final = 1.0
+"""Followers have nothing to tell each other; this frame shows that the connection lives."""
+
+DIAL_SECONDS: Final = 2.0
+"""A dial that has not connected after this is given up and tried again."""
+
+DIAL_RETRY_SECONDS_MIN: Final = 0.05
+"""First pause after a failed or broken dial; doubles up to the maximum."""
+
+DIAL_RETRY_SECONDS_MAX: Final = 0.5
+"""A peer that comes back is found again within this."""
+
+ACCEPT_RETRY_SECONDS: Final = 0.2
+"""Pause of the listener after a failed accept (no descriptors left, aborted connection)."""
+
+RECEIVE_BYTES: Final = 256 * KIB
+"""Receive buffer per connection; a larger frame gets a buffer of its own while it arrives."""
+
+UNSENT_BYTES_MAX: Final = 32 * MIB
+"""A connection whose peer reads so slowly that this much waits to be sent is closed: the byte
+window bounds entries, this bounds everything."""
