@@ -1,0 +1,6 @@
+"""The demo: real flights through a real cluster, whose leader is killed half-way.
+
+Owns `python -m bench.demo`: the data, what each row's fate is to be, the publishers and consumers
+on Spark and in plain processes, the records that they keep, the check of these records, and the
+report. Knows the cluster only as a user does: the command `fifo` and the package `fifo`.
+"""
