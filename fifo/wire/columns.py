@@ -19,6 +19,7 @@ from typing import Final
 
 from fifo.wire import limits
 from fifo.wire.errors import Code
+from fifo.wire.fields import U63_MAX
 from fifo.wire.frames import Buffer
 
 SIZES: Final = 0
@@ -152,8 +153,10 @@ class Layout:
 
     def bodies(self) -> list[bytes]:
         """Every body, copied out of the frame."""
+        if self.count == 0:
+            return []
         sizes = self.column(SIZES)
-        assert sizes is not None, "lay_out refuses a raw part without sizes"
+        assert sizes is not None, "lay_out refuses messages without sizes"
         end = self.bodies_at + self.bodies_bytes
         return cut(self.raw[self.bodies_at : end], unpack_u32(sizes))
 
@@ -193,10 +196,12 @@ def lay_out(
 
 
 def _check_bodies(layout: Layout) -> None:
-    sizes = layout.column(SIZES)
-    if sizes is None or layout.bodies_bytes < 0:
+    if layout.bodies_bytes < 0:
         raise ColumnError(Code.INVALID_ARGUMENT, "the raw part is shorter than its columns")
-    values = unpack_u32(sizes)
+    sizes = layout.column(SIZES)
+    if sizes is None and layout.count > 0:
+        raise ColumnError(Code.INVALID_ARGUMENT, f"column {SIZES}, the sizes, is missing")
+    values = unpack_u32(sizes or b"")
     if sum(values) != layout.bodies_bytes:
         raise ColumnError(Code.INVALID_ARGUMENT, "the sizes do not add up to the bodies")
     if max(values, default=0) > limits.BODY_BYTES_MAX:
@@ -221,7 +226,7 @@ def _check_blob(layout: Layout, lengths_tag: int, blob_tag: int, longest: int) -
 
 
 def check_publish(layout: Layout) -> None:
-    """What a publish frame must keep beyond its layout: total size, priorities, durations."""
+    """What a publish frame must keep beyond its layout: total size, and what the columns hold."""
     if layout.count > 1 and layout.bodies_bytes > limits.PUBLISH_BYTES_MAX:
         raise ColumnError(
             Code.TOO_LARGE,
@@ -233,16 +238,27 @@ def check_publish(layout: Layout) -> None:
             f"keys, headers and columns exceed {limits.PUBLISH_BYTES_MAX // 2} bytes; split it",
         )
     priorities = layout.column(PRIORITIES)
-    if priorities is not None and max(priorities) > PRIORITY_MAX:
+    if priorities is not None and max(priorities, default=0) > PRIORITY_MAX:
         raise ColumnError(Code.INVALID_ARGUMENT, f"a priority is above {PRIORITY_MAX}")
     for tag, what in ((DELAYS_MS, "delay"), (TTLS_MS, "ttl")):
         column = layout.column(tag)
-        if column is not None and max(unpack_u64(column)) > limits.DURATION_MS_MAX:
+        if column is not None and max(unpack_u64(column), default=0) > limits.DURATION_MS_MAX:
             raise ColumnError(Code.INVALID_ARGUMENT, f"a {what} is above ten years")
+    numbers = layout.column(NUMBERS)
+    if numbers is not None:
+        _check_numbers(unpack_u64(numbers))
     blobs = layout.column(HEADER_LENGTHS), layout.column(HEADER_BLOB)
     if blobs[0] is not None and blobs[1] is not None:
         for one in set(cut(blobs[1], unpack_u32(blobs[0]))):
             decode_headers(one)
+
+
+def _check_numbers(numbers: Sequence[int]) -> None:
+    below = 0
+    for number in numbers:
+        if not below < number <= U63_MAX:
+            raise ColumnError(Code.INVALID_ARGUMENT, f"numbers must ascend, up to {U63_MAX}")
+        below = number
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +337,8 @@ def decode_headers(encoded: Buffer) -> dict[str, str]:
         while at < len(view):
             name, at = _take(view, at, _NAME_LENGTH)
             value, at = _take(view, at, _VALUE_LENGTH)
+            if not name or name in headers:
+                raise ColumnError(Code.INVALID_ARGUMENT, "a header name is empty, or stands twice")
             headers[name] = value
     except (struct.error, UnicodeDecodeError, IndexError):
         raise ColumnError(Code.INVALID_ARGUMENT, "headers are malformed") from None

@@ -10,9 +10,9 @@ go on). Must not know sockets, sessions, or what a message means.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgpack
 
@@ -22,13 +22,13 @@ from fifo.wire.fields import U63_MAX, FieldError
 from fifo.wire.messages import REGISTRY, Message, from_fields
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Bytes; a memoryview must be one of single bytes, for its length is taken as a number of bytes."""
 
 PREFIX: Final = struct.Struct("<II")
 _EMPTY: Final = memoryview(b"")
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One message, the number that ties an answer to its request, and the raw part."""
 
     message: Message
@@ -64,7 +64,8 @@ class Decoder:
     def receive_data(self, data: bytes) -> list[Frame | BadMessage]:
         """Take bytes as they arrive, in any cut; return the frames that they complete.
 
-        Raises RemoteProtocolError where the stream cannot be trusted any more.
+        Raises RemoteProtocolError where the stream cannot be trusted any more; frames that came in
+        the same bytes are then not handed out, for nobody could be answered about them.
         """
         if self._rest:
             self._rest += data
@@ -73,24 +74,25 @@ class Decoder:
             data = bytes(self._rest)
             self._rest = bytearray()
         frames: list[Frame | BadMessage] = []
-        view = memoryview(data)
         at, size = 0, len(data)
         while size - at >= PREFIX.size:
-            end = at + self._frame_bytes(view, at)
+            header_bytes, raw_bytes = PREFIX.unpack_from(data, at)
+            self._check_prefix(header_bytes, raw_bytes)
+            split = at + PREFIX.size + header_bytes
+            end = split + raw_bytes
             if end > size:
+                self._needed = end - at
                 break
-            frames.append(self._frame(view, at, end))
+            frames.append(_frame(data, at + PREFIX.size, split, end))
             at = end
-        if at < size:
-            self._rest += view[at:]
+        else:
             self._needed = PREFIX.size
-            if size - at >= PREFIX.size:
-                self._needed = self._frame_bytes(view, at)
+        if at < size:
+            self._rest += memoryview(data)[at:]
         return frames
 
-    def _frame_bytes(self, view: memoryview, at: int) -> int:
-        header_bytes, raw_bytes = PREFIX.unpack_from(view, at)
-        total = int(PREFIX.size + header_bytes + raw_bytes)
+    def _check_prefix(self, header_bytes: int, raw_bytes: int) -> None:
+        total = PREFIX.size + header_bytes + raw_bytes
         if header_bytes > limits.HEADER_BYTES_MAX or total > self.frame_bytes_max:
             raise RemoteProtocolError(
                 Code.TOO_LARGE,
@@ -99,28 +101,35 @@ class Decoder:
             )
         if header_bytes == 0:
             raise RemoteProtocolError(Code.PROTOCOL, "a frame without a header")
-        return total
-
-    def _frame(self, view: memoryview, at: int, end: int) -> Frame | BadMessage:
-        header_bytes, _ = PREFIX.unpack_from(view, at)
-        split = at + PREFIX.size + header_bytes
-        kind, correlation, values = _parse_header(view[at + PREFIX.size : split])
-        cls = REGISTRY.get(kind)
-        if cls is None:
-            text = f"message type {kind} is not known to this version"
-            return BadMessage(correlation, Code.UNSUPPORTED, text)
-        try:
-            message = from_fields(cls, values)
-        except FieldError as error:
-            return BadMessage(correlation, Code.INVALID_ARGUMENT, str(error))
-        return Frame(message, correlation, view[split:end])
 
 
-def _parse_header(header: memoryview) -> tuple[int, int, list[Any]]:
+def _frame(data: bytes, start: int, split: int, end: int) -> Frame | BadMessage:
+    """The frame whose header lies in start..split and whose raw part lies in split..end."""
+    kind, correlation, values = _parse_header(data[start:split])
+    cls = REGISTRY.get(kind)
+    if cls is None:
+        text = f"message type {kind} is not known to this version"
+        return BadMessage(correlation, Code.UNSUPPORTED, text)
+    try:
+        message = from_fields(cls, values)
+    except FieldError as error:
+        return BadMessage(correlation, Code.INVALID_ARGUMENT, str(error))
+    return Frame(message, correlation, memoryview(data)[split:end] if end > split else _EMPTY)
+
+
+def _parse_header(header: bytes) -> tuple[int, int, list[Any]]:
     """Type, correlation and fields; whatever is not that breaks the stream."""
     try:
-        values = msgpack.unpackb(header, raw=False, strict_map_key=False)
-    except (ValueError, msgpack.UnpackException, TypeError) as error:
+        if len(header) > _TRUSTED_HEADER_BYTES:
+            _check_claims(header)
+        values = msgpack.unpackb(
+            header,
+            raw=False,
+            strict_map_key=False,  # `plain` refuses other keys, and the stream goes on
+            object_pairs_hook=_map,
+            ext_hook=_refuse_extension,
+        )
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
         # TypeError: a map key that cannot be hashed.
         raise RemoteProtocolError(
             Code.PROTOCOL, f"a frame header is not msgpack: {type(error).__name__}"
@@ -133,19 +142,41 @@ def _parse_header(header: memoryview) -> tuple[int, int, list[Any]]:
     return kind, correlation, values[2:]
 
 
-_packer = msgpack.Packer(use_bin_type=True)
+_TRUSTED_HEADER_BYTES: Final = 1 * limits.KIB
+"""Up to here what a header claims to hold, at every depth that msgpack allows, is under 4 MiB."""
 
 
-def encode(message: Message, correlation: int = 0, raw: Sequence[Buffer] = ()) -> Iterable[Buffer]:
+def _check_claims(header: bytes) -> None:
+    """Walk the header without building anything: is all there that it claims to hold?
+
+    msgpack builds an array at the length that it claims, and only then looks whether the items are
+    there: 1 MiB of nested claims would cost 8 GiB of address space and a tenth of a second.
+    """
+    walker = msgpack.Unpacker(max_buffer_size=limits.HEADER_BYTES_MAX)
+    walker.feed(header)
+    walker.skip()
+
+
+def _map(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    built = dict(pairs)
+    if len(built) != len(pairs):
+        raise ValueError("a map holds a key twice")
+    return built
+
+
+def _refuse_extension(code: int, content: bytes) -> Any:
+    raise ValueError(f"extension type {code} of {len(content)} bytes is not part of the protocol")
+
+
+def encode(message: Message, correlation: int = 0, raw: Sequence[Buffer] = ()) -> list[Buffer]:
     """One frame as a list of buffers: prefix and header joined, then the raw parts uncopied.
 
-    Raises LocalProtocolError for a frame that the peer would refuse.
+    Raises LocalProtocolError for what no frame can hold; it does not check fields again.
     """
-    values = [message.TYPE, correlation, *message.to_fields()]
     try:
-        header = _packer.pack(values)
+        # Not a shared Packer: the client encodes on two threads.
+        header = msgpack.packb([message.TYPE, correlation, *message.to_fields()])
     except (TypeError, ValueError, OverflowError) as error:
-        _packer.reset()
         raise LocalProtocolError(f"{type(message).__name__} cannot be packed: {error}") from error
     raw_bytes = sum([len(part) for part in raw])
     total = PREFIX.size + len(header) + raw_bytes

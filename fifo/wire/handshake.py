@@ -31,14 +31,19 @@ VERSION_MAX: Final = 1
 OPENING_BYTES_MAX: Final = 16 * KIB
 """A frame before the welcome: a stranger may not make us hold more."""
 
-_OPENING: Final[tuple[type[Message], ...]] = (
-    Hello,
-    Welcome,
-    Challenge,
-    Authenticate,
-    Redirect,
-    Error,
-)
+FROM_CLIENT: Final = frozenset[type[Message]]({Hello})
+"""What a node awaits first."""
+FROM_NODE: Final = frozenset[type[Message]]({Welcome, Challenge, Redirect, Error})
+"""What a client awaits, once it has said hello."""
+
+_NEXT: Final[dict[type[Message], frozenset[type[Message]]]] = {
+    Hello: frozenset({Authenticate}),
+    Authenticate: frozenset({Authenticate}),
+    Challenge: FROM_NODE,
+    Redirect: frozenset(),
+    Error: frozenset(),
+}
+"""After a frame of the opening: what may follow it from the same side before the welcome."""
 
 
 class State(Enum):
@@ -52,10 +57,19 @@ class State(Enum):
 class Opening:
     """Checks what arrives until the connection is open, and hands out correlation numbers."""
 
-    def __init__(self, opening_bytes_max: int = OPENING_BYTES_MAX) -> None:
-        """`opening_bytes_max`: a client passes FRAME_BYTES_MAX, for it chose whom it talks to."""
+    def __init__(
+        self,
+        opening_bytes_max: int = OPENING_BYTES_MAX,
+        *,
+        awaits: frozenset[type[Message]] = FROM_CLIENT | FROM_NODE,
+    ) -> None:
+        """`opening_bytes_max`: a client passes FRAME_BYTES_MAX, for it chose whom it talks to.
+
+        `awaits`: FROM_CLIENT or FROM_NODE, so that a stranger cannot play the other side.
+        """
         self.state = State.OPENING
         self.decoder = Decoder(opening_bytes_max)
+        self._awaits = awaits
         self._correlation = 0
 
     def next_correlation(self) -> int:
@@ -64,26 +78,32 @@ class Opening:
         return self._correlation
 
     def receive_data(self, data: bytes) -> list[Frame | BadMessage]:
-        """Frames that these bytes complete, in order; raises RemoteProtocolError."""
+        """Frames that these bytes complete, in order; raises RemoteProtocolError and is closed."""
         if self.state is State.CLOSED:
             return []
-        frames = self.decoder.receive_data(data)
-        if self.state is State.OPENING:
+        try:
+            frames = self.decoder.receive_data(data)
             for frame in frames:
-                self._check_opening(frame)
                 if self.state is not State.OPENING:
                     break
+                self._check_opening(frame)
+        except RemoteProtocolError:
+            self.state = State.CLOSED
+            raise
         return frames
 
     def _check_opening(self, frame: Frame | BadMessage) -> None:
         if isinstance(frame, BadMessage):
             raise RemoteProtocolError(frame.code, frame.text)
-        if not isinstance(frame.message, _OPENING):
+        kind = type(frame.message)
+        if kind not in self._awaits:
             raise RemoteProtocolError(
-                Code.PROTOCOL, f"{type(frame.message).__name__} before the connection is open"
+                Code.PROTOCOL, f"{kind.__name__} is not awaited while the connection opens"
             )
-        if isinstance(frame.message, Welcome):
+        if kind is Welcome:
             self.opened()
+        else:
+            self._awaits = _NEXT[kind]
 
     def opened(self) -> None:
         """Both sides have said hello: from now on every frame is allowed, at full size."""

@@ -91,15 +91,15 @@ class Message:
 
     TYPE: ClassVar[int]
     _CHECKS: ClassVar[tuple[tuple[str, Check], ...]]
-    _DEFAULTS: ClassVar[tuple[Any, ...]]
+    _DEFAULTS_BACKWARDS: ClassVar[tuple[Any, ...]]
     _REQUIRED: ClassVar[int]
 
     def to_fields(self) -> list[Any]:
         """The fields by position, trailing ones that hold their default cut off."""
         values = [getattr(self, name) for name, _ in self._CHECKS]
-        while len(values) > self._REQUIRED and (
-            values[-1] == self._DEFAULTS[len(values) - 1 - self._REQUIRED]
-        ):
+        for default in self._DEFAULTS_BACKWARDS:
+            if values[-1] != default:
+                break
             values.pop()
         return values
 
@@ -118,8 +118,10 @@ def _wire(number: int) -> Callable[[type[_M]], type[_M]]:
         declared = fields(cls)
         cls.TYPE = number
         cls._CHECKS = tuple((f.name, hints[f.name].__metadata__[0]) for f in declared)
-        cls._DEFAULTS = tuple(f.default for f in declared if f.default is not MISSING)
-        cls._REQUIRED = len(declared) - len(cls._DEFAULTS)
+        cls._DEFAULTS_BACKWARDS = tuple(
+            f.default for f in reversed(declared) if f.default is not MISSING
+        )
+        cls._REQUIRED = len(declared) - len(cls._DEFAULTS_BACKWARDS)
         assert number not in REGISTRY, "two messages share a type number"
         REGISTRY[number] = cls
         return cls
@@ -135,12 +137,13 @@ def from_fields(cls: type[Message], values: list[Any]) -> Message:
     checks = cls._CHECKS
     if len(values) < cls._REQUIRED:
         raise FieldError(f"{cls.__name__}.{checks[len(values)][0]}: is missing")
-    checked = []
-    for (name, check), value in zip(checks, values, strict=False):
-        try:
-            checked.append(check(value))
-        except FieldError as error:
-            raise FieldError(f"{cls.__name__}.{name}: {error}") from None
+    checked: list[Any] = []
+    try:
+        # B905: the shorter one ends it, and the keyword costs as much as a check.
+        for (_, check), value in zip(checks, values):  # noqa: B905
+            checked.append(check(value))  # its length tells which field was bad
+    except FieldError as error:
+        raise FieldError(f"{cls.__name__}.{checks[len(checked)][0]}: {error}") from None
     return cls(*checked)
 
 
