@@ -1,0 +1,280 @@
+"""One client connection: bytes in, frames to its owner; frames out, bounded both ways.
+
+Owns decoding, the pause of reading while the peer has too much unanswered, the bounded output, and
+closing. Must not know sessions, leadership or what a message means: the owner decides. An owner
+that raises while it looks at a request costs that request an `internal` error, never the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, cast
+
+from fifo.wire import BadMessage, Buffer, Code, Frame, Opening, RemoteProtocolError, encode
+from fifo.wire.errors import RETRYABLE
+from fifo.wire.limits import TEXT_BYTES_MAX
+from fifo.wire.messages import Confirms, Error, Message
+from node.broker import limits
+from node.broker.output import Later, Output
+
+if TYPE_CHECKING:
+    from node.broker.sessions import Session
+
+logger = logging.getLogger(__name__)
+
+
+class Owner(Protocol):
+    """What a connection tells whoever accepted it."""
+
+    def connected(self, connection: Connection) -> None:
+        """A new connection; nothing has been read from it."""
+
+    def received(self, connection: Connection, frame: Frame) -> None:
+        """One frame of the peer, in order."""
+
+    def disconnected(self, connection: Connection) -> None:
+        """The connection is closed; told once, also where we closed it."""
+
+    def to_flush(self, connection: Connection) -> None:
+        """Something waits to be sent: call `flush` in this turn."""
+
+
+class Connection(asyncio.Protocol):
+    """The broker's end of one TCP connection.
+
+    `session`, `role` and `epoch` are set by the owner when the hello was answered with a welcome;
+    `heartbeat_s` likewise. Times are seconds of the owner's monotonic clock.
+    """
+
+    def __init__(self, owner: Owner, now: Callable[[], float]) -> None:
+        self._owner = owner
+        self._now = now
+        self.opening = Opening()
+        self.address = ""
+        self.session: Session | None = None
+        self.role = 0
+        self.epoch = 0
+        self.observer = False
+        self.said_hello = False
+        self.heartbeat_s = 5.0
+        self.made_at = self.heard_at = self.spoke_at = now()
+        self.closing_at: float | None = None
+        self.lost = False
+        self._queued_for_flush = False
+        self._reading_stopped: set[str] = set()
+        self._requests = 0
+        self._request_bytes = 0
+        self._confirms: list[tuple[object, ...]] = []
+
+    # --- asyncio.Protocol ---------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The transport is there."""
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self.address = f"{peer[0]}:{peer[1]}" if peer else ""
+        self.output = Output(self._transport, self._now())
+        self._owner.connected(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The peer is gone, or we are."""
+        self.lost = True
+        self.opening.closed()
+        self.output.clear()
+        self._owner.disconnected(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes in any cut: decode, and hand over what is whole."""
+        self.heard_at = self._now()
+        if self.closing_at is not None:
+            return
+        try:
+            frames = self.opening.receive_data(data)
+        except RemoteProtocolError as error:
+            self.fail(error.code, error.text)
+            return
+        for frame in frames:
+            if self.closing_at is not None:
+                return
+            if isinstance(frame, BadMessage):
+                self.refuse(frame.correlation, frame.code, frame.text)
+            else:
+                self._hand_over(frame)
+
+    def _hand_over(self, frame: Frame) -> None:
+        try:
+            self._owner.received(self, frame)
+        except RemoteProtocolError as error:
+            self.fail(error.code, error.text)
+        except Exception:
+            # A bug of ours in one request: its client hears of it, everybody else goes on.
+            name = type(frame.message).__name__
+            logger.exception("event=request_failed message=%s peer=%s", name, self.address)
+            self.refuse(frame.correlation, Code.INTERNAL, f"{name} failed on the node; see its log")
+
+    def eof_received(self) -> bool:
+        """The peer will not send again: this protocol has no half-open connections."""
+        return False
+
+    def pause_writing(self) -> None:
+        """The socket is full."""
+        self.output.blocked = True
+
+    def resume_writing(self) -> None:
+        """The socket took everything."""
+        self.output.blocked = False
+        self.flush()
+
+    # --- sending ------------------------------------------------------------------------------------
+
+    @property
+    def open(self) -> bool:
+        """True where requests may come and answers may go."""
+        return self.closing_at is None and not self.lost
+
+    def send(self, message: Message, correlation: int = 0, raw: Sequence[Buffer] = ()) -> None:
+        """Queue a frame for this turn's write."""
+        if self.open:
+            self.output.add(list(encode(message, correlation, raw)))
+            self._want_flush()
+
+    def send_later(self, later: Later) -> None:
+        """Queue a frame that is made when the socket takes it."""
+        if self.open:
+            self.output.add_later(later)
+            self._want_flush()
+
+    def refuse(
+        self, correlation: int, code: str, text: str, detail: object = None, *,
+        retryable: bool | None = None,
+    ) -> None:
+        """Answer one request with an error."""
+        if retryable is None:
+            retryable = code in RETRYABLE
+        self.send(Error(code, shorten(text), retryable, detail), correlation)
+
+    def confirm(self, item: tuple[object, ...]) -> None:
+        """Answer one publish: all answers of a turn leave in one frame."""
+        self._confirms.append(item)
+        self._want_flush()
+
+    def flush_confirms(self) -> None:
+        """Make frames of the answers to publishes: before anything that must come behind them."""
+        items, self._confirms = self._confirms, []
+        for at in range(0, len(items), limits.CONFIRMS_PER_FRAME_MAX):
+            self.send(Confirms(tuple(items[at : at + limits.CONFIRMS_PER_FRAME_MAX])))
+
+    def flush(self) -> None:
+        """Write what waits, as far as the socket takes it."""
+        self._queued_for_flush = False
+        if self.lost:
+            return
+        if self._confirms:
+            self.flush_confirms()
+        now = self._now()
+        if not self.output.empty and not self.output.blocked:
+            self.spoke_at = now
+            self.output.flush(now)
+        if self.closing_at is not None:
+            if self.output.empty:
+                self._transport.close()
+        elif self.output.over:
+            logger.warning(
+                "event=peer_closed reason=does_not_read peer=%s waiting_bytes=%d",
+                self.address,
+                self.output.waiting_bytes,
+            )
+            self.abort()
+
+    def _want_flush(self) -> None:
+        if not self._queued_for_flush:
+            self._queued_for_flush = True
+            self._owner.to_flush(self)
+
+    # --- closing ------------------------------------------------------------------------------------
+
+    def fail(self, code: str, text: str) -> None:
+        """Tell the peer that the connection itself failed, and close it."""
+        self.close(Error(code, shorten(text), code in RETRYABLE))
+
+    def close(self, last: Message | None = None, correlation: int = 0) -> None:
+        """Close once everything queued, and this last frame, is sent; cut after a while."""
+        if not self.open:
+            return
+        if self._confirms:
+            self.flush_confirms()
+        if last is not None:
+            self.send(last, correlation)
+        self.closing_at = self._now()
+        self.opening.closed()
+        self.flush()
+
+    def abort(self) -> None:
+        """Cut the connection now."""
+        if self.closing_at is None:
+            self.closing_at = self._now()
+        self.opening.closed()
+        if not self.lost:
+            self._transport.abort()
+
+    # --- what is unanswered -------------------------------------------------------------------------
+
+    @property
+    def requests_in_flight(self) -> int:
+        """Requests of this connection that have no answer yet."""
+        return self._requests
+
+    def begin(self, size_bytes: int) -> None:
+        """A request is on its way; too many, and the peer is not read."""
+        self._requests += 1
+        self._request_bytes += size_bytes
+        if (
+            self._requests >= limits.REQUESTS_IN_FLIGHT_MAX
+            or self._request_bytes >= limits.REQUEST_BYTES_IN_FLIGHT_MAX
+        ):
+            self.stop_reading("in_flight")
+
+    def end(self, size_bytes: int) -> None:
+        """A request has its answer."""
+        self._requests -= 1
+        self._request_bytes -= size_bytes
+        if (
+            self._reading_stopped
+            and self._requests <= limits.REQUESTS_IN_FLIGHT_MAX // 2
+            and self._request_bytes <= limits.REQUEST_BYTES_IN_FLIGHT_MAX // 2
+        ):
+            self.start_reading("in_flight")
+
+    def stop_reading(self, reason: str) -> None:
+        """Leave what the peer sends in the sockets until every reason is gone."""
+        if not self._reading_stopped and self.open:
+            self._transport.pause_reading()
+        self._reading_stopped.add(reason)
+
+    def start_reading(self, reason: str) -> None:
+        """One reason is gone."""
+        if reason in self._reading_stopped:
+            self._reading_stopped.remove(reason)
+            if not self._reading_stopped:
+                self.heard_at = self._now()
+                if self.open:
+                    self._transport.resume_reading()
+
+    @property
+    def reading(self) -> bool:
+        """False while we leave the peer's bytes in the sockets: its silence proves nothing then."""
+        return not self._reading_stopped
+
+    def __repr__(self) -> str:
+        """One line for a log."""
+        number = "-" if self.session is None else self.session.number
+        return f"<Connection {self.address} session={number} role={self.role} epoch={self.epoch}>"
+
+
+def shorten(text: str) -> str:
+    """A text that fits into an error frame."""
+    if len(text) * 4 <= TEXT_BYTES_MAX:
+        return text
+    return text.encode()[: TEXT_BYTES_MAX - 3].decode(errors="ignore") + "..."

@@ -1,0 +1,201 @@
+"""Deliveries as frames: the machine's runs in, columns and slices of the log out.
+
+Owns the cutting of a delivery into frames and the making of each: one memoryview slice of bodies
+per run, straight from the log entry where they lie, and columns only where something differs from
+the default. Nothing is built per message but the numbers of columns that are not default. Must not
+know connections or sessions. The columns are those of `fifo/wire/columns.py`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from fifo.machine.effects import BlobColumn, Deliver, Run
+from fifo.machine.types import DeadLetter, Outcome, Reason
+from fifo.wire import Buffer, columns, encode
+from fifo.wire.messages import Deliver as DeliverFrame
+from fifo.wire.messages import Peeked
+from node.broker import limits
+
+ReadArea: TypeAlias = Callable[[int], memoryview]
+"""The body area of the log entry with this index."""
+
+Columns: TypeAlias = list[tuple[int, int]]
+
+_PRIORITY_DEFAULT = bytes([columns.PRIORITY_DEFAULT])
+_ONE = array("I", [1])
+_ZERO = array("I", [0])
+
+
+def chunks(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
+    """Cut runs into lists that each fit into a frame of `DELIVER_BYTES`, or hold one run."""
+    if len(runs) == 1:
+        yield runs
+        return
+    start = size = 0
+    for at, run in enumerate(runs):
+        run_bytes = run.bodies_bytes + _metadata_bytes(run)
+        if at > start and (
+            size + run_bytes > limits.DELIVER_BYTES or at - start >= limits.DELIVER_RUNS_MAX
+        ):
+            yield runs[start:at]
+            start, size = at, 0
+        size += run_bytes
+    if start < len(runs):
+        yield runs[start:]
+
+
+def deliver_frame(
+    effect: Deliver, runs: Sequence[Run], first_token: int, remaining_ms: int, read: ReadArea
+) -> list[Buffer]:
+    """The frame of one chunk of a delivery."""
+    listed, raw, dead_letters = _raw(runs, read)
+    message = DeliverFrame(
+        consumer=effect.consumer,
+        queue=effect.queue,
+        first_token=first_token,
+        count=sum([run.count for run in runs]),
+        remaining_ms=remaining_ms,
+        columns=tuple(listed),
+        runs=_origins(runs),
+        dead_letters=dead_letters,
+        repeat=effect.repeat,
+    )
+    return encode(message, 0, raw)
+
+
+def peeked(queue: str, runs: Sequence[Run], read: ReadArea) -> tuple[Peeked, list[Buffer]]:
+    """The answer to a peek: as many of these runs as one frame holds, and its raw part."""
+    size, taken = 0, 0
+    for run in runs:
+        size += run.bodies_bytes + _metadata_bytes(run)
+        if taken and size > limits.PEEK_BYTES_MAX:
+            break
+        taken += 1
+    runs = runs[:taken]
+    listed, raw, dead_letters = _raw(runs, read)
+    count = sum([run.count for run in runs])
+    return Peeked(queue, count, tuple(listed), _origins(runs), dead_letters), raw
+
+
+def _metadata_bytes(run: Run) -> int:
+    keys = 0 if run.keys is None else run.keys.blob_bytes
+    headers = 0 if run.headers is None else run.headers.blob_bytes
+    return keys + headers + 4 * run.count
+
+
+def _origins(runs: Sequence[Run]) -> tuple[tuple[int, int, int, int, int], ...]:
+    return tuple(
+        [(run.count, run.queue_number, run.producer, run.number, run.published_wall_ms)
+         for run in runs]
+    )  # fmt: skip
+
+
+def _raw(
+    runs: Sequence[Run], read: ReadArea
+) -> tuple[Columns, list[Buffer], tuple[tuple[int, dict[str, Any]], ...]]:
+    """Columns, raw parts and dead letters of these runs."""
+    areas = _areas(runs, read)
+    listed: Columns = []
+    raw: list[Buffer] = []
+    if runs:
+        _add(listed, raw, columns.SIZES, columns.pack_u32(_joined([run.sizes for run in runs])))
+    for lengths_tag, blob_tag, of in (
+        (columns.KEY_LENGTHS, columns.KEY_BLOB, [run.keys for run in runs]),
+        (columns.HEADER_LENGTHS, columns.HEADER_BLOB, [run.headers for run in runs]),
+    ):
+        if any(of):
+            _add_blobs(listed, raw, (lengths_tag, blob_tag), of, runs, areas)
+    if any([run.priorities is not None for run in runs]):
+        parts = [run.priorities or _PRIORITY_DEFAULT * run.count for run in runs]
+        _add(listed, raw, columns.PRIORITIES, b"".join(parts))
+    for tag, counts, default in (
+        (columns.ATTEMPTS, [run.attempts for run in runs], _ONE),
+        (columns.FAILURES, [run.failures for run in runs], _ZERO),
+    ):
+        if any([one is not None for one in counts]):
+            filled = [
+                default * run.count if one is None else one
+                for one, run in zip(counts, runs, strict=True)
+            ]
+            _add(listed, raw, tag, columns.pack_u32(_joined(filled)))
+    dead_letters = []
+    position = 0
+    for run, area in zip(runs, areas, strict=True):
+        raw.append(area[run.bodies_at : run.bodies_at + run.bodies_bytes])
+        if run.dead_letter is not None:
+            dead_letters.append((position, dead_letter_map(run.dead_letter, read)))
+        position += run.count
+    return listed, raw, tuple(dead_letters)
+
+
+def _areas(runs: Sequence[Run], read: ReadArea) -> list[memoryview]:
+    """The area of each run; neighbours often lie in one entry, which is then read once."""
+    areas: list[memoryview] = []
+    index, area = -1, memoryview(b"")
+    for run in runs:
+        if run.index != index:
+            index, area = run.index, read(run.index)
+        areas.append(area)
+    return areas
+
+
+def _add(listed: Columns, raw: list[Buffer], tag: int, column: bytes) -> None:
+    listed.append((tag, len(column)))
+    raw.append(column)
+
+
+def _add_blobs(
+    listed: Columns,
+    raw: list[Buffer],
+    tags: tuple[int, int],
+    blobs: Sequence[BlobColumn | None],
+    runs: Sequence[Run],
+    areas: Sequence[memoryview],
+) -> None:
+    lengths: list[array[int]] = []
+    slices: list[Buffer] = []
+    blob_bytes = 0
+    for blob, run, area in zip(blobs, runs, areas, strict=True):
+        if blob is None:
+            lengths.append(_ZERO * run.count)
+            continue
+        lengths.append(blob.lengths)
+        slices.append(area[blob.blob_at : blob.blob_at + blob.blob_bytes])
+        blob_bytes += blob.blob_bytes
+    _add(listed, raw, tags[0], columns.pack_u32(_joined(lengths)))
+    listed.append((tags[1], blob_bytes))
+    raw.extend(slices)
+
+
+def _joined(parts: Sequence[array[int]]) -> array[int]:
+    if len(parts) == 1:
+        return parts[0]
+    joined = array("I")
+    for part in parts:
+        joined.extend(part)
+    return joined
+
+
+def dead_letter_map(letter: DeadLetter, read: ReadArea) -> dict[str, Any]:
+    """A dead letter's record as the plain map that the wire carries."""
+    stack = letter.stack
+    if stack is None and letter.stack_place is not None:
+        index, at, size = letter.stack_place
+        stack = str(read(index)[at : at + size], "utf-8", "replace")
+    return {
+        "reason": Reason(letter.reason).name.lower(),
+        "detail": letter.detail,
+        "description": letter.description,
+        "exception_type": letter.exception_type,
+        "exception_text": letter.exception_text,
+        "stack": stack,
+        "source": letter.source,
+        "died_ms": letter.died_wall_ms,
+        "history": [
+            [attempt.consumer, Outcome(attempt.outcome).name.lower(), attempt.wall_ms]
+            for attempt in letter.history
+        ],
+    }

@@ -1,0 +1,102 @@
+"""One entry of the replicated log: what the leader packs and every node unpacks.
+
+    u8 format | u8 zero | u16 machine version | u32 commands bytes | u64 stamp | u64 wall time
+    commands: a msgpack array of plain lists (`fifo.machine.commands.to_list`)
+    body area: the raw parts of publish frames, end to end, as the clients sent them
+
+All numbers little-endian. Owns this layout and nothing else: it must not know what a command means
+or how Raft carries the bytes. `docs/entry.md` describes the same: change them together.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgpack
+
+from fifo.wire import Buffer
+
+FORMAT: Final = 1
+MACHINE_VERSION: Final = 1
+
+_HEADER: Final = struct.Struct("<BBHIQQ")
+HEADER_BYTES: Final = _HEADER.size
+_ARRAY: Final = struct.Struct(">BI")
+_ARRAY_32: Final = 0xDD
+"""msgpack's array with a 32-bit count: always this one, so that the count can be joined last."""
+
+OVERHEAD_BYTES: Final = HEADER_BYTES + _ARRAY.size
+"""Bytes of an entry besides packed commands and the body area."""
+
+_packer = msgpack.Packer(use_bin_type=True)
+
+
+class EntryUnreadable(ValueError):
+    """An entry of the log that this version cannot read: the node has to stop, not to guess."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An unpacked entry. `stamp_ms` is cluster time, `wall_ms` is for people to read."""
+
+    machine_version: int
+    stamp_ms: int
+    wall_ms: int
+    commands: list[list[Any]]
+    area: memoryview
+
+
+def pack_command(plain: Sequence[Any]) -> bytes:
+    """One command's plain list as the bytes that stand in the entry."""
+    packed: bytes = _packer.pack(plain)
+    return packed
+
+
+def pack(
+    packed: Sequence[bytes], area: Sequence[Buffer], *, stamp_ms: int, wall_ms: int
+) -> list[Buffer]:
+    """An entry as parts for one join: header, packed commands, then the area uncopied."""
+    commands = b"".join([_ARRAY.pack(_ARRAY_32, len(packed)), *packed])
+    header = _HEADER.pack(FORMAT, 0, MACHINE_VERSION, len(commands), stamp_ms, wall_ms)
+    return [header + commands, *area]
+
+
+def unpack(payload: memoryview) -> Entry:
+    """Read an entry of the log. Raises EntryUnreadable."""
+    version, commands_bytes, stamp_ms, wall_ms = _header(payload)
+    end = HEADER_BYTES + commands_bytes
+    try:
+        commands = msgpack.unpackb(
+            payload[HEADER_BYTES:end], raw=False, use_list=True, strict_map_key=False
+        )
+    except (ValueError, msgpack.UnpackException) as error:
+        raise EntryUnreadable(f"entry: commands are not msgpack: {error}") from None
+    return Entry(version, stamp_ms, wall_ms, commands, payload[end:])
+
+
+def area_of(payload: memoryview) -> memoryview:
+    """The body area of an entry, without reading its commands."""
+    _, commands_bytes, _, _ = _header(payload)
+    return payload[HEADER_BYTES + commands_bytes :]
+
+
+def stamp_of(payload: memoryview) -> int:
+    """The cluster time that an entry was stamped with."""
+    return _header(payload)[2]
+
+
+def _header(payload: memoryview) -> tuple[int, int, int, int]:
+    if len(payload) < HEADER_BYTES:
+        raise EntryUnreadable(f"entry: {len(payload)} bytes are too few")
+    form, _, version, commands_bytes, stamp_ms, wall_ms = _HEADER.unpack_from(payload)
+    if form != FORMAT or version > MACHINE_VERSION:
+        raise EntryUnreadable(
+            f"entry: format {form} with machine version {version}; this program reads format"
+            f" {FORMAT} up to version {MACHINE_VERSION}: use the newer program on every node"
+        )
+    if HEADER_BYTES + commands_bytes > len(payload):
+        raise EntryUnreadable("entry: shorter than its commands")
+    return version, commands_bytes, stamp_ms, wall_ms

@@ -1,0 +1,140 @@
+"""Every limit of the broker: a name, a unit, a reason. Nothing else, and it knows nobody.
+
+What an operator may change is a key of the configuration's `[limits]` section, not a constant
+here; what the protocol fixes for both sides stands in `fifo/wire/limits.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+# --- gathering -----------------------------------------------------------------------------------
+
+GATHER_BYTES: Final = 1 * MIB
+"""An entry stops gathering here: half of what an entry may be, so that one more frame fits."""
+
+GATHER_SECONDS: Final = 0.002
+"""Longest wait for company while an earlier entry is on its way: at 45 000 messages/s it saves a
+third of the CPU and costs nothing at the 99th percentile."""
+
+GATHER_COMMANDS_MAX: Final = 4_096
+"""Commands in one entry: bounds the time of one apply where commands carry no bodies."""
+
+ENTRIES_IN_FLIGHT_MAX: Final = 64
+"""Entries handed to Raft and not answered: what comes beyond waits in the gatherer, whose size
+then stops the reading of requests."""
+
+IN_FLIGHT_BYTES_MAX: Final = 16 * MIB
+"""Bytes of those entries: below the 32 MiB at which Raft stops appending."""
+
+GATHERED_BYTES_MAX: Final = 32 * MIB
+"""Waiting in the gatherer of a leader; above it no client connection is read until half is gone."""
+
+# --- time ----------------------------------------------------------------------------------------
+
+GAP_SECONDS_MAX: Final = 1.0
+"""A longer pause between two turns counts as this much: a paused node must not expire locks that
+nobody could renew (semantics.md section 2)."""
+
+TICK_SECONDS: Final = 10.0
+"""While anything waits for time, cluster time is committed at least this often."""
+
+LOOK_SECONDS: Final = 0.05
+"""Period of the lock clock: a fifth of the 250 ms by which an expiry may be late."""
+
+LOOK_CONSUMERS_MAX: Final = 10_000
+"""Consumers looked at in one look; the next look goes on."""
+
+EVAL_RANGES_MAX: Final = 10_000
+"""Token ranges in one tick; what is left follows in the next."""
+
+EVAL_MESSAGES_MAX: Final = 10_000
+"""Tokens in one tick: one command of the machine touches no more."""
+
+RENEWED_RANGES_MAX: Final = 4_096
+"""Renewed ranges remembered per consumer; a renewal beyond it is answered `not_now`, for what is
+granted must be remembered."""
+
+RESUME_SECONDS: Final = 10.0
+"""After a change of leader, sessions that have not resumed by now become disconnected."""
+
+# --- connections ---------------------------------------------------------------------------------
+
+CONNECTIONS_MAX: Final = 20_000
+"""Client connections of one node: two for each of the 10 000 sessions."""
+
+UNOPENED_MAX: Final = 512
+"""Connections that have not been welcomed; with one more, the oldest of them is closed."""
+
+OPENING_SECONDS: Final = 5.0
+"""A connection that has not said a valid hello by then is closed."""
+
+OPENING_LEADERLESS_SECONDS: Final = 10.0
+"""A valid hello that no leader could welcome by then is answered and closed."""
+
+HEARTBEAT_MS_MIN: Final = 500
+HEARTBEAT_MS_MAX: Final = 30_000
+"""What a client may ask for: shorter ones would load the node, longer ones leave the dead undead."""
+
+SWEEP_SECONDS: Final = 0.25
+"""Period in which heartbeats, openings and stalled peers are looked at: half a shortest beat."""
+
+WRITE_BYTES: Final = 512 * KIB
+"""Handed to a transport at once. The standard loop copies what the socket does not take, so what
+lies behind stays in the connection's own queue, uncopied."""
+
+OUTPUT_BYTES_MAX: Final = 32 * MIB
+"""Answers waiting for one peer that does not read; above it the connection is closed. Deliveries
+wait as handles and do not count."""
+
+OUTPUT_ITEMS_MAX: Final = 100_000
+"""The same bound for what waits as handles: more than a consumer's prefetch can hold."""
+
+STALLED_SECONDS: Final = 30.0
+"""A peer that has taken nothing for this long while something waits for it is closed."""
+
+CLOSING_SECONDS: Final = 5.0
+"""A closing connection gets this long to take its last frames, then it is cut."""
+
+REQUESTS_IN_FLIGHT_MAX: Final = 4_096
+"""Unanswered requests of one connection; above it the connection is not read until half is gone."""
+
+REQUEST_BYTES_IN_FLIGHT_MAX: Final = 16 * MIB
+"""Bytes of those requests."""
+
+DELIVER_BYTES: Final = 1 * MIB
+"""Bodies in one delivery frame, or one message: keeps frames small enough to interleave."""
+
+DELIVER_RUNS_MAX: Final = 4_096
+"""Runs in one delivery frame: far below the protocol's 65 535, for a header of 100 KiB."""
+
+CONFIRMS_PER_FRAME_MAX: Final = 8_192
+"""Items of one confirms frame: below the protocol's 10 000."""
+
+# --- requests ------------------------------------------------------------------------------------
+
+GET_WAIT_MS_MAX: Final = 60_000
+"""A waiting get is answered with nothing after this; the client asks again."""
+
+GETS_WAITING_MAX: Final = 10_000
+"""Gets that wait for a message on one node; one more is answered with nothing at once."""
+
+RENEWALS_WAITING_MAX: Final = 10_000
+"""Renewals that wait for an evaluation under way, on one node; one more is answered `not_now`."""
+
+RENEWAL_WAIT_SECONDS: Final = 1.0
+"""A renewal waits this long for a lease or an evaluation, then it is answered `not_now`."""
+
+PEEK_BYTES_MAX: Final = 4 * MIB
+"""Bodies in one answer to a peek."""
+
+# --- the node ------------------------------------------------------------------------------------
+
+READY_LAG_ENTRIES: Final = 1_000
+"""A node this far behind what it knows to be committed is not ready."""
+
+STOP_SECONDS: Final = 5.0
+"""An orderly stop waits this long for connections to take their last frames."""

@@ -1,0 +1,110 @@
+"""When an entry goes out: at once when nothing is on its way, else 2 ms, 1 MiB or a commit later."""
+
+from __future__ import annotations
+
+import pytest
+
+from node.broker import entry, limits
+from node.broker.batcher import Batch, Batcher
+
+MIB = 1 << 20
+
+
+def gathered(*raw_sizes: int) -> Batcher[int]:
+    batcher: Batcher[int] = Batcher()
+    for number, size in enumerate(raw_sizes):
+        batcher.place(size, 0.0)
+        batcher.add([15, number], number, 0.0, bytes(size))
+    return batcher
+
+
+def taken(batcher: Batcher[int]) -> Batch[int]:
+    batch = batcher.take()
+    assert batch is not None
+    return batch
+
+
+def test_with_nothing_on_its_way_a_command_goes_out_at_once() -> None:
+    assert gathered(10).due(0.0, in_flight=0)
+
+
+def test_behind_an_entry_on_its_way_it_waits_two_milliseconds() -> None:
+    batcher = gathered(10)
+    assert not batcher.due(0.0019, in_flight=1)
+    assert batcher.wait(0.0005) == pytest.approx(0.0015)
+    assert batcher.due(0.0021, in_flight=1)
+
+
+def test_nothing_gathered_is_never_due_and_waits_for_nothing() -> None:
+    batcher: Batcher[int] = Batcher()
+    assert not batcher.due(100.0, in_flight=0)
+    assert batcher.wait(100.0) is None
+    assert batcher.take() is None
+
+
+def test_a_mebibyte_goes_out_behind_whatever_is_on_its_way() -> None:
+    batcher = gathered(MIB - 1000, 2000)
+    assert batcher.due(0.0, in_flight=1)
+    assert [len(taken(batcher).contexts) for _ in range(2)] == [1, 1]
+
+
+def test_offsets_begin_anew_in_every_entry() -> None:
+    batcher: Batcher[int] = Batcher()
+    offsets = []
+    for number, size in enumerate((1000, 2000, MIB - 100, 50)):
+        offsets.append(batcher.place(size, 0.0))
+        batcher.add([15], number, 0.0, bytes(size))
+    assert offsets == [0, 1000, 0, MIB - 100]
+
+
+def test_one_frame_of_the_largest_size_fits_into_an_entry() -> None:
+    batcher = gathered(1000, MIB + MIB // 2)
+    taken(batcher)
+    batch = taken(batcher)
+    assert sum(map(len, batch.parts(stamp_ms=1, wall_ms=2))) <= 2 * MIB
+
+
+def test_the_size_of_an_entry_is_what_was_counted() -> None:
+    batch = taken(gathered(10, 20, 30))
+    assert sum(map(len, batch.parts(stamp_ms=1, wall_ms=2))) == batch.size_bytes
+
+
+def test_commands_without_bodies_are_bounded_in_number() -> None:
+    batcher: Batcher[int] = Batcher()
+    for number in range(limits.GATHER_COMMANDS_MAX + 1):
+        batcher.add([2], number, 0.0)
+    assert len(taken(batcher).contexts) == limits.GATHER_COMMANDS_MAX
+    assert taken(batcher).contexts == [limits.GATHER_COMMANDS_MAX]
+
+
+def test_an_entry_is_read_back_as_it_was_packed() -> None:
+    batch = taken(gathered(3, 2))
+    payload = memoryview(b"".join(batch.parts(stamp_ms=77, wall_ms=88)))
+    read = entry.unpack(payload)
+    assert (read.stamp_ms, read.wall_ms) == (77, 88)
+    assert read.commands == [[15, 0], [15, 1]]
+    assert read.area == bytes(5)
+    assert entry.area_of(payload) == bytes(5)
+    assert entry.stamp_of(payload) == 77
+
+
+@pytest.mark.parametrize("cut", [0, 5, entry.HEADER_BYTES, entry.HEADER_BYTES + 3])
+def test_a_cut_entry_is_refused(cut: int) -> None:
+    packed = [entry.pack_command([2, "x" * 100])]
+    payload = b"".join(entry.pack(packed, [], stamp_ms=1, wall_ms=1))
+    with pytest.raises(entry.EntryUnreadable):
+        entry.unpack(memoryview(payload[:cut]))
+
+
+def test_an_entry_of_a_newer_format_names_the_remedy() -> None:
+    payload = bytearray(b"".join(entry.pack([], [], stamp_ms=1, wall_ms=1)))
+    payload[0] = entry.FORMAT + 1
+    with pytest.raises(entry.EntryUnreadable, match="newer program"):
+        entry.unpack(memoryview(payload))
+
+
+def test_clearing_hands_back_everybody_who_waits() -> None:
+    batcher = gathered(MIB, 10, 10)
+    assert batcher.clear() == [0, 1, 2]
+    assert batcher.empty
+    assert batcher.gathered_bytes == 0
