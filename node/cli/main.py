@@ -15,9 +15,13 @@ import typer
 from typer.main import get_command
 
 import fifo
-from node.cli import cluster, output
+from node.cli import admin, cluster, look, output, queue
+from node.cli.bench import bench
+from node.cli.consume import consume
 from node.cli.errors import FAILED, INTERRUPTED, USAGE, CliError, one_line
+from node.cli.publish import publish
 from node.cli.serve import serve
+from node.cli.status import status
 from node.config import ConfigError
 
 if TYPE_CHECKING:
@@ -33,7 +37,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(cluster.app, name="cluster")
-app.command(epilog="Example: fifo serve --config cluster.toml --node n1")(serve)
+app.add_typer(queue.app, name="queue")
+for command, example in (
+    (serve, "fifo serve --config cluster.toml --node n1"),
+    (status, "fifo status --json"),
+    (publish, "fifo publish orders --body hello --key customer-7 --header source=web"),
+    (consume, "fifo consume orders --count 10 --json"),
+    (look.peek, "fifo peek orders --count 5"),
+    (look.locks, "fifo locks orders"),
+    (look.delayed, "fifo delayed orders"),
+    (look.consumers, "fifo consumers orders"),
+    (bench, "fifo bench --publishers 1 --consumers 1 --seconds 20"),
+    (admin.redrive, "fifo redrive orders.dlq --limit 100 --dry-run"),
+    (admin.transfer_leadership, "fifo transfer-leadership n2"),
+):
+    app.command(epilog=f"Example: {example}")(command)
 
 
 def main() -> None:

@@ -1,0 +1,345 @@
+"""``fifo bench``: how fast this cluster is on this machine, through the real client library.
+
+Owns the set-up, the worker processes and the report. Publishers share one process and consumers
+another: a process for each client would take the two cores from the nodes that are measured. The
+loops themselves are in `node.cli.load`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import secrets
+import sys
+import time
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn
+
+import fifo
+from node.cli import output
+from node.cli.errors import CliError, UsageProblem
+from node.cli.histogram import Histogram
+from node.cli.limits import (
+    BENCH_BODY_BYTES_MIN,
+    BENCH_CLIENTS_MAX,
+    BENCH_DRAIN_S,
+    BENCH_START_WAIT_S,
+    BENCH_WARMUP_S,
+    BODY_BYTES_MAX,
+)
+from node.cli.load import Job, Times
+from node.cli.session import Json, Url, choose_url, run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NANO = 1_000_000_000
+
+
+def bench(
+    publishers: Annotated[int, typer.Option(min=0, max=BENCH_CLIENTS_MAX)] = 1,
+    consumers: Annotated[int, typer.Option(min=0, max=BENCH_CLIENTS_MAX)] = 1,
+    size: Annotated[
+        int, typer.Option(min=BENCH_BODY_BYTES_MIN, max=BODY_BYTES_MAX, help="Bytes of a body.")
+    ] = 1024,
+    seconds: Annotated[float, typer.Option(min=0.5, max=86_400, help="Measured time.")] = 20,
+    prefetch: Annotated[int, typer.Option(min=1, max=65_535, help="Per consumer.")] = 1000,
+    window: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Unconfirmed messages per publisher.")
+    ] = 1000,
+    warmup: Annotated[
+        float, typer.Option(min=0, max=3600, help="Seconds left out at the start.")
+    ] = BENCH_WARMUP_S,
+    queue: Annotated[
+        str | None, typer.Option(help="An existing queue; else one is made and deleted.")
+    ] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Publish and consume at full speed, and print rates and latencies.
+
+    A confirm counts from handing a batch to the client until a majority of nodes has it on disk
+    (--window 1: one message at a time), end to end until a consumer has the message in hand.
+    """
+    if publishers + consumers == 0:
+        raise UsageProblem("nothing to do with 0 publishers and 0 consumers")
+    if publishers == 0 and queue is None:
+        raise UsageProblem("0 publishers: name a queue with messages in it, --queue NAME")
+    address = choose_url(url)
+    name = queue or f"fifo-bench-{secrets.token_hex(4)}"
+    jobs = [
+        Job(
+            role=role,
+            clients=clients,
+            url=address,
+            queue=name,
+            size=size,
+            window=window,
+            prefetch=prefetch,
+            parent=os.getpid(),
+        )
+        for role, clients in (("publish", publishers), ("consume", consumers))
+        if clients
+    ]
+    if queue is None:
+        _declare(address, name)
+    try:
+        results = asyncio.run(_measure(jobs, warmup, seconds))
+        left = _depth(address, name)
+    finally:
+        if queue is None:
+            _delete(address, name)
+    settings = {
+        "publishers": publishers,
+        "consumers": consumers,
+        "size": size,
+        "seconds": seconds,
+        "warmup": warmup,
+        "prefetch": prefetch,
+        "window": window,
+    }
+    report = make_report(results, settings, left)
+    if as_json:
+        output.print_json(report)
+    else:
+        _print_report(report)
+
+
+def make_report(
+    results: dict[str, dict[str, Any]], settings: dict[str, Any], left: int | None
+) -> dict[str, Any]:
+    """The figures of the contract from what the workers counted."""
+    seconds = settings["seconds"]
+    published, acked = results.get("publish"), results.get("consume")
+    return {
+        "published_per_second": round(published["measured"] / seconds, 1) if published else 0.0,
+        "acked_per_second": round(acked["measured"] / seconds, 1) if acked else 0.0,
+        "confirm_ms": _latency(published),
+        "end_to_end_ms": _latency(acked),
+        "published": published["total"] if published else 0,
+        "acked": acked["total"] if acked else 0,
+        "left_in_queue": left,
+        "settings": settings,
+        "machine": machine(),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on besides the code."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "cores": cores,
+        "cpu": _cpu_model(),
+        "python": platform.python_version(),
+        "loop": _loop_name(),
+        "kernel": f"{platform.system()} {platform.release()}",
+    }
+
+
+def _latency(result: dict[str, Any] | None) -> dict[str, float | None] | None:
+    if result is None:
+        return None
+    histogram = Histogram.from_pairs(result["latency"])
+    return {
+        "p50": _rounded(histogram.percentile_ms(50)),
+        "p99": _rounded(histogram.percentile_ms(99)),
+        "max": _rounded(histogram.percentile_ms(100)),
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def _cpu_model() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _loop_name() -> str:
+    try:
+        return f"uvloop {version('uvloop')}"
+    except PackageNotFoundError:
+        return "asyncio"
+
+
+async def _measure(jobs: Sequence[Job], warmup: float, seconds: float) -> dict[str, dict[str, Any]]:
+    """Run one worker per job over the same span of time: role to what it counted."""
+    workers = [Worker(job) for job in jobs]
+    try:
+        async with asyncio.timeout(BENCH_START_WAIT_S):
+            for worker in workers:
+                await worker.start()
+            for worker in workers:
+                await worker.ready()
+        begin = time.monotonic_ns() + int(warmup * _NANO)
+        end = begin + int(seconds * _NANO)
+        times = Times(begin, end, end + int(BENCH_DRAIN_S * _NANO))
+        for worker in workers:
+            await worker.go(times)
+        with _progress() as progress:
+            task = progress.add_task("warm-up", total=warmup + seconds, rates="")
+            ticker = asyncio.ensure_future(_tick(progress, task, workers, times, warmup))
+            try:
+                results = await asyncio.gather(*(worker.result() for worker in workers))
+            finally:
+                ticker.cancel()
+    except TimeoutError:
+        raise CliError(
+            f"the workers did not start within {BENCH_START_WAIT_S:.0f} s; see: fifo status"
+        ) from None
+    finally:
+        for worker in workers:
+            await worker.close()
+    return {job.role: result for job, result in zip(jobs, results, strict=True)}
+
+
+class Worker:
+    """A process of `node.cli.load`, seen from outside."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.total = 0
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start Python and hand over the job."""
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "node.cli.load",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            limit=1 << 20,
+        )
+        await self._tell(asdict(self.job))
+
+    async def ready(self) -> None:
+        """Wait until all its clients are connected."""
+        await self._hear("ready")
+
+    async def go(self, times: Times) -> None:
+        """Start the clock."""
+        await self._tell(asdict(times))
+
+    async def result(self) -> dict[str, Any]:
+        """Wait for the end; ``total`` grows meanwhile."""
+        found: dict[str, Any] = await self._hear("result")
+        self.total = found["total"]
+        return found
+
+    async def close(self) -> None:
+        """End the process, whatever it does."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            if self._process.returncode is None:
+                self._process.kill()
+        await self._process.wait()
+
+    async def _tell(self, line: dict[str, Any]) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(line).encode() + b"\n")
+        with contextlib.suppress(ConnectionError):  # What it died of is heard in the answer.
+            await self._process.stdin.drain()
+
+    async def _hear(self, key: str) -> Any:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            said = json.loads(line)
+            if "error" in said:
+                raise CliError(f"a {self.job.role} worker failed: {said['error']}")
+            if key in said:
+                return said[key]
+            self.total = said.get("total", self.total)
+        raise CliError(f"a {self.job.role} worker died; set FIFO_DEBUG=1 to see more")
+
+
+async def _tick(
+    progress: Progress, task: Any, workers: Sequence[Worker], times: Times, warmup: float
+) -> None:
+    """Show where the run is, and the rates of the last second."""
+    started = times.begin - int(warmup * _NANO)
+    before = [worker.total for worker in workers]
+    looked = time.monotonic_ns()
+    while True:
+        await asyncio.sleep(1)
+        now = time.monotonic_ns()
+        rates = [
+            f"{worker.job.role} {(worker.total - old) * _NANO / (now - looked):,.0f}/s"
+            for worker, old in zip(workers, before, strict=True)
+        ]
+        before, looked = [worker.total for worker in workers], now
+        phase = "warm-up" if now < times.begin else "measuring" if now < times.end else "draining"
+        done = min((now - started) / _NANO, (times.end - started) / _NANO)
+        progress.update(task, description=phase, completed=done, rates="  ".join(rates))
+
+
+def _progress() -> Progress:
+    console = output.err()
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[rates]}"),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
+
+
+def _declare(url: str, name: str) -> None:
+    async def work(client: fifo.Client) -> None:
+        await client.declare(fifo.QueueSpec(name))
+
+    run(url, work)
+
+
+def _depth(url: str, name: str) -> int | None:
+    async def work(client: fifo.Client) -> int:
+        queue = dict(await client.queue(name))
+        return int(queue["ready"]) + int(queue["locked"])
+
+    with contextlib.suppress(CliError):  # The figures are there; this is only an extra.
+        return run(url, work)
+    return None
+
+
+def _delete(url: str, name: str) -> None:
+    async def work(client: fifo.Client) -> None:
+        await client.delete(name)
+
+    try:
+        run(url, work)
+    except CliError as error:
+        output.note(f"the queue {name} is left behind ({error}); fifo queue delete {name}")
+
+
+def _print_report(report: dict[str, Any]) -> None:
+    settings = report["settings"]
+    rows: list[tuple[str, str]] = [
+        ("published", f"{report['published_per_second']:,.0f} messages/s"),
+        ("acked", f"{report['acked_per_second']:,.0f} messages/s"),
+    ]
+    for key, name in (("confirm_ms", "confirm"), ("end_to_end_ms", "end to end")):
+        latency = report[key]
+        if latency is not None and latency["p50"] is not None:
+            rows.append((name, f"p50 {latency['p50']} ms, p99 {latency['p99']} ms"))
+    rows += [
+        ("settings", ", ".join(f"{key} {value}" for key, value in settings.items())),
+        ("machine", ", ".join(f"{key} {value}" for key, value in report["machine"].items())),
+    ]
+    output.print_table(("", ""), rows)

@@ -1,0 +1,223 @@
+"""A worker process of ``fifo bench``: publishers or consumers on real connections.
+
+Owns the measured loops. Talks to `node.cli.bench` in JSON lines: settings on stdin, ``ready``, then
+a start time on stdin, progress, and one result. Times are of the monotonic clock, which all
+processes of a machine share. Run as ``python -m node.cli.load``; not for people.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import fifo
+from node.cli.errors import one_line
+from node.cli.histogram import Histogram
+from node.cli.limits import BENCH_BATCHES, BENCH_REPORT_S, CALL_TIMEOUT_S
+from node.cli.processes import die_with_parent
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+    from typing import TypeAlias
+
+    Say: TypeAlias = Callable[[dict[str, Any]], None]
+
+_STAMP_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one worker does; made by `node.cli.bench`."""
+
+    url: str
+    queue: str
+    role: str
+    clients: int
+    size: int
+    window: int
+    prefetch: int
+    parent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Nanoseconds of the monotonic clock: figures count from ``begin`` to ``end``."""
+
+    begin: int
+    end: int
+    drained: int
+
+    def measures(self, now: int) -> bool:
+        """True while what happens counts."""
+        return self.begin <= now < self.end
+
+
+class Figures:
+    """What a worker has seen: the totals, and the measured part of them."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.measured = 0
+        self.latency = Histogram()
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where it is installed: a benchmark shows the library at its best."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+async def publish_load(client: fifo.Client, job: Job, times: Times, figures: Figures) -> None:
+    """One publisher: a window of messages under way, in a few batches, until the end."""
+    if job.window == 1:
+        await _publish_singly(client, job, times, figures)
+        return
+    lanes = min(BENCH_BATCHES, job.window)
+    sizes = [job.window // lanes + (1 if i < job.window % lanes else 0) for i in range(lanes)]
+    await _all(_publish_lane(client, job, times, figures, count) for count in sizes)
+
+
+async def _publish_lane(
+    client: fifo.Client, job: Job, times: Times, figures: Figures, count: int
+) -> None:
+    padding = os.urandom(job.size - _STAMP_BYTES)
+    now = time.monotonic_ns()
+    while now < times.end:
+        sent = now
+        body = sent.to_bytes(_STAMP_BYTES, "little") + padding
+        await client.publish_many(job.queue, [body] * count)
+        now = time.monotonic_ns()
+        figures.total += count
+        if times.measures(now):
+            figures.measured += count
+            figures.latency.record(now - sent, count)
+
+
+async def _publish_singly(client: fifo.Client, job: Job, times: Times, figures: Figures) -> None:
+    padding = os.urandom(job.size - _STAMP_BYTES)
+    now = time.monotonic_ns()
+    while now < times.end:
+        sent = now
+        await client.publish(job.queue, sent.to_bytes(_STAMP_BYTES, "little") + padding)
+        now = time.monotonic_ns()
+        figures.total += 1
+        if times.measures(now):
+            figures.measured += 1
+            figures.latency.record(now - sent)
+
+
+async def consume_load(client: fifo.Client, job: Job, times: Times, figures: Figures) -> None:
+    """One consumer: take and ack, until the time to drain the queue is over."""
+    record = figures.latency.record
+    async with client.consume(job.queue, prefetch=job.prefetch) as messages:
+        async for message in messages:
+            now = time.monotonic_ns()
+            figures.total += 1
+            if times.begin <= now < times.end:
+                figures.measured += 1
+                record(now - int.from_bytes(message.body[:_STAMP_BYTES], "little"))
+            await message.ack()
+
+
+async def _consume_until_drained(
+    client: fifo.Client, job: Job, times: Times, figures: Figures
+) -> None:
+    """Cancelling the loop leaves the consumer in order: what was not opened goes back."""
+    task = asyncio.ensure_future(consume_load(client, job, times, figures))
+    await _until(times.end, task)
+    seen = -1
+    while seen != figures.total and time.monotonic_ns() < times.drained and not task.done():
+        seen = figures.total
+        await asyncio.wait((task,), timeout=BENCH_REPORT_S)
+    if not task.done():
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def _until(moment: int, task: asyncio.Task[None]) -> None:
+    await asyncio.wait((task,), timeout=max(moment - time.monotonic_ns(), 0) / 1e9)
+
+
+async def work(job: Job, say: Say, start: Callable[[], Awaitable[Times]]) -> None:
+    """Connect every client, say so, wait for the start, do the job, give the figures."""
+    figures = Figures()
+    load = publish_load if job.role == "publish" else _consume_until_drained
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(fifo.connect(job.url, timeout=CALL_TIMEOUT_S))
+            for _ in range(job.clients)
+        ]
+        say({"ready": True})
+        times = await start()
+        reporter = asyncio.ensure_future(_report(figures, say))
+        try:
+            await _all(load(client, job, times, figures) for client in clients)
+        finally:
+            reporter.cancel()
+    say(
+        {
+            "result": {
+                "total": figures.total,
+                "measured": figures.measured,
+                "latency": figures.latency.to_pairs(),
+            }
+        }
+    )
+
+
+async def _all(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Run all; the first that fails cancels the others."""
+    async with asyncio.TaskGroup() as group:
+        for coroutine in coroutines:
+            group.create_task(coroutine)
+
+
+async def _report(figures: Figures, say: Say) -> None:
+    while True:
+        await asyncio.sleep(BENCH_REPORT_S)
+        say({"total": figures.total})
+
+
+def main() -> int:
+    """Read the job, do it, say how it went; gives the exit code."""
+    job = Job(**json.loads(sys.stdin.readline()))
+    die_with_parent(job.parent)
+
+    def say(line: dict[str, Any]) -> None:
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+    async def start() -> Times:
+        return Times(**json.loads(await asyncio.to_thread(sys.stdin.readline)))
+
+    try:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(work(job, say, start))
+    except BaseExceptionGroup as group:
+        say({"error": one_line(_first(group))})
+        return 1
+    except (fifo.FifoError, OSError) as error:
+        say({"error": one_line(error)})
+        return 1
+    return 0
+
+
+def _first(error: BaseException) -> BaseException:
+    """The first leaf of a group: the one that cancelled the others."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

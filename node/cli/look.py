@@ -1,0 +1,84 @@
+"""``fifo peek``, ``locks``, ``delayed``, ``consumers``: looking into a queue without changing it.
+
+Owns the columns of their tables. Update with what the client's methods of the same names give.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from node.cli import output
+from node.cli.limits import LIST_COUNT
+from node.cli.messages import MESSAGE_COLUMNS, message_row, message_view
+from node.cli.session import Json, Url, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import fifo
+
+Queue = Annotated[str, typer.Argument(metavar="QUEUE")]
+Count = Annotated[int, typer.Option(min=1, max=1000, help="So many at most.")]
+
+
+def peek(queue: Queue, count: Count = 10, url: Url = None, as_json: Json = False) -> None:
+    """Show the next messages; they stay where they are."""
+
+    async def work(client: fifo.Client) -> list[fifo.Message]:
+        return list(await client.peek(queue, count))
+
+    messages = run(url, work)
+    if as_json:
+        output.print_json([message_view(message) for message in messages])
+    else:
+        output.print_table(MESSAGE_COLUMNS, map(message_row, messages))
+
+
+def locks(queue: Queue, url: Url = None, as_json: Json = False) -> None:
+    """Show who holds which message, and until when."""
+
+    async def work(client: fifo.Client) -> list[dict[str, Any]]:
+        return [dict(row) for row in await client.locks(queue)]
+
+    _print_rows(run(url, work), as_json=as_json)
+
+
+def delayed(queue: Queue, url: Url = None, as_json: Json = False) -> None:
+    """Show what waits for a time, why, and until when."""
+
+    async def work(client: fifo.Client) -> list[dict[str, Any]]:
+        return [dict(row) for row in await client.delayed(queue)]
+
+    _print_rows(run(url, work), as_json=as_json)
+
+
+def consumers(queue: Queue, url: Url = None, as_json: Json = False) -> None:
+    """Show who consumes, in which state, and what each holds."""
+
+    async def work(client: fifo.Client) -> list[dict[str, Any]]:
+        return [dict(row) for row in await client.consumers(queue)]
+
+    _print_rows(run(url, work), as_json=as_json)
+
+
+def _print_rows(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
+    """The rows as the node gave them; their keys are the columns."""
+    if as_json:
+        output.print_json(rows)
+        return
+    shown = rows[:LIST_COUNT]
+    keys = list(dict.fromkeys(key for row in shown for key in row))
+    output.print_table(
+        [_column(key, shown) for key in keys], ([row.get(key) for key in keys] for row in shown)
+    )
+    if len(rows) > len(shown):
+        output.note(f"{len(rows) - len(shown)} more; --json prints all")
+    elif not rows:
+        output.note("none")
+
+
+def _column(key: str, rows: Iterable[dict[str, Any]]) -> str:
+    numbers = all(isinstance(row.get(key), int | float | None) for row in rows)
+    return key.replace("_", " ") + ("#" if numbers else "")

@@ -1,0 +1,72 @@
+"""Messages as people and programs read them: bodies on lines, JSON objects, table rows.
+
+Owns the JSON form of a message, which scripts rely on: fields are added, never renamed.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from node.cli.limits import CELL_CHARS_MAX
+from node.cli.text import shortened
+
+if TYPE_CHECKING:
+    import fifo
+
+
+def message_view(message: fifo.Message) -> dict[str, Any]:
+    """A message as plain data. A body that is not UTF-8 comes as ``body_base64``."""
+    view: dict[str, Any] = {"id": str(message.id), "queue": message.queue}
+    view.update(_bytes_field("body", message.body))
+    if message.key is not None:
+        view.update(_bytes_field("key", message.key))
+    view.update(
+        headers=dict(message.headers),
+        priority=message.priority,
+        attempt=message.attempt,
+        failures=message.failures,
+        published_at=message.published_at.isoformat(),
+    )
+    if message.dead_letter is not None:
+        view["dead_letter"] = dead_letter_view(message.dead_letter)
+    return view
+
+
+def dead_letter_view(dead: fifo.DeadLetter) -> dict[str, Any]:
+    """Why and where from a dead letter came."""
+    return {
+        "reason": dead.reason,
+        "description": dead.description,
+        "exception": dead.exception,
+        "stack": dead.stack,
+        "source": dead.source,
+        "history": list(dead.history),
+    }
+
+
+def message_row(message: fifo.Message) -> tuple[object, ...]:
+    """The cells of `MESSAGE_COLUMNS`."""
+    body = bytes(message.body).decode("utf-8", errors="backslashreplace")
+    dead = message.dead_letter
+    return (
+        str(message.id),
+        message.key if message.key is None or isinstance(message.key, str) else message.key.hex(),
+        message.priority,
+        message.failures,
+        message.published_at.isoformat(sep=" ", timespec="seconds"),
+        None if dead is None else dead.reason,
+        shortened(body, CELL_CHARS_MAX),
+    )
+
+
+MESSAGE_COLUMNS = ("id", "key", "priority#", "failures#", "published", "dead letter", "body")
+
+
+def _bytes_field(name: str, value: str | bytes) -> dict[str, str]:
+    if isinstance(value, str):
+        return {name: value}
+    try:
+        return {name: bytes(value).decode("utf-8")}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(value).decode("ascii")}

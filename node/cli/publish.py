@@ -1,0 +1,232 @@
+"""``fifo publish``: one message, or a file of any size with one message per line.
+
+Owns where bodies come from and the window of a stream. A message counts as published once it is
+confirmed; when a stream fails, the line it got to is said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+import fifo
+from node.cli import output
+from node.cli.errors import CliError, UsageProblem
+from node.cli.limits import (
+    BODY_BYTES_MAX,
+    PUBLISH_BATCH,
+    PUBLISH_BATCH_BYTES,
+    PUBLISH_WINDOW,
+)
+from node.cli.session import Json, Url, choose_url, run
+from node.cli.text import headers, optional_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+
+def publish(
+    queue: Annotated[str, typer.Argument(metavar="QUEUE")],
+    body: Annotated[str | None, typer.Option(help="The message, as text.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="A file that is one message; - for stdin.", metavar="F")
+    ] = None,
+    lines: Annotated[
+        Path | None, typer.Option(help="A file with a message per line; - for stdin.", metavar="F")
+    ] = None,
+    key: Annotated[str | None, typer.Option(help="The ordering key.")] = None,
+    header: Annotated[list[str] | None, typer.Option(help="Any number.", metavar="K=V")] = None,
+    delay: Annotated[
+        str | None, typer.Option(help="Deliver it after this, as in 5s.", metavar="TIME")
+    ] = None,
+    ttl: Annotated[
+        str | None, typer.Option(help="It expires after this, as in 1h.", metavar="TIME")
+    ] = None,
+    priority: Annotated[
+        int | None, typer.Option(min=0, max=9, help="9 is first; 4 unless told.")
+    ] = None,
+    dedup_id: Annotated[
+        str | None, typer.Option(help="Published once within the queue's window.", metavar="ID")
+    ] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Publish, and wait until a majority of the nodes has it on disk."""
+    if sum(source is not None for source in (body, file, lines)) != 1:
+        raise UsageProblem("give one of --body TEXT, --file F and --lines F")
+    if lines is not None and dedup_id is not None:
+        raise UsageProblem("--dedup-id is for one message; it cannot go with --lines")
+    options = _options(key, header or [], optional_duration(delay), optional_duration(ttl))
+    if priority is not None:
+        options["priority"] = priority
+    if dedup_id is not None:
+        options["dedup_id"] = dedup_id
+    if lines is not None:
+        _publish_lines(queue, lines, options, url, as_json=as_json)
+    else:
+        _publish_one(queue, _body(body, file), options, url, as_json=as_json)
+
+
+def _options(
+    key: str | None, header: list[str], delay: float | None, ttl: float | None
+) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "key": key,
+        "headers": headers(header) or None,
+        "delay": delay,
+        "ttl": ttl,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _body(text: str | None, path: Path | None) -> bytes:
+    if text is not None:
+        # What the shell gave that is no UTF-8 came in as surrogates; it goes out as it was.
+        return text.encode("utf-8", errors="surrogateescape")
+    assert path is not None
+    with _opened(path) as source:
+        content = source.read(BODY_BYTES_MAX + 1)
+    if len(content) > BODY_BYTES_MAX:
+        raise CliError(f"{path} is larger than a message may be ({BODY_BYTES_MAX} bytes)")
+    return content
+
+
+def _publish_one(
+    queue: str, body: bytes, options: Mapping[str, Any], url: str | None, *, as_json: bool
+) -> None:
+    async def work(client: fifo.Client) -> fifo.Confirm:
+        return await client.publish(queue, body, **options)
+
+    confirm = run(url, work)
+    if as_json:
+        output.print_json({"id": str(confirm.id), "duplicate": confirm.duplicate})
+    else:
+        again = "was there already" if confirm.duplicate else "is published"
+        output.say(f"message {confirm.id} {again}")
+
+
+def _publish_lines(
+    queue: str, path: Path, options: Mapping[str, Any], url: str | None, *, as_json: bool
+) -> None:
+    stream = LineStream(queue, options)
+    address = choose_url(url)
+    with _opened(path) as source, _progress(source) as progress:
+        task = progress.add_task(queue, total=_size_of(source), count=0)
+
+        def show() -> None:
+            progress.update(task, completed=stream.bytes_read, count=stream.confirmed)
+
+        async def work(client: fifo.Client) -> None:
+            await stream.publish(client, batches(source, path), show)
+
+        try:
+            run(address, work)
+        except CliError as error:
+            raise CliError(
+                f"{error} ({stream.confirmed} lines are published for certain)"
+            ) from error
+    if as_json:
+        output.print_json({"published": stream.confirmed, "duplicates": stream.duplicates})
+    else:
+        output.say(f"{stream.confirmed} messages are published")
+
+
+class LineStream:
+    """Publishes batches with a window of a few under way, and counts what was confirmed."""
+
+    def __init__(self, queue: str, options: Mapping[str, Any]) -> None:
+        self._queue = queue
+        self._options = dict(options)
+        self._under_way: deque[asyncio.Task[list[fifo.Confirm]]] = deque()
+        self.confirmed = 0
+        self.duplicates = 0
+        self.bytes_read = 0
+
+    async def publish(
+        self, client: fifo.Client, source: Iterator[list[bytes]], show: Callable[[], None]
+    ) -> None:
+        """Publish every batch; raises the client's error after cancelling what is under way."""
+        try:
+            for batch in source:
+                if len(self._under_way) >= PUBLISH_WINDOW:
+                    await self._oldest()
+                call = client.publish_many(self._queue, batch, **self._options)
+                self._under_way.append(asyncio.ensure_future(call))
+                # The bodies' line ends were read too.
+                self.bytes_read += sum(map(len, batch)) + len(batch)
+                show()
+                # Reading a file never waits; this lets the loop send what was just handed over.
+                await asyncio.sleep(0)
+            while self._under_way:
+                await self._oldest()
+                show()
+        finally:
+            for task in self._under_way:
+                task.cancel()
+            await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def _oldest(self) -> None:
+        """Wait for the oldest batch; what a failed one had stored is counted too."""
+        try:
+            confirms = await self._under_way.popleft()
+        except fifo.FifoError as error:
+            self.confirmed += len(getattr(error, "confirms", ()))
+            raise
+        self.confirmed += len(confirms)
+        self.duplicates += sum(confirm.duplicate for confirm in confirms)
+
+
+def batches(source: BinaryIO, path: Path) -> Iterator[list[bytes]]:
+    """The lines of a file without their ends, in batches bounded in count and in bytes."""
+    batch: list[bytes] = []
+    held = 0
+    number = 0
+    while line := source.readline(BODY_BYTES_MAX + 2):
+        number += 1
+        body = line.removesuffix(b"\n").removesuffix(b"\r")
+        if len(body) > BODY_BYTES_MAX:
+            raise CliError(
+                f"{path}: line {number} is larger than a message may be ({BODY_BYTES_MAX} bytes)"
+            )
+        if batch and (len(batch) >= PUBLISH_BATCH or held + len(body) > PUBLISH_BATCH_BYTES):
+            yield batch
+            batch, held = [], 0
+        batch.append(body)
+        held += len(body)
+    if batch:
+        yield batch
+
+
+def _opened(path: Path) -> BinaryIO:
+    if str(path) == "-":
+        return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise CliError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _size_of(source: BinaryIO) -> int | None:
+    """Bytes in the file, or None for a pipe."""
+    return os.fstat(source.fileno()).st_size or None
+
+
+def _progress(source: BinaryIO) -> Progress:
+    """A bar where the size is known, a count where it is not; on stderr, only for a person."""
+    columns = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[count]} confirmed"),
+        TimeElapsedColumn(),
+    ]
+    if _size_of(source) is None:
+        del columns[1]
+    console = output.err()
+    return Progress(*columns, console=console, disable=not console.is_terminal, transient=True)

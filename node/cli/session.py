@@ -1,0 +1,96 @@
+"""One connection for one command: which cluster is meant, and what a failure means to a person.
+
+Owns the choice of the address (--url, $FIFO_URL, the cluster in ``.fifo``) and the translation of
+the client's errors into lines that say what to do. Must not know what the command does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+import fifo
+from node.cli.errors import CliError, UsageProblem, one_line
+from node.cli.limits import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S
+from node.cli.state import FOLDER_DEFAULT, SINGLE, ClusterFolder
+from node.config import single_node_config
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        envvar="FIFO_URL",
+        help="The cluster, as fifo://host:port,host:port; else the one started in .fifo.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def choose_url(url: str | None) -> str:
+    """The address that a command means; CliError where there is none."""
+    if url:
+        return url if "://" in url else f"fifo://{url}"
+    state = ClusterFolder(FOLDER_DEFAULT).load()
+    if state is not None:
+        return state.url
+    single = FOLDER_DEFAULT / SINGLE
+    if single.is_dir():
+        return single_node_config(single).url
+    raise CliError(
+        "which cluster? start one with `fifo cluster start`, or pass --url fifo://host:port"
+    )
+
+
+def node_addresses(url: str) -> list[str]:
+    """The host:port of every node that a URL names."""
+    scheme, mark, rest = url.partition("://")
+    if not mark or scheme not in ("fifo", "fifos"):
+        raise UsageProblem(f"{url!r} is not an address; write it as fifo://host:port,host:port")
+    hosts = rest.partition("?")[0].rpartition("@")[2].rstrip("/")
+    found = [host.strip() for host in hosts.split(",") if host.strip()]
+    if not found:
+        raise UsageProblem(f"{url!r} names no node; write it as fifo://host:port,host:port")
+    return found
+
+
+def run(url: str | None, work: Callable[[fifo.Client], Awaitable[T]]) -> T:
+    """Connect, do the work, close; the client's errors become a CliError."""
+    address = choose_url(url)
+    try:
+        return asyncio.run(_work(address, work))
+    except fifo.FifoError as error:
+        raise CliError(explain(error, address)) from error
+
+
+def explain(error: fifo.FifoError, url: str) -> str:
+    """One line: what went wrong, and what to do about it."""
+    said = one_line(error)
+    match error:
+        case fifo.QueueNotFound():
+            return f"{said}; `fifo queue list` shows those that exist"
+        case fifo.QueueExists():
+            return f"{said}; change it with `fifo queue update`"
+        case fifo.NoDeadLetterQueue():
+            return f"{said}; give it one: fifo queue update NAME --dead-letter NAME.dlq"
+        case fifo.ConnectionLost():
+            return f"{said}; is the cluster at {url} running? see: fifo status"
+        case fifo.Timeout() if error.unknown:
+            return f"{said}; it may have happened all the same: look before you repeat it"
+        case fifo.Timeout() | fifo.NotLeader():
+            return f"{said}; has the cluster at {url} a leader? see: fifo status"
+        case _:
+            return said
+
+
+async def _work(url: str, work: Callable[[fifo.Client], Awaitable[T]]) -> T:
+    async with fifo.connect(
+        url, timeout=CALL_TIMEOUT_S, connect_timeout=CONNECT_TIMEOUT_S
+    ) as client:
+        return await work(client)

@@ -1,0 +1,87 @@
+"""``fifo status``: every node's own word on the state of the cluster.
+
+Owns the merge of what the nodes say: lag is counted from the furthest log that anyone reports, so
+that a silent or deposed leader cannot hide it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from node.cli import output
+from node.cli.errors import CliError
+from node.cli.observe import observe_all
+from node.cli.session import Json, Url, choose_url, node_addresses
+from node.cli.text import bytes_text, seconds_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def status(url: Url = None, as_json: Json = False) -> None:
+    """Show nodes, roles, term, commit and applied index, lag and disk."""
+    address = choose_url(url)
+    asked = node_addresses(address)
+    nodes = merged(asked, asyncio.run(observe_all(asked)))
+    if all(node["role"] == "down" for node in nodes):
+        raise CliError(f"no node answers at {address}; start a cluster: fifo cluster start")
+    leader = leader_name(nodes)
+    if as_json:
+        output.print_json({"url": address, "leader": leader, "nodes": nodes})
+        return
+    output.print_table(_COLUMNS, map(_row, nodes))
+    if leader is None:
+        output.note("no leader: publishing and consuming wait until a majority of nodes is up")
+
+
+def merged(asked: Sequence[str], answers: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One record per address: the node's own answer, and how far its log is behind."""
+    last = max((answer["last"] for answer in answers if answer["role"] != "down"), default=0)
+    nodes = []
+    for address, answer in zip(asked, answers, strict=True):
+        lag = None if answer["role"] == "down" else last - answer["applied"]
+        nodes.append({"address": address, **answer, "lag": lag})
+    return nodes
+
+
+def leader_name(nodes: Sequence[dict[str, Any]]) -> str | None:
+    """Who leads in the highest term; a deposed leader may still think it does."""
+    leaders = [node for node in nodes if node["role"] == "leader"]
+    return max(leaders, key=lambda node: int(node["term"]))["node"] if leaders else None
+
+
+_COLUMNS = (
+    "node",
+    "address",
+    "role",
+    "term#",
+    "commit#",
+    "applied#",
+    "lag#",
+    "journal#",
+    "fsync p50/p99#",
+    "sessions#",
+    "queues#",
+    "up#",
+)
+
+
+def _row(node: dict[str, Any]) -> tuple[object, ...]:
+    if node["role"] == "down":
+        return (None, node["address"], "down", *[None] * (len(_COLUMNS) - 3))
+    fsync = node["fsync_ms"]
+    return (
+        node["node"],
+        node["address"],
+        node["role"],
+        node["term"],
+        node["commit"],
+        node["applied"],
+        node["lag"],
+        bytes_text(node["journal_bytes"]),
+        f"{fsync['p50']:.2f}/{fsync['p99']:.2f} ms",
+        node["sessions"],
+        node["queues"],
+        seconds_text(node["uptime_s"]),
+    )
