@@ -1,0 +1,127 @@
+"""Receiving rows and settling each by its fate, until the run is over.
+
+Owns what one consumer does, in a Spark partition or in a process of its own (`python -m
+bench.demo.consumer`), and its record of every delivery. Must not know who else consumes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import fifo
+from bench.demo.fate import Fate, fate_of
+from bench.demo.flights import row_of
+from bench.demo.records import DEAD, DELIVERED, Delivery, Recorder, now_ms
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    Settle = Callable[[fifo.Message, int], Awaitable[str]]
+
+PREFETCH = 1000
+LOCK_S = 30.0
+"""Longer than a change of leader and a slow disk together, so that no lock runs out in the demo."""
+
+LOOK_S = 0.1
+"""How often a consumer looks whether the run is over, and lets others read its last records."""
+
+
+async def consume_rows(url: str, queue: str, records: Path, name: str, stop: Path) -> int:
+    """Settle rows by their fate until the file `stop` exists; returns the number of deliveries."""
+    return await _consume(url, queue, DELIVERED, records, name, stop, settle_by_fate)
+
+
+async def consume_dead_letters(url: str, queue: str, records: Path, name: str, stop: Path) -> int:
+    """Ack whatever lies in a dead-letter queue, and record why it lies there."""
+    return await _consume(url, queue, DEAD, records, name, stop, _ack_dead_letter)
+
+
+async def settle_by_fate(message: fifo.Message, row: int) -> str:
+    """Do with a message what its row's fate says; returns what came of it."""
+    fate = fate_of(row)
+    if fate is Fate.TERMINATE:
+        result = await message.terminate("ten-thousandth", description=f"row {row}, by plan")
+        return "terminated" if result.status == "ok" else str(result.status)
+    if fate is Fate.NACK_ONCE and message.failures == 0:
+        result = await message.nack(reason="hundredth")
+        return "nacked" if result.status == "ok" else str(result.status)
+    await message.ack()  # Without waiting: its receipt is the client's business.
+    return "acked"
+
+
+async def _ack_dead_letter(message: fifo.Message, row: int) -> str:
+    await message.ack()
+    return message.dead_letter.reason if message.dead_letter is not None else "not a dead letter"
+
+
+async def _consume(
+    url: str, queue: str, kind: str, records: Path, name: str, stop: Path, settle: Settle
+) -> int:
+    deliveries = 0
+    with Recorder(records, kind, name) as recorder:
+        async with (
+            fifo.connect(url) as client,
+            client.consume(queue, prefetch=PREFETCH, lock=LOCK_S) as messages,
+            _until(stop, messages, recorder),
+        ):
+            async for message in messages:
+                received_ms = now_ms()
+                row = row_of(message.body)
+                outcome = await settle(message, row)
+                deliveries += 1
+                recorder.write(
+                    Delivery(
+                        row=row,
+                        attempt=message.attempt,
+                        failures=message.failures,
+                        outcome=outcome,
+                        message_id=str(message.id).replace(",", ";"),
+                        published_ms=int(message.published_at.timestamp() * 1000),
+                        received_ms=received_ms,
+                        settled_ms=now_ms(),
+                    )
+                )
+    return deliveries
+
+
+@contextlib.asynccontextmanager
+async def _until(stop: Path, messages: fifo.Consumer, recorder: Recorder) -> AsyncIterator[None]:
+    """While inside, watch for the file; then cancel the consumer, which ends its iterator."""
+
+    async def watch() -> None:
+        while not stop.exists():  # noqa: ASYNC240 - one look at a local folder takes microseconds
+            recorder.flush()
+            await asyncio.sleep(LOOK_S)
+        await messages.cancel()
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watcher.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watcher
+
+
+def main() -> int:
+    """Consume in this process."""
+    parser = argparse.ArgumentParser(prog="python -m bench.demo.consumer", description=main.__doc__)
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--queue", required=True)
+    parser.add_argument("--records", type=Path, required=True, help="folder for the record")
+    parser.add_argument("--name", required=True, help="names the record")
+    parser.add_argument("--stop", type=Path, required=True, help="ends when this file exists")
+    parser.add_argument("--dead-letters", action="store_true", help="ack all, record the reason")
+    options = parser.parse_args()
+    work = consume_dead_letters if options.dead_letters else consume_rows
+    asyncio.run(work(options.url, options.queue, options.records, options.name, options.stop))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""A Spark session for a load job on one machine.
+
+Owns how Spark is set up here: which Java, which Python the workers get, what is switched off, where
+it writes. Knows no queue. PySpark is imported late, because its import and the JVM behind it take
+seconds that nobody should wait for who only asks for `--help`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from bench.java import INSTALL_HINT, find_java
+from bench.processes import environment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark import SparkContext
+
+LOOPBACK = "127.0.0.1"
+
+
+class JavaMissing(Exception):
+    """There is no Java to run Spark on; the text says how to get one."""
+
+
+def settings(folder: Path, java_home: Path) -> dict[str, str]:
+    """What a session gets, by name; everything that it writes lies below `folder`."""
+    jvm = (
+        f"-Djava.io.tmpdir={folder} -Dderby.system.home={folder}"
+        # Else each JVM leaves a file in the machine's temporary folder when it is killed.
+        " -XX:-UsePerfData"
+    )
+    return {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": jvm,
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.jars.ivy": str(folder / "ivy"),
+        # A task that ran twice would publish twice: it fails instead, and the job with it.
+        "spark.task.maxFailures": "1",
+        "spark.speculation": "false",
+        "spark.executorEnv.JAVA_HOME": str(java_home),
+    }
+
+
+def start_spark(name: str, master: str, folder: Path) -> SparkContext:
+    """Start a JVM with a context; the caller stops it. Raises JavaMissing."""
+    java = find_java()
+    if java is None:
+        raise JavaMissing(INSTALL_HINT)
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ.update(environment())
+    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+    # Without it workers run whichever python3 comes first on the PATH.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+    from pyspark import SparkConf, SparkContext
+
+    conf = SparkConf().setAppName(name).setMaster(master)
+    conf.setAll(list(settings(folder, java.home).items()))
+    context = SparkContext(conf=conf)
+    context.setLogLevel("ERROR")
+    return context
