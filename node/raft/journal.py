@@ -376,11 +376,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         """Refused: segments are not dropped yet, because there are no snapshots."""
         raise RaftStopped("the log's head cannot be dropped: no snapshot stands for its entries")
 
-    def setCurrentTerm(
-        self,
-        term: int,
-        votedForNodeId: str | None,
-    ) -> None:
+    def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
         """Sets term and vote, and returns when they and all before them are on the disk."""
         self._check_usable()
         if term < self._term:
@@ -396,6 +392,8 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
             self._append(records.HARD_STATE, term, 0, (votedForNodeId or "").encode())
             self._term, self._voted_for = term, votedForNodeId
         self.sync()
+        # With the mark, damage to this very record is seen as damage, not as a torn tail.
+        self._write_mark()
 
     def getCurrentTerm(self) -> int:
         """The current term; 0 before the first election."""

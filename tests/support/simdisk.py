@@ -200,6 +200,10 @@ class SimStorage:
         inode.cache = bytearray(content)
         inode.platter = bytearray(content)
 
+    def rot(self, name: str, content: bytes) -> None:
+        """Damages a file under the process that has it open."""
+        self._names[name].cache[:] = content
+
     def remove(self, name: str) -> None:
         """Damages the disk: the file is gone."""
         self._names.pop(name, None)

@@ -1,0 +1,81 @@
+"""Builders and views of journals for tests: small limits, the visible state, a busy script."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from node.raft.journal import Entry, Journal, JournalLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from node.raft.storage import Storage
+
+CLUSTER = bytes(range(16))
+NODE = "alpha"
+
+SMALL = JournalLimits(segment_bytes=512, cache_bytes=0, replay_chunk_bytes=100, open_segments=2)
+"""Everything happens early: segments of a few records, each read goes to the disk."""
+
+ONE_SEGMENT = JournalLimits(cache_bytes=0)
+
+State = tuple[tuple[Entry, ...], int, str | None]
+"""All that must survive: entries, term, vote."""
+
+
+def open_journal(
+    storage: Storage,
+    *,
+    limits: JournalLimits = SMALL,
+    cluster_id: bytes = CLUSTER,
+    node: str = NODE,
+) -> Journal:
+    """A journal with a clock that stands still, so that nothing depends on time."""
+    return Journal.open(storage, cluster_id=cluster_id, node=node, limits=limits, clock=lambda: 0.0)
+
+
+def state_of(journal: Journal) -> State:
+    """What a reader of the journal can see of what must survive."""
+    return tuple(journal[:]), journal.getCurrentTerm(), journal.getVotedForNodeId()
+
+
+def fill(journal: Journal, count: int, *, size: int = 20, term: int = 1) -> None:
+    """Adds `count` entries, all different."""
+    for index in range(journal.last_index + 1, journal.last_index + 1 + count):
+        journal.add(command(index, size), index, term)
+
+
+def command(index: int, size: int = 20) -> bytes:
+    """A command that names its index and has `size` bytes."""
+    return (b"\x10%d " % index).ljust(size, b".")[:size]
+
+
+def busy_script(journal: Journal) -> Iterator[Callable[[], None]]:
+    """Steps over several small segments: entries, votes, truncations, hints, syncs.
+
+    Each step adds at most one record to the log, a sync aside.
+    """
+    add, vote, cut = journal.add, journal.setCurrentTerm, journal.deleteEntriesFrom
+    yield lambda: add(b"\x01", 1, 0)
+    yield lambda: vote(1, None)
+    yield lambda: vote(1, NODE)
+    for index in range(2, 8):
+        yield lambda index=index: add(command(index), index, 1)  # type: ignore[misc]
+        if index % 3 == 0:
+            yield journal.sync
+    yield lambda: journal.setRaftCommitIndex(4)
+    yield journal.sync
+    yield lambda: vote(2, "beta")
+    yield lambda: cut(5)
+    yield lambda: add(command(6, 70), 6, 2)
+    yield journal.sync
+    yield journal.onOneSecondTimer
+    yield lambda: add(command(7, 200), 7, 2)
+    yield lambda: add(command(8, 1), 8, 2)
+    yield journal.sync
+    yield lambda: vote(3, None)
+    yield lambda: cut(6)
+    yield journal.sync
+    for index in range(7, 16):
+        yield lambda index=index: add(command(index, 90), index, 3)  # type: ignore[misc]
+        yield journal.sync
