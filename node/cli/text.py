@@ -24,8 +24,8 @@ _BYTES: Final = {
     "mib": 1 << 20,
     "gib": 1 << 30,
 }
-_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|min|s|m|h|d)")
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
+_DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|min|s|m|h|d)")
+_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
 _DURATION_CHARS_MAX: Final = 32
 
 
@@ -34,7 +34,7 @@ def duration(text: str) -> float:
     cleaned = text.strip().lower()
     if len(cleaned) > _DURATION_CHARS_MAX:
         raise UsageProblem(f"{cleaned[:20]!r}... is not a duration; write it as in 30s or 1h30m")
-    if re.fullmatch(r"\d+(\.\d+)?", cleaned):
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", cleaned):
         return float(cleaned)
     if not cleaned or _DURATION_PART.sub("", cleaned):
         raise UsageProblem(f"{text!r} is not a duration; write it as in 500ms, 30s, 5m or 1h30m")
@@ -59,7 +59,7 @@ def rate(text: str) -> float:
     """Messages per second from ``100/s``, ``6/m`` or a bare number."""
     number, slash, unit = text.strip().partition("/")
     per = _SECONDS.get(unit.strip()) if slash else 1.0
-    if per is None or not re.fullmatch(r"\d+(\.\d+)?", number.strip()):
+    if per is None or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", number.strip()):
         raise UsageProblem(f"{text!r} is not a rate; write it as in 100/s")
     return float(number) / per
 

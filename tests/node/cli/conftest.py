@@ -1,0 +1,79 @@
+"""Running the command line in this process, from a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from node.cli.main import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """What it printed, read as JSON."""
+        return json.loads(self.out)
+
+    @property
+    def line(self) -> str:
+        """The one line that a failure may print, without a traceback anywhere."""
+        assert "Traceback" not in self.err + self.out
+        lines = self.err.splitlines()
+        assert len(lines) == 1, self.err
+        return lines[0]
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Done]:
+    """Runs ``fifo`` with the given arguments in an empty folder, with no address set."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FIFO_URL", raising=False)
+    monkeypatch.delenv("FIFO_DEBUG", raising=False)
+
+    def invoke(*arguments: str) -> Done:
+        capsys.readouterr()
+        code = run(arguments)
+        captured = capsys.readouterr()
+        return Done(code, captured.out, captured.err)
+
+    return invoke
+
+
+@pytest.fixture
+def base_port() -> int:
+    """A base of ten ports per node, of which those of three nodes are free now."""
+    for _ in range(100):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            base: int = probe.getsockname()[1]
+        if base + 23 <= 65_535 and all(
+            _free(base + 10 * i + j) for i in range(3) for j in (1, 2, 3)
+        ):
+            return base
+    raise AssertionError("no free range of ports")
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

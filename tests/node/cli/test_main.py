@@ -1,0 +1,231 @@
+"""Every command explains itself, and every failure is one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.main import get_command
+
+from node.cli import main
+from node.cli.errors import FAILED, USAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.node.cli.conftest import Done
+
+    Cli = Callable[..., Done]
+
+PRINTS_DATA = {
+    "bench",
+    "cluster start",
+    "cluster status",
+    "consume",
+    "consumers",
+    "delayed",
+    "locks",
+    "peek",
+    "publish",
+    "queue list",
+    "queue show",
+    "redrive",
+    "status",
+}
+
+
+def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command."""
+    group = get_command(main.app) if group is None else group
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name)
+
+
+ALL = list(commands())
+
+
+def test_the_commands_of_the_contract_are_there() -> None:
+    cluster = "start status stop clean kill pause resume restart logs"
+    queue = "declare list show update purge delete pause resume"
+    single = (
+        "serve status publish consume peek locks delayed consumers redrive bench"
+        " transfer-leadership"
+    )
+    wanted = [f"cluster {verb}" for verb in cluster.split()]
+    wanted += [f"queue {verb}" for verb in queue.split()]
+    wanted += single.split()
+    assert sorted(wanted) == sorted(" ".join(words) for words in ALL)
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_every_command_has_help_with_an_example_of_itself(cli: Cli, words: tuple[str, ...]) -> None:
+    done = cli(*words, "--help")
+    assert done.code == 0
+    text = " ".join(done.out.split())
+    assert "Example: fifo " in text
+    assert f"fifo {' '.join(words)}" in text.partition("Example:")[2]
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_every_command_that_prints_data_can_print_json(words: tuple[str, ...]) -> None:
+    command: Any = get_command(main.app)
+    for word in words:
+        command = command.commands[word]
+    options = {name for parameter in command.params for name in parameter.opts}
+    assert ("--json" in options) == (" ".join(words) in PRINTS_DATA)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["cluster", "kil"], "fifo cluster: No such command 'kil'. Did you mean 'kill'?;"),
+        (["cluster", "kill"], "fifo cluster kill: Missing argument 'N'; see: fifo cluster kill --"),
+        (["queue", "declare", "q", "--lokc", "1"], "fifo queue declare: No such option: --lokc"),
+        (["queue", "declare", "q", "--lock", "soon"], "fifo: 'soon' is not a duration; write it"),
+        (["queue", "update", "q"], "fifo: nothing to change: name at least one option"),
+        (["publish", "q"], "fifo: give one of --body TEXT, --file F and --lines F"),
+        (["publish", "q", "--body", "x", "--header", "h"], "fifo: --header 'h': write it as"),
+        (["publish", "q", "--body", "x", "--priority", "10"], "fifo publish: Invalid value for"),
+        (
+            ["publish", "q", "--lines", "f", "--dedup-id", "d"],
+            "fifo: --dedup-id is for one message",
+        ),
+        (["consume", "q", "--ack", "--nack"], "fifo: give one of --ack, --nack, --release and"),
+        (["consume", "q", "--nack"], "fifo: --nack and --release need --count N"),
+        (["consume", "q", "--prefetch", "0"], "fifo consume: Invalid value for '--prefetch'"),
+        (["bench", "--publishers", "0", "--consumers", "0"], "fifo: nothing to do with 0 pub"),
+        (["bench", "--size", "8"], "fifo bench: Invalid value for '--size'"),
+        (["serve", "--node", "n1"], "fifo: --node needs --config"),
+        (["status", "--url", "http://x:1"], "fifo: 'http://x:1' is not an address; write it as"),
+    ],
+)
+def test_a_command_line_nobody_can_read_is_one_line_and_exit_code_2(
+    cli: Cli, arguments: list[str], line: str
+) -> None:
+    done = cli(*arguments)
+    assert done.code == USAGE
+    assert done.line.startswith(line)
+
+
+@pytest.mark.parametrize("arguments", [[], ["cluster"], ["queue"]])
+def test_a_group_without_a_verb_shows_its_verbs(cli: Cli, arguments: list[str]) -> None:
+    done = cli(*arguments)
+    assert done.code == USAGE
+    assert "Commands" in done.out
+    assert done.err == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["status"], ["queue", "list"], ["publish", "q", "--body", "x"], ["consume", "q"], ["bench"]],
+)
+def test_without_any_address_the_line_says_how_to_get_one(cli: Cli, arguments: list[str]) -> None:
+    done = cli(*arguments)
+    assert done.code == FAILED
+    assert done.line == (
+        "fifo: which cluster? start one with `fifo cluster start`, or pass --url fifo://host:port"
+    )
+
+
+def test_a_missing_or_huge_file_to_publish_is_named(cli: Cli, tmp_path: Path) -> None:
+    done = cli("publish", "q", "--file", "gone.txt")
+    assert (done.code, done.line) == (
+        FAILED,
+        "fifo: gone.txt cannot be read: No such file or directory",
+    )
+    (tmp_path / "big").write_bytes(b"x" * ((1 << 20) + 1))
+    done = cli("publish", "q", "--file", "big")
+    assert done.line == "fifo: big is larger than a message may be (1048576 bytes)"
+
+
+def test_an_error_nobody_thought_of_is_one_line_and_says_how_to_see_more(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(url: str | None) -> str:
+        raise ZeroDivisionError("an\naccident")
+
+    monkeypatch.setattr("node.cli.status.choose_url", broken)
+    done = cli("status")
+    assert done.code == FAILED
+    assert done.line == (
+        "fifo: unexpected ZeroDivisionError: an accident; set FIFO_DEBUG=1 to see where"
+    )
+    monkeypatch.setenv("FIFO_DEBUG", "1")
+    assert "Traceback" in cli("status").err
+
+
+def test_a_reader_that_goes_away_is_no_error_message(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m node queue declare --help | true"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.stderr == ""
+
+
+def test_serve_refuses_an_unknown_node_and_a_choice_not_made(cli: Cli, tmp_path: Path) -> None:
+    from tests.node.test_config import EXAMPLE
+
+    done = cli("serve", "--config", str(EXAMPLE))
+    assert done.code == USAGE
+    assert done.line.endswith("say which to be, --node with one of n1, n2, n3")
+    done = cli("serve", "--config", str(EXAMPLE), "--node", "n9")
+    assert done.code == FAILED
+    assert done.line.endswith("no [[node]] is named 'n9'; there are: n1, n2, n3")
+    assert cli("serve", "--config", "none.toml").line == "fifo: none.toml: there is no such file"
+
+
+def test_serve_names_the_port_that_is_in_use(cli: Cli, base_port: int) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", base_port + 2))
+        taken.listen()
+        done = cli("serve", "--base-port", str(base_port))
+    assert done.code == FAILED
+    assert done.line.startswith(f"fifo: port {base_port + 2} (peer port of n1) is already in use;")
+
+
+def test_serve_refuses_a_data_folder_that_is_a_file(
+    cli: Cli, base_port: int, tmp_path: Path
+) -> None:
+    (tmp_path / "data").write_text("", encoding="utf-8")
+    done = cli("serve", "--base-port", str(base_port), "--data-dir", "data")
+    assert done.code == FAILED
+    assert "data folder" in done.line
+    assert "a file stands in its way" in done.line
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_serve_refuses_a_data_folder_that_cannot_be_written(
+    cli: Cli, base_port: int, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir(mode=0o500)
+    done = cli("serve", "--base-port", str(base_port), "--data-dir", "data")
+    assert "cannot be written" in done.line
+
+
+def test_cluster_commands_without_a_cluster_say_how_to_start_one(cli: Cli) -> None:
+    for arguments in (["status"], ["stop"], ["kill", "1"], ["restart", "1"], ["logs", "1"]):
+        done = cli("cluster", *arguments)
+        assert done.code == FAILED
+        assert done.line == "fifo: no cluster was started in .fifo; start one: fifo cluster start"
+    assert cli("cluster", "stop", "--dir", "x").line.endswith("fifo cluster start --dir x")
+    assert cli("cluster", "clean").out == "nothing to delete in .fifo\n"
+
+
+def test_cluster_start_names_port_and_node_of_a_port_in_use(cli: Cli, base_port: int) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", base_port + 13))
+        taken.listen()
+        done = cli("cluster", "start", "--base-port", str(base_port), "--detach")
+    assert done.code == FAILED
+    assert done.line == (
+        f"fifo: port {base_port + 13} (http port of n2) is already in use;"
+        " stop what listens there, or choose others with --base-port"
+    )
