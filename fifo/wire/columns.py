@@ -14,7 +14,7 @@ import sys
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Final
 
 from fifo.wire import limits
@@ -164,9 +164,7 @@ class Layout:
 def cut(blob: memoryview, lengths: Sequence[int]) -> list[bytes]:
     """Slices of a blob, end to end, with these lengths."""
     data = bytes(blob)
-    ends = list(accumulate(lengths))
-    starts = [0, *ends[:-1]]
-    return [data[start:end] for start, end in zip(starts, ends, strict=True)]
+    return [data[start:end] for start, end in pairwise(accumulate(lengths, initial=0))]
 
 
 def lay_out(

@@ -152,7 +152,7 @@ def _check_claims(header: bytes) -> None:
     msgpack builds an array at the length that it claims, and only then looks whether the items are
     there: 1 MiB of nested claims would cost 8 GiB of address space and a tenth of a second.
     """
-    walker = msgpack.Unpacker(max_buffer_size=limits.HEADER_BYTES_MAX)
+    walker = msgpack.Unpacker(read_size=len(header), max_buffer_size=len(header))
     walker.feed(header)
     walker.skip()
 

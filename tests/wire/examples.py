@@ -1,0 +1,154 @@
+"""One example of every message, each field unlike its default: the table that the tests walk.
+
+Owns nothing but examples; `test_messages` fails when a message of the registry has none here, or
+when an example leaves a field at its default. Update with it: nothing, it is the end of the line.
+"""
+
+from typing import Final
+
+from fifo.wire import encode
+from fifo.wire.messages import (
+    Alive,
+    Authenticate,
+    Cancel,
+    Challenge,
+    Close,
+    Confirms,
+    Credit,
+    Declare,
+    Deliver,
+    Durable,
+    Error,
+    Get,
+    Got,
+    Hello,
+    Message,
+    Move,
+    Notice,
+    NoticeAck,
+    Ok,
+    OpenProducer,
+    Peek,
+    Peeked,
+    Ping,
+    Pong,
+    Publish,
+    QueueAction,
+    QueueQuery,
+    Receipt,
+    Redirect,
+    Redrive,
+    Renew,
+    Renewed,
+    Settle,
+    Status,
+    Subscribe,
+    Subscribed,
+    TransferLeadership,
+    Update,
+    Welcome,
+)
+
+SESSION: Final = bytes(range(16))
+INCARNATION: Final = bytes(range(16, 32))
+NODES: Final = (("n1", "127.0.0.1:7101"), ("n2", "127.0.0.1:7111"))
+
+EXAMPLES: Final[tuple[Message, ...]] = (
+    Hello(1, 2, 1, SESSION, INCARNATION, "tests", ("x",), "ann", "plain", 4_000, True),
+    Welcome(
+        1,
+        "n1",
+        b"cluster",
+        7,
+        session_state=1,
+        epoch=3,
+        heartbeat_ms=4_000,
+        features=("x",),
+        nodes=NODES,
+        consumers=((5, "tag", "orders", 30_000),),
+        limits=(("body_bytes", 1 << 20),),
+    ),
+    Challenge("scram", b"nonce"),
+    Authenticate("scram", b"proof"),
+    Redirect("n2", "127.0.0.1:7111", 250, NODES, True),
+    Ping(),
+    Pong(),
+    Error("queue_full", "the queue is full", True, {"ready": 3, "why": [None, 1.5, b"x"]}),
+    Close(),
+    Ok({"created": True, "queues": ["a", {"b": [1]}]}),
+    Publish("orders", 9, 41, 42, 2, ((0, 8), (5, 2))),
+    Confirms(((3, 1, 9, 0, 2, None), (4, 1, 9, 1, 0, ("gap", "expected 42", True, {"last": 41})))),
+    OpenProducer("loader"),
+    Subscribe(
+        "orders",
+        "worker",
+        100,
+        lock_ms=30_000,
+        max_lock_ms=3_600_000,
+        priority=-1,
+        renewable=False,
+        explicit_credit=True,
+        nack_backoff="fixed:1s",
+        timeout_backoff="table:1s,5s",
+        handler_timeout_ms=60_000,
+    ),
+    Subscribed(5, 30_000, 3_600_000, 100, False),
+    Credit(5, 10, True),
+    Cancel(5, ((1, 3), (5, 5))),
+    Get("orders", 10, 1_000, 30_000, True),
+    Got(5, 17, 10),
+    Deliver(
+        5,
+        "orders",
+        17,
+        2,
+        30_000,
+        ((0, 8), (16, 8)),
+        ((2, 1, 9, 42, 1_700_000_000_000),),
+        dead_letters=((0, {"reason": "terminated"}),),
+        repeat=True,
+    ),
+    Settle(
+        5,
+        1,
+        ((1, 3), (5, 5)),
+        resolved_below=1,
+        delay_ms=500,
+        reason="busy",
+        description="later",
+        exception_type="ValueError",
+        exception_text="no",
+        stack="at line 1",
+    ),
+    Receipt(5, ((1, 3, 0, False), (5, 5, 2, True))),
+    Renew(((5, ((1, 3), (5, 5))), (6, ())), True),
+    Renewed(((5, ((1, 3, 30_000),), ((5, 5),)),)),
+    Alive(5),
+    Notice(8, 1, 5, ((1, 3),), False),
+    NoticeAck(8),
+    Declare("orders", {"lock_ms": 30_000, "dead_letter": "orders.dlq"}),
+    Update("orders", {"max_length": None}),
+    QueueAction("orders", "purge"),
+    QueueQuery("orders", "show", 10),
+    Peek("orders", 5),
+    Peeked("orders", 1, ((0, 4),), ((1, 1, 9, 42, 0),), ((0, {"reason": "expired"}),)),
+    Redrive("orders.dlq", "orders", {"limit": 10}),
+    Move("orders", "later", 10),
+    Durable("orders", "reader", "ack", 3, 1, 100),
+    Status(),
+    TransferLeadership("n2"),
+)
+
+BY_NAME: Final = {type(example).__name__: example for example in EXAMPLES}
+
+
+def joined(message: Message, correlation: int = 0, raw: bytes = b"") -> bytes:
+    """The bytes of one frame."""
+    return b"".join(encode(message, correlation, [raw] if raw else []))
+
+
+def stream() -> bytes:
+    """Every example in one stream, every other one with a raw part."""
+    return b"".join(
+        joined(example, at, b"raw" * (at % 2) * at) for at, example in enumerate(EXAMPLES)
+    )

@@ -1,0 +1,205 @@
+"""The opening of a connection: both sides against each other, order, sizes and versions."""
+
+import pytest
+
+from fifo.wire import (
+    VERSION_MAX,
+    VERSION_MIN,
+    BadMessage,
+    Code,
+    Frame,
+    LocalProtocolError,
+    Opening,
+    RemoteProtocolError,
+    State,
+    agree,
+    limits,
+)
+from fifo.wire.frames import PREFIX
+from fifo.wire.handshake import FROM_CLIENT, FROM_NODE, OPENING_BYTES_MAX
+from fifo.wire.messages import (
+    Authenticate,
+    Challenge,
+    Error,
+    Hello,
+    Message,
+    Ok,
+    Ping,
+    Redirect,
+    Welcome,
+)
+from tests.wire.examples import BY_NAME, INCARNATION, SESSION, joined
+
+HELLO = Hello(VERSION_MIN, VERSION_MAX, 0, SESSION, INCARNATION)
+WELCOME = Welcome(1, "n1", b"cluster", 7)
+
+
+def node() -> Opening:
+    return Opening(awaits=FROM_CLIENT)
+
+
+def client() -> Opening:
+    return Opening(limits.FRAME_BYTES_MAX, awaits=FROM_NODE)
+
+
+def received(side: Opening, *messages: Message) -> list[Message]:
+    frames = side.receive_data(b"".join(joined(message) for message in messages))
+    return [frame.message for frame in frames if isinstance(frame, Frame)]
+
+
+def refused(side: Opening, data: bytes) -> RemoteProtocolError:
+    with pytest.raises(RemoteProtocolError) as caught:
+        side.receive_data(data)
+    assert side.state is State.CLOSED
+    return caught.value
+
+
+def test_both_sides_open_by_hello_and_welcome() -> None:
+    asking, answering = client(), node()
+    assert received(answering, HELLO) == [HELLO]
+    assert answering.state is State.OPENING, "a node opens when it welcomes"
+    answering.opened()
+    assert received(asking, WELCOME) == [WELCOME]
+    assert (asking.state, answering.state) == (State.OPEN, State.OPEN)
+    assert received(asking, Ping()) == received(answering, Ping()) == [Ping()]
+
+
+def test_both_sides_open_through_challenges() -> None:
+    asking, answering = client(), node()
+    challenge, proof = Challenge("scram", b"1"), Authenticate("scram", b"2")
+    assert received(answering, HELLO) == [HELLO]
+    assert received(asking, challenge) == [challenge]
+    assert received(answering, proof) == [proof]
+    assert received(asking, challenge) == [challenge]
+    assert received(answering, proof) == [proof]
+    answering.opened()
+    assert received(asking, WELCOME) == [WELCOME]
+    assert (asking.state, answering.state) == (State.OPEN, State.OPEN)
+
+
+def test_what_comes_in_one_read_with_the_welcome_is_handed_out() -> None:
+    assert received(client(), WELCOME, Ping(), Ok(1)) == [WELCOME, Ping(), Ok(1)]
+
+
+@pytest.mark.parametrize("message", [Redirect(None, None, 100), Error("overloaded", "later")])
+def test_a_client_may_be_sent_away(message: Message) -> None:
+    asking = client()
+    assert received(asking, message) == [message]
+    assert asking.state is State.OPENING
+    assert refused(asking, joined(WELCOME)).code is Code.PROTOCOL
+
+
+@pytest.mark.parametrize("name", [name for name in BY_NAME if name != "Hello"])
+def test_a_node_awaits_hello_before_anything_else(name: str) -> None:
+    error = refused(node(), joined(BY_NAME[name]))
+    assert error.code is Code.PROTOCOL
+    assert error.text == f"{name} is not awaited while the connection opens"
+
+
+@pytest.mark.parametrize("name", [name for name in BY_NAME if name != "Authenticate"])
+def test_nothing_but_a_proof_follows_hello_before_the_welcome(name: str) -> None:
+    answering = node()
+    received(answering, HELLO)
+    assert refused(answering, joined(BY_NAME[name])).code is Code.PROTOCOL
+
+
+def test_a_request_in_one_read_with_hello_is_refused_as_if_it_came_alone() -> None:
+    assert refused(node(), joined(HELLO) + joined(Ping())).code is Code.PROTOCOL
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in BY_NAME if name not in {"Welcome", "Challenge", "Redirect", "Error"}]
+)
+def test_a_client_awaits_only_what_a_node_may_say_first(name: str) -> None:
+    assert refused(client(), joined(BY_NAME[name])).code is Code.PROTOCOL
+
+
+def test_a_bad_hello_ends_the_connection_with_its_own_code() -> None:
+    bad = Hello(VERSION_MIN, VERSION_MAX, 9, SESSION, INCARNATION)
+    error = refused(node(), joined(bad))
+    assert error.code is Code.INVALID_ARGUMENT
+    assert error.text == "Hello.role: must be an integer from 0 to 2"
+
+
+def test_an_unknown_first_frame_ends_the_connection() -> None:
+    header = b"\x92\xcd\x27\x0f\x01"
+    assert refused(node(), PREFIX.pack(len(header), 0) + header).code is Code.UNSUPPORTED
+
+
+def test_what_other_protocols_say_first_is_refused_at_once() -> None:
+    for greeting in (
+        b"GET / HTTP/1.1\r\n",
+        b"AMQP\x00\x00\x09\x01",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01",
+    ):
+        assert refused(node(), greeting).code is Code.TOO_LARGE
+
+
+def test_a_stranger_may_not_send_a_large_frame() -> None:
+    assert refused(node(), PREFIX.pack(OPENING_BYTES_MAX - 7, 0)).code is Code.TOO_LARGE
+    assert refused(node(), PREFIX.pack(8, OPENING_BYTES_MAX)).code is Code.TOO_LARGE
+
+
+def test_after_the_welcome_frames_may_be_large() -> None:
+    answering = node()
+    received(answering, HELLO)
+    answering.opened()
+    large = Ok("x" * OPENING_BYTES_MAX)
+    assert received(answering, large) == [large]
+
+
+def test_a_bad_message_after_the_welcome_is_handed_out() -> None:
+    answering = node()
+    received(answering, HELLO)
+    answering.opened()
+    header = b"\x92\xcd\x27\x0f\x05"
+    (bad,) = answering.receive_data(PREFIX.pack(len(header), 0) + header)
+    assert isinstance(bad, BadMessage)
+    assert bad.correlation == 5
+
+
+def test_a_closed_connection_hands_out_nothing() -> None:
+    asking = client()
+    received(asking, WELCOME)
+    asking.closed()
+    assert received(asking, Ping()) == []
+    assert asking.receive_data(b"not a frame at all") == []
+
+
+def test_after_an_error_the_connection_hands_out_nothing() -> None:
+    answering = node()
+    refused(answering, b"\xff" * 8)
+    assert answering.receive_data(joined(HELLO)) == []
+
+
+def test_a_connection_is_opened_once() -> None:
+    asking = client()
+    received(asking, WELCOME)
+    with pytest.raises(LocalProtocolError):
+        asking.opened()
+
+
+def test_correlations_ascend_and_are_never_zero() -> None:
+    side = client()
+    assert [side.next_correlation() for _ in range(3)] == [1, 2, 3]
+
+
+def hello(lowest: int, highest: int) -> Hello:
+    return Hello(lowest, highest, 0, SESSION, INCARNATION)
+
+
+def test_the_highest_common_version_is_spoken() -> None:
+    assert agree(hello(VERSION_MIN, VERSION_MAX)) == VERSION_MAX
+    assert agree(hello(1, 65_535)) == VERSION_MAX
+    assert agree(hello(VERSION_MAX, VERSION_MAX + 1)) == VERSION_MAX
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest"),
+    [(VERSION_MAX + 1, VERSION_MAX + 9), (65_535, 65_535), (VERSION_MAX + 1, 1)],
+)
+def test_no_common_version_is_refused_with_what_this_side_speaks(lowest: int, highest: int) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        agree(hello(lowest, highest))
+    assert caught.value.code is Code.UNSUPPORTED_VERSION
+    assert f"versions {VERSION_MIN} to {VERSION_MAX}" in caught.value.text
