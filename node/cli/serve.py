@@ -22,6 +22,7 @@ from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.processes import die_with_parent
 from node.cli.state import FOLDER_DEFAULT, SINGLE
 from node.config import BASE_PORT_DEFAULT, load_config, single_node_config
+from node.raft.errors import RaftError
 
 if TYPE_CHECKING:
     from node.config import ClusterConfig
@@ -122,26 +123,37 @@ async def _live(config: ClusterConfig, name: str) -> None:
     """Start the node, wait for a signal or its end, and stop it in order."""
     from node.broker.node import Node
 
-    node = Node(config, name)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
+    node = Node(config, name)
     try:
         await node.start()
-        running = asyncio.ensure_future(node.run())
-        asked = asyncio.ensure_future(stopping.wait())
+    except (RaftError, OSError) as error:
+        await node.stop()
+        raise CliError(f"node {name} cannot start: {one_line(error)}") from error
+    running = asyncio.ensure_future(node.run())
+    asked = asyncio.ensure_future(stopping.wait())
+    try:
         await asyncio.wait((running, asked), return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
         if stopping.is_set():
             _LOG.info("stopping node=%s", name)
     finally:
+        asked.cancel()
         await node.stop()
+    await _how_it_ended(running, name, was_asked=stopping.is_set())
+
+
+async def _how_it_ended(running: asyncio.Task[None], name: str, *, was_asked: bool) -> None:
+    """Nothing where the end was asked for; else the reason, for stderr and the exit code."""
     try:
         await running
     except asyncio.CancelledError:
         pass
     except Exception as error:
-        if not stopping.is_set():
+        if not was_asked:
             raise CliError(f"node {name} stopped: {one_line(error)}") from error
+    if not was_asked:
+        raise CliError(f"node {name} stopped by itself; its log says why")
     _LOG.info("stopped node=%s", name)

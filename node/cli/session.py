@@ -66,27 +66,34 @@ def run(url: str | None, work: Callable[[fifo.Client], Awaitable[T]]) -> T:
     try:
         return asyncio.run(_work(address, work))
     except fifo.FifoError as error:
-        raise CliError(explain(error, address)) from error
+        raise cli_error(error, address) from error
 
 
-def explain(error: fifo.FifoError, url: str) -> str:
-    """One line: what went wrong, and what to do about it."""
+def cli_error(error: fifo.FifoError, url: str) -> CliError:
+    """One line: what went wrong, and what to do about it.
+
+    An argument that the client itself refuses is a wrong command line, so it exits with 2.
+    """
     said = one_line(error)
     match error:
+        case fifo.InvalidArgument() if error.code is None:
+            return UsageProblem(said)
         case fifo.QueueNotFound():
-            return f"{said}; `fifo queue list` shows those that exist"
+            return CliError(f"{said}; `fifo queue list` shows those that exist")
         case fifo.QueueExists():
-            return f"{said}; change it with `fifo queue update`"
+            pairs = error.difference.items()
+            fields = ", ".join(f"{key} is {there}, not {asked}" for key, (there, asked) in pairs)
+            return CliError(
+                f"{said}{f' ({fields})' if fields else ''}; change it with `fifo queue update`"
+            )
         case fifo.NoDeadLetterQueue():
-            return f"{said}; give it one: fifo queue update NAME --dead-letter NAME.dlq"
-        case fifo.ConnectionLost():
-            return f"{said}; is the cluster at {url} running? see: fifo status"
+            return CliError(f"{said}; give it one: fifo queue update NAME --dead-letter NAME.dlq")
         case fifo.Timeout() if error.unknown:
-            return f"{said}; it may have happened all the same: look before you repeat it"
-        case fifo.Timeout() | fifo.NotLeader():
-            return f"{said}; has the cluster at {url} a leader? see: fifo status"
+            return CliError(f"{said}; it may have happened all the same: look before you repeat it")
+        case fifo.ConnectionLost() | fifo.Timeout():
+            return CliError(f"{said}; is the cluster at {url} running, with a leader? fifo status")
         case _:
-            return said
+            return CliError(said)
 
 
 async def _work(url: str, work: Callable[[fifo.Client], Awaitable[T]]) -> T:
