@@ -58,6 +58,11 @@ def cli(
 
 @pytest.fixture
 def base_port() -> int:
+    """A base with free ports for three nodes."""
+    return free_base_port()
+
+
+def free_base_port() -> int:
     """A base of ten ports per node, of which those of three nodes are free now."""
     for _ in range(100):
         with socket.socket() as probe:

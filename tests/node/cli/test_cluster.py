@@ -1,0 +1,383 @@
+"""A real cluster, driven by the commands that people type.
+
+The processes are real, the waits are conditions with deadlines. One cluster serves most tests, so
+they run in the order of the file, and each leaves all three nodes running.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from node.cli.processes import identify, wait_gone, wait_until
+from node.cli.state import ClusterFolder
+from tests.node.cli.conftest import Done, free_base_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from node.cli.processes import ProcessId
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(180)]
+
+WAIT_S = 30.0
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A folder in which commands are typed."""
+
+    folder: Path
+    base_port: int
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "node", *arguments]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("FIFO_")}
+        return {**kept, "PYTHONPATH": str(ROOT)}
+
+    def type(self, *arguments: str, stdin: str = "") -> Done:
+        """Run a command as a person would, in a process of its own."""
+        done = subprocess.run(
+            self.command(*arguments),
+            cwd=self.folder,
+            env=self.environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=WAIT_S * 2,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def ok(self, *arguments: str, stdin: str = "") -> Done:
+        """The same, which has to work and say nothing on stderr."""
+        done = self.type(*arguments, stdin=stdin)
+        assert (done.code, done.err) == (0, ""), (arguments, done)
+        return done
+
+    def status(self) -> dict[str, Any]:
+        view: dict[str, Any] = self.ok("cluster", "status", "--json").json
+        return view
+
+    def processes(self) -> list[ProcessId]:
+        state = ClusterFolder(self.folder / ".fifo").require()
+        return [node.process for node in state.nodes if node.process is not None]
+
+    def wait_for(self, *roles: str) -> dict[str, Any]:
+        """Wait until the nodes have these roles, in any order."""
+        seen: dict[str, Any] = {}
+
+        def there() -> bool:
+            seen.update(self.status())
+            return sorted(node["role"] for node in seen["nodes"]) == sorted(roles)
+
+        assert wait_until(there, WAIT_S), seen
+        return seen
+
+
+ALL_UP = ("leader", "follower", "follower")
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    """Three nodes, started detached; whatever happens, none is left."""
+    here = Local(tmp_path_factory.mktemp("cluster"), free_base_port())
+    started = here.ok("cluster", "start", "--detach", "--base-port", str(here.base_port), "--json")
+    processes = here.processes()
+    try:
+        view = started.json
+        assert sorted(node["role"] for node in view["nodes"]) == sorted(ALL_UP)
+        yield here
+    finally:
+        processes += here.processes()
+        here.type("cluster", "stop")
+        for process in processes:
+            process.signal(signal.SIGKILL)
+        assert wait_gone(processes, WAIT_S) == []
+
+
+def test_the_cluster_is_what_the_contract_says(local: Local) -> None:
+    view = local.status()
+    base = local.base_port
+    assert view["url"] == "fifo://" + ",".join(f"127.0.0.1:{base + 10 * i + 1}" for i in range(3))
+    assert view["leader"] in ("n1", "n2", "n3")
+    for i, node in enumerate(view["nodes"]):
+        assert node["name"] == f"n{i + 1}"
+        assert node["client"] == f"127.0.0.1:{base + 10 * i + 1}"
+        assert node["peer"] == f"127.0.0.1:{base + 10 * i + 2}"
+        assert node["http"] == f"127.0.0.1:{base + 10 * i + 3}"
+        assert identify(node["pid"]) is not None
+        assert Path(node["data_dir"]).is_dir()
+
+
+def test_a_second_start_is_refused_and_says_how_to_stop_the_first(local: Local) -> None:
+    done = local.type("cluster", "start")
+    assert done.code == 1
+    assert "a cluster is already running in .fifo (n1 pid " in done.line
+    assert done.line.endswith("stop it first: fifo cluster stop")
+    assert "already running" in local.type("cluster", "clean").line
+
+
+def test_status_asks_every_node_itself(local: Local) -> None:
+    view = local.ok("status", "--json").json
+    assert [node["node"] for node in view["nodes"]] == ["n1", "n2", "n3"]
+    assert view["leader"] == local.status()["leader"]
+    assert all(node["lag"] >= 0 and node["term"] >= 1 for node in view["nodes"])
+    table = local.ok("status").out
+    assert table.count("follower") == 2
+
+
+def test_a_queue_is_declared_shown_and_deleted(local: Local) -> None:
+    spec = ["--lock", "20s", "--max-deliveries", "3", "--dead-letter", "jobs.dlq"]
+    local.ok("queue", "declare", "jobs", *spec)
+    local.ok("queue", "declare", "jobs", *spec)
+    other = local.type("queue", "declare", "jobs", "--lock", "21s")
+    assert other.code == 1
+    assert "fifo queue update" in other.line
+    names = [queue["name"] for queue in local.ok("queue", "list", "--json").json]
+    assert sorted(names) == ["jobs", "jobs.dlq"]
+    assert local.ok("queue", "show", "jobs", "--json").json["name"] == "jobs"
+    assert "jobs" in local.ok("queue", "list").out
+    local.ok("queue", "delete", "jobs")
+    local.ok("queue", "delete", "jobs.dlq")
+    missing = local.type("queue", "show", "jobs")
+    assert missing.code == 1
+    assert "`fifo queue list` shows those that exist" in missing.line
+
+
+def test_messages_go_in_and_come_out_with_all_they_carry(local: Local) -> None:
+    local.ok("queue", "declare", "mail")
+    local.ok("publish", "mail", "--body", "hello", "--key", "k", "--header", "a=b=c")
+    local.ok("publish", "mail", "--file", "-", stdin="two\nlines")
+    peeked = local.ok("peek", "mail", "--json").json
+    assert [message["body"] for message in peeked] == ["hello", "two\nlines"]
+    assert local.ok("queue", "show", "mail", "--json").json["ready"] == 2
+    lines = local.ok("consume", "mail", "--json").out.splitlines()
+    first, second = map(json.loads, lines)
+    assert (first["body"], first["key"], first["headers"]) == ("hello", "k", {"a": "b=c"})
+    assert (first["attempt"], second["body"]) == (1, "two\nlines")
+    assert local.ok("queue", "show", "mail", "--json").json["ready"] == 0
+    local.ok("queue", "delete", "mail")
+
+
+def test_a_file_of_lines_is_published_whole_and_in_order(local: Local) -> None:
+    local.ok("queue", "declare", "lines")
+    wanted = [f"line {i}" for i in range(3_000)]
+    (local.folder / "lines.txt").write_text("\n".join(wanted) + "\n", encoding="utf-8")
+    assert local.ok("publish", "lines", "--lines", "lines.txt", "--json").json["published"] == 3_000
+    some = local.ok("consume", "lines", "--count", "10").out.splitlines()
+    rest = local.ok("consume", "lines", "--prefetch", "1000").out.splitlines()
+    assert some + rest == wanted
+    local.ok("queue", "purge", "lines")
+    local.ok("queue", "delete", "lines")
+
+
+def test_nack_counts_release_does_not_and_terminate_makes_a_dead_letter(local: Local) -> None:
+    local.ok("queue", "declare", "work", "--dead-letter", "work.dlq", "--nack-backoff", "fixed:0s")
+    local.ok("publish", "work", "--body", "x")
+    local.ok("consume", "work", "--count", "1", "--nack")
+    local.ok("consume", "work", "--count", "1", "--release")
+    (line,) = local.ok("consume", "work", "--json", "--terminate", "broken").out.splitlines()
+    message = json.loads(line)
+    assert (message["attempt"], message["failures"]) == (3, 1)
+    (dead,) = local.ok("peek", "work.dlq", "--json").json
+    assert dead["dead_letter"]["reason"] == "terminated"
+    assert dead["dead_letter"]["source"] == "work"
+    local.ok("queue", "delete", "work")
+
+
+def test_a_delayed_message_is_shown_with_its_time(local: Local) -> None:
+    local.ok("queue", "declare", "later")
+    local.ok("publish", "later", "--body", "x", "--delay", "1h")
+    assert len(local.ok("delayed", "later", "--json").json) == 1
+    assert local.ok("locks", "later", "--json").json == []
+    assert local.ok("consumers", "later", "--json").json == []
+    assert local.ok("consume", "later").out == ""
+    local.ok("queue", "delete", "later")
+
+
+def test_consume_with_follow_ends_in_order_on_ctrl_c(local: Local) -> None:
+    local.ok("queue", "declare", "tail")
+    local.ok("publish", "tail", "--body", "x")
+    with subprocess.Popen(
+        local.command("consume", "tail", "--follow"),
+        cwd=local.folder,
+        env=local.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as follower:
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == b"x\n"
+        follower.send_signal(signal.SIGINT)
+        _, err = follower.communicate(timeout=WAIT_S)
+    assert (follower.returncode, err) == (0, b"")
+    queue = local.ok("queue", "show", "tail", "--json").json
+    assert (queue["ready"], queue["locked"]) == (0, 0)
+    local.ok("queue", "delete", "tail")
+
+
+def test_what_the_cluster_cannot_do_yet_is_one_clear_line(local: Local) -> None:
+    local.ok("queue", "declare", "dead")
+    for arguments in (["redrive", "dead"], ["transfer-leadership", "n2"]):
+        done = local.type(*arguments)
+        assert done.code == 1
+        assert "unsupported" in done.line
+    local.ok("queue", "delete", "dead")
+
+
+@pytest.mark.parametrize("window", ["1000", "1"])
+def test_a_benchmark_reports_what_the_contract_promises(local: Local, window: str) -> None:
+    before = local.ok("queue", "list", "--json").json
+    arguments = ["--seconds", "1", "--warmup", "0.5", "--window", window, "--json"]
+    report = local.ok("bench", *arguments).json
+    assert report["published_per_second"] > 0
+    assert report["acked_per_second"] > 0
+    for latency in ("confirm_ms", "end_to_end_ms"):
+        assert 0 < report[latency]["p50"] <= report[latency]["p99"]
+    assert report["acked"] == report["published"]
+    assert report["settings"]["window"] == int(window)
+    assert report["machine"]["cores"] >= 1
+    assert local.ok("queue", "list", "--json").json == before
+
+
+def test_a_killed_leader_is_replaced_and_comes_back_as_a_follower(local: Local) -> None:
+    local.ok("queue", "declare", "kept")
+    local.ok("publish", "kept", "--body", "still here")
+    leader = local.status()["leader"]
+    assert "killed; start it again: fifo cluster restart" in local.ok("cluster", "kill", leader).out
+    view = local.wait_for("leader", "follower", "down")
+    assert view["leader"] != leader
+    assert next(n for n in view["nodes"] if n["name"] == leader)["pid"] is None
+    assert local.ok("consume", "kept").out == "still here\n"
+    done = local.type("cluster", "kill", leader)
+    assert done.line.startswith(f"fifo: {leader} is not running; start it: fifo cluster restart")
+    assert "follower" in local.ok("cluster", "restart", leader).out
+    local.wait_for(*ALL_UP)
+    local.ok("queue", "delete", "kept")
+
+
+def test_a_paused_node_says_nothing_and_a_resumed_one_does(local: Local) -> None:
+    view = local.status()
+    name = next(node["name"] for node in view["nodes"] if node["role"] == "follower")
+    local.ok("cluster", "pause", name)
+    view = local.wait_for("leader", "follower", "down")
+    paused = next(node for node in view["nodes"] if node["name"] == name)
+    assert (paused["state"], paused["pid"] is None) == ("paused", False)
+    assert "paused" in local.ok("cluster", "status").out
+    local.ok("cluster", "resume", name)
+    local.wait_for(*ALL_UP)
+
+
+def test_the_log_tells_that_the_node_is_ready(local: Local) -> None:
+    text = local.ok("cluster", "logs", "1").out
+    assert f"fifo node n1 ready client=127.0.0.1:{local.base_port + 1}" in text
+    assert "Traceback" not in text
+
+
+def test_a_client_pointed_at_a_dead_cluster_fails_in_bounded_time(local: Local) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"fifo://127.0.0.1:{taken.getsockname()[1]}"
+        done = local.type("publish", "q", "--body", "x", "--url", url)
+        assert done.code == 1
+        assert url in done.line
+        assert "no node answers at" in local.type("status", "--url", url).line
+
+
+def test_a_node_started_twice_is_refused(local: Local) -> None:
+    config = str(local.folder / ".fifo" / "cluster.toml")
+    done = local.type("serve", "--config", config, "--node", "n1")
+    assert done.code == 1
+    port = local.base_port + 1
+    assert f"port {port} (client port of n1) is already in use; is the node already" in done.line
+
+
+def test_stop_ends_all_and_the_next_start_has_the_data(local: Local) -> None:
+    local.ok("queue", "declare", "durable")
+    local.ok("publish", "durable", "--body", "x")
+    processes = local.processes()
+    assert local.ok("cluster", "stop").out == "stopped 3 nodes\n"
+    assert not any(process.alive for process in processes)
+    assert [node["role"] for node in local.status()["nodes"]] == ["down"] * 3
+    assert local.ok("cluster", "stop").out == "nothing was running\n"
+    table = local.ok("cluster", "start", "--detach").out
+    assert "leader" in table
+    assert "fifo publish orders --body hello" in table
+    assert local.ok("consume", "durable").out == "x\n"
+    local.ok("queue", "delete", "durable")
+
+
+def foreground(folder: Path) -> tuple[Local, subprocess.Popen[str], list[ProcessId]]:
+    """A cluster in the foreground, after its leader is there."""
+    here = Local(folder, free_base_port())
+    started = subprocess.Popen(
+        here.command("cluster", "start", "--base-port", str(here.base_port)),
+        cwd=folder,
+        env=here.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert started.stdout is not None
+    for line in started.stdout:
+        if "Ctrl-C stops all nodes" in line:
+            return here, started, here.processes()
+    raise AssertionError(started.communicate()[1])
+
+
+def test_ctrl_c_stops_a_foreground_cluster_in_order(tmp_path: Path) -> None:
+    here, started, processes = foreground(tmp_path)
+    with started:
+        number = 1 + [node["role"] for node in here.status()["nodes"]].index("follower")
+        here.ok("cluster", "kill", str(number))
+        here.ok("cluster", "restart", str(number))
+        processes += here.processes()
+        started.send_signal(signal.SIGINT)
+        out, err = started.communicate(timeout=WAIT_S)
+    assert started.returncode == 0, (out, err)
+    assert f"n{number} ended (signal SIGKILL)" in err
+    assert f"n{number} started, pid " in err
+    assert not any(process.alive for process in processes)
+    here.ok("cluster", "clean")
+    assert not (tmp_path / ".fifo").exists()
+
+
+def test_stop_from_another_terminal_ends_a_foreground_cluster(tmp_path: Path) -> None:
+    here, started, processes = foreground(tmp_path)
+    with started:
+        assert here.ok("cluster", "stop").out == "stopped 3 nodes\n"
+        started.communicate(timeout=WAIT_S)
+    assert started.returncode == 0
+    assert not any(process.alive for process in processes)
+
+
+def test_nodes_die_with_a_foreground_start_that_is_killed(tmp_path: Path) -> None:
+    here, started, processes = foreground(tmp_path)
+    with started:
+        here.ok("cluster", "pause", "2")
+        started.kill()
+    assert wait_gone(processes, WAIT_S) == []
+
+
+def test_a_start_whose_nodes_cannot_run_leaves_none_behind_and_says_why(tmp_path: Path) -> None:
+    here = Local(tmp_path, free_base_port())
+    journal = tmp_path / ".fifo" / "n2" / "data"
+    journal.mkdir(parents=True)
+    (journal / "00000000000000000001.seg").write_bytes(b"somebody else's file")
+    done = here.type("cluster", "start", "--detach", "--base-port", str(here.base_port))
+    assert done.code == 1
+    assert done.line.startswith("fifo: n2 ended at once: ")
+    assert not any(process.alive for process in here.processes())
