@@ -1,0 +1,59 @@
+"""Replicated log for a broker that knows nothing of Raft: bytes in, outcomes out.
+
+The only package that imports pysyncobj. What other rooms may use is named here; the rest is
+private to the package. Nothing here knows of queues.
+"""
+
+from node.raft.config import (
+    ConfigInvalid,
+    EntryTooLarge,
+    Outcome,
+    PeerStatus,
+    RaftConfig,
+    RaftCounters,
+    RaftStatus,
+    boot_clock,
+)
+from node.raft.errors import (
+    JournalDamaged,
+    JournalError,
+    JournalFailed,
+    JournalForeign,
+    JournalFull,
+    JournalLocked,
+    JournalUnusable,
+    RaftError,
+    RaftStopped,
+)
+from node.raft.journal import Journal, JournalLimits
+from node.raft.journalstats import JournalStats
+from node.raft.node import RaftNode
+from node.raft.storage import OsStorage
+from node.raft.transport import TcpTransport, TransportCounters
+
+__all__ = [
+    "RaftNode",
+    "RaftConfig",
+    "RaftStatus",
+    "RaftCounters",
+    "PeerStatus",
+    "Outcome",
+    "boot_clock",
+    "Journal",
+    "JournalLimits",
+    "JournalStats",
+    "OsStorage",
+    "TcpTransport",
+    "TransportCounters",
+    "RaftError",
+    "RaftStopped",
+    "ConfigInvalid",
+    "EntryTooLarge",
+    "JournalError",
+    "JournalDamaged",
+    "JournalFailed",
+    "JournalForeign",
+    "JournalFull",
+    "JournalLocked",
+    "JournalUnusable",
+]

@@ -103,6 +103,9 @@ TURN_SECONDS_BUSY: Final = 0.02
 TURN_SECONDS_IDLE: Final = 0.05
 """Longest time between two turns of any other node."""
 
+TURN_SECONDS_MIN: Final = 0.001
+"""Shorter timers of uvloop fire at once, and the loop would spin."""
+
 # --- transport -----------------------------------------------------------------------------------
 
 HEADER_BYTES_MAX: Final = 1 * MIB

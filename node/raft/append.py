@@ -1,0 +1,100 @@
+"""The follower's side of append-entries (raft.md 3.6; b04, b21, b25 and the commit rule).
+
+Owns what may happen to a log because of one frame: entries that are there are skipped, the log
+is cut at the first real conflict and nowhere else, and never at or below what is committed. The
+commit index moves to what this frame verified, never to "the end of my log". Knows the journal,
+not the library and not the network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from node.raft.errors import RaftError, RaftStopped
+
+if TYPE_CHECKING:
+    from node.raft.held import Message
+    from node.raft.journal import Journal
+
+COMMAND = 0x10
+"""Type byte of our opaque commands."""
+
+NO_OP = b"\x01"
+"""The library's own entry at the start of a term."""
+
+
+class MessageRefused(RaftError):
+    """A message that no correct peer sends. Nothing was changed; its connection is to be closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to answer, and how far the log is known to agree with the leader's."""
+
+    success: bool
+    next_index: int
+    commit_index: int
+    added: int = 0
+    truncated: bool = False
+
+
+def known_command(command: bytes) -> bool:
+    """Whether an entry is of a type that this node can apply: ours, or the library's no-op."""
+    return command[:1] == b"\x10" or command == NO_OP
+
+
+def check(message: Message, first_index: int) -> None:
+    """Refuse what the rules below cannot be asked about."""
+    if "serialized" in message or "transmission" in message:
+        raise MessageRefused("snapshot and chunk frames are not accepted")
+    previous, term = message["prevLogIdx"], message["prevLogTerm"]
+    if previous is None or previous < first_index:
+        raise MessageRefused(f"entries after {previous}, before the log head {first_index}")
+    for offset, (command, index, entry_term) in enumerate(message["entries"]):
+        if index != previous + 1 + offset:
+            raise MessageRefused(f"entry {index} out of order after {previous}")
+        if not term <= entry_term <= message["term"]:
+            raise MessageRefused(f"entry {index} of term {entry_term} after term {term}")
+        if not known_command(command):
+            raise MessageRefused(f"entry {index} has an unknown command type")
+        term = entry_term
+
+
+def accept(journal: Journal, message: Message, commit_index: int, applied_index: int) -> Verdict:
+    """Bring the log in line with one checked frame of the current leader."""
+    previous: int = message["prevLogIdx"]
+    if previous > journal.last_index or journal.term_at(previous) != message["prevLogTerm"]:
+        if previous <= commit_index:
+            raise RaftStopped(
+                f"raft: the leader's entry {previous} is of term {message['prevLogTerm']}, the "
+                f"committed one here of term {journal.term_at(previous)}: the logs have parted"
+            )
+        # Everything up to the commit index agrees with every leader: one hint is enough (b25).
+        return Verdict(False, min(previous, commit_index + 1), commit_index)
+    entries = message["entries"]
+    skip, truncated = _skip_present(journal, entries, max(commit_index, applied_index))
+    for command, index, term in entries[skip:]:
+        journal.add(command, index, term)
+    verified = previous + len(entries)
+    commit_index = max(commit_index, min(message["commit_index"], verified))
+    return Verdict(True, verified + 1, commit_index, len(entries) - skip, truncated)
+
+
+def _skip_present(
+    journal: Journal, entries: list[tuple[bytes, int, int]], settled_index: int
+) -> tuple[int, bool]:
+    """How many entries the log has already; cuts the log at the first that differs."""
+    for offset, (_, index, term) in enumerate(entries):
+        if index > journal.last_index:
+            return offset, False
+        if journal.term_at(index) == term:
+            continue
+        if index <= settled_index:
+            raise RaftStopped(
+                f"raft: the leader wants entry {index} replaced, which is committed or applied "
+                f"here (up to {settled_index}): the logs have parted"
+            )
+        journal.deleteEntriesFrom(index - journal.first_index)
+        return offset, True
+    return len(entries), False

@@ -1,0 +1,176 @@
+"""What a node is told, and what it tells: configuration, outcomes, status.
+
+Plain values without behaviour beyond their own checks. The reasons for the defaults stand with
+the constants in `limits.py`; a field added to `RaftConfig` needs its check in `validate`.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from node.raft import limits
+from node.raft.errors import RaftError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from node.raft.journalstats import JournalStats
+
+CLUSTER_ID_BYTES = 16
+
+
+class ConfigInvalid(RaftError):
+    """A configuration that cannot work; the message names the field."""
+
+
+class EntryTooLarge(RaftError):
+    """An entry over `entry_bytes_max` was submitted: the caller has to split or refuse it."""
+
+
+class Outcome(enum.Enum):
+    """What became of a submitted entry."""
+
+    COMMITTED = "committed"
+    NOT_LEADER = "not_leader"
+    QUEUE_FULL = "queue_full"
+    DISCARDED = "discarded"
+    UNKNOWN = "unknown"
+
+    @property
+    def certain(self) -> bool:
+        """Whether it is certain that the entry was not applied and never will be.
+
+        UNKNOWN says nothing: the entry may still be applied, later, once.
+        """
+        return self in (Outcome.NOT_LEADER, Outcome.QUEUE_FULL, Outcome.DISCARDED)
+
+
+@dataclass(frozen=True, slots=True)
+class RaftConfig:
+    """One node of one cluster.
+
+    `peers` are the other members by name, with the address they listen on. `secret` proves
+    membership at connect time; it may be missing only where every address is loopback.
+    All times are seconds.
+    """
+
+    name: str
+    peers: Mapping[str, tuple[str, int]]
+    bind: tuple[str, int]
+    cluster_id: bytes
+    secret: bytes | None = None
+    heartbeat_seconds: float = limits.HEARTBEAT_SECONDS
+    min_timeout_seconds: float = limits.RAFT_MIN_TIMEOUT_SECONDS
+    max_timeout_seconds: float = limits.RAFT_MAX_TIMEOUT_SECONDS
+    connection_seconds: float = limits.CONNECTION_SECONDS
+    submit_seconds: float = limits.SUBMIT_SECONDS
+    entry_bytes_max: int = limits.ENTRY_BYTES_MAX
+    batch_bytes: int = limits.BATCH_BYTES
+    window_bytes: int = limits.WINDOW_BYTES
+    uncommitted_bytes_max: int = limits.UNCOMMITTED_BYTES_MAX
+    queue_commands_max: int = limits.QUEUE_COMMANDS_MAX
+    queue_bytes_max: int = limits.QUEUE_BYTES_MAX
+
+    def __post_init__(self) -> None:
+        self.validate()
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long after sending a round that a majority answered the leader may rely on it."""
+        return self.min_timeout_seconds * limits.LEASE_FRACTION
+
+    def validate(self) -> None:
+        """Raise `ConfigInvalid` for values that would lose safety or never work."""
+        for name in (self.name, *self.peers):
+            if not 1 <= len(name.encode()) <= limits.NODE_NAME_BYTES_MAX:
+                raise ConfigInvalid(f"node name {name!r}: 1 to {limits.NODE_NAME_BYTES_MAX} bytes")
+        if self.name in self.peers:
+            raise ConfigInvalid(f"node {self.name!r} is named among its own peers")
+        if len(self.cluster_id) != CLUSTER_ID_BYTES:
+            raise ConfigInvalid(f"cluster_id: {CLUSTER_ID_BYTES} bytes")
+        if not self.bind[0]:
+            raise ConfigInvalid("bind: an explicit address is needed, not all interfaces")
+        if self.min_timeout_seconds <= 3 * self.heartbeat_seconds:
+            raise ConfigInvalid("min_timeout_seconds: above three heartbeats")
+        if self.max_timeout_seconds <= self.min_timeout_seconds:
+            raise ConfigInvalid("max_timeout_seconds: above min_timeout_seconds")
+        if self.connection_seconds < self.max_timeout_seconds:
+            raise ConfigInvalid("connection_seconds: at least max_timeout_seconds")
+        if not 1 <= self.entry_bytes_max <= limits.ENTRY_BYTES_MAX:
+            raise ConfigInvalid(f"entry_bytes_max: 1 to {limits.ENTRY_BYTES_MAX}")
+        if not 1 <= self.batch_bytes <= limits.BATCH_BYTES:
+            raise ConfigInvalid(f"batch_bytes: 1 to {limits.BATCH_BYTES}")
+        hosts = [self.bind[0], *(host for host, _ in self.peers.values())]
+        if self.peers and not self.secret and not all(map(is_loopback, hosts)):
+            raise ConfigInvalid("secret: needed unless every address is loopback")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` can only mean this machine. A name other than localhost is taken as remote."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def boot_clock() -> float:
+    """Seconds on a clock that never steps and counts suspended time, where the system has one.
+
+    A suspended machine must lose its lease (raft.md 3.8), and CLOCK_MONOTONIC stands still then.
+    """
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class PeerStatus:
+    """What the leader knows of one peer; other roles know `connected` only."""
+
+    name: str
+    connected: bool
+    match_index: int
+    lag_entries: int
+    in_flight_bytes: int
+    probing: bool
+
+
+@dataclass(slots=True)
+class RaftCounters:
+    """How often something happened since the start of the process."""
+
+    elections_total: int = 0
+    pre_votes_asked_total: int = 0
+    votes_refused_sticky_total: int = 0
+    messages_refused_total: int = 0
+    stale_acks_dropped_total: int = 0
+    held_frames_total: int = 0
+    held_frames_dropped_total: int = 0
+    truncations_total: int = 0
+    resets_total: int = 0
+    callback_errors_total: int = 0
+    applied_total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RaftStatus:
+    """One node's view of itself and its group, for operators and metrics."""
+
+    name: str
+    role: str
+    term: int
+    leader: str | None
+    commit_index: int
+    applied_index: int
+    last_index: int
+    uncommitted_bytes: int
+    lease_seconds: float
+    journal: JournalStats
+    peers: tuple[PeerStatus, ...]
+    counters: RaftCounters = field(default_factory=RaftCounters)

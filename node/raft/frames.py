@@ -1,0 +1,268 @@
+"""The peer wire: bytes in, messages out; messages in, bytes out. Sans-I/O.
+
+Owns the frame format between members (raft.md 3.3), told in full in `docs/protocol-peer.md`:
+u32 header length, u32 raw length (little endian), a msgpack array as header, then raw bytes. The
+header begins with the frame's type; every field has a type and a range, and anything else is a
+`FrameInvalid`, after which the connection is closed. A change of any frame raises
+`PROTOCOL_VERSION`. No frame can carry code, a pickle, a snapshot or a command to be forwarded.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+import msgpack
+
+from node.raft import limits
+from node.raft.append import known_command
+from node.raft.errors import RaftError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from node.raft.held import Message
+
+PROTOCOL_VERSION: Final = 1
+LENGTHS: Final = struct.Struct("<II")
+UINT_MAX: Final = 2**62
+"""Terms, indexes and rounds stay far below; a larger one is a mistake or an attack."""
+
+Bytes = bytes | bytearray | memoryview
+
+
+class FrameInvalid(RaftError):
+    """Bytes that are no frame, or a frame that no correct peer sends."""
+
+
+def _uint(value: object) -> bool:
+    return type(value) is int and 0 <= value < UINT_MAX
+
+
+def _bool(value: object) -> bool:
+    return type(value) is bool
+
+
+def _name(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value.encode()) <= limits.NODE_NAME_BYTES_MAX
+
+
+def _uints(value: object) -> bool:
+    return (
+        type(value) is list
+        and len(value) <= limits.BATCH_ENTRIES_MAX
+        and all(type(item) is int and 0 <= item < UINT_MAX for item in value)
+    )
+
+
+def _sized(size: int) -> Callable[[object], bool]:
+    return lambda value: type(value) is bytes and len(value) == size
+
+
+NONCE_BYTES: Final = 32
+PROOF_BYTES: Final = 32
+INCARNATION_BYTES: Final = 16
+_nonce, _proof, _incarnation = _sized(NONCE_BYTES), _sized(PROOF_BYTES), _sized(INCARNATION_BYTES)
+
+Fields = tuple[tuple[str, "Callable[[object], bool]"], ...]
+
+_APPEND: Fields = (
+    ("term", _uint),
+    ("commit_index", _uint),
+    ("prevLogIdx", _uint),
+    ("prevLogTerm", _uint),
+    ("round", _uint),
+    ("terms", _uints),
+    ("sizes", _uints),
+)
+
+HANDSHAKE_TYPES: Final = frozenset({"hello", "challenge", "proof", "welcome"})
+"""Frames of a connection that is not authenticated yet, and of no other."""
+
+FORMATS: Final[dict[str, tuple[int, Fields]]] = {
+    "hello": (
+        1,
+        (
+            ("version", _uint),
+            ("cluster_id", _sized(16)),
+            ("from", _name),
+            ("to", _name),
+            ("incarnation", _incarnation),
+            ("nonce", _nonce),
+        ),
+    ),
+    "challenge": (2, (("incarnation", _incarnation), ("nonce", _nonce))),
+    "proof": (3, (("proof", _proof),)),
+    "welcome": (4, (("proof", _proof),)),
+    "keepalive": (8, ()),
+    "append_entries": (16, _APPEND),
+    "next_node_idx": (
+        17,
+        (
+            ("term", _uint),
+            ("round", _uint),
+            ("next_node_idx", _uint),
+            ("reset", _bool),
+            ("success", _bool),
+        ),
+    ),
+    "request_vote": (
+        18,
+        (
+            ("term", _uint),
+            ("last_log_index", _uint),
+            ("last_log_term", _uint),
+            ("transfer", _bool),
+        ),
+    ),
+    "response_vote": (19, (("term", _uint),)),
+    "pre_vote": (
+        20,
+        (
+            ("term", _uint),
+            ("number", _uint),
+            ("last_log_index", _uint),
+            ("last_log_term", _uint),
+        ),
+    ),
+    "pre_vote_answer": (21, (("term", _uint), ("number", _uint), ("granted", _bool))),
+    "timeout_now": (22, (("term", _uint),)),
+}
+"""Every frame there is: type number and fields, in order."""
+
+_BY_NUMBER: Final = {number: (name, fields) for name, (number, fields) in FORMATS.items()}
+_ENTRY_BYTES_MAX: Final = limits.ENTRY_BYTES_MAX + 1
+
+
+def encode(message: Message) -> list[Bytes]:
+    """The bytes of one message, as buffers to be written one after the other, uncopied."""
+    name = message["type"]
+    number, fields = FORMATS[name]
+    raw: list[Bytes] = []
+    if name == "append_entries":
+        entries = message["entries"]
+        raw = [entry[0] for entry in entries]
+        sizes = [len(command) for command in raw]
+        values = [
+            message["term"],
+            message["commit_index"],
+            message["prevLogIdx"],
+            message["prevLogTerm"],
+            message["round"],
+            [entry[2] for entry in entries],
+            sizes,
+        ]
+        raw_bytes = sum(sizes)
+    else:
+        values = [message[field] for field, _ in fields]
+        raw_bytes = 0
+    header = msgpack.packb([number, *values])
+    return [LENGTHS.pack(len(header), raw_bytes) + header, *raw]
+
+
+def decode(header: Bytes, raw: memoryview) -> Message:
+    """The message of one frame. Raises `FrameInvalid`."""
+    try:
+        values = msgpack.unpackb(header)
+    except (ValueError, TypeError, OverflowError, msgpack.exceptions.UnpackException) as error:
+        raise FrameInvalid(f"header is not msgpack: {error}") from error
+    if type(values) is not list or not values or type(values[0]) is not int:
+        raise FrameInvalid("header is not an array that begins with a type")
+    known = _BY_NUMBER.get(values[0])
+    if known is None:
+        raise FrameInvalid(f"unknown frame type {values[0]}")
+    name, fields = known
+    if len(values) != len(fields) + 1:
+        raise FrameInvalid(f"{name} has {len(values) - 1} fields, not {len(fields)}")
+    message: Message = {"type": name}
+    for (field, fits), value in zip(fields, values[1:], strict=True):
+        if not fits(value):
+            raise FrameInvalid(f"{name}.{field} is ill-typed or out of range")
+        message[field] = value
+    if name == "append_entries":
+        _attach_entries(message, raw)
+    elif len(raw):
+        raise FrameInvalid(f"{name} carries {len(raw)} raw bytes")
+    return message
+
+
+def _attach_entries(message: dict[str, Any], raw: memoryview) -> None:
+    """Cut the raw bytes into entries. Their indexes follow from the previous one."""
+    terms, sizes = message.pop("terms"), message.pop("sizes")
+    if len(terms) != len(sizes) or sum(sizes) != len(raw):
+        raise FrameInvalid("append_entries: terms, sizes and bytes do not fit together")
+    entries = []
+    at, index, last_term = 0, message["prevLogIdx"], message["prevLogTerm"]
+    for term, size in zip(terms, sizes, strict=True):
+        if not 1 <= size <= _ENTRY_BYTES_MAX:
+            raise FrameInvalid(f"append_entries: an entry of {size} bytes")
+        if not last_term <= term <= message["term"]:
+            raise FrameInvalid("append_entries: terms out of order")
+        command = bytes(raw[at : at + size])
+        if not known_command(command):
+            raise FrameInvalid(f"append_entries: an entry of type {command[0]}")
+        index += 1
+        entries.append((command, index, term))
+        at += size
+        last_term = term
+    message["entries"] = entries
+
+
+class Decoder:
+    """Received bytes to messages, for one connection; discarded with it.
+
+    The owner receives into `buffer()` and tells `received(count)`, which yields the messages
+    that are complete. Lengths are checked before anything is allocated for them.
+    """
+
+    def __init__(self) -> None:
+        self._base = bytearray(limits.RECEIVE_BYTES)
+        self._buffer = self._base
+        self._start = 0
+        self._end = 0
+        self.trusted = False
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes belong; never empty."""
+        return memoryview(self._buffer)[self._end :]
+
+    def received(self, count: int) -> Iterator[Message]:
+        """Take `count` bytes that were written into `buffer()`. Raises `FrameInvalid`."""
+        self._end += count
+        while True:
+            have = self._end - self._start
+            need = LENGTHS.size
+            if have >= need:
+                header_bytes, raw_bytes = LENGTHS.unpack_from(self._buffer, self._start)
+                self._check(header_bytes, raw_bytes)
+                need += header_bytes + raw_bytes
+                if have >= need:
+                    view = memoryview(self._buffer)[self._start : self._start + need]
+                    cut = LENGTHS.size + header_bytes
+                    self._start += need
+                    yield decode(view[LENGTHS.size : cut], view[cut:])
+                    continue
+            self._make_room(need)
+            return
+
+    def _check(self, header_bytes: int, raw_bytes: int) -> None:
+        whole = header_bytes + raw_bytes
+        limit = limits.FRAME_BYTES_MAX if self.trusted else limits.HANDSHAKE_BYTES_MAX
+        if header_bytes > limits.HEADER_BYTES_MAX or whole > limit:
+            raise FrameInvalid(f"a frame of {header_bytes} + {raw_bytes} bytes")
+
+    def _make_room(self, need: int) -> None:
+        """Keep the incomplete frame, in a buffer where the whole of it fits."""
+        rest = self._end - self._start
+        if need > len(self._base):
+            if need != len(self._buffer) or self._start:
+                # A buffer of exactly this frame: nothing of the next one can land in it.
+                larger = bytearray(need)
+                larger[:rest] = memoryview(self._buffer)[self._start : self._end]
+                self._buffer, self._start, self._end = larger, 0, rest
+            return
+        if self._buffer is not self._base or self._start + need > len(self._base) or not rest:
+            moved = bytes(memoryview(self._buffer)[self._start : self._end])
+            self._buffer = self._base
+            self._buffer[:rest] = moved
+            self._start, self._end = 0, rest

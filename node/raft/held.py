@@ -1,0 +1,94 @@
+"""What a node promises leaves it only once its disk could keep the promise.
+
+Owns the frames that wait for a sync: acknowledgements, votes and vote requests (raft.md 3.3 and
+3.5, b18). It stands between the library and the transport as the object that the library sends
+through. `append_entries` is never held: entries travel while the leader's own sync runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from node.raft.config import RaftCounters
+    from node.raft.peer import PeerNode
+
+Message = dict[str, Any]
+"""A message in the library's own form: `type` and the fields of that type."""
+
+HELD_TYPES = frozenset({"next_node_idx", "response_vote", "request_vote"})
+"""Messages that promise something about this node's disk."""
+
+
+class Disk(Protocol):
+    """The one thing this module asks of the journal."""
+
+    @property
+    def dirty(self) -> bool:
+        """Whether something that was added is not durable yet."""
+
+
+class Sender(Protocol):
+    """The one thing this module asks of the transport."""
+
+    def send(self, node: PeerNode, message: Message) -> bool:
+        """Hand over one message; False when it certainly goes nowhere."""
+
+
+class HeldFrames:
+    """The transport as the library sees it: sends, or keeps until `release`."""
+
+    ready = True
+
+    def __init__(self, transport: Sender, disk: Disk, counters: RaftCounters) -> None:
+        self._transport = transport
+        self._disk = disk
+        self._counters = counters
+        self._frames: list[tuple[PeerNode, Message]] = []
+
+    def send(self, node: PeerNode, message: Message) -> bool:
+        """Send `message` now, or after the next sync where it promises something."""
+        if message["type"] == "request_vote":
+            # The library knows no transfer; our wire has the field for the day it does.
+            message.setdefault("transfer", False)
+        if message["type"] not in HELD_TYPES or not (self._disk.dirty or self._frames):
+            return self._transport.send(node, message)
+        self._counters.held_frames_total += 1
+        if not self._merged(node, message):
+            self._frames.append((node, message))
+        return True
+
+    def _merged(self, node: PeerNode, message: Message) -> bool:
+        """Whether the frame held last, for the same peer, could say this too.
+
+        A successful acknowledgement covers every earlier one of its term, so one frame tells
+        the leader all of it.
+        """
+        if not self._frames or message["type"] != "next_node_idx" or not message["success"]:
+            return False
+        other, last = self._frames[-1]
+        if other != node or last["type"] != "next_node_idx" or not last["success"]:
+            return False
+        if last["term"] != message["term"]:
+            return False
+        last["next_node_idx"] = max(last["next_node_idx"], message["next_node_idx"])
+        last["round"] = max(last["round"], message["round"])
+        return True
+
+    def release(self, term: int) -> None:
+        """The journal is durable: send what waited, except what another term said."""
+        frames, self._frames = self._frames, []
+        for node, message in frames:
+            if message["term"] == term:
+                self._transport.send(node, message)
+            else:
+                self._counters.held_frames_dropped_total += 1
+
+    def forget(self, node: PeerNode) -> None:
+        """The connection to `node` ended: what was meant for it dies with it."""
+        kept = [frame for frame in self._frames if frame[0] != node]
+        self._counters.held_frames_dropped_total += len(self._frames) - len(kept)
+        self._frames = kept
+
+    def __len__(self) -> int:
+        return len(self._frames)

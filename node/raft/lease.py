@@ -1,0 +1,62 @@
+"""Rounds and the lease they prove (raft.md 3.8).
+
+Owns the numbering of what a leader sends and the time each round was sent. A majority that
+acknowledges, in the current term, a round sent at `s` shows that no later leader existed at `s`;
+with stickiness and a bound on clock rates none can exist before `s + lease`. The time of receipt
+proves nothing, so it is not even an argument here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from node.raft.peer import PeerNode
+
+NEVER = float("-inf")
+
+
+class Lease:
+    """Send times of one leader's rounds, and who answered which."""
+
+    def __init__(self, peers: Iterable[PeerNode], lease_seconds: float) -> None:
+        self._lease_seconds = lease_seconds
+        self._answered: dict[PeerNode, float] = dict.fromkeys(peers, NEVER)
+        self._needed = (len(self._answered) + 1) // 2
+        self._sent: deque[tuple[int, float]] = deque()
+        self._sent_at: dict[int, float] = {}
+        self.round = 0
+
+    def begin(self) -> None:
+        """A new leadership: nothing is proven, and no earlier round counts. Round numbers go on,
+        so that no answer can be taken for an answer to a later round."""
+        self._answered = dict.fromkeys(self._answered, NEVER)
+        self._sent.clear()
+        self._sent_at.clear()
+
+    def next_round(self, now: float) -> int:
+        """The number of a round that is sent at `now`."""
+        self.round += 1
+        self._sent.append((self.round, now))
+        self._sent_at[self.round] = now
+        while self._sent[0][1] < now - self._lease_seconds:
+            # Older than a lease lasts: an answer to it proves nothing any more.
+            del self._sent_at[self._sent.popleft()[0]]
+        return self.round
+
+    def answered(self, peer: PeerNode, round_number: int) -> None:
+        """`peer` acknowledged this round in the current term."""
+        sent_at = self._sent_at.get(round_number)
+        if sent_at is not None and sent_at > self._answered.get(peer, NEVER):
+            self._answered[peer] = sent_at
+
+    def until(self, now: float) -> float:
+        """The instant on the leader's clock until which no other leader can exist."""
+        if self._needed == 0:
+            return now + self._lease_seconds
+        newest = sorted(self._answered.values(), reverse=True)
+        proven = newest[self._needed - 1]
+        return proven + self._lease_seconds if proven != NEVER else 0.0

@@ -1,0 +1,289 @@
+"""RaftNode: the whole of node/raft for its owner, and the order of one turn (raft.md 3.5).
+
+Owns when things happen: what a node promises leaves after its disk has it; entries travel while
+the leader's own disk syncs; the owner's effects leave before the turn's last sync. Names and
+habits of the library end in `syncobj.py`, queues begin in the owner: here are bytes, indexes and
+terms. Update `docs` of the turn's order with `turn`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from node.raft import limits
+from node.raft.config import EntryTooLarge, PeerStatus, RaftConfig, RaftStatus
+from node.raft.errors import RaftStopped
+from node.raft.submissions import Submission
+from node.raft.syncobj import CANDIDATE, LEADER, Core, command_of
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Sequence
+
+    from typing_extensions import Buffer
+
+    from node.raft.config import Outcome
+    from node.raft.journal import Journal
+
+ROLES = {LEADER: "leader", CANDIDATE: "candidate"}
+
+
+class RaftNode:
+    """One member of one group. Everything runs on the caller's thread, inside `turn`.
+
+    `apply(index, term, payload)` runs once per submitted entry and index, in order, on every
+    node; what it raises stops the node. The library's own no-ops take indexes too, but are not
+    handed to it. `on_role(role, term)` tells every change before anything of the new role
+    happens; entries are accepted once it has told "leader". `before_sync()` runs in each turn
+    after replication and apply, before the last sync. `wake()` asks the owner for a turn soon,
+    from inside any call. `transport` is a pysyncobj transport with `start` and `close`.
+    """
+
+    core_class: type[Core] = Core
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        *,
+        journal: Journal,
+        transport: Any,
+        clock: Callable[[], float],
+        rng: random.Random,
+        apply: Callable[[int, int, memoryview], None],
+        before_sync: Callable[[], None],
+        wake: Callable[[], None],
+        on_role: Callable[[str, int], None],
+    ) -> None:
+        self._config = config
+        self._journal = journal
+        self._transport = transport
+        self._clock = clock
+        self._before_sync = before_sync
+        self._wake = wake
+        self._on_role = on_role
+        self._announced = ("follower", 0)
+        self._closed = False
+        self._core = self.core_class(
+            config,
+            journal=journal,
+            transport=transport,
+            clock=clock,
+            rng=rng,
+            apply=apply,
+            wake=wake,
+        )
+        self._announced = ("follower", self.term)
+
+    # --- work ---
+
+    def submit(self, parts: Sequence[Buffer], done: Callable[[Outcome, int], None]) -> None:
+        """Ask for one entry, made of `parts` end to end.
+
+        `done(outcome, index)` is called exactly once, from a later turn; for COMMITTED after
+        `apply(index)` returned, in the same turn; `index` is 0 for what never was in the log.
+        Nothing is forwarded: on any node but the leader the outcome is NOT_LEADER. Raises
+        `EntryTooLarge` and `ValueError` (empty), and then never calls `done`.
+        """
+        command = command_of(parts)
+        size = len(command)
+        if size - 1 > self._config.entry_bytes_max:
+            raise EntryTooLarge(
+                f"entry of {size - 1} bytes, at most {self._config.entry_bytes_max} are allowed"
+            )
+        if size == 1:
+            raise ValueError("an entry needs at least one byte")
+        submission = Submission(
+            command=command,
+            size=size,
+            done=done,
+            deadline=self._clock() + self._config.submit_seconds,
+            term=self.term,
+        )
+        self._core.submissions.add(submission, accepted=self.is_leader and not self._closed)
+        if self._closed or self._core.failure is not None:
+            self._core.submissions.abandon()
+            return
+        self._wake()
+
+    def turn(self) -> float:
+        """One turn of the loop. Returns the seconds until the next one is due at the latest.
+
+        Raises `RaftStopped` when the node cannot go on; every turn after that does too.
+        """
+        core = self._core
+        core.enter()
+        try:
+            self._raise_failure()
+            return self._turn()
+        except RaftStopped as stopped:
+            self._stop(stopped)
+            raise
+        except Exception as error:
+            core.fail(error)
+            self._stop(error)
+            assert core.failure is not None
+            raise core.failure from error
+
+    def _turn(self) -> float:
+        core = self._core
+        self._announce()
+        self._sync()
+        core.submissions.answer_refused()
+        core.submissions.expire(self._clock())
+        core.prepare_election()
+        # The commit rule runs first in the tick: what the leader counts for itself is durable,
+        # and what the tick appends is counted in a later one.
+        core.doTick(0)
+        self._announce()
+        core.replicate()
+        self._before_sync()
+        appended = self._journal.dirty
+        self._sync()
+        self._raise_failure()
+        return self._delay(again=appended and not self._config.peers)
+
+    def _sync(self) -> None:
+        """Make everything gathered durable, then let go what stands on it."""
+        self._journal.sync()
+        self._core.held.release(self.term)
+
+    def _announce(self) -> None:
+        """Tell the owner of a change of role or term before anything happens in it."""
+        announced = (self.role, self.term)
+        if announced != self._announced:
+            self._announced = announced
+            self._on_role(*announced)
+
+    def _delay(self, *, again: bool) -> float:
+        core = self._core
+        behind = core._SyncObj__raftLastApplied < core._SyncObj__raftCommitIndex
+        if again or behind:
+            return 0.0
+        now = self._clock()
+        if core._SyncObj__raftState == LEADER:
+            due, longest = core._SyncObj__newAppendEntriesTime, limits.TURN_SECONDS_BUSY
+        else:
+            due, longest = core._SyncObj__raftElectionDeadline, limits.TURN_SECONDS_IDLE
+        return min(max(due - now, limits.TURN_SECONDS_MIN), longest)
+
+    def _raise_failure(self) -> None:
+        if self._core.failure is not None:
+            raise self._core.failure
+
+    def _stop(self, error: Exception) -> None:
+        """Nothing further will be known of what was submitted."""
+        self._core.fail(error)
+        self._core.submissions.abandon()
+
+    # --- reading ---
+
+    def read(self, index: int) -> memoryview:
+        """Payload of an entry in the log (empty for a no-op). IndexError if it is not there."""
+        return memoryview(self._journal.read(index))[1:]
+
+    def last_entry_payload(self) -> memoryview | None:
+        """Payload of the newest submitted entry in the log, committed or not; None without one."""
+        journal = self._journal
+        for index in range(journal.last_index, journal.first_index - 1, -1):
+            if journal.size_at(index) > 1:
+                return self.read(index)
+        return None
+
+    @property
+    def role(self) -> str:
+        """leader, follower or candidate."""
+        return ROLES.get(self._core._SyncObj__raftState, "follower")
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads and its owner has been told so. Another node may lead a later
+        term already: `lease_until` says how long that is impossible."""
+        return self._announced == ("leader", self.term) and self.role == "leader"
+
+    @property
+    def term(self) -> int:
+        """The current term."""
+        return self._core._SyncObj__raftCurrentTerm
+
+    @property
+    def leader(self) -> str | None:
+        """Name of the leader as last heard; may be out of date."""
+        node = self._core._SyncObj__raftLeader
+        return None if node is None else node.id
+
+    @property
+    def commit_index(self) -> int:
+        """Index of the newest entry known to be committed."""
+        return self._core._SyncObj__raftCommitIndex
+
+    @property
+    def applied_index(self) -> int:
+        """Index of the newest entry applied."""
+        return self._core._SyncObj__raftLastApplied
+
+    @property
+    def last_index(self) -> int:
+        """Index of the newest entry in the log."""
+        return self._journal.last_index
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """Bytes submitted here, queued or in the log, that are not committed yet."""
+        return self._core.log_bytes + self._core.submissions.queued_bytes
+
+    def lease_until(self) -> float:
+        """The instant on `clock` until which no other node can lead (raft.md 3.8).
+
+        0.0 while this node does not lead or nothing is proven; an instant that has passed means
+        no lease either.
+        """
+        return self._core.lease_until() if self.is_leader else 0.0
+
+    def status(self) -> RaftStatus:
+        """A snapshot for operators and metrics."""
+        core = self._core
+        now = self._clock()
+        leads = self.role == "leader"
+        peers = []
+        for node, progress in core.replicator.peers.items():
+            match_index = progress.match_index if leads else 0
+            peers.append(
+                PeerStatus(
+                    name=node.id,
+                    connected=core.peer_connected(node),
+                    match_index=match_index,
+                    lag_entries=self.last_index - match_index if leads else 0,
+                    in_flight_bytes=progress.in_flight_bytes if leads else 0,
+                    probing=leads and progress.probing,
+                )
+            )
+        return RaftStatus(
+            name=self._config.name,
+            role=self.role,
+            term=self.term,
+            leader=self.leader,
+            commit_index=self.commit_index,
+            applied_index=self.applied_index,
+            last_index=self.last_index,
+            uncommitted_bytes=self.uncommitted_bytes,
+            lease_seconds=max(0.0, self.lease_until() - now),
+            journal=self._journal.stats(),
+            peers=tuple(peers),
+            counters=core.counters,
+        )
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Open the listener and begin to dial. Raises OSError where the address is taken."""
+        await self._transport.start()
+
+    async def close(self) -> None:
+        """End in order: connections, outstanding submits (UNKNOWN), journal and its lock."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._transport.close()
+        self._core.enter()
+        self._core.submissions.abandon()
+        self._journal.close()

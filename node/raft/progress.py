@@ -1,0 +1,206 @@
+"""The leader's side of replication: what each peer has, and what to send it next.
+
+Owns next and match index per peer, the byte window, and the probing that finds where two logs
+agree (raft.md 3.6; b25, b26). Sends whole batches through the transport it is given; knows
+nothing of terms but the one it is told, and nothing of elections.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from node.raft import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from node.raft.config import RaftConfig
+    from node.raft.held import Message, Sender
+    from node.raft.journal import Journal
+    from node.raft.peer import PeerNode
+
+
+@dataclass(slots=True)
+class Progress:
+    """One peer as the leader knows it.
+
+    While `probing`, one batch is in flight (`probe_round`, 0 for none) and `next_index` stays
+    where that batch began; resets of rounds before `floor_round` are of an earlier try.
+    """
+
+    next_index: int
+    match_index: int = 0
+    connected: bool = False
+    probing: bool = True
+    probe_round: int = 0
+    floor_round: int = 0
+    in_flight: deque[tuple[int, int]] = field(default_factory=deque)
+    in_flight_bytes: int = 0
+
+    def probe(self, next_index: int, floor_round: int) -> None:
+        """Forget what is in flight and look from `next_index` for where the logs agree."""
+        self.next_index = max(next_index, self.match_index + 1)
+        self.probing = True
+        self.probe_round = 0
+        self.floor_round = floor_round
+        self.in_flight.clear()
+        self.in_flight_bytes = 0
+
+    def matched(self, index: int) -> bool:
+        """The peer has everything up to `index`, durably. True when that is news."""
+        while self.in_flight and self.in_flight[0][0] <= index:
+            self.in_flight_bytes -= self.in_flight.popleft()[1]
+        self.next_index = max(self.next_index, index + 1)
+        if index <= self.match_index:
+            return False
+        self.match_index = index
+        return True
+
+
+class Replicator:
+    """All peers of one leader, and the frames for them."""
+
+    def __init__(
+        self, peers: Iterable[PeerNode], config: RaftConfig, journal: Journal, sender: Sender
+    ) -> None:
+        self._config = config
+        self._journal = journal
+        self._sender = sender
+        # A fixed order, so that a simulation repeats itself.
+        ordered = sorted(peers, key=lambda node: node.id)
+        self.peers: dict[PeerNode, Progress] = {node: Progress(2) for node in ordered}
+        self._sent_round = 0
+
+    def begin(self, last_round: int) -> None:
+        """A new leadership: nothing is known of anyone, every peer is probed."""
+        for progress in self.peers.values():
+            progress.match_index = 0
+            progress.probe(self._journal.last_index + 1, last_round + 1)
+
+    def connected(self, node: PeerNode, last_round: int) -> None:
+        """A new connection: what was in flight on the old one may be lost."""
+        progress = self.peers[node]
+        progress.connected = True
+        known = progress.match_index + 1
+        start = known if progress.match_index else min(progress.next_index, self._last + 1)
+        progress.probe(start, last_round + 1)
+
+    def disconnected(self, node: PeerNode) -> None:
+        """Nothing is sent to a peer without a connection."""
+        self.peers[node].connected = False
+
+    def acknowledged(self, node: PeerNode, message: Message) -> bool:
+        """Take an answer of the current term. True when the peer now has more, or wants more."""
+        progress = self.peers[node]
+        round_number: int = message["round"]
+        # A peer may hold more than this leader: an uncommitted tail of an earlier one (b26).
+        claimed = min(message["next_node_idx"] - 1, self._last)
+        if message["success"]:
+            news = progress.matched(claimed)
+            if progress.probing and round_number >= progress.floor_round:
+                progress.probing = False
+                progress.next_index = progress.match_index + 1
+                news = True
+            return news
+        if not message["reset"] or round_number < progress.floor_round:
+            return False
+        hint = min(max(claimed + 1, self._journal.first_index + 1), self._last + 1)
+        # Resets of rounds sent before the next probe speak of this same gap.
+        progress.probe(hint, max(round_number, self._sent_round) + 1)
+        return True
+
+    @property
+    def _last(self) -> int:
+        return self._journal.last_index
+
+    def wanted(self) -> bool:
+        """Whether some peer can be sent entries, or is to be probed, right now."""
+        last = self._last
+        for progress in self.peers.values():
+            if not progress.connected:
+                continue
+            if progress.probing:
+                if progress.probe_round == 0:
+                    return True
+            elif (
+                progress.next_index <= last and progress.in_flight_bytes < self._config.window_bytes
+            ):
+                return True
+        return False
+
+    def send(self, term: int, commit_index: int, round_number: int, *, heartbeat: bool) -> None:
+        """Send every peer what it can take; with `heartbeat` everyone hears something."""
+        self._sent_round = round_number
+        for node, progress in self.peers.items():
+            if not progress.connected:
+                continue
+            frame = _Frame(term, commit_index, round_number)
+            if progress.probing:
+                sent = self._send_probe(node, progress, frame)
+            else:
+                sent = self._send_window(node, progress, frame)
+            if heartbeat and not sent:
+                self._send_entries(node, progress, frame, [])
+
+    def _send_probe(self, node: PeerNode, progress: Progress, frame: _Frame) -> bool:
+        if progress.probe_round:
+            return False
+        progress.probe_round = progress.floor_round = frame.round_number
+        entries = self._batch(progress.next_index)
+        self._send_entries(node, progress, frame, entries)
+        return True
+
+    def _send_window(self, node: PeerNode, progress: Progress, frame: _Frame) -> bool:
+        sent = False
+        while (
+            progress.connected
+            and progress.next_index <= self._last
+            and progress.in_flight_bytes < self._config.window_bytes
+        ):
+            entries = self._batch(progress.next_index)
+            if not self._send_entries(node, progress, frame, entries):
+                break
+            end = entries[-1][1]
+            size = sum(len(entry[0]) for entry in entries)
+            progress.in_flight.append((end, size))
+            progress.in_flight_bytes += size
+            progress.next_index = end + 1
+            sent = True
+        return sent
+
+    def _batch(self, first: int) -> list[tuple[bytes, int, int]]:
+        if first > self._last:
+            return []
+        return self._journal.entries(first, self._config.batch_bytes, limits.BATCH_ENTRIES_MAX)
+
+    def _send_entries(
+        self,
+        node: PeerNode,
+        progress: Progress,
+        frame: _Frame,
+        entries: list[tuple[bytes, int, int]],
+    ) -> bool:
+        previous = progress.next_index - 1
+        return self._sender.send(
+            node,
+            {
+                "type": "append_entries",
+                "term": frame.term,
+                "commit_index": frame.commit_index,
+                "prevLogIdx": previous,
+                "prevLogTerm": self._journal.term_at(previous),
+                "round": frame.round_number,
+                "entries": entries,
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What every frame of one round says."""
+
+    term: int
+    commit_index: int
+    round_number: int

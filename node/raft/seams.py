@@ -1,0 +1,88 @@
+"""The module-level seams of pysyncobj: clock, randomness, and everything that must never run.
+
+Owns what `pysyncobj.syncobj` finds under the names of its own imports. The library reads one
+clock and one random source per process; nodes of one process (tests, simulation) each have their
+own, so both are chosen by which node is running: every way into a node calls `run_as` first.
+
+pickle is poisoned: a path into it that we missed fails loudly instead of executing input.
+Update `pin.py` when a seam is added.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, NoReturn
+
+import pysyncobj.syncobj
+
+from node.raft.config import boot_clock
+from node.raft.errors import RaftStopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Forbidden:
+    """Stands in for a module that must never be used; any use stops the node."""
+
+    def __init__(self, what: str) -> None:
+        self.__dict__["_what"] = what
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise RaftStopped(f"raft: {self.__dict__['_what']}.{name} was reached, which must not be")
+
+
+class NoSnapshots:
+    """Stands in for the library's serializer, which pickles and forks. Snapshots are not ours yet;
+    every path of the library that would use it is overridden, so any use stops the node."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise RaftStopped(f"raft: serializer.{name} was reached, but there are no snapshots")
+
+
+class NoPoller:
+    """The transport lives on the owner's loop: nothing is polled inside a tick."""
+
+    def poll(self, timeout: float) -> None:
+        """Nothing to wait for."""
+
+
+class _Running:
+    """Clock and randomness of the node that is running now."""
+
+    clock: Callable[[], float] = staticmethod(boot_clock)
+    rng: random.Random = random.Random()
+
+    @staticmethod
+    def random() -> float:
+        """What the library's `random.random()` finds: the election timeouts."""
+        return _Running.rng.random()
+
+
+def run_as(clock: Callable[[], float], rng: random.Random) -> None:
+    """From here on the library sees this clock and this randomness."""
+    _Running.clock = staticmethod(clock)
+    _Running.rng = rng
+
+
+def _monotonic() -> float:
+    return _Running.clock()
+
+
+def _no_poller(_poller_type: str) -> NoPoller:
+    return NoPoller()
+
+
+def install() -> None:
+    """Put our objects where `pysyncobj.syncobj` looks its imports up. Idempotent."""
+    module = pysyncobj.syncobj
+    module.pickle = Forbidden("pickle")
+    module.time = Forbidden("time")
+    module.random = _Running
+    module.monotonicTime = _monotonic
+    module.createPoller = _no_poller
+    module.Serializer = NoSnapshots
+    module.PIPE_NOTIFIER_ENABLED = False

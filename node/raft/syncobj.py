@@ -1,0 +1,580 @@
+"""The library with what loses data replaced: every override of a private method of SyncObj.
+
+Owns the mangled names. The library keeps the election timer, voting, the commit rule, the
+step-down and the no-op of a term; everything else goes to modules that do not know it. The ids
+b01.. name the hazards of the stock methods (docs of the Raft build); `pin.py` records the source
+that each override was written against, and has to be updated with this module.
+
+Nothing here runs on its own: `node.py` owns the order of a turn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pysyncobj.config import SyncObjConf
+from pysyncobj.syncobj import _RAFT_STATE, SyncObj
+
+from node.raft import limits, pin, seams
+from node.raft.append import COMMAND, MessageRefused, accept, check, known_command
+from node.raft.config import RaftConfig, RaftCounters
+from node.raft.errors import RaftStopped
+from node.raft.held import HeldFrames, Message
+from node.raft.lease import NEVER, Lease
+from node.raft.peer import PeerNode
+from node.raft.prevote import LogEnd, PreVote, would_grant
+from node.raft.progress import Replicator
+from node.raft.submissions import Submissions
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Sequence
+
+    from typing_extensions import Buffer
+
+    from node.raft.journal import Journal
+
+pin.check_names()
+seams.install()
+
+FOLLOWER: int = _RAFT_STATE.FOLLOWER
+CANDIDATE: int = _RAFT_STATE.CANDIDATE
+LEADER: int = _RAFT_STATE.LEADER
+
+Entry = tuple[bytes, int, int]
+
+
+def library_conf(config: RaftConfig) -> SyncObjConf:
+    """The library's settings (raft.md 3.9); files, threads and forks of its own are off."""
+    return SyncObjConf(
+        autoTick=False,
+        appendEntriesUseBatch=True,
+        appendEntriesPeriod=config.heartbeat_seconds,
+        appendEntriesBatchSizeBytes=config.batch_bytes,
+        raftMinTimeout=config.min_timeout_seconds,
+        raftMaxTimeout=config.max_timeout_seconds,
+        # An isolated leader believes in itself no longer than its followers in it (b12).
+        leaderFallbackTimeout=config.min_timeout_seconds,
+        connectionTimeout=config.connection_seconds,
+        commandsQueueSize=config.queue_commands_max,
+        commandsWaitLeader=False,
+        logCompactionMinEntries=10**9,
+        logCompactionMinTime=10**9,
+        logCompactionSplit=False,
+        useFork=False,
+        dynamicMembershipChange=False,
+        journalFile=None,
+        fullDumpFile=None,
+        password=None,
+        serializer=None,
+    )
+
+
+class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
+    """SyncObj with our log, our append rules, our apply loop and our idea of an election."""
+
+    _SyncObj__raftState: int
+    _SyncObj__raftCurrentTerm: int
+    _SyncObj__votedForNodeId: str | None
+    _SyncObj__raftCommitIndex: int
+    _SyncObj__raftLastApplied: int
+    _SyncObj__raftLeader: PeerNode | None
+    _SyncObj__raftElectionDeadline: float
+    _SyncObj__newAppendEntriesTime: float
+    _SyncObj__raftMatchIndex: dict[PeerNode, int]
+    _SyncObj__raftNextIndex: dict[PeerNode, int]
+    _SyncObj__lastResponseTime: dict[PeerNode, float]
+    _SyncObj__connectedNodes: set[PeerNode]
+    _SyncObj__leaderCommitIndex: int | None
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        *,
+        journal: Journal,
+        transport: Any,
+        clock: Callable[[], float],
+        rng: random.Random,
+        apply: Callable[[int, int, memoryview], None],
+        wake: Callable[[], None],
+    ) -> None:
+        seams.run_as(clock, rng)
+        self.config = config
+        self.journal = journal
+        self.clock = clock
+        self.rng = rng
+        self.failure: RaftStopped | None = None
+        self.counters = RaftCounters()
+        self.nodes = [PeerNode(name) for name in sorted(config.peers)]
+        self.lease = Lease(self.nodes, config.lease_seconds)
+        self.prevote = PreVote(needed=(len(self.nodes) + 1) // 2)
+        self.submissions = Submissions(config, self.counters)
+        self.log_bytes = 0
+        self._apply = apply
+        self._wake = wake
+        self._round_in_hand = 0
+        self._voters: set[PeerNode] = set()
+        self._voters_term = 0
+        self._counted_index = 0
+        self._no_op_index = 0
+        super().__init__(
+            PeerNode(config.name),
+            self.nodes,
+            conf=library_conf(config),
+            nodeClass=PeerNode,
+            transport=transport,
+        )
+        self.held = HeldFrames(transport, journal, self.counters)
+        self._SyncObj__transport = self.held
+        self.replicator = Replicator(self.nodes, config, journal, self.held)
+        self._adopt_journal()
+        self._heard_at = clock()  # A restarted node votes for nobody for a while (raft.md 3.8).
+        if not self.nodes:
+            self._SyncObj__raftElectionDeadline = NEVER  # Nobody else could win.
+        self._handlers: dict[str, Callable[[PeerNode, Message], bool]] = {
+            "append_entries": self.on_append_entries,
+            "next_node_idx": self.on_acknowledgement,
+            "request_vote": self.on_request_vote,
+            "response_vote": self.on_response_vote,
+            "pre_vote": self.on_pre_vote,
+            "pre_vote_answer": self.on_pre_vote_answer,
+        }
+
+    # --- start ---
+
+    def _adopt_journal(self) -> None:
+        """Put our journal in place of the library's own, and start from what it holds."""
+        journal = self.journal
+        self._SyncObj__raftLog = journal
+        if len(journal) == 0:
+            journal.add(b"\x01", 1, 0)
+            journal.sync()
+        if journal.first_index != 1:
+            raise RaftStopped("raft: the log does not begin at entry 1, and there is no snapshot")
+        term: int = journal.getCurrentTerm()
+        if journal.last_term > term:
+            raise RaftStopped(
+                f"raft: the log ends in term {journal.last_term}, the stored term is {term}"
+            )
+        self._SyncObj__raftCurrentTerm = term
+        self._SyncObj__votedForNodeId = journal.getVotedForNodeId()
+        # The stored commit index is a hint that may run ahead of what survived (b23).
+        commit_index = max(1, min(journal.getRaftCommitIndex(), journal.last_index))
+        self._SyncObj__raftCommitIndex = commit_index
+        self._SyncObj__raftLastApplied = 1
+
+    # --- what others may read ---
+
+    def enter(self) -> None:
+        """Every way into this node calls this first: the library's clock is now this node's."""
+        seams.run_as(self.clock, self.rng)
+
+    def fail(self, error: Exception) -> None:
+        """Remember why this node has to stop; the next turn raises it."""
+        if self.failure is not None:
+            return
+        if isinstance(error, RaftStopped):
+            self.failure = error
+        else:
+            self.failure = RaftStopped(f"raft: {_describe(error)}")
+            self.failure.__cause__ = error
+
+    def lease_until(self) -> float:
+        """End of the lease on this node's clock; 0.0 without one."""
+        if self._SyncObj__raftState != LEADER:
+            return 0.0
+        return self.lease.until(self.clock())
+
+    def log_end(self) -> LogEnd:
+        """Where this log ends."""
+        return LogEnd(self.journal.last_term, self.journal.last_index)
+
+    def peer_connected(self, node: PeerNode) -> bool:
+        """Whether there is a connection to `node` now."""
+        return node in self._SyncObj__connectedNodes
+
+    # --- messages ---
+
+    def _SyncObj__onMessageReceived(self, node: PeerNode, message: Message) -> None:
+        """One message of an authenticated peer, between turns. Never raises but `MessageRefused`,
+        for the transport: a broken invariant stops the node in its next turn."""
+        if self.failure is not None:
+            return
+        self.enter()
+        handler = self._handlers.get(message["type"])
+        try:
+            if handler is None:
+                raise MessageRefused(f"{message['type']} is not accepted")
+            if handler(node, message):
+                self._wake()
+        except MessageRefused:
+            self.counters.messages_refused_total += 1
+            raise
+        except Exception as error:
+            self.fail(error)
+            self._wake()
+
+    def _stock_message(self, node: PeerNode, message: Message) -> None:
+        SyncObj._SyncObj__onMessageReceived(self, node, message)
+
+    def on_append_entries(self, node: PeerNode, message: Message) -> bool:
+        """Entries or a heartbeat. True when the log, the commit index or the leader changed."""
+        check(message, self.journal.first_index)
+        term = message["term"]
+        self._round_in_hand = message["round"]
+        if term < self._SyncObj__raftCurrentTerm:
+            # Silence would let a deposed leader believe in itself (b12).
+            self._SyncObj__sendNextNodeIdx(node, nextNodeIdx=1)
+            return False
+        news = self._follow(node, term)
+        verdict = accept(
+            self.journal, message, self._SyncObj__raftCommitIndex, self._SyncObj__raftLastApplied
+        )
+        self.counters.truncations_total += verdict.truncated
+        self._SyncObj__leaderCommitIndex = message["commit_index"]
+        if verdict.commit_index > self._SyncObj__raftCommitIndex:
+            self._SyncObj__raftCommitIndex = verdict.commit_index
+            self.journal.setRaftCommitIndex(verdict.commit_index)
+            news = True
+        self._SyncObj__sendNextNodeIdx(
+            node,
+            reset=not verdict.success,
+            nextNodeIdx=verdict.next_index,
+            success=verdict.success,
+        )
+        return news or self.journal.dirty
+
+    def _follow(self, leader: PeerNode, term: int) -> bool:
+        """The bookkeeping of having heard the leader of `term`. True when it is a new one."""
+        if term == self._SyncObj__raftCurrentTerm and self._SyncObj__raftState == LEADER:
+            raise RaftStopped(f"raft: {leader.id} and this node both lead term {term}")
+        now = self.clock()
+        self._heard_at = now
+        self.prevote.stop()
+        self._SyncObj__raftElectionDeadline = now + self._SyncObj__generateRaftTimeout()
+        news = leader != self._SyncObj__raftLeader
+        if term > self._SyncObj__raftCurrentTerm:
+            self._SyncObj__setCurrentTerm(term, None)
+            news = True
+        self._SyncObj__raftLeader = leader
+        self._SyncObj__setState(FOLLOWER)
+        return news
+
+    def on_acknowledgement(self, node: PeerNode, message: Message) -> bool:
+        """An answer to our entries; it counts in the term it was made in, only (b20)."""
+        term = message["term"]
+        if term > self._SyncObj__raftCurrentTerm:
+            self._step_down(term)
+            return True
+        if term < self._SyncObj__raftCurrentTerm or self._SyncObj__raftState != LEADER:
+            self.counters.stale_acks_dropped_total += 1
+            return False
+        self.lease.answered(node, message["round"])
+        self._SyncObj__lastResponseTime[node] = self.clock()
+        self.counters.resets_total += message["reset"]
+        news = self.replicator.acknowledged(node, message)
+        progress = self.replicator.peers[node]
+        self._SyncObj__raftMatchIndex[node] = progress.match_index
+        self._SyncObj__raftNextIndex[node] = progress.next_index
+        return news
+
+    def _step_down(self, term: int) -> None:
+        self._SyncObj__setCurrentTerm(term, None)
+        self._SyncObj__setState(FOLLOWER)
+        self._SyncObj__raftLeader = None
+
+    def _SyncObj__sendNextNodeIdx(
+        self,
+        node: PeerNode,
+        reset: bool = False,
+        nextNodeIdx: int | None = None,
+        success: bool = False,
+    ) -> None:
+        """An answer that names its term (b20) and the round it answers (raft.md 3.8)."""
+        if nextNodeIdx is None:
+            nextNodeIdx = self.journal.last_index + 1
+        self.held.send(
+            node,
+            {
+                "type": "next_node_idx",
+                "term": self._SyncObj__raftCurrentTerm,
+                "round": self._round_in_hand,
+                "next_node_idx": nextNodeIdx,
+                "reset": reset,
+                "success": success,
+            },
+        )
+
+    # --- elections ---
+
+    def sticky(self) -> bool:
+        """Whether this node still owes its leader, or its own lease, not to change sides."""
+        now = self.clock()
+        if self._SyncObj__raftState == LEADER:
+            return self.lease.until(now) > now
+        return bool(self.nodes) and now < self._heard_at + self.config.min_timeout_seconds
+
+    def on_request_vote(self, node: PeerNode, message: Message) -> bool:
+        """A vote for the library to give, unless a leader was heard just now (raft.md 3.8)."""
+        if self.sticky():
+            self.counters.votes_refused_sticky_total += 1
+            return False
+        self._stock_message(node, message)
+        return True
+
+    def on_response_vote(self, node: PeerNode, message: Message) -> bool:
+        """A vote, counted once per voter and term (b28)."""
+        term = self._SyncObj__raftCurrentTerm
+        if self._SyncObj__raftState != CANDIDATE or message["term"] != term:
+            return False
+        if self._voters_term != term:
+            self._voters, self._voters_term = set(), term
+        if node in self._voters:
+            return False
+        self._voters.add(node)
+        self._stock_message(node, message)
+        return True
+
+    def prepare_election(self) -> None:
+        """Before a tick: where the library would stand for election, ask the others first."""
+        if self._SyncObj__raftState == LEADER or not self.nodes:
+            return
+        now = self.clock()
+        if not self._SyncObj__connectedNodes:
+            # An agreement is worth nothing any more once everyone is gone.
+            self._SyncObj__raftElectionDeadline = max(self._SyncObj__raftElectionDeadline, now)
+            return
+        if self._SyncObj__raftElectionDeadline >= now:
+            return
+        if self._SyncObj__raftElectionDeadline == NEVER:
+            return  # The others agreed: this tick stands.
+        pause = self.config.min_timeout_seconds * limits.PRE_VOTE_RETRY_FRACTION
+        self._SyncObj__raftElectionDeadline = now + pause * (1 + self.rng.random())
+        number = self.prevote.ask()
+        self.counters.pre_votes_asked_total += 1
+        end = self.log_end()
+        for node in self.nodes:
+            self.held.send(
+                node,
+                {
+                    "type": "pre_vote",
+                    "term": self._SyncObj__raftCurrentTerm + 1,
+                    "number": number,
+                    "last_log_index": end.index,
+                    "last_log_term": end.term,
+                },
+            )
+
+    def on_pre_vote(self, node: PeerNode, message: Message) -> bool:
+        """Somebody asks whether it may stand. Nothing is adopted and nothing promised."""
+        if self.sticky():
+            return False
+        term = self._SyncObj__raftCurrentTerm
+        granted = message["term"] > term and would_grant(
+            LogEnd(message["last_log_term"], message["last_log_index"]),
+            self.log_end(),
+            asking=self.prevote.asking,
+            candidate_name=node.id,
+            own_name=self.config.name,
+        )
+        if granted:
+            self.prevote.stop()
+            self._SyncObj__raftElectionDeadline = max(
+                self._SyncObj__raftElectionDeadline, self.clock() + limits.PRE_VOTE_YIELD_SECONDS
+            )
+        elif message["term"] > term:
+            return False
+        # A refusal for its term tells the asker ours: else a node with the longest log and an
+        # old term could neither win nor let anybody else win.
+        self.held.send(
+            node,
+            {
+                "type": "pre_vote_answer",
+                "term": term,
+                "number": message["number"],
+                "granted": granted,
+            },
+        )
+        return False
+
+    def on_pre_vote_answer(self, node: PeerNode, message: Message) -> bool:
+        """An answer to our question; with a majority the next tick stands for election."""
+        if message["term"] > self._SyncObj__raftCurrentTerm:
+            self.prevote.stop()
+            self._step_down(message["term"])
+            return True
+        if not message["granted"] or self._SyncObj__raftState == LEADER:
+            return False
+        if not self.prevote.grant(node.id, message["number"]):
+            return False
+        self._SyncObj__raftElectionDeadline = NEVER
+        self.counters.elections_total += 1
+        return True
+
+    def _SyncObj__onBecomeLeader(self) -> None:
+        """A new leadership: nothing of an earlier one counts, and nothing is proven yet."""
+        self.lease.begin()
+        self.replicator.begin(self.lease.round)
+        self._no_op_index = self.journal.last_index + 1
+        self._counted_index = self._SyncObj__raftCommitIndex
+        # Counted from here on: what this leader still has to get committed.
+        self.log_bytes = sum(
+            map(self.journal.size_at, range(self._counted_index + 1, self._no_op_index))
+        )
+        SyncObj._SyncObj__onBecomeLeader(self)
+        self.log_bytes += self.journal.size_at(self._no_op_index)
+        if not self.nodes:
+            # Alone, the tick that elects is also the tick that commits: be durable first (b18).
+            self.journal.sync()
+
+    # --- the log ---
+
+    def _SyncObj__getCurrentLogIndex(self) -> int:
+        return self.journal.last_index
+
+    def _SyncObj__getCurrentLogTerm(self) -> int:
+        return self.journal.last_term
+
+    def _SyncObj__getEntries(
+        self, fromIDx: int | None, count: int | None = None, maxSizeBytes: int | None = None
+    ) -> list[Entry]:
+        """Entries from an index on, stopping at the byte limit before reading what is beyond."""
+        journal = self.journal
+        if fromIDx is None or not journal.first_index <= fromIDx <= journal.last_index:
+            return []
+        if count == 1:
+            # The commit rule and the search for a previous entry look at the term alone.
+            return [(b"", fromIDx, journal.term_at(fromIDx))]
+        return journal.entries(fromIDx, maxSizeBytes or limits.FRAME_BYTES_MAX, count)
+
+    def _SyncObj__sendAppendEntries(self) -> None:
+        """A heartbeat, with whatever each peer can take."""
+        now = self.clock()
+        self._SyncObj__newAppendEntriesTime = now + self.config.heartbeat_seconds
+        self._send_round(now, heartbeat=True)
+
+    def replicate(self) -> None:
+        """After a tick: send what is new at once; tell a mere commit with the next frames."""
+        if self._SyncObj__raftState != LEADER:
+            return
+        now = self.clock()
+        if self.replicator.wanted():
+            self._send_round(now, heartbeat=False)
+
+    def _send_round(self, now: float, *, heartbeat: bool) -> None:
+        self.replicator.send(
+            self._SyncObj__raftCurrentTerm,
+            self._SyncObj__raftCommitIndex,
+            self.lease.next_round(now),
+            heartbeat=heartbeat,
+        )
+
+    # --- applying ---
+
+    def _SyncObj__applyLogEntries(self) -> bool:
+        """Apply what is committed, each entry once and in order (b05, b06, b17).
+
+        The index moves before any callback runs; an apply that raises stops the node, for its
+        state may be half changed. A bounded amount per turn: the rest follows in the next.
+        """
+        commit_index = self._SyncObj__raftCommitIndex
+        self._count_committed(commit_index)
+        first = self._SyncObj__raftLastApplied + 1
+        if first > commit_index:
+            return False
+        count = min(commit_index - first + 1, limits.APPLY_ENTRIES_PER_TURN)
+        for command, index, term in self.journal.entries(first, limits.APPLY_BYTES_PER_TURN, count):
+            if index != self._SyncObj__raftLastApplied + 1:
+                raise RaftStopped(f"raft: entry {index} follows {self._SyncObj__raftLastApplied}")
+            self._SyncObj__doApplyCommand(command, index, term)
+            self._SyncObj__raftLastApplied = index
+            self.counters.applied_total += 1
+            self.submissions.applied(index, term)
+        return False
+
+    def _SyncObj__doApplyCommand(self, command: bytes, index: int = 0, term: int = 0) -> None:
+        """One entry: ours goes to the owner, a no-op nowhere, anything else stops the node."""
+        if command[:1] == b"\x10":
+            try:
+                self._apply(index, term, memoryview(command)[1:])
+            except Exception as error:
+                raise RaftStopped(f"raft: applying entry {index}: {_describe(error)}") from error
+        elif not known_command(command):
+            raise RaftStopped(f"raft: entry {index} has unknown type {bytes(command[:1])!r}")
+
+    def _count_committed(self, commit_index: int) -> None:
+        """Keep `log_bytes` at the size of what this leader has not committed yet."""
+        if self._SyncObj__raftState != LEADER:
+            self.log_bytes = 0
+            return
+        if self._counted_index == commit_index:
+            return
+        for index in range(self._counted_index + 1, commit_index + 1):
+            self.log_bytes -= self.journal.size_at(index)
+        self._counted_index = commit_index
+        # Followers learn of the commit with the next entries, or a little later without any.
+        self._SyncObj__newAppendEntriesTime = min(
+            self._SyncObj__newAppendEntriesTime, self.clock() + limits.COMMIT_NOTICE_SECONDS
+        )
+
+    def _checkCommandsToApply(self) -> None:
+        """Append what was submitted, by count and bytes instead of by time (raft.md 3.7)."""
+        submissions = self.submissions
+        if self._SyncObj__raftState != LEADER:
+            submissions.refuse_queued()
+            return
+        if self.log_bytes >= self.config.uncommitted_bytes_max:
+            return
+        term = self._SyncObj__raftCurrentTerm
+        for submission in submissions.take(term):
+            index = self.journal.last_index + 1
+            self.journal.add(submission.command, index, term)
+            self.log_bytes += submission.size
+            submissions.appended(submission, index)
+            if self.log_bytes >= self.config.uncommitted_bytes_max:
+                break
+
+    # --- connections ---
+
+    def _SyncObj__onNodeConnected(self, node: PeerNode) -> None:
+        self.enter()
+        SyncObj._SyncObj__onNodeConnected(self, node)
+        self.held.forget(node)
+        self.replicator.connected(node, self.lease.round)
+        self._wake()
+
+    def _SyncObj__onNodeDisconnected(self, node: PeerNode) -> None:
+        self.enter()
+        SyncObj._SyncObj__onNodeDisconnected(self, node)
+        self.held.forget(node)
+        self.replicator.disconnected(node)
+        self._wake()
+
+    # --- doors that stay shut ---
+
+    def _applyCommand(
+        self, command: bytes, callback: object, commandType: int | None = None
+    ) -> NoReturn:
+        """The library's queue: not ours, and the only way in for types 0, 2 and 3."""
+        raise RaftStopped("raft: the library's own command queue was used")
+
+    def _SyncObj__tryLogCompaction(self) -> None:
+        """No snapshots yet: the journal keeps everything."""
+
+    def _SyncObj__loadDumpFile(self, clearJournal: bool) -> NoReturn:
+        raise RaftStopped("raft: a dump was to be loaded, but there are no snapshots")
+
+    def _SyncObj__changeCluster(self, request: object) -> NoReturn:
+        raise RaftStopped("raft: a membership change was to be made; membership is static")
+
+    def _SyncObj__parseChangeClusterRequest(self, command: bytes) -> NoReturn:
+        raise RaftStopped("raft: a membership change was to be parsed; membership is static")
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def command_of(parts: Sequence[Buffer]) -> bytes:
+    """The type byte and the parts of one entry, in the one join that an entry costs."""
+    return b"".join((bytes((COMMAND,)), *parts))

@@ -1,0 +1,368 @@
+"""TCP between the members of a group, on asyncio (raft.md 3.3; b13, b19).
+
+Owns the listener, the dialers and one connection per pair: the member with the greater name
+dials. It reports to the library through pysyncobj's `Transport` interface and knows neither
+terms nor logs; frames are `frames.py`, the handshake is `peer_auth.py`. Nothing is read from a
+connection but handshake frames until the peer is proven; no frame of a connection that ended
+reaches the node. Bytes are handed to the socket inside `send`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from pysyncobj.transport import Transport
+
+from node.raft import limits
+from node.raft.append import MessageRefused
+from node.raft.frames import HANDSHAKE_TYPES, Decoder, FrameInvalid, encode
+from node.raft.peer import PeerNode
+from node.raft.peer_auth import (
+    DialerSide,
+    Identity,
+    ListenerSide,
+    PeerRefused,
+    new_incarnation,
+)
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from node.raft.config import RaftConfig
+    from node.raft.held import Message
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class TransportCounters:
+    """How often something happened on the peer port since the start of the process."""
+
+    accepted_total: int = 0
+    accept_failures_total: int = 0
+    frames_invalid_total: int = 0
+    peers_refused_total: int = 0
+    handshakes_expired_total: int = 0
+    handshakes_crowded_out_total: int = 0
+    connections_replaced_total: int = 0
+    connections_silent_total: int = 0
+    connections_clogged_total: int = 0
+    messages_refused_total: int = 0
+    sent_bytes_total: int = 0
+    received_bytes_total: int = 0
+
+
+class PeerLink(asyncio.BufferedProtocol):
+    """One connection: bytes, handshake, liveness. Tells its transport what comes of it."""
+
+    def __init__(self, owner: TcpTransport, side: DialerSide | ListenerSide) -> None:
+        self._owner = owner
+        self._side = side
+        self._decoder = Decoder()
+        self._socket: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._heard = False
+        self.proven = False
+        self.ended = asyncio.get_running_loop().create_future()
+
+    @property
+    def peer(self) -> str:
+        """Name of the other side; before it is proven, the name it claims."""
+        return self._side.peer
+
+    # --- asyncio ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected: the dialer speaks first, both have little time."""
+        self._socket = cast("asyncio.Transport", transport)
+        # Zero keeps plain asyncio and uvloop alike: both write at once, neither waits for us.
+        self._socket.set_write_buffer_limits(high=0)
+        with contextlib.suppress(OSError, AttributeError):
+            raw = transport.get_extra_info("socket")
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._deadline = asyncio.get_running_loop().call_later(
+            limits.HANDSHAKE_SECONDS, self._expired
+        )
+        self._owner.link_opened(self)
+        if isinstance(self._side, DialerSide):
+            self.send(self._side.hello())
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where asyncio receives to."""
+        return self._decoder.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes have arrived."""
+        self._heard = True
+        counters = self._owner.counters
+        counters.received_bytes_total += nbytes
+        try:
+            for message in self._decoder.received(nbytes):
+                self._take(message)
+                if self._socket is None:
+                    return
+        except FrameInvalid as error:
+            counters.frames_invalid_total += 1
+            self._refuse(error)
+        except PeerRefused as error:
+            counters.peers_refused_total += 1
+            self._refuse(error)
+        except MessageRefused as error:
+            counters.messages_refused_total += 1
+            self._refuse(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self.close()
+
+    # --- inside ---
+
+    def _take(self, message: Message) -> None:
+        handshake = message["type"] in HANDSHAKE_TYPES
+        if handshake == self.proven:
+            raise FrameInvalid(f"{message['type']} out of turn")
+        if self.proven:
+            if message["type"] != "keepalive":
+                self._owner.link_received(self, message)
+            return
+        answer, proven = self._side.received(message)
+        if answer is not None:
+            self.send(answer)
+        if proven:
+            self.proven = self._decoder.trusted = True
+            self._watch()
+            self._owner.link_proven(self)
+
+    def _refuse(self, error: Exception) -> None:
+        logger.warning("raft: closing the connection of peer %s: %s", self.peer or "?", error)
+        self.close()
+
+    def _expired(self) -> None:
+        self._owner.counters.handshakes_expired_total += 1
+        self.close()
+
+    def _watch(self) -> None:
+        """Show that this side lives, and see whether the other did."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._silent_seconds = 0.0
+        self._heard = True
+        self._watch_again()
+
+    def _watch_again(self) -> None:
+        if self._socket is None:
+            return
+        self._silent_seconds = 0.0 if self._heard else self._silent_seconds + self._pause
+        self._heard = False
+        if self._silent_seconds >= self._owner.connection_seconds:
+            self._owner.counters.connections_silent_total += 1
+            self.close()
+            return
+        self.send({"type": "keepalive"})
+        self._deadline = asyncio.get_running_loop().call_later(self._pause, self._watch_again)
+
+    @property
+    def _pause(self) -> float:
+        return min(limits.KEEPALIVE_SECONDS, self._owner.connection_seconds / 4)
+
+    # --- for the transport ---
+
+    def send(self, message: Message) -> bool:
+        """Write one message. False when the connection is gone."""
+        if self._socket is None:
+            return False
+        buffers = encode(message)
+        self._owner.counters.sent_bytes_total += sum(map(len, buffers))
+        if len(buffers) == 1:
+            self._socket.write(buffers[0])
+        else:
+            self._socket.writelines(buffers)
+        if self._socket is not None and self._socket.get_write_buffer_size() > (
+            limits.UNSENT_BYTES_MAX
+        ):
+            self._owner.counters.connections_clogged_total += 1
+            self.close()
+            return False
+        return True
+
+    def close(self) -> None:
+        """End the connection now; bytes that are not sent yet are dropped. Idempotent."""
+        transport, self._socket = self._socket, None
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if transport is not None:
+            transport.abort()
+        if not self.ended.done():
+            self.ended.set_result(None)
+            self._owner.link_ended(self)
+
+
+class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
+    """The connections of one member. Made before its `RaftNode`, started and closed by it."""
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        *,
+        rng: random.Random,
+        entropy: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        """`rng` spreads reconnects; `entropy` gives nonces, and must not be predictable."""
+        super().__init__(None, None, None)
+        self._config = config
+        self._rng = rng
+        self._entropy = entropy
+        self._identity = Identity(
+            name=config.name,
+            cluster_id=config.cluster_id,
+            secret=config.secret or b"",
+            incarnation=new_incarnation(entropy),
+        )
+        self._nodes = {name: PeerNode(name) for name in config.peers}
+        self._dialing_members = frozenset(name for name in config.peers if name > config.name)
+        self._links: dict[str, PeerLink] = {}
+        self._unproven: dict[PeerLink, None] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._listener: socket.socket | None = None
+        self._closing = False
+        self.connection_seconds = config.connection_seconds
+        self.counters = TransportCounters()
+
+    # --- for the library ---
+
+    def send(self, node: PeerNode, message: Message) -> bool:
+        """Write to the connection of `node`. False when there is none."""
+        link = self._links.get(node.id)
+        return link is not None and link.send(message)
+
+    def destroy(self) -> None:
+        """The library's way to end: connections now, tasks by `close`."""
+        self._closing = True
+        for link in [*self._links.values(), *self._unproven]:
+            link.close()
+
+    # --- life ---
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where the listener is bound (the port is the real one where 0 was asked for)."""
+        assert self._listener is not None
+        host, port = self._listener.getsockname()[:2]
+        return host, port
+
+    async def start(self) -> None:
+        """Bind the configured address and no other, begin to accept and to dial.
+
+        Raises OSError where the address cannot be had.
+        """
+        loop = asyncio.get_running_loop()
+        host, port = self._config.bind
+        family, kind, protocol, _, address = (
+            await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setblocking(False)
+            listener.bind(address)
+            listener.listen(128)
+        except OSError:
+            listener.close()
+            raise
+        self._listener = listener
+        self._tasks.append(loop.create_task(self._accept(listener)))
+        for name, address in self._config.peers.items():
+            if name < self._config.name:
+                self._tasks.append(loop.create_task(self._dial(name, address)))
+
+    async def close(self) -> None:
+        """End listener, dialers and connections. Idempotent."""
+        self._closing = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        if self._listener is not None:
+            self._listener.close()
+        self.destroy()
+
+    # --- listening and dialing ---
+
+    async def _accept(self, listener: socket.socket) -> None:
+        """Accept for ever: one failure costs a pause, never the listener (b13)."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                self.counters.accept_failures_total += 1
+                logger.warning("raft: accepting a peer failed: %s", error)
+                await asyncio.sleep(limits.ACCEPT_RETRY_SECONDS)
+                continue
+            self.counters.accepted_total += 1
+            side = ListenerSide(self._identity, self._entropy, self._dialing_members)
+            try:
+                await loop.connect_accepted_socket(partial(PeerLink, self, side), accepted)
+            except OSError as error:
+                accepted.close()
+                logger.warning("raft: a peer was gone before it was accepted: %s", error)
+
+    async def _dial(self, name: str, address: tuple[str, int]) -> None:
+        """Keep one connection to a peer, with a growing pause between failures."""
+        pause = limits.DIAL_RETRY_SECONDS_MIN
+        loop = asyncio.get_running_loop()
+        while True:
+            link: PeerLink | None = None
+            with contextlib.suppress(OSError, TimeoutError):
+                side = DialerSide(self._identity, self._entropy, name)
+                async with asyncio.timeout(limits.DIAL_SECONDS):
+                    _, link = await loop.create_connection(partial(PeerLink, self, side), *address)
+            if link is not None:
+                try:
+                    await asyncio.shield(link.ended)
+                finally:
+                    link.close()
+                if link.proven:
+                    pause = limits.DIAL_RETRY_SECONDS_MIN
+            await asyncio.sleep(pause * (0.5 + self._rng.random()))
+            pause = min(2 * pause, limits.DIAL_RETRY_SECONDS_MAX)
+
+    # --- what links tell ---
+
+    def link_opened(self, link: PeerLink) -> None:
+        """A connection without a proof yet; there is room for a few of them only."""
+        self._unproven[link] = None
+        if len(self._unproven) > limits.UNAUTHENTICATED_MAX:
+            self.counters.handshakes_crowded_out_total += 1
+            next(iter(self._unproven)).close()
+
+    def link_proven(self, link: PeerLink) -> None:
+        """A member is there. An older connection of the same pair ends first."""
+        self._unproven.pop(link, None)
+        older = self._links.get(link.peer)
+        if older is not None:
+            self.counters.connections_replaced_total += 1
+            older.close()
+        self._links[link.peer] = link
+        self._onNodeConnected(self._nodes[link.peer])
+
+    def link_received(self, link: PeerLink, message: Message) -> None:
+        """A frame of a proven peer, on the one connection that counts."""
+        if self._links.get(link.peer) is link:
+            self._onMessageReceived(self._nodes[link.peer], message)
+
+    def link_ended(self, link: PeerLink) -> None:
+        """A connection ended; if it was the one of its pair, the node hears of it."""
+        self._unproven.pop(link, None)
+        if self._links.get(link.peer) is link:
+            del self._links[link.peer]
+            if not self._closing:
+                self._onNodeDisconnected(self._nodes[link.peer])
