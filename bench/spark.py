@@ -35,6 +35,7 @@ def settings(folder: Path, java_home: Path) -> dict[str, str]:
     )
     return {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
         "spark.driver.memory": "1g",

