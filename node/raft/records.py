@@ -135,8 +135,13 @@ def decode_segment_header(start: bytes) -> tuple[SegmentHeader, int, int]:
 
 
 def seed_of(encoded_header: bytes) -> int:
-    """What the checksums of a segment's records start from: the CRC32C of its whole header."""
-    return crc32c(encoded_header)
+    """What the checksums of a segment's records start from: the header's own checksum.
+
+    Not a checksum over the whole header: over bytes that end with their own CRC it is the same
+    number for every header.
+    """
+    (crc,) = _CRC.unpack_from(encoded_header, len(encoded_header) - _CRC.size)
+    return int(crc)
 
 
 def encode_record(

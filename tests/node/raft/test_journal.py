@@ -238,6 +238,13 @@ def test_a_replaced_entry_is_read_not_the_one_it_replaced(storage: SimStorage) -
         assert [entry[0] for entry in journal[:]] == [command(1), command(2), b"new"]
 
 
+def test_a_truncation_frees_the_memory_of_what_it_removed(storage: SimStorage) -> None:
+    journal = open_journal(storage, limits=JournalLimits())
+    fill(journal, 10, size=1000)
+    journal.deleteEntriesFrom(1)
+    assert 1000 < journal.stats().cached_bytes < 2000
+
+
 def test_descriptors_are_bounded_whatever_the_number_of_segments(storage: SimStorage) -> None:
     journal = open_journal(storage)
     for _ in range(40):

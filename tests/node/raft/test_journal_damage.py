@@ -432,3 +432,61 @@ def test_the_node_name_may_be_any_text() -> None:
     open_journal(storage, node="nœud №1").close()
     with pytest.raises(JournalForeign, match="nœud №1"):
         open_journal(storage, node=NODE)
+
+
+def test_damage_says_why_it_is_no_torn_tail(written: Written, one_segment: Written) -> None:
+    first = written.segment_names[0]
+    cut = written.files[first][:-1] + b"?"
+    with pytest.raises(JournalDamaged, match="and later segments follow"):
+        open_journal(written.disk(**{first: cut}))
+    cut = one_segment.files[FIRST_SEGMENT][:-1] + b"?"
+    with pytest.raises(JournalDamaged, match=r"below position \d+ that is known to be synced"):
+        open_journal(one_segment.disk(**{FIRST_SEGMENT: cut}), limits=ONE_SEGMENT)
+
+
+def test_records_of_another_journal_at_the_same_position_are_refused() -> None:
+    """Same positions, same indexes, checksums right where they come from: the seed differs."""
+    contents = []
+    for node in ("alpha", "gamma"):
+        storage = SimStorage()
+        journal = open_journal(storage, limits=ONE_SEGMENT, node=node)
+        fill(journal, 3)
+        journal.sync()
+        fill(journal, 3)
+        journal.close()
+        contents.append(storage.content(FIRST_SEGMENT))
+    ours, theirs = contents
+    at = last_group_offset(ours)
+    assert len(ours) == len(theirs)
+    assert ours[at:] != theirs[at:]
+    storage = SimStorage()
+    storage.replace(FIRST_SEGMENT, ours[:at] + theirs[at:])
+    journal = open_journal(storage, limits=ONE_SEGMENT)
+    assert journal.last_index == 3, "nothing of the other journal is believed"
+
+
+def test_what_an_opening_found_is_marked_as_synced() -> None:
+    """A kill leaves an old mark; the next opening makes the tail durable and says so."""
+    storage = SimStorage()
+    journal = open_journal(storage, limits=ONE_SEGMENT)
+    fill(journal, 3)
+    journal.sync()
+    storage.crash()
+    open_journal(storage, limits=ONE_SEGMENT)
+    storage.crash()
+    content = storage.content(FIRST_SEGMENT)
+    storage.replace(FIRST_SEGMENT, content[:-1] + b"?")
+    with pytest.raises(JournalDamaged, match="known to be synced"):
+        open_journal(storage, limits=ONE_SEGMENT)
+
+
+def test_a_tick_of_the_timer_marks_what_is_synced() -> None:
+    storage = SimStorage()
+    journal = open_journal(storage, limits=ONE_SEGMENT)
+    fill(journal, 3)
+    journal.sync()
+    journal.onOneSecondTimer()
+    storage.crash()
+    storage.replace(FIRST_SEGMENT, storage.content(FIRST_SEGMENT)[:-1])
+    with pytest.raises(JournalDamaged, match="known to be synced"):
+        open_journal(storage, limits=ONE_SEGMENT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
