@@ -58,6 +58,10 @@ class ClusterClock:
         self._anchor(cluster_time_ms)
         self._stamped_ms = cluster_time_ms
 
+    def resign(self) -> None:
+        """The node does not lead any more: its estimate goes on from here until it follows."""
+        self.follow(self.now_ms())
+
     def now_ms(self) -> int:
         """Cluster time now: a leader's own, a follower's estimate."""
         if self._held_ms is not None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from fifo.wire import BadMessage, Buffer, Code, Frame, Opening, RemoteProtocolError, encode
 from fifo.wire.errors import RETRYABLE
+from fifo.wire.handshake import FROM_CLIENT
 from fifo.wire.limits import TEXT_BYTES_MAX
 from fifo.wire.messages import Confirms, Error, Message
 from node.broker import limits
@@ -37,6 +38,9 @@ class Owner(Protocol):
     def disconnected(self, connection: Connection) -> None:
         """The connection is closed; told once, also where we closed it."""
 
+    def request_lost(self, connection: Connection) -> None:
+        """Nobody can say what became of a request of this connection."""
+
     def to_flush(self, connection: Connection) -> None:
         """Something waits to be sent: call `flush` in this turn."""
 
@@ -48,16 +52,19 @@ class Connection(asyncio.Protocol):
     `heartbeat_s` likewise. Times are seconds of the owner's monotonic clock.
     """
 
-    def __init__(self, owner: Owner, now: Callable[[], float]) -> None:
+    def __init__(self, owner: Owner, now: Callable[[], float], messages_max: int) -> None:
+        """`messages_max`: messages of unanswered publishes above which the peer is not read."""
         self._owner = owner
         self._now = now
-        self.opening = Opening()
+        self._messages_max = messages_max
+        self.opening = Opening(awaits=FROM_CLIENT)
         self.address = ""
         self.session: Session | None = None
         self.role = 0
         self.epoch = 0
         self.observer = False
         self.said_hello = False
+        self.version = 1
         self.heartbeat_s = 5.0
         self.made_at = self.heard_at = self.spoke_at = now()
         self.closing_at: float | None = None
@@ -66,9 +73,10 @@ class Connection(asyncio.Protocol):
         self._reading_stopped: set[str] = set()
         self._requests = 0
         self._request_bytes = 0
+        self._messages = 0
         self._confirms: list[tuple[object, ...]] = []
 
-    # --- asyncio.Protocol ---------------------------------------------------------------------------
+    # --- asyncio.Protocol -------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The transport is there."""
@@ -127,7 +135,7 @@ class Connection(asyncio.Protocol):
         self.output.blocked = False
         self.flush()
 
-    # --- sending ------------------------------------------------------------------------------------
+    # --- sending ----------------------------------------------------------------------------------
 
     @property
     def open(self) -> bool:
@@ -147,7 +155,12 @@ class Connection(asyncio.Protocol):
             self._want_flush()
 
     def refuse(
-        self, correlation: int, code: str, text: str, detail: object = None, *,
+        self,
+        correlation: int,
+        code: str,
+        text: str,
+        detail: object = None,
+        *,
         retryable: bool | None = None,
     ) -> None:
         """Answer one request with an error."""
@@ -193,7 +206,7 @@ class Connection(asyncio.Protocol):
             self._queued_for_flush = True
             self._owner.to_flush(self)
 
-    # --- closing ------------------------------------------------------------------------------------
+    # --- closing ----------------------------------------------------------------------------------
 
     def fail(self, code: str, text: str) -> None:
         """Tell the peer that the connection itself failed, and close it."""
@@ -219,31 +232,39 @@ class Connection(asyncio.Protocol):
         if not self.lost:
             self._transport.abort()
 
-    # --- what is unanswered -------------------------------------------------------------------------
+    def lose(self, _outcome: object) -> None:
+        """A request of this connection was lost: the client has to come back and ask again."""
+        self._owner.request_lost(self)
+
+    # --- what is unanswered -----------------------------------------------------------------------
 
     @property
     def requests_in_flight(self) -> int:
         """Requests of this connection that have no answer yet."""
         return self._requests
 
-    def begin(self, size_bytes: int) -> None:
+    def begin(self, size_bytes: int, messages: int) -> None:
         """A request is on its way; too many, and the peer is not read."""
         self._requests += 1
         self._request_bytes += size_bytes
+        self._messages += messages
         if (
             self._requests >= limits.REQUESTS_IN_FLIGHT_MAX
             or self._request_bytes >= limits.REQUEST_BYTES_IN_FLIGHT_MAX
+            or self._messages >= self._messages_max
         ):
             self.stop_reading("in_flight")
 
-    def end(self, size_bytes: int) -> None:
+    def end(self, size_bytes: int, messages: int) -> None:
         """A request has its answer."""
         self._requests -= 1
         self._request_bytes -= size_bytes
+        self._messages -= messages
         if (
             self._reading_stopped
             and self._requests <= limits.REQUESTS_IN_FLIGHT_MAX // 2
             and self._request_bytes <= limits.REQUEST_BYTES_IN_FLIGHT_MAX // 2
+            and self._messages <= self._messages_max // 2
         ):
             self.start_reading("in_flight")
 

@@ -108,14 +108,14 @@ def _raw(
     ):
         if any(of):
             _add_blobs(listed, raw, (lengths_tag, blob_tag), of, runs, areas)
-    if any([run.priorities is not None for run in runs]):
+    if any(run.priorities is not None for run in runs):
         parts = [run.priorities or _PRIORITY_DEFAULT * run.count for run in runs]
         _add(listed, raw, columns.PRIORITIES, b"".join(parts))
     for tag, counts, default in (
         (columns.ATTEMPTS, [run.attempts for run in runs], _ONE),
         (columns.FAILURES, [run.failures for run in runs], _ZERO),
     ):
-        if any([one is not None for one in counts]):
+        if any(one is not None for one in counts):
             filled = [
                 default * run.count if one is None else one
                 for one, run in zip(counts, runs, strict=True)

@@ -77,7 +77,7 @@ OPENING_LEADERLESS_SECONDS: Final = 10.0
 
 HEARTBEAT_MS_MIN: Final = 500
 HEARTBEAT_MS_MAX: Final = 30_000
-"""What a client may ask for: shorter ones would load the node, longer ones leave the dead undead."""
+"""What a client may ask for: shorter ones would load the node, longer ones hide the dead."""
 
 SWEEP_SECONDS: Final = 0.25
 """Period in which heartbeats, openings and stalled peers are looked at: half a shortest beat."""
@@ -138,3 +138,12 @@ READY_LAG_ENTRIES: Final = 1_000
 
 STOP_SECONDS: Final = 5.0
 """An orderly stop waits this long for connections to take their last frames."""
+
+RETRY_LEADERLESS_MS: Final = 100
+"""Asked of a client that comes while no leader is known: an election takes 0.6 to 1 s."""
+
+TIMER_SECONDS_MIN: Final = 0.001
+"""Shortest timer: uvloop fires shorter ones at once, and the loop would spin."""
+
+LISTEN_BACKLOG: Final = 1_024
+"""Connections that the kernel keeps for us while a turn lasts: all clients come back at once."""

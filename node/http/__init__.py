@@ -1,0 +1,1 @@
+"""The http port of a node: health."""

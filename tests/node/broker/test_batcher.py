@@ -1,4 +1,4 @@
-"""When an entry goes out: at once when nothing is on its way, else 2 ms, 1 MiB or a commit later."""
+"""When an entry goes out: at once with nothing on its way, else 2 ms, 1 MiB or a commit later."""
 
 from __future__ import annotations
 

@@ -1,0 +1,434 @@
+"""The broker of one node: what happens between its clients and the replicated log.
+
+Owns the parts and the order in which they act: entries applied on every node, and on the leader
+requests gathered, replies and effects carried out, locks looked at. What follows from leadership
+begins with this node's own `lead` and is forgotten when it ends. Must not know how Raft works, how
+sockets are listened on, or what the process is: `node.py` owns those.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from fifo.machine.commands import Detach, Disconnect, Lead, Tick
+from fifo.machine.machine import Machine
+from fifo.machine.replies import Reply, Ticked
+from fifo.wire import Code, Frame, RemoteProtocolError
+from fifo.wire.messages import (
+    Authenticate,
+    Error,
+    Hello,
+    Message,
+    Peek,
+    Ping,
+    Pong,
+    QueueQuery,
+    Renew,
+    Status,
+)
+from node.broker import entry, limits
+from node.broker.clock import ClusterClock
+from node.broker.connection import Connection
+from node.broker.effects import Effects
+from node.broker.gets import WaitingGets
+from node.broker.lock_clock import LockClock
+from node.broker.machine_host import MachineHost, term_of
+from node.broker.proposals import Applied, Proposals, Waiter
+from node.broker.queries import Queries
+from node.broker.renewer import Renewer
+from node.broker.requests import Handler, Requests
+from node.broker.sessions import Farewell, Session, Sessions, beat, silent
+from node.broker.welcome import Doorkeeper, Identity
+from node.config import LimitSettings
+from node.raft import Outcome, RaftNode
+
+logger = logging.getLogger(__name__)
+
+
+class Broker:
+    """Everything of a node above Raft and below its sockets; the owner of its connections."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        settings: LimitSettings,
+        *,
+        now: Callable[[], float],
+        wall_ms: Callable[[], int],
+        wake: Callable[[], None],
+        emptied: Callable[[], None],
+    ) -> None:
+        """`now`: seconds, monotonic, the clock of Raft's lease too; `wake` asks for a turn;
+        `emptied`: the last connection is gone."""
+        self._identity = identity
+        self._settings = settings
+        self._now = now
+        self._wake = wake
+        self._emptied = emptied
+        self._raft: RaftNode
+        self._leads = False
+        self._led = False
+        self._tick_on_its_way = False
+        self._tick_again = False
+        self._started_at = now()
+        self._connections: dict[Connection, None] = {}
+        self._unopened: dict[Connection, None] = {}
+        self._to_flush: list[Connection] = []
+        self._reading = True
+        self.clock = ClusterClock(now)
+        self.host = MachineHost(Machine(), self._read)
+        self.proposals = Proposals(self.clock, now=now, wall_ms=wall_ms, wake=wake)
+        self.sessions = Sessions()
+        self.locks = LockClock(self.host.machine)
+        self._gets = WaitingGets(now, self.host.ready)
+        self._effects = Effects(
+            self.sessions, self.locks, now_ms=self.clock.now_ms, read_area=self.host.read_area
+        )
+        self._door = Doorkeeper(
+            identity,
+            self.host,
+            self.proposals,
+            self.sessions,
+            sessions_max=settings.sessions,
+            leader=lambda: self._raft.leader,
+            term=lambda: self._raft.term,
+            gone=self._say_goodbye,
+        )
+        self._requests = Requests(
+            self.host,
+            self.proposals,
+            self._gets,
+            body_bytes_max=settings.body_bytes,
+            consumers_max=settings.consumers,
+            prefetch_max=settings.prefetch,
+            queues_max=settings.queues,
+            end_session=_close_all,
+        )
+        self._renewer = Renewer(
+            self.host, self.locks, self.proposals, now=now, now_ms=self.clock.now_ms,
+            may_grant=self._may_grant,
+        )  # fmt: skip
+        self._queries = Queries(
+            self.host,
+            self.locks,
+            self.clock,
+            status=self.status,
+            may_answer=self._may_grant,
+        )
+        self._handlers: dict[type[Message], Handler] = {
+            **self._requests.handlers,
+            Renew: self._renewer.renew,
+            QueueQuery: self._queries.queue_query,
+            Peek: self._queries.peek,
+        }
+
+    def attach(self, raft: RaftNode) -> None:
+        """The Raft node under this broker; before anything else."""
+        self._raft = raft
+        self.proposals.attach(raft)
+
+    def _read(self, index: int) -> memoryview:
+        return self._raft.read(index)
+
+    def _may_grant(self) -> bool:
+        """Whether nobody else can lead now, and this leader's own `lead` is applied."""
+        return self._led and self._raft.lease_until() > self._now()
+
+    @property
+    def connection_count(self) -> int:
+        """Client connections of any kind."""
+        return len(self._connections)
+
+    # --- Raft's calls -----------------------------------------------------------------------------
+
+    def on_role(self, role: str, term: int) -> None:
+        """This node's role or term changed. A leader's first entry is `lead(term)`."""
+        logger.info("event=role role=%s term=%d", role, term)
+        if self._leads:
+            self._resign()
+        if role == "leader":
+            self._leads = True
+            last = self._raft.last_entry_payload()
+            self.clock.stand(0 if last is None else entry.stamp_of(last))
+            self._propose_lead(term)
+
+    def _propose_lead(self, term: int) -> None:
+        def lost(outcome: Outcome) -> None:
+            if self._leads and self._raft.is_leader and self._raft.term == term:
+                self._propose_lead(term)
+
+        self.proposals.submit_now(Lead(term), Waiter(lambda _: None, lost=lost))
+
+    def _resign(self) -> None:
+        """Unbind everybody before anything else: who has a session here must resume it elsewhere.
+
+        What was applied while this node led is answered first, for it is committed; what was
+        not is not answered: the client asks again, by number.
+        """
+        self.carry_out()
+        self._leads = self._led = self._tick_on_its_way = self._tick_again = False
+        self.clock.resign()
+        leaving = [c for c in self._connections if c.said_hello and not c.observer]
+        moved = {connection: connection.session is not None for connection in leaving}
+        self.sessions.clear()
+        self._door.clear()
+        self._gets.clear()
+        self._renewer.clear()
+        self._requests.clear()
+        self.locks.clear()
+        self.proposals.clear()
+        for connection in leaving:
+            connection.close(self._door.redirect(moved=moved[connection]))
+
+    def apply(self, index: int, term: int, payload: memoryview) -> None:
+        """Apply one committed entry, on every node; keep what came of it while leading."""
+        unpacked, batch, outcome = self.host.apply(index, payload)
+        if not self._leads:
+            self.clock.follow(unpacked.stamp_ms)
+            return
+        if not self._led:
+            if term_of(batch) != self._raft.term:
+                return  # An earlier leader's entry: its sessions are not connected here.
+            self._led = True
+            self.clock.lead(self.host.machine.cluster_time_ms)
+            self.locks.begin()
+            logger.info("event=leading term=%d index=%d", term, index)
+            self._door.led()
+        self.proposals.applied(index, outcome.replies, outcome.effects)
+
+    # --- one turn ---------------------------------------------------------------------------------
+
+    def before_turn(self) -> None:
+        """What gathered since the last turn goes to Raft, where it is time for it."""
+        self.clock.look()
+        if self._leads:
+            self.proposals.flush()
+
+    def carry_out(self) -> None:
+        """Answer and deliver what was applied in this turn; then one write per connection."""
+        applied = self.proposals.take_applied()
+        for one in applied:
+            self._carry_out(one)
+        if applied:
+            self._gets.look()
+        self._flush()
+        if self._reading != (not self.proposals.crowded):
+            self._read_or_not()
+
+    def _carry_out(self, one: Applied) -> None:
+        waiters = one.waiters or []
+        late: list[tuple[Waiter, Reply]] = []
+        for waiter, reply in zip(waiters, one.replies):  # noqa: B905  # no waiters: effects only
+            if waiter is None:
+                continue
+            if waiter.late:
+                late.append((waiter, reply))
+            else:
+                self._guarded("answer", waiter.answer, reply)
+        for effect in one.effects:
+            self._guarded("effect", self._effects.carry_out, effect)
+        for waiter, reply in late:
+            self._guarded("answer", waiter.answer, reply)
+
+    def _guarded(self, what: str, call: Callable[[Any], None], argument: object) -> None:
+        """A bug while telling one client costs that client its answer, not the node its life."""
+        try:
+            call(argument)
+        except Exception:
+            logger.exception("event=%s_failed kind=%s", what, type(argument).__name__)
+
+    def _flush(self) -> None:
+        connections, self._to_flush = self._to_flush, []
+        for connection in connections:
+            connection.flush()
+
+    def _read_or_not(self) -> None:
+        """Stop or start reading from everybody, by how much waits to become an entry."""
+        if self._reading and self.proposals.crowded:
+            self._reading = False
+            for connection in self._connections:
+                connection.stop_reading("crowded")
+        elif not self._reading and self.proposals.relaxed:
+            self._reading = True
+            for connection in self._connections:
+                connection.start_reading("crowded")
+
+    def wait(self) -> float | None:
+        """Seconds until something gathered wants a turn; None where nothing does."""
+        return self.proposals.wait() if self._leads else None
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def look(self, gap_s: float) -> None:
+        """The lock clock's look: one tick for all that is due, if anything is (or time itself)."""
+        if not self._led or gap_s > limits.GAP_SECONDS_MAX:
+            return  # After a pause, what has arrived meanwhile is handled first.
+        self._gets.expire()
+        self._renewer.look()
+        if self._tick_on_its_way:
+            return
+        now_ms = self.clock.now_ms()
+        expired = self.locks.look(now_ms)
+        next_ms = self.host.machine.next_due_ms()
+        due = next_ms is not None and next_ms <= now_ms
+        waits = next_ms is not None or len(self.locks) > 0
+        stale = self._now() - self.proposals.submitted_at >= limits.TICK_SECONDS
+        if expired or due or self._tick_again or (waits and stale):
+            self._tick(expired)
+
+    def _tick(self, expired: tuple[tuple[int, int, int], ...]) -> None:
+        self._tick_on_its_way, self._tick_again = True, False
+
+        def decided() -> None:
+            self._tick_on_its_way = False
+            self.locks.decided(self.clock.now_ms())
+            self._renewer.look()
+
+        def answer(reply: Reply) -> None:
+            self._tick_again = isinstance(reply, Ticked) and reply.more
+            decided()
+            if self._tick_again:
+                self.look(0.0)
+
+        self.proposals.propose(Tick(expired), Waiter(answer, lost=lambda _: decided()))
+
+    def sweep(self) -> None:
+        """Heartbeats, openings that take too long, peers that take nothing."""
+        now = self._now()
+        self.sessions.sweep(now)
+        for connection in list(self._connections):
+            if connection.session is None or not connection.open:
+                self._sweep_sessionless(connection, now)
+            output = connection.output
+            if (
+                output.blocked
+                and not output.empty
+                and (now - output.moved_at > limits.STALLED_SECONDS)
+            ):
+                logger.warning("event=peer_closed reason=stalled peer=%s", connection.address)
+                connection.abort()
+        self._flush()
+
+    def _sweep_sessionless(self, connection: Connection, now: float) -> None:
+        age = now - connection.made_at
+        if connection.closing_at is not None:
+            if now - connection.closing_at > limits.CLOSING_SECONDS:
+                connection.abort()
+        elif connection.observer:
+            beat(connection, now)
+            if silent(connection, connection.heard_at, now):
+                connection.abort()
+        elif not connection.said_hello and age > limits.OPENING_SECONDS:
+            connection.fail(Code.PROTOCOL, "no hello in time")
+        elif age > limits.OPENING_LEADERLESS_SECONDS:
+            connection.close(self._door.redirect(moved=False))
+
+    # --- the connections' calls -------------------------------------------------------------------
+
+    def connected(self, connection: Connection) -> None:
+        """A new connection; where there are too many, somebody unknown has to go."""
+        self._connections[connection] = None
+        if len(self._connections) > limits.CONNECTIONS_MAX:
+            connection.fail(Code.OVERLOADED, "this node has all the connections it takes")
+            return
+        self._unopened[connection] = None
+        if len(self._unopened) > limits.UNOPENED_MAX:
+            oldest = next(iter(self._unopened))
+            del self._unopened[oldest]
+            oldest.fail(Code.OVERLOADED, "too many connections that say no hello")
+        if not self._reading:
+            connection.stop_reading("crowded")
+
+    def disconnected(self, connection: Connection) -> None:
+        """A connection is closed."""
+        self._connections.pop(connection, None)
+        self._unopened.pop(connection, None)
+        self._door.forget(connection)
+        self._say_goodbye(connection)
+        if not self._connections:
+            self._emptied()
+
+    def _say_goodbye(self, connection: Connection) -> None:
+        """Tell the machine what a closed connection means for its session."""
+        farewell = self.sessions.unbind(connection)
+        session = connection.session
+        if farewell is Farewell.NOTHING or session is None or not self._led:
+            return
+        if farewell is Farewell.DETACH:
+            command = Detach(session.number, connection.role, connection.epoch)
+            self.proposals.propose(command, None)
+            return
+        known = self.host.epochs_and_consumers(session.number)
+        if known is not None:
+            epochs, consumers = known
+            floors = self.locks.floors(consumers)
+            self.proposals.propose(Disconnect(session.number, *epochs, floors), None)
+
+    def request_lost(self, connection: Connection) -> None:
+        """The client has to come back, and to ask again what it has no answer to."""
+        connection.close(self._door.redirect(moved=True))
+
+    def to_flush(self, connection: Connection) -> None:
+        """Something waits to be sent on a connection."""
+        if not self._to_flush:
+            self._wake()
+        self._to_flush.append(connection)
+
+    def received(self, connection: Connection, frame: Frame) -> None:
+        """One frame of a client, in order."""
+        message = frame.message
+        kind = type(message)
+        session = connection.session
+        handler = self._handlers.get(kind)
+        if handler is not None and session is not None:
+            if session.ending:
+                connection.refuse(frame.correlation, Code.SESSION_ENDED, "the session is closing")
+            else:
+                handler(connection, session, frame)
+        elif isinstance(message, Hello):
+            if connection.said_hello:
+                raise RemoteProtocolError(Code.PROTOCOL, "a connection says hello once")
+            self._unopened.pop(connection, None)
+            self._door.hello(connection, message, leads=self._leads, led=self._led)
+        elif kind is Ping:
+            connection.send(Pong(), frame.correlation)
+        elif kind is Status:
+            self._queries.status(connection, frame)
+        elif handler is not None:
+            connection.refuse(
+                frame.correlation, Code.PERMISSION_DENIED, "an observer may only ask for status"
+            )
+        elif kind is Authenticate:
+            raise RemoteProtocolError(Code.PROTOCOL, "nobody asked for authentication")
+        elif kind is not Pong and not isinstance(message, Error):
+            text = f"{kind.__name__} is not a request that this node serves"
+            connection.refuse(frame.correlation, Code.UNSUPPORTED, text)
+
+    def status(self) -> dict[str, Any]:
+        """How this node is, for whoever asks."""
+        return self._queries.node_status(
+            self._raft.status(),
+            uptime_s=self._now() - self._started_at,
+            sessions=len(self.sessions) if self._led else self.host.session_count(),
+        )
+
+    def abort_all(self) -> None:
+        """Cut every connection: the node ends."""
+        for connection in list(self._connections):
+            connection.abort()
+
+    def close_all(self) -> None:
+        """The node stops: tell everybody to go elsewhere."""
+        if self._leads:
+            self._resign()
+        for connection in list(self._connections):
+            connection.close(self._door.redirect(moved=connection.session is not None))
+        self._flush()
+
+
+def _close_all(session: Session) -> None:
+    """The session's end is committed: its connections have nothing more to do."""
+    for connection in list(session.connections):
+        connection.close()

@@ -1,0 +1,111 @@
+"""What the leader does because of an entry: frames to the clients that are connected here.
+
+Owns the turning of each effect of `fifo.machine.effects` into frames. An effect for a session that
+is not connected is dropped: what matters of it stands in the state, and comes again at the resume.
+Must not know how entries travel. Deliveries wait as handles: a frame is made when the socket takes
+it, so the remaining time on it is the one at that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import assert_never
+
+from fifo.machine.effects import (
+    Activity,
+    ConsumerRemoved,
+    Deliver,
+    Effect,
+    Fenced,
+    Notify,
+    Run,
+    SessionEnded,
+)
+from fifo.wire import Buffer
+from fifo.wire.messages import (
+    NOTICE_ACTIVITY,
+    NOTICE_MESSAGE_TIMEOUT,
+    NOTICE_SESSION_ENDED,
+    Notice,
+)
+from node.broker import deliveries
+from node.broker.lock_clock import LockClock
+from node.broker.sessions import Sessions
+
+NOTICE_CONSUMER_REMOVED = 3
+"""The consumer is gone, for its queue was deleted; a client that does not know it may ignore it."""
+
+
+class Effects:
+    """Carries out effects, on the leader only."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        locks: LockClock,
+        *,
+        now_ms: Callable[[], int],
+        read_area: deliveries.ReadArea,
+    ) -> None:
+        self._sessions = sessions
+        self._locks = locks
+        self._now_ms = now_ms
+        self._read_area = read_area
+
+    def carry_out(self, effect: Effect) -> None:
+        """Do what one effect says."""
+        match effect:
+            case Deliver():
+                self._deliver(effect)
+            case Notify():
+                self._tell(
+                    effect.session,
+                    Notice(effect.notice, NOTICE_MESSAGE_TIMEOUT, effect.consumer, effect.ranges),
+                )
+            case Activity():
+                self._tell(
+                    effect.session,
+                    Notice(0, NOTICE_ACTIVITY, effect.consumer, active=effect.active),
+                )
+            case Fenced():
+                self._sessions.fence(effect.session, effect.role, effect.epoch, taken=effect.taken)
+            case ConsumerRemoved():
+                self._tell(
+                    effect.session,
+                    Notice(0, NOTICE_CONSUMER_REMOVED, effect.consumer, active=False),
+                )
+            case SessionEnded():
+                self._end(effect.session)
+            case _:
+                assert_never(effect)
+
+    def _deliver(self, effect: Deliver) -> None:
+        self._locks.locked(effect.consumer, effect.deadline_ms)
+        session = self._sessions.get(effect.session)
+        connection = None if session is None else session.data
+        if connection is None:
+            return
+        first_token = effect.first_token
+        for runs in deliveries.chunks(effect.runs):
+            connection.send_later(partial(self._frame, effect, runs, first_token))
+            first_token += sum([run.count for run in runs])
+
+    def _frame(self, effect: Deliver, runs: Sequence[Run], first_token: int) -> list[Buffer]:
+        remaining_ms = max(0, effect.deadline_ms - self._now_ms())
+        return deliveries.deliver_frame(effect, runs, first_token, remaining_ms, self._read_area)
+
+    def _tell(self, number: int, notice: Notice) -> None:
+        session = self._sessions.get(number)
+        connection = None if session is None else session.speaker
+        if connection is not None:
+            connection.send(notice)
+
+    def _end(self, number: int) -> None:
+        """The session is over. Who asked for it has its answer; others are told and closed."""
+        session = self._sessions.get(number)
+        if session is None or session.ending:
+            return
+        session.ending = True
+        for connection in list(session.connections):
+            connection.close(Notice(0, NOTICE_SESSION_ENDED, active=False))

@@ -1,0 +1,195 @@
+"""The leader's own clock of locks: effective deadlines, renewals included (semantics.md 3 and 5).
+
+Owns an index of consumers by a lower bound of their first effective deadline, what has been granted
+to each, and which tokens stand in an evaluation that is on its way. It is built from the replicated
+index when a term begins and forgotten when it ends. Must not know connections, leases or Raft: who
+asks it to renew has made sure that this node may grant, and who takes what has expired proposes it.
+
+A consumer costs one entry, whatever it holds, and a look costs in proportion to what is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sortedcontainers import SortedList
+
+from fifo.machine.queries import Held
+from node.broker import limits
+from node.broker.renewals import Granted, Range, meet, subtract
+
+HELD_MAX = 1 << 20
+"""Asked of the machine in one look at a consumer: more than anybody can hold, so that renewed
+tokens cannot hide expired ones behind them."""
+
+
+class Locks(Protocol):
+    """What the lock clock asks of the replicated state."""
+
+    def lock_consumers(self) -> Iterator[tuple[int, int]]:
+        """(lower bound of the first deadline, consumer) of all that hold anything."""
+
+    def expired(self, consumer: int, now_ms: int, most: int) -> tuple[list[Range], int | None]:
+        """Tokens whose replicated deadline has passed, and the next deadline of the others."""
+
+    def held(self, consumer: int, ranges: Sequence[Range]) -> Held | None:
+        """The part of these tokens that is locked; None where there is no such consumer."""
+
+
+@dataclass(slots=True)
+class Renewal:
+    """The outcome for one consumer: ranges with their new deadline, and ranges that are lost."""
+
+    consumer: int
+    renewed: list[tuple[int, int, int]] = field(default_factory=list)
+    lost: list[Range] = field(default_factory=list)
+
+
+class LockClock:
+    """Effective deadlines of everything locked, on the leader."""
+
+    def __init__(self, locks: Locks) -> None:
+        self._locks = locks
+        self._index: SortedList[tuple[int, int]] = SortedList()
+        self._bounds: dict[int, int] = {}
+        self._granted: dict[int, Granted] = {}
+        self._proposed: dict[int, list[Range]] = {}
+
+    def __len__(self) -> int:
+        """Consumers that hold locks, evaluations under way included."""
+        return len(self._bounds) + len(self._proposed.keys() - self._bounds.keys())
+
+    def begin(self) -> None:
+        """A term begins here: nothing is granted yet, and the replicated index is all there is."""
+        self.clear()
+        for bound_ms, consumer in self._locks.lock_consumers():
+            self.locked(consumer, bound_ms)
+
+    def clear(self) -> None:
+        """The term is over: forget what was granted; the next leader's floors cover it."""
+        self._index.clear()
+        self._bounds.clear()
+        self._granted.clear()
+        self._proposed.clear()
+
+    def locked(self, consumer: int, deadline_ms: int) -> None:
+        """The consumer holds something with this deadline, or an earlier one."""
+        bound_ms = self._bounds.get(consumer)
+        if bound_ms is not None:
+            if bound_ms <= deadline_ms:
+                return
+            self._index.remove((bound_ms, consumer))
+        self._bounds[consumer] = deadline_ms
+        self._index.add((deadline_ms, consumer))
+
+    # --- expiry -----------------------------------------------------------------------------------
+
+    def look(self, now_ms: int) -> tuple[tuple[int, int, int], ...]:
+        """Everything that has expired, as (consumer, first token, last token), within bounds.
+
+        What is handed out counts as proposed until `decided`.
+        """
+        found: list[tuple[int, int, int]] = []
+        messages = limits.EVAL_MESSAGES_MAX
+        for _ in range(limits.LOOK_CONSUMERS_MAX):
+            if not self._index or self._index[0][0] > now_ms:
+                break
+            if messages <= 0 or len(found) >= limits.EVAL_RANGES_MAX:
+                break
+            _, consumer = self._index.pop(0)
+            del self._bounds[consumer]
+            if consumer in self._proposed:
+                continue  # looked at again when that is decided
+            ranges = self._expired(consumer, now_ms)
+            ranges = _first(ranges, limits.EVAL_RANGES_MAX - len(found), messages)
+            if ranges:
+                messages -= sum([last - first + 1 for first, last in ranges])
+                self._proposed[consumer] = ranges
+                found += [(consumer, first, last) for first, last in ranges]
+        return tuple(found)
+
+    def _expired(self, consumer: int, now_ms: int) -> list[Range]:
+        """What of this consumer's locks has ended; where nothing has, it is put back."""
+        ranges, next_ms = self._locks.expired(consumer, now_ms, HELD_MAX)
+        left = list(ranges)
+        granted = self._granted.get(consumer)
+        if granted is not None:
+            granted.forget_until(now_ms)
+            left, promised_ms = granted.uncovered(ranges, now_ms)
+            if promised_ms is not None:
+                next_ms = promised_ms if next_ms is None else min(next_ms, promised_ms)
+        if not left:
+            if next_ms is not None:
+                self.locked(consumer, next_ms)
+            else:
+                self._granted.pop(consumer, None)
+        return left
+
+    def decided(self, now_ms: int) -> None:
+        """The evaluation that was handed out is applied, or known not to be: look again."""
+        consumers, self._proposed = list(self._proposed), {}
+        for consumer in consumers:
+            self.locked(consumer, now_ms)
+
+    # --- renewal ----------------------------------------------------------------------------------
+
+    def undecided(self, items: Iterable[tuple[int, Sequence[Range]]]) -> bool:
+        """Whether any of these tokens stands in an evaluation under way: then a renewal waits."""
+        proposed = self._proposed
+        return any(
+            consumer in proposed and meet(ranges, proposed[consumer]) for consumer, ranges in items
+        )
+
+    def renew(
+        self, consumer: int, held: Held, ranges: Sequence[Range], now_ms: int
+    ) -> Renewal | None:
+        """Grant now + lock, within `max_lock`, on what is held of the tokens that were named.
+
+        None where so much is granted in pieces already that no more can be remembered.
+        """
+        granted = self._granted.get(consumer)
+        if granted is None:
+            granted = self._granted[consumer] = Granted()
+        granted.forget_until(now_ms)
+        renewal = Renewal(consumer)
+        parts = sorted(held.ranges)
+        for part in parts:
+            if granted.full:
+                return None
+            longest_ms = part.checkout_ms + held.max_lock_ms
+            until_ms = max(min(now_ms + part.lock_ms, longest_ms), part.deadline_ms)
+            granted.grant(part.first, part.last, until_ms)
+            renewal.renewed.append((part.first, part.last, until_ms))
+        renewal.lost = subtract(ranges, [(part.first, part.last) for part in parts])
+        if not len(granted):
+            del self._granted[consumer]
+        return renewal
+
+    def granted(self, consumer: int, token: int) -> tuple[int, int]:
+        """(deadline granted by renewal, how often) of one token; zeros without a renewal."""
+        granted = self._granted.get(consumer)
+        return (0, 0) if granted is None else granted.of(token)
+
+    def floors(self, consumers: Iterable[int]) -> tuple[tuple[int, int], ...]:
+        """(consumer, latest deadline granted), for the command that disconnects their session."""
+        return tuple(
+            [
+                (consumer, self._granted[consumer].latest_ms)
+                for consumer in consumers
+                if consumer in self._granted
+            ]
+        )
+
+
+def _first(ranges: Sequence[Range], count: int, messages: int) -> list[Range]:
+    """The first `count` ranges, and of them at most so many tokens."""
+    taken: list[Range] = []
+    for first, last in ranges[:count]:
+        if messages <= 0:
+            break
+        last = min(last, first + messages - 1)
+        taken.append((first, last))
+        messages -= last - first + 1
+    return taken

@@ -1,0 +1,93 @@
+"""The replicated machine of one node: entries of the log in, replies and effects out.
+
+Owns the machine and the way from an entry to its commands; every node runs it, in log order. Also
+the few looks at the state that requests need before the log. Must not know connections, sessions'
+sockets or Raft's roles: whoever leads asks for the outcome, the others drop it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fifo.machine.commands import Command, Lead, from_list
+from fifo.machine.machine import Machine, Meta, Outcome
+from fifo.machine.queries import Held
+from fifo.machine.types import Range
+from node.broker import entry
+
+__all__ = ["MachineHost"]
+
+
+class MachineHost:
+    """Applies entries; what it raises stops the node, for then the state may be half changed."""
+
+    def __init__(self, machine: Machine, read: Callable[[int], memoryview]) -> None:
+        """`read(index)`: the payload of an entry in this node's log."""
+        self.machine = machine
+        self._read = read
+        self.applied_wall_ms = 0
+
+    def apply(self, index: int, payload: memoryview) -> tuple[entry.Entry, list[Command], Outcome]:
+        """Apply one entry of the log."""
+        unpacked = entry.unpack(payload)
+        batch = [from_list(plain) for plain in unpacked.commands]
+        meta = Meta(index, unpacked.stamp_ms, unpacked.wall_ms, unpacked.area)
+        outcome = self.machine.apply_batch(meta, batch)
+        self.applied_wall_ms = unpacked.wall_ms
+        assert len(outcome.replies) == len(batch), "every command has one reply"
+        return unpacked, batch, outcome
+
+    def read_area(self, index: int) -> memoryview:
+        """The body area of an entry in this node's log."""
+        return entry.area_of(self._read(index))
+
+    # --- looks at the state, before the log -------------------------------------------------------
+
+    def has_queue(self, name: str) -> bool:
+        """Whether there is such a queue."""
+        return name in self.machine.state.queue_names
+
+    def queue_count(self) -> int:
+        """How many queues there are."""
+        return len(self.machine.state.queues)
+
+    def ready(self, name: str) -> int:
+        """Messages of a queue that could be handed out; 0 without such a queue."""
+        state = self.machine.state
+        number = state.queue_names.get(name)
+        return 0 if number is None else state.queues[number].ready
+
+    def consumer_count(self) -> int:
+        """How many consumers there are."""
+        return len(self.machine.state.consumers)
+
+    def max_lock_ms(self, consumer: int) -> int:
+        """The bound of one lock with its renewals; 0 without such a consumer."""
+        found = self.machine.state.consumers.get(consumer)
+        return 0 if found is None else found.max_lock_ms
+
+    def held(self, session: int, consumer: int, ranges: Sequence[Range]) -> Held | None:
+        """What this session's consumer holds of these tokens; None where it is not this one's."""
+        held = self.machine.held(consumer, ranges)
+        return held if held is not None and held.session == session else None
+
+    def session_count(self) -> int:
+        """How many sessions there are, connected or not."""
+        return len(self.machine.state.sessions)
+
+    def knows_session(self, session_id: bytes) -> bool:
+        """Whether this session has begun and not ended."""
+        return self.machine.session_of(session_id) is not None
+
+    def epochs_and_consumers(self, session: int) -> tuple[tuple[int, int], tuple[int, ...]] | None:
+        """A session's epochs of its data and control roles, and its consumers."""
+        found = self.machine.state.sessions.get(session)
+        if found is None:
+            return None
+        return (found.epochs[0], found.epochs[1]), tuple(found.consumers)
+
+
+def term_of(batch: list[Command]) -> int | None:
+    """The term that an entry opens, where its first command is a `Lead`."""
+    first = batch[0] if batch else None
+    return first.term if type(first) is Lead else None

@@ -1,0 +1,287 @@
+"""One node of a cluster: a process's parts, started, turned and stopped in order.
+
+Owns the loop's turn (performance.md, what the prototype taught, 2): what clients sent is gathered,
+handed to Raft, which appends, replicates and applies; answers and deliveries leave before the
+turn's last disk sync. Turns are asked for by whoever has work, at most one at a time, and by a
+timer. Must not know what a request means: `broker.py` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable
+
+from node.broker import limits
+from node.broker.broker import Broker
+from node.broker.connection import Connection
+from node.broker.welcome import Identity
+from node.config import ClusterConfig
+from node.http.server import HealthServer
+from node.raft import (
+    Journal,
+    OsStorage,
+    RaftConfig,
+    RaftError,
+    RaftNode,
+    RaftStopped,
+    TcpTransport,
+    boot_clock,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class NodeStopped(Exception):
+    """The node cannot go on; `reason` is one line for the log, and the process should end."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Node:
+    """A node of the cluster that `config` describes; one per process, or several in a test."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        name: str,
+        *,
+        clock: Callable[[], float] = boot_clock,
+        wall: Callable[[], float] = time.time,
+        rng: random.Random | None = None,
+    ) -> None:
+        """`clock` is monotonic and counts suspended time, `wall` is for people; both in seconds."""
+        self.config = config
+        self.me = config.node(name)
+        self._clock = clock
+        self._wall = wall
+        self._rng = random.Random() if rng is None else rng
+        self._loop: asyncio.AbstractEventLoop
+        self._listener: asyncio.Server | None = None
+        self._raft: RaftNode | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._turn_asked = False
+        self._in_turn = False
+        self._stopping = False
+        self._stopped: asyncio.Future[None]
+        self._looked_at = clock()
+        self._swept_at = clock()
+        self._ended: str | None = None
+        nodes = tuple((node.name, str(node.client)) for node in config.nodes)
+        own = config.limits
+        identity = Identity(
+            node=name,
+            cluster_id=config.cluster_id,
+            nodes=nodes,
+            limits=(("body_bytes", own.body_bytes), ("prefetch", own.prefetch)),
+        )
+        self._emptied = asyncio.Event()
+        self.broker = Broker(
+            identity,
+            own,
+            now=clock,
+            wall_ms=lambda: int(wall() * 1000),
+            wake=self._ask_turn,
+            emptied=self._emptied.set,
+        )
+        self._health = HealthServer(self.me.http, self._unready)
+
+    # --- life -------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the journal, listen, begin to take part. Raises RaftError or OSError, and then
+        leaves nothing open."""
+        self._loop = asyncio.get_running_loop()
+        self._stopped = self._loop.create_future()
+        try:
+            await self._start()
+        except BaseException:
+            await self._close()
+            raise
+        logger.info(
+            "fifo node %s ready client=%s peer=%s http=%s",
+            self.me.name,
+            self.me.client,
+            self.me.peer,
+            self.me.http,
+        )
+
+    async def _start(self) -> None:
+        raft_config = self._raft_config()
+        self.me.data_dir.mkdir(parents=True, exist_ok=True)
+        journal = Journal.open(
+            OsStorage(self.me.data_dir), cluster_id=self.config.cluster_id, node=self.me.name
+        )
+        try:
+            transport = TcpTransport(raft_config, rng=self._rng)
+            self._raft = RaftNode(
+                raft_config,
+                journal=journal,
+                transport=transport,
+                clock=self._clock,
+                rng=self._rng,
+                apply=self.broker.apply,
+                before_sync=self.broker.carry_out,
+                wake=self._ask_turn,
+                on_role=self.broker.on_role,
+            )
+        except BaseException:
+            journal.close()
+            raise
+        self.broker.attach(self._raft)
+        await self._raft.start()
+        self._listener = await self._loop.create_server(
+            self._accept,
+            self.me.client.host,
+            self.me.client.port,
+            backlog=limits.LISTEN_BACKLOG,
+            reuse_address=True,
+        )
+        await self._health.start()
+        self._ask_turn()
+        self._house_keeping()
+
+    def _raft_config(self) -> RaftConfig:
+        config = self.config
+        return RaftConfig(
+            name=self.me.name,
+            peers={
+                node.name: (node.peer.host, node.peer.port) for node in config.peers(self.me.name)
+            },
+            bind=(self.me.peer.host, self.me.peer.port),
+            cluster_id=config.cluster_id,
+            secret=config.secret,
+            heartbeat_seconds=config.raft.heartbeat_ms / 1000,
+            min_timeout_seconds=config.raft.election_min_ms / 1000,
+            max_timeout_seconds=config.raft.election_max_ms / 1000,
+            connection_seconds=config.raft.connection_timeout_ms / 1000,
+        )
+
+    def _accept(self) -> Connection:
+        return Connection(self.broker, self._clock, self.config.limits.in_flight_publishes)
+
+    async def run(self) -> None:
+        """Until `stop`, or until the node cannot go on: then raises NodeStopped."""
+        await asyncio.shield(self._stopped)
+        if self._ended is not None:
+            await self._close()
+            raise NodeStopped(self._ended)
+
+    async def stop(self) -> None:
+        """End in order: clients are told to go elsewhere, the journal is closed."""
+        if self._raft is None:
+            return
+        self._stopping = True
+        self.broker.close_all()
+        if self.broker.connection_count:
+            self._emptied.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._emptied.wait(), limits.STOP_SECONDS)
+        await self._close()
+        if not self._stopped.done():
+            self._stopped.set_result(None)
+        logger.info("event=stopped node=%s", self.me.name)
+
+    async def _close(self) -> None:
+        """Let go of everything that is open."""
+        self._stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._health.stop()
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        self.broker.abort_all()
+        raft, self._raft = self._raft, None
+        if raft is not None:
+            await raft.close()
+
+    # --- turns ------------------------------------------------------------------------------------
+
+    def _ask_turn(self) -> None:
+        """Somebody has work for the loop: one turn soon, however often this is asked."""
+        if not self._turn_asked and not self._stopping:
+            self._turn_asked = True
+            if not self._in_turn:
+                self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """One turn, and the timer for the next. Nothing that happens here may be lost silently."""
+        raft = self._raft
+        if raft is None or self._stopping:
+            return
+        self._in_turn = True
+        self._turn_asked = False
+        try:
+            self.broker.before_turn()
+            delay = raft.turn()
+            self.broker.carry_out()
+        except RaftStopped as stopped:
+            self._end(stopped.reason)
+            return
+        except Exception as error:
+            logger.exception("event=turn_failed")
+            self._end(f"{type(error).__name__}: {error}")
+            return
+        finally:
+            self._in_turn = False
+        self._arm(delay)
+
+    def _arm(self, delay: float) -> None:
+        """The next turn: at once where somebody asked for it in this one, else by timer."""
+        if self._turn_asked:
+            self._loop.call_soon(self._turn)
+            return
+        gathered = self.broker.wait()
+        if gathered is not None:
+            # Timers under a millisecond fire at once on uvloop, and the loop would spin.
+            delay = min(delay, max(gathered, limits.TIMER_SECONDS_MIN))
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(delay, self._ask_turn)
+
+    def _house_keeping(self) -> None:
+        """The lock clock's look, and the sweep of the connections, by timer."""
+        if self._stopping:
+            return
+        now = self._clock()
+        gap, self._looked_at = now - self._looked_at, now
+        try:
+            self.broker.look(gap)
+            if now - self._swept_at >= limits.SWEEP_SECONDS:
+                self._swept_at = now
+                self.broker.sweep()
+        except Exception as error:
+            logger.exception("event=house_keeping_failed")
+            self._end(f"{type(error).__name__}: {error}")
+            return
+        self._loop.call_later(limits.LOOK_SECONDS, self._house_keeping)
+
+    def _end(self, reason: str) -> None:
+        """This node cannot go on: stop acting at once, and tell whoever runs it."""
+        logger.error("event=node_failed node=%s reason=%s", self.me.name, reason)
+        self._stopping = True
+        self._ended = reason
+        self.broker.abort_all()
+        if not self._stopped.done():
+            self._stopped.set_result(None)
+
+    def _unready(self) -> str | None:
+        """Why this node should get no traffic, or None."""
+        raft = self._raft
+        if raft is None or self._stopping:
+            return "stopping"
+        if raft.leader is None:
+            return "no leader known"
+        lag = raft.commit_index - raft.applied_index
+        if lag > limits.READY_LAG_ENTRIES:
+            return f"{lag} entries behind"
+        return None
+
+
+__all__ = ["Node", "NodeStopped", "RaftError"]

@@ -1,0 +1,211 @@
+"""What is answered from memory: the status of a node, and the leader's views of its queues.
+
+Owns the plain form in which clients see queues, consumers, locks and delayed messages. Nothing here
+changes anything, and nothing but the status is answered without the lease: another leader may have
+gone on meanwhile. Must not know how views are computed: `fifo/machine/queries.py` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fifo.wire import Code, Frame
+from fifo.wire.messages import Ok, Peek, QueueQuery
+from node.broker import deliveries
+from node.broker.clock import ClusterClock
+from node.broker.connection import Connection
+from node.broker.lock_clock import LockClock
+from node.broker.machine_host import MachineHost
+from node.broker.refusals import plain
+from node.broker.sessions import Session
+from node.raft import RaftStatus
+from node.raft.journalstats import SYNC_BUCKET_SECONDS
+
+Plain = dict[str, Any]
+
+
+class Queries:
+    """Answers what needs no log entry."""
+
+    def __init__(
+        self,
+        host: MachineHost,
+        locks: LockClock,
+        clock: ClusterClock,
+        *,
+        status: Callable[[], Plain],
+        may_answer: Callable[[], bool],
+    ) -> None:
+        self._host = host
+        self._machine = host.machine
+        self._locks = locks
+        self._clock = clock
+        self._status = status
+        self._may_answer = may_answer
+
+    def status(self, connection: Connection, frame: Frame) -> None:
+        """How this node is, leader or not."""
+        connection.send(Ok(self._status()), frame.correlation)
+
+    def queue_query(self, connection: Connection, session: Session, frame: Frame) -> None:
+        """list, show, locks, delayed or consumers."""
+        query = frame.message
+        assert isinstance(query, QueueQuery)
+        if not self._may_answer():
+            self._not_now(connection, frame)
+        elif query.query == "list":
+            names = self._machine.queues()[: query.limit]
+            overviews = [self._machine.queue_overview(name) for name in names]
+            connection.send(Ok(plain(overviews)), frame.correlation)
+        elif query.queue is None or not self._host.has_queue(query.queue):
+            self._no_queue(connection, frame, query.queue)
+        else:
+            self._one_queue(connection, frame, query, query.queue)
+
+    def _one_queue(
+        self, connection: Connection, frame: Frame, query: QueueQuery, name: str
+    ) -> None:
+        found: object
+        match query.query:
+            case "show":
+                found = self._machine.queue_overview(name)
+            case "locks":
+                found = self._locks_of(name, query.limit)
+            case "delayed":
+                found = [_delayed(one) for one in self._machine.delayed_of(name, query.limit)]
+            case "consumers":
+                found = [
+                    self._consumer(one) for one in self._machine.consumers_of(name)[: query.limit]
+                ]
+            case _:
+                connection.refuse(
+                    frame.correlation,
+                    Code.INVALID_ARGUMENT,
+                    "a query must be one of list, show, locks, delayed, consumers",
+                )
+                return
+        connection.send(Ok(plain(found)), frame.correlation)
+
+    def peek(self, connection: Connection, session: Session, frame: Frame) -> None:
+        """The next messages, without locking them."""
+        message = frame.message
+        assert isinstance(message, Peek)
+        if not self._may_answer():
+            self._not_now(connection, frame)
+        elif not self._host.has_queue(message.queue):
+            self._no_queue(connection, frame, message.queue)
+        else:
+            runs = self._machine.peek(message.queue, message.count)
+            answer, raw = deliveries.peeked(message.queue, runs, self._host.read_area)
+            connection.send(answer, frame.correlation, raw)
+
+    def _not_now(self, connection: Connection, frame: Frame) -> None:
+        connection.refuse(
+            frame.correlation, Code.NOT_NOW, "this leader cannot be sure of its queues now"
+        )
+
+    def _no_queue(self, connection: Connection, frame: Frame, name: str | None) -> None:
+        connection.refuse(
+            frame.correlation, Code.QUEUE_NOT_FOUND, f"there is no queue {name!r}; declare it first"
+        )
+
+    # --- plain forms ------------------------------------------------------------------------------
+
+    def _session_id(self, number: int) -> str:
+        view = self._machine.session_view(number)
+        return "" if view is None else bytes(view["session_id"]).hex()
+
+    def _locks_of(self, name: str, limit: int) -> list[Plain]:
+        now_ms = self._clock.now_ms()
+        passed_ms = now_ms - self._machine.cluster_time_ms
+        tags = {one["consumer"]: one["tag"] for one in self._machine.consumers_of(name)}
+        sessions: dict[int, str] = {}
+        found = []
+        for lock in self._machine.locks_of(name, limit):
+            number = lock["session"]
+            if number not in sessions:
+                sessions[number] = self._session_id(number)
+            until_ms = lock["remaining_ms"] + self._machine.cluster_time_ms
+            granted_ms, renewals = self._locks.granted(lock["consumer"], lock["token"])
+            found.append(
+                {
+                    "token": lock["token"],
+                    "consumer": lock["consumer"],
+                    "tag": tags.get(lock["consumer"], ""),
+                    "session": sessions[number],
+                    "address": lock["address"],
+                    "id": _id(lock["message"]),
+                    "attempt": lock["attempt"],
+                    "failures": lock["failures"],
+                    "checkout_ms_ago": max(0, now_ms - lock["checkout_ms"]),
+                    "remaining_ms": max(
+                        0, lock["remaining_ms"] - passed_ms, max(until_ms, granted_ms) - now_ms
+                    ),
+                    "renewals": renewals,
+                }
+            )
+        return found
+
+    def _consumer(self, one: Plain) -> Plain:
+        return {
+            **one,
+            "session": self._session_id(one["session"]),
+            "suspected_why": None if one["suspected"] == "none" else one["suspected"],
+        }
+
+    def node_status(self, raft: RaftStatus, *, uptime_s: float, sessions: int) -> Plain:
+        """The map that a status request is answered with."""
+        journal = raft.journal
+        return {
+            "node": raft.name,
+            "role": raft.role,
+            "term": raft.term,
+            "leader": raft.leader,
+            "commit": raft.commit_index,
+            "applied": raft.applied_index,
+            "last": raft.last_index,
+            "peers": [
+                {
+                    "name": peer.name,
+                    "match": peer.match_index,
+                    "lag": peer.lag_entries,
+                    "connected": peer.connected,
+                }
+                for peer in raft.peers
+            ],
+            "journal_bytes": journal.disk_bytes,
+            "fsync_ms": {
+                "p50": _quantile_ms(journal.sync_buckets, 0.50),
+                "p99": _quantile_ms(journal.sync_buckets, 0.99),
+            },
+            "uptime_s": round(uptime_s, 3),
+            "sessions": sessions,
+            "queues": self._host.queue_count(),
+        }
+
+
+def _quantile_ms(buckets: Sequence[int], fraction: float) -> float:
+    """A quantile of the sync times, by even spread within its bucket; 0 before the first sync."""
+    wanted = fraction * sum(buckets)
+    below = 0.0
+    for count, upper in zip(buckets, SYNC_BUCKET_SECONDS, strict=False):
+        if count and wanted <= count:
+            return round(1000 * (below + (upper - below) * wanted / count), 3)
+        wanted -= count
+        below = upper
+    return round(1000 * below, 3) if sum(buckets) else 0.0
+
+
+def _id(message: tuple[int, int, int]) -> str:
+    return ".".join(map(str, message))
+
+
+def _delayed(one: Plain) -> Plain:
+    return {
+        "id": _id(one["message"]),
+        "cause": one["cause"],
+        "due_in_ms": one["remaining_ms"],
+        "attempt": one["attempts"],
+        "failures": one["failures"],
+    }
