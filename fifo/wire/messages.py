@@ -57,6 +57,7 @@ STATUS_UNKNOWN_CONSUMER: Final = 4
 NOTICE_MESSAGE_TIMEOUT: Final = 0
 NOTICE_ACTIVITY: Final = 1
 NOTICE_SESSION_ENDED: Final = 2
+NOTICE_CONSUMER_REMOVED: Final = 3
 
 _NAME = text(limits.QUEUE_NAME_BYTES_MAX, 1)
 _ADDRESS = text(limits.QUEUE_NAME_BYTES_MAX)
@@ -471,9 +472,9 @@ class Alive(Message):
 @_wire(32)
 @dataclass(frozen=True, slots=True)
 class Notice(Message):
-    """Something happened to a consumer; kept and sent again until acknowledged.
+    """Something happened to a consumer; kept and sent again until acknowledged, unless numbered 0.
 
-    Kinds: 0 message_timeout (tokens), 1 activity (active), 2 session_ended.
+    Kinds: 0 message_timeout (tokens), 1 activity (active), 2 session_ended, 3 consumer_removed.
     """
 
     notice: Number

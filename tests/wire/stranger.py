@@ -43,8 +43,10 @@ class Stranger:
         self.correlation = 0
         self.numbers: dict[str, int] = {}
         self.deliveries: list[Received] = []
-        fields = [1, 1, 0, os.urandom(16), os.urandom(16), "stranger"]
-        self.welcome = self.request(HELLO, *fields)[0]
+        self.send(HELLO, 1, 1, 0, os.urandom(16), os.urandom(16), "stranger")
+        kind, _, self.welcome, _ = self.read()
+        if kind != WELCOME:
+            raise Refused(kind, *self.welcome)
 
     def send(self, kind: int, *fields: Any, raw: bytes = b"", correlation: int = 0) -> None:
         header = msgpack.packb([kind, correlation, *fields])

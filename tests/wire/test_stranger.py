@@ -66,9 +66,9 @@ class ScriptedNode:
         self.socket.sendall(b"".join(encode(message, correlation, [raw])))
 
     def welcome(self) -> None:
-        hello = self.expect(Hello)
+        assert self.expect(Hello).correlation == 0
         self.opening.opened()
-        self.say(Welcome(1, "n1", b"cluster", 7), hello.correlation)
+        self.say(Welcome(1, "n1", b"cluster", 7))
 
     def play(self, script: Callable[["ScriptedNode"], None]) -> None:
         try:
@@ -164,8 +164,8 @@ def test_a_stranger_sees_the_code_of_an_error(play: Play) -> None:
 
 def test_a_stranger_sees_where_it_is_sent(play: Play) -> None:
     def script(node: ScriptedNode) -> None:
-        hello = node.expect(Hello)
-        node.say(Redirect("n2", "127.0.0.1:7111", 250), hello.correlation)
+        node.expect(Hello)
+        node.say(Redirect("n2", "127.0.0.1:7111", 250))
 
     connection = play(script)
     with pytest.raises(Refused) as caught:
