@@ -137,6 +137,11 @@ class Broker:
         return self._led and self._raft.lease_until() > self._now()
 
     @property
+    def led(self) -> bool:
+        """Whether this node leads, and its own `lead` is applied."""
+        return self._led
+
+    @property
     def connection_count(self) -> int:
         """Client connections of any kind."""
         return len(self._connections)

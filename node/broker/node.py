@@ -187,6 +187,15 @@ class Node:
             self._stopped.set_result(None)
         logger.info("event=stopped node=%s", self.me.name)
 
+    async def crash(self) -> None:
+        """End without a word to anybody, as far as one process can: for tests of what follows."""
+        await self._close()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node leads, and has applied its own `lead`."""
+        return self.broker.led and not self._stopping
+
     async def _close(self) -> None:
         """Let go of everything that is open."""
         self._stopping = True
