@@ -66,7 +66,7 @@ FLOORS: dict[str, Room] = {
     ),
     "node.__main__": room(knows="node.cli"),
     "bench": room(
-        knows="fifo fifo.client fifo.machine fifo.wire",
+        knows="fifo fifo.client fifo.machine node.cli",
         uses="pyspark py4j matplotlib rich",
     ),
     "tools": room(),

@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import contextlib
 import shutil
-import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -19,58 +18,21 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench.demo.cluster import ClusterFailed
+from bench.cluster import ClusterFailed
 from bench.demo.flights import COUNT
-from bench.demo.report import Report, print_report, render_html
+from bench.demo.report import print_report, render_html
 from bench.demo.run import Run, RunFailed
+from bench.interrupts import EXIT_CODE, Interrupts
 from bench.java import INSTALL_HINT, find_java
 from bench.processes import Household
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType
 
     from bench.demo.run import Progress as Seen
 
 LIMIT_S = 290.0
 """The whole run ends within five minutes, one way or the other."""
-
-INTERRUPTED = 130
-"""What shells expect of a program that ended by Ctrl-C."""
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class Interrupts:
-    """Signals that ask for the end: the first cancels the run, a second hurries what remains."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[Report] | None = None
-
-    @contextlib.contextmanager
-    def caught(self) -> Iterator[None]:
-        """Inside, a signal is counted and does nothing else to the flow of the program."""
-        before = {number: signal.signal(number, self._count) for number in SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    async def cancelling(self, run: Run) -> Report:
-        """Conduct a run that the first signal, past or to come, cancels."""
-        self._loop = asyncio.get_running_loop()
-        self._task = asyncio.create_task(run.conduct())
-        if self.count:
-            self._task.cancel()
-        return await self._task
-
-    def _count(self, number: int, frame: FrameType | None) -> None:
-        self.count += 1
-        if self._loop is not None and self._task is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._task.cancel)
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -118,20 +80,20 @@ def main() -> int:
         try:
             with _bar(console, options.rows) as show:
                 run = Run(options.rows, household, folder, show, LIMIT_S)
-                report = asyncio.run(interrupts.cancelling(run))
+                report = interrupts.run(run.conduct())
         except asyncio.CancelledError:
             print("interrupted: ending what was started", file=sys.stderr)
         except (RunFailed, ClusterFailed) as error:
             print(f"the demo failed: {error}", file=sys.stderr)
             keep = True
         finally:
-            household.end(hurry=lambda: interrupts.count > 1)
+            household.end(hurry=interrupts.hurry)
             if not keep:
                 shutil.rmtree(folder, ignore_errors=True)
         if keep:
             print(f"data, logs and records are in {folder}", file=sys.stderr)
     if report is None:
-        return INTERRUPTED if interrupts.count else 1
+        return EXIT_CODE if interrupts.count else 1
     print_report(report, console)
     options.report.write_text(render_html(report), encoding="utf-8")
     console.print(f"the report with its picture: {options.report}")

@@ -7,24 +7,22 @@ records as they grow, and judges the records at the end. Whatever ends it, `Hous
 from __future__ import annotations
 
 import asyncio
-import os
-import platform
 import sys
 import time
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 import fifo
+from bench.cluster import BenchCluster
 from bench.demo import picture, records
 from bench.demo.check import check
-from bench.demo.cluster import DemoCluster
 from bench.demo.consumer import LOCK_S, PREFETCH
 from bench.demo.figures import Event, measure
 from bench.demo.publisher import CHUNK_ROWS, CHUNKS_UNDER_WAY
 from bench.demo.report import Report
 from bench.demo.spark_job import CONSUMERS, MASTER, PUBLISHERS
 from bench.java import find_java
+from bench.machine import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +122,7 @@ class Run:
         self._limit_s = limit_s
         self._began = time.monotonic()
         self._stage = "starting three nodes"
-        self._cluster = DemoCluster(household, folder / "cluster")
+        self._cluster = BenchCluster(household, folder / "cluster")
         self._tally = Tally(folder / "records")
         self._outage = Outage()
         self._half_done = asyncio.Event()
@@ -256,12 +254,9 @@ class Run:
 def settings() -> tuple[tuple[str, str], ...]:
     """What the figures of a run depend on."""
     java = find_java()
-    versions = ("fifo-quorum", "pysyncobj", "pyspark", "msgpack", "uvloop")
     return (
-        ("machine", f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}"),
-        ("Python", platform.python_version()),
+        ("machine", describe()),
         ("Java", "none" if java is None else str(java.version)),
-        ("versions", ", ".join(f"{name} {_version(name)}" for name in versions)),
         ("nodes", "3, fsync before every confirm"),
         (
             "publishers",
@@ -274,10 +269,3 @@ def settings() -> tuple[tuple[str, str], ...]:
             f" prefetch {PREFETCH}, lock {LOCK_S:.0f} s",
         ),
     )
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"

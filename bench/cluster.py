@@ -1,6 +1,7 @@
-"""The demo's cluster, used as any user would: through the command `fifo` and `fifo.client.observe`.
+"""A cluster for a demo or a benchmark, used as any user would: through the command `fifo` and
+`fifo.client.observe`.
 
-Owns how it is started, whose leader is killed and how that is noticed. Knows nothing of flights.
+Owns how it is started, whose leader is killed and how that is noticed. Knows no workload.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ LOOK_S = 0.02
 
 
 class ClusterFailed(Exception):
-    """The cluster did not do what the demo needs; the text says what, and quotes its log."""
+    """The cluster did not do what was asked of it; the text says what, and quotes its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Node:
     client: str
 
 
-class DemoCluster:
+class BenchCluster:
     """Three nodes of this machine, in a folder of their own."""
 
     def __init__(self, household: Household, folder: Path) -> None:

@@ -1,0 +1,219 @@
+"""The rates of this machine: `make bench`, or `python -m bench.rates`.
+
+Owns which workloads are run, how often, and the table of medians and spread. Each runs through
+`fifo bench` against a cluster of three nodes of its own, in rounds, so that a noisy minute of the
+machine falls on all of them; the change of leader is measured here. Asserts nothing: figures are
+for people to read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+import fifo
+from bench.cluster import BenchCluster, ClusterFailed
+from bench.interrupts import EXIT_CODE, Interrupts
+from bench.machine import describe, machine
+from bench.processes import Household
+from bench.statistics import Spread, longest_gap, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+GAP_QUEUE = "gap"
+GAP_BEFORE_S = 1.0
+GAP_AFTER_S = 6.0
+"""How long is published before the leader is killed, and after: twice what a change should take."""
+
+POLL_S = 0.1
+PATIENCE_S = 60.0
+"""What `fifo bench` may take beyond the seconds that it measures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One call of `fifo bench`, and which of its figures are shown: (path, unit, aim)."""
+
+    name: str
+    options: tuple[str, ...]
+    figures: tuple[tuple[str, str, str], ...]
+
+
+def _rates(aim: str) -> tuple[tuple[str, str, str], ...]:
+    return (("published_per_second", "msgs/s", aim), ("acked_per_second", "msgs/s", aim))
+
+
+WORKLOADS = (
+    Workload("1 publisher, 1 consumer", (), _rates("40,000 at least")),
+    Workload(
+        "8 publishers, 8 consumers",
+        ("--publishers", "8", "--consumers", "8"),
+        _rates("20,000 at least"),
+    ),
+    Workload("1 and 1, window 100", ("--window", "100"), _rates("")),
+    Workload(
+        "one confirm at a time",
+        ("--consumers", "0", "--window", "1"),
+        (("confirm_ms.p50", "ms", "1 at most"), ("confirm_ms.p99", "ms", "")),
+    ),
+)
+
+GAP_NAME = "leader killed: pause of confirms"
+
+
+class Bench:
+    """One series of rounds on one cluster."""
+
+    def __init__(self, household: Household, folder: Path, runs: int, seconds: float) -> None:
+        self._household = household
+        self._folder = folder
+        self._runs = runs
+        self._seconds = seconds
+        self._cluster = BenchCluster(household, folder / "cluster")
+        self.measured: dict[tuple[str, str], list[float]] = {}
+
+    async def measure(self) -> None:
+        """Run every workload `runs` times."""
+        await self._cluster.start()
+        for number in range(self._runs):
+            for workload in WORKLOADS:
+                _say(f"round {number + 1} of {self._runs}: {workload.name}")
+                report = await self._bench(workload, number)
+                for path, _, _ in workload.figures:
+                    self._note(workload.name, path, _figure(report, path))
+            _say(f"round {number + 1} of {self._runs}: {GAP_NAME}")
+            self._note(GAP_NAME, "s", await self._gap())
+
+    def _note(self, name: str, figure: str, value: float) -> None:
+        self.measured.setdefault((name, figure), []).append(value)
+
+    async def _bench(self, workload: Workload, number: int) -> dict[str, Any]:
+        place = WORKLOADS.index(workload)
+        output = self._folder / f"bench-{number}-{place}.json"
+        child = self._household.start(
+            f"bench-{number}-{place}",
+            *(sys.executable, "-m", "node", "bench", "--json", "--url", self._cluster.url),
+            *("--seconds", str(self._seconds), *workload.options),
+            stdout=output,
+        )
+        deadline = time.monotonic() + self._seconds + PATIENCE_S
+        while (code := child.exit_code()) is None:
+            if time.monotonic() > deadline:
+                raise ClusterFailed(f"{workload.name}: fifo bench does not end")
+            await asyncio.sleep(POLL_S)
+        if code != 0:
+            raise ClusterFailed(f"{workload.name}: {child.last_lines()}")
+        return dict(json.loads(output.read_text()))
+
+    async def _gap(self) -> float:
+        """Publish one by one, kill the leader, and see how long nothing is confirmed."""
+        confirmed: list[float] = []
+        async with fifo.connect(self._cluster.url) as client:
+            await client.declare(fifo.QueueSpec(GAP_QUEUE))
+            publishing = asyncio.create_task(_publish_on(client, confirmed))
+            try:
+                await asyncio.sleep(GAP_BEFORE_S)
+                leader, term = await self._cluster.leader()
+                self._cluster.kill(leader)
+                killed = time.monotonic()
+                await asyncio.wait((publishing,), timeout=GAP_AFTER_S)
+            finally:
+                publishing.cancel()
+            if publishing.done() and not publishing.cancelled():
+                publishing.result()
+        await self._cluster.leader(above_term=term)
+        await self._cluster.restart(leader)
+        await self._cluster.caught_up(leader)
+        return longest_gap(confirmed, killed - GAP_BEFORE_S, killed + GAP_AFTER_S)
+
+
+async def _publish_on(client: fifo.Client, confirmed: list[float]) -> None:
+    while True:
+        await client.publish(GAP_QUEUE, b"x" * 1024)
+        confirmed.append(time.monotonic())
+
+
+def _figure(report: dict[str, Any], path: str) -> float:
+    value: Any = report
+    for part in path.split("."):
+        value = value[part]
+    return float(value)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def rows_of(measured: dict[tuple[str, str], list[float]]) -> list[tuple[str, str, Spread, str]]:
+    """(workload, figure with its unit, spread over the runs, aim), in the order of the table."""
+    rows = []
+    for workload in WORKLOADS:
+        for path, unit, aim in workload.figures:
+            figure = f"{path.replace('_', ' ').replace('.', ' ')}, {unit}"
+            rows.append((workload.name, figure, spread(measured[workload.name, path]), aim))
+    rows.append((GAP_NAME, "s", spread(measured[GAP_NAME, "s"]), "3 at most"))
+    return rows
+
+
+def print_table(rows: Sequence[tuple[str, str, Spread, str]], runs: int, console: Console) -> None:
+    """Medians, lowest and highest, and what was aimed at."""
+    table = Table("workload", "figure", "median", "lowest", "highest", "aim")
+    before = ""
+    for name, figure, values, aim in rows:
+        cells = (f"{value:,.2f}" if value < 1000 else f"{value:,.0f}" for value in values)
+        table.add_row("" if name == before else name, figure, *cells, aim)
+        before = name
+    console.print(table)
+    console.print(f"{runs} rounds, 3 nodes, 1 KB bodies, fsync before every confirm")
+    console.print(describe())
+
+
+def main() -> int:
+    """Measure and print; 1 and one line on stderr where the cluster failed."""
+    parser = argparse.ArgumentParser(prog="python -m bench.rates", description=__doc__)
+    parser.add_argument("--runs", type=int, default=5, help="rounds; the median is shown")
+    parser.add_argument("--seconds", type=float, default=8.0, help="measured time of each")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    interrupts = Interrupts()
+    with interrupts.caught():
+        folder = Path(tempfile.mkdtemp(prefix="fifo-bench-"))
+        household = Household(folder / "logs")
+        bench = Bench(household, folder, max(1, options.runs), options.seconds)
+        try:
+            interrupts.run(bench.measure())
+        except asyncio.CancelledError:
+            print("interrupted", file=sys.stderr)
+            return EXIT_CODE
+        except (ClusterFailed, fifo.FifoError) as error:
+            print(f"the benchmark failed: {error}", file=sys.stderr)
+            return 1
+        finally:
+            household.end(hurry=interrupts.hurry)
+            shutil.rmtree(folder, ignore_errors=True)
+    rows = rows_of(bench.measured)
+    if options.json:
+        figures = [
+            {"workload": name, "figure": figure, **values._asdict(), "aim": aim}
+            for name, figure, values, aim in rows
+        ]
+        print(json.dumps({"figures": figures, "machine": machine()}, indent=2))
+    else:
+        print_table(rows, options.runs, Console(highlight=False))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
