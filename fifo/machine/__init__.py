@@ -1,5 +1,15 @@
 """The queue machine: pure, deterministic, replicated (see `machine.py` for its one function)."""
 
-from fifo.machine import commands, effects, replies
+from fifo.machine import commands, effects, invariants, queries, replies
+from fifo.machine.machine import Machine, Meta, Outcome
 
-__all__ = ["commands", "effects", "replies"]
+__all__ = [
+    "Machine",
+    "Meta",
+    "Outcome",
+    "commands",
+    "effects",
+    "invariants",
+    "queries",
+    "replies",
+]

@@ -1,0 +1,299 @@
+"""Messages as columns: a block holds up to 1024 messages of one lane, in arrays.
+
+Owns how what is needed to find a message again (its place in the log, size, key, headers, ttl) is
+packed: one size per message, and one *span* per stretch of messages that came in one publish. Knows
+nothing of ready, locked or delayed: a block is only appended to, and dropped when it is empty.
+A block that a frozen view may hold is copied before it is appended to (see `state.State.freeze`).
+"""
+
+import sys
+from array import array
+from bisect import bisect_right
+from typing import NamedTuple
+
+from fifo.machine.effects import BlobColumn, Run
+from fifo.machine.limits import BLOCK_MESSAGES
+from fifo.machine.types import DEFAULT_PRIORITY, NEVER_MS, DeadLetter
+
+_LITTLE = sys.byteorder == "little"
+
+
+class Batch(NamedTuple):
+    """A stretch of messages to append: one entry, one producer, consecutive numbers.
+
+    Columns that are None are all default. `bodies_at` and the blobs' offsets are relative to the
+    area of entry `index`.
+    """
+
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a batch
+    bodies_at: int
+    sizes: "array[int]"
+    producer: int
+    number: int
+    queue_number: int
+    wall_ms: int
+    stamp_ms: int
+    keys_at: int
+    key_lengths: "array[int] | None"
+    headers_at: int
+    header_lengths: "array[int] | None"
+    priorities: bytes | None
+    expires: "array[int] | None"
+    key_hashes: "array[int] | None"
+
+    def part(self, start: int, stop: int) -> "Batch":
+        """Messages `start` to `stop` of this batch as a batch of their own."""
+        if start == 0 and stop == len(self.sizes):
+            return self
+        keys, headers = self.key_lengths, self.header_lengths
+        return Batch(
+            self.index,
+            self.bodies_at + sum(self.sizes[:start]),
+            self.sizes[start:stop],
+            self.producer,
+            self.number + start,
+            self.queue_number,
+            self.wall_ms,
+            self.stamp_ms,
+            self.keys_at + sum(keys[:start]) if keys else 0,
+            keys[start:stop] if keys else None,
+            self.headers_at + sum(headers[:start]) if headers else 0,
+            headers[start:stop] if headers else None,
+            self.priorities[start:stop] if self.priorities else None,
+            self.expires[start:stop] if self.expires else None,
+            self.key_hashes[start:stop] if self.key_hashes else None,
+        )
+
+
+class Block:
+    """Columns of up to `BLOCK_MESSAGES` messages with consecutive positions."""
+
+    __slots__ = (
+        "expires",
+        "generation",
+        "header_lengths",
+        "headers_at",
+        "indexes",
+        "key_hashes",
+        "key_lengths",
+        "keys_at",
+        "numbers",
+        "places",
+        "priorities",
+        "producers",
+        "queues",
+        "sizes",
+        "stamps",
+        "starts",
+        "walls",
+    )
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
+        self.sizes = array("I")
+        self.starts = array("H")
+        self.indexes = array("Q")
+        self.places = array("I")
+        self.producers = array("Q")
+        self.numbers = array("Q")
+        self.queues = array("I")
+        self.walls = array("Q")
+        self.stamps = array("Q")
+        self.keys_at: array[int] | None = None
+        self.key_lengths: array[int] | None = None
+        self.headers_at: array[int] | None = None
+        self.header_lengths: array[int] | None = None
+        self.priorities: bytearray | None = None
+        self.expires: array[int] | None = None
+        self.key_hashes: array[int] | None = None
+
+    def copy(self, generation: int) -> "Block":
+        """A block with columns of its own."""
+        twin = Block(generation)
+        for column in BLOCK_COLUMNS:
+            values = getattr(self, column)
+            setattr(twin, column, values[:] if values is not None else None)
+        return twin
+
+    def append(self, batch: Batch) -> None:
+        """Put the messages of `batch` behind those that are there; there must be room."""
+        count = len(self.sizes)
+        assert count + len(batch.sizes) <= BLOCK_MESSAGES, "a block overflows"
+        spans = len(self.starts)
+        self.starts.append(count)
+        self.indexes.append(batch.index)
+        self.places.append(batch.bodies_at)
+        self.producers.append(batch.producer)
+        self.numbers.append(batch.number)
+        self.queues.append(batch.queue_number)
+        self.walls.append(batch.wall_ms)
+        self.stamps.append(batch.stamp_ms)
+        self.sizes += batch.sizes
+        added = len(batch.sizes)
+        if batch.key_lengths is not None or self.key_lengths is not None:
+            self.keys_at, self.key_lengths = _blobs(
+                self.keys_at,
+                self.key_lengths,
+                batch.keys_at,
+                batch.key_lengths,
+                spans,
+                count,
+                added,
+            )
+        if batch.header_lengths is not None or self.header_lengths is not None:
+            self.headers_at, self.header_lengths = _blobs(
+                self.headers_at,
+                self.header_lengths,
+                batch.headers_at,
+                batch.header_lengths,
+                spans,
+                count,
+                added,
+            )
+        self._append_rare(batch, count, added)
+
+    def _append_rare(self, batch: Batch, count: int, added: int) -> None:
+        if batch.priorities is not None or self.priorities is not None:
+            if self.priorities is None:
+                self.priorities = bytearray([DEFAULT_PRIORITY]) * count
+            self.priorities += batch.priorities or bytes([DEFAULT_PRIORITY]) * added
+        if batch.expires is not None or self.expires is not None:
+            if self.expires is None:
+                self.expires = array("Q", [NEVER_MS]) * count
+            self.expires += batch.expires or array("Q", [NEVER_MS]) * added
+        if batch.key_hashes is not None or self.key_hashes is not None:
+            if self.key_hashes is None:
+                self.key_hashes = array("Q", [0]) * count
+            self.key_hashes += batch.key_hashes or array("Q", [0]) * added
+
+    def runs(self, offset: int, count: int) -> list[Run]:
+        """The messages from `offset` on as runs, fresh ones: first attempt, no failures."""
+        starts, found = self.starts, []
+        end = offset + count
+        span = bisect_right(starts, offset) - 1
+        while offset < end:
+            stop = starts[span + 1] if span + 1 < len(starts) else len(self.sizes)
+            found.append(self._run(span, offset, min(stop, end)))
+            offset = stop
+            span += 1
+        return found
+
+    def _run(self, span: int, offset: int, stop: int) -> Run:
+        start = self.starts[span]
+        sizes = self.sizes[offset:stop]
+        bodies_at = self.places[span]
+        if offset != start:
+            bodies_at += sum(self.sizes[start:offset])
+        keys = headers = None
+        if self.key_lengths is not None and self.keys_at is not None:
+            keys = _blob_column(self.key_lengths, self.keys_at[span], start, offset, stop)
+        if self.header_lengths is not None and self.headers_at is not None:
+            headers = _blob_column(self.header_lengths, self.headers_at[span], start, offset, stop)
+        priorities = None
+        if self.priorities is not None:
+            priorities = bytes(self.priorities[offset:stop])
+            if priorities.count(DEFAULT_PRIORITY) == len(priorities):
+                priorities = None
+        return Run(
+            self.indexes[span],
+            stop - offset,
+            bodies_at,
+            sizes,
+            sum(sizes),
+            keys,
+            headers,
+            self.producers[span],
+            self.numbers[span] + offset - start,
+            self.queues[span],
+            self.walls[span],
+            priorities,
+            None,
+            None,
+            None,
+        )
+
+    def stamp_ms(self, offset: int) -> int:
+        """Cluster time at which the message was published."""
+        return self.stamps[bisect_right(self.starts, offset) - 1]
+
+    def take_out(self, offset: int) -> Batch:
+        """One message as a batch of one, to be appended elsewhere: same id, same place in the log.
+
+        Its ttl ends with the move; its priority is what it was published with.
+        """
+        span = bisect_right(self.starts, offset) - 1
+        run = self._run(span, offset, offset + 1)
+        return Batch(
+            run.index,
+            run.bodies_at,
+            run.sizes,
+            run.producer,
+            run.number,
+            run.queue_number,
+            run.published_wall_ms,
+            self.stamps[span],
+            run.keys.blob_at if run.keys else 0,
+            run.keys.lengths if run.keys else None,
+            run.headers.blob_at if run.headers else 0,
+            run.headers.lengths if run.headers else None,
+            run.priorities,
+            None,
+            self.key_hashes[offset : offset + 1] if self.key_hashes is not None else None,
+        )
+
+
+BLOCK_COLUMNS = tuple(name for name in Block.__slots__ if name != "generation")
+
+
+def _blobs(
+    blobs_at: "array[int] | None",
+    lengths: "array[int] | None",
+    batch_at: int,
+    batch_lengths: "array[int] | None",
+    spans: int,
+    count: int,
+    added: int,
+) -> "tuple[array[int], array[int]]":
+    """The two columns of keys or headers with a span added; absent ones are filled with zeros."""
+    if blobs_at is None or lengths is None:
+        blobs_at, lengths = array("I", bytes(4 * spans)), array("I", bytes(4 * count))
+    blobs_at.append(batch_at)
+    lengths += batch_lengths if batch_lengths is not None else array("I", bytes(4 * added))
+    return blobs_at, lengths
+
+
+def _blob_column(
+    lengths: "array[int]", blob_at: int, start: int, offset: int, stop: int
+) -> BlobColumn | None:
+    wanted = lengths[offset:stop]
+    total = sum(wanted)
+    if total == 0:
+        return None
+    if offset != start:
+        blob_at += sum(lengths[start:offset])
+    return BlobColumn(blob_at, wanted, total)
+
+
+def exceptional(
+    run: Run, attempts: int, failures: int, dead_letter: DeadLetter | None, priority: int
+) -> Run:
+    """A run of one message that is not fresh, with what its record says."""
+    assert run.count == 1, "only single messages are exceptional"
+    return run._replace(
+        attempts=array("I", [attempts]) if attempts != 1 else None,
+        failures=array("I", [failures]) if failures else None,
+        dead_letter=dead_letter,
+        priorities=bytes([priority]) if priority != DEFAULT_PRIORITY else None,
+    )
+
+
+def unpack(area: memoryview, at: int, count: int, kind: str) -> "array[int] | None":
+    """A packed little-endian column of the entry's area; None where it does not fit in there."""
+    column = array(kind)
+    size = count * column.itemsize
+    if at < 0 or at + size > len(area):
+        return None
+    column.frombytes(area[at : at + size])
+    if not _LITTLE:
+        column.byteswap()
+    return column

@@ -1,0 +1,221 @@
+"""The delivery loop: take the next message, serve the next consumer, as far as credit goes.
+
+Owns handing out: after every batch over the queues that it touched, and at a get. Messages are
+taken in runs, so that a plain batch is one lock, one run and one effect. Knows nothing of why a
+message is where it stands.
+"""
+
+from bisect import bisect_right
+
+from fifo.machine import consumers, deadletter, locks, ordering, ready
+from fifo.machine.blocks import exceptional
+from fifo.machine.effects import Deliver, Run
+from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
+from fifo.machine.state import LANES, Consumer, Hold, Queue, Session, State, Step
+from fifo.machine.types import DEFAULT_PRIORITY, NEVER_MS
+
+
+def checkout(step: Step, queue: Queue) -> None:
+    """Serve the queue's consumers in their turn until there is nothing, nobody, or no budget."""
+    state = step.state
+    state.pending.pop(queue.number, None)
+    place = 0
+    while queue.ready and place < len(queue.service) and not queue.paused:
+        if step.checkouts <= 0:
+            state.pending[queue.number] = None
+            return
+        consumer = step.open_consumer(queue.service[place][2])
+        if not consumers.is_present(state, state.sessions.get(consumer.session)):
+            # A change of leader detached it: it comes back when its session resumes.
+            consumers.leave_service(queue, consumer)
+            continue
+        count = deliver(step, queue, consumer, _share(queue, consumer, place), consumer.lock_ms)
+        if not count:
+            # What is ready is not for this one: it has just released it.
+            place += 1
+            continue
+        place = 0
+        if consumer.explicit_credit:
+            consumer.credit -= count
+        if len(queue.service) > 1:
+            consumers.served(queue, consumer)
+        if consumers.capacity(consumer) <= 0:
+            consumers.leave_service(queue, consumer)
+
+
+def _share(queue: Queue, consumer: Consumer, place: int) -> int:
+    """How many the consumer gets in this turn: an even part among those of its priority."""
+    room = consumers.capacity(consumer)
+    peers = len(queue.service) - place
+    if peers > 1:
+        peers = bisect_right(queue.service, (-consumer.priority, NEVER_MS, 0)) - place
+    return min(room, -(-queue.ready // peers))
+
+
+def deliver(step: Step, queue: Queue, consumer: Consumer, most: int, lock_ms: int) -> int:
+    """Hand out up to `most` messages to the consumer, under new locks; how many there were."""
+    if not queue.ready:
+        return 0
+    state = step.state
+    assert most <= consumer.prefetch - consumer.held, "nothing is handed out above the prefetch"
+    first_token = consumer.next_token
+    runs: list[Run] = []
+    count = 0
+    while count < most and step.checkouts > 0:
+        taken = take_next(step, queue, consumer, most - count)
+        if taken is None:
+            break
+        position, piece = taken
+        locks.hold(state, consumer, lock_ms, position, piece, step.now)
+        if queue.records:
+            _handed_out(step, queue, position)
+        runs += runs_of(queue, position, piece)
+        count += piece
+        step.checkouts -= piece
+    if count:
+        queue.locked += count
+        queue.counters["delivered"] += count
+        step.effects.append(
+            Deliver(
+                consumer.session,
+                consumer.number,
+                queue.name,
+                first_token,
+                lock_ms,
+                step.now + lock_ms,
+                tuple(runs),
+                repeat=False,
+            )
+        )
+    return count
+
+
+def take_next(step: Step, queue: Queue, consumer: Consumer, most: int) -> tuple[int, int] | None:
+    """Take the first stretch of messages that the consumer may have: (position, count).
+
+    What has expired or waits for its key is put where it belongs on the way, at the same budget.
+    """
+    while step.checkouts > 0:
+        bound = _bound(queue, consumer)
+        fresh = ready.fresh_front(queue)
+        back = None
+        if queue.returned or queue.avoided:
+            back = ready.returned_front(queue, consumer.number)
+        if back is not None and (fresh is None or back < fresh[0]):
+            if back >= bound:
+                return None
+            ready.take_returned(queue, back)
+            position, count = back, 1
+        elif fresh is None or fresh[0] >= bound:
+            return None
+        else:
+            position = fresh[0]
+            count = _stretch(step, queue, position, min(fresh[1], most, bound - position))
+            ready.take_fresh(queue, position, count)
+        if ready.expires_ms(queue, position) <= step.now:
+            ordering.finished(step, queue, position)
+            deadletter.expire(step, queue, position)
+            step.checkouts -= 1
+        elif ordering.take_key(queue, position):
+            return position, count
+        else:
+            step.checkouts -= 1
+    return None
+
+
+def _bound(queue: Queue, consumer: Consumer) -> int:
+    """The position from which on nothing may be handed out, for the sake of order."""
+    if queue.spec.ordering != "single_active":
+        return NEVER_MS
+    bound: int = queue.blocking[0] if queue.blocking else NEVER_MS
+    avoided = queue.avoided.get(consumer.number)
+    return min(bound, avoided[0]) if avoided else bound
+
+
+def _stretch(step: Step, queue: Queue, position: int, count: int) -> int:
+    """How many of `count` fresh messages can be treated alike: none has expired nor has a key."""
+    block = queue.blocks[position >> BLOCK_BITS]
+    offset = position & ready.BLOCK_MASK
+    if queue.spec.ordering == "key" and block.key_hashes is not None:
+        return 1
+    if block.expires is not None:
+        expires = block.expires[offset : offset + count]
+        if min(expires) <= step.now:
+            for living, ends_ms in enumerate(expires):
+                if ends_ms <= step.now:
+                    return max(living, 1)
+    return count
+
+
+def _handed_out(step: Step, queue: Queue, position: int) -> None:
+    """A message with a record is out again: one attempt more, and nobody can settle it late."""
+    record = queue.records.get(position)
+    if record is not None:
+        deadletter.forget_late(step, record)
+        queue.records[position] = record._replace(attempts=record.attempts + 1, consumer=0, token=0)
+
+
+def runs_of(queue: Queue, position: int, count: int) -> list[Run]:
+    """Messages from `position` on as they are delivered; those with a record as runs of one."""
+    found: list[Run] = []
+    while count:
+        offset = position & ready.BLOCK_MASK
+        piece = min(count, BLOCK_MESSAGES - offset)
+        block = queue.blocks[position >> BLOCK_BITS]
+        if queue.records:
+            piece = _without_record(queue, position, piece)
+        if piece:
+            runs = block.runs(offset, piece)
+            if queue.spec.has_priorities and position >> 48 != LANES - 1 - DEFAULT_PRIORITY:
+                level = bytes([queue.priority_of(position)])
+                runs = [run._replace(priorities=level * run.count) for run in runs]
+            found += runs
+        else:
+            record = queue.records[position]
+            piece = 1
+            found.append(
+                exceptional(
+                    block.runs(offset, 1)[0],
+                    record.attempts,
+                    record.failures,
+                    record.dead_letter,
+                    queue.priority_of(position),
+                )
+            )
+        position += piece
+        count -= piece
+    return found
+
+
+def _without_record(queue: Queue, position: int, count: int) -> int:
+    """How many messages from `position` on have no record."""
+    records = queue.records
+    for place in range(position, position + count):
+        if place in records:
+            return place - position
+    return count
+
+
+def send_again(step: Step, session: Session) -> None:
+    """Everything that the session's consumers hold, under the same tokens."""
+    state = step.state
+    for number in session.consumers:
+        consumer = state.consumers[number]
+        for held, lock_ms in locks.all_holds(consumer):
+            step.effects.append(repeat(state, consumer, held, lock_ms, session.number))
+
+
+def repeat(state: State, consumer: Consumer, held: Hold, lock_ms: int, session: int) -> Deliver:
+    """A hold as a delivery that was made before."""
+    queue = state.queues[consumer.queue]
+    floor = locks.floor_of(state, consumer)
+    return Deliver(
+        session,
+        consumer.number,
+        queue.name,
+        held.first,
+        lock_ms,
+        locks.deadline_ms(consumer, held, held.first, lock_ms, floor),
+        tuple(runs_of(queue, held.position, held.count)),
+        repeat=True,
+    )

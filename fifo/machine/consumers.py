@@ -1,0 +1,249 @@
+"""Consumers: who may be served, in which turn, and how one comes and goes.
+
+Owns a consumer's base status, suspicion, credit and place in the queue's service order, and the
+single active consumer (semantics.md section 6). Status is a base (active, waiting, cancelled) plus
+independent flags; detached and disconnected are the session's.
+
+Whoever changes anything that eligibility depends on calls `refresh` afterwards. What a consumer
+holds is given back by `returns.py`, never here.
+"""
+
+from bisect import bisect_left, insort
+
+from fifo.machine import limits
+from fifo.machine.effects import Activity
+from fifo.machine.state import Consumer, Queue, Session, State, Step
+from fifo.machine.types import Base, Role, Suspicion
+
+
+def is_present(state: State, session: Session | None) -> bool:
+    """Whether the session can be sent something: its data connection is there, in this term."""
+    return (
+        session is not None
+        and session.attached[Role.DATA]
+        and session.lead_epoch == state.lead_epoch
+        and not session.disconnected
+        and session.end_cause is None
+    )
+
+
+def is_eligible(state: State, consumer: Consumer) -> bool:
+    """Not suspected, detached, disconnected or cancelled; for the active one of a single-active
+    queue that says whether it may stay, for a waiting one whether it may become active."""
+    return (
+        consumer.base != Base.CANCELLED
+        and consumer.suspicion == Suspicion.NONE
+        and not consumer.implicit
+        and not consumer.durable
+        and is_present(state, state.sessions.get(consumer.session))
+    )
+
+
+def capacity(consumer: Consumer) -> int:
+    """How many messages it may be handed now, eligibility aside."""
+    room = consumer.prefetch - consumer.held
+    return min(room, consumer.credit) if consumer.explicit_credit else room
+
+
+def refresh(step: Step, queue: Queue, consumer: Consumer) -> None:
+    """Put the consumer into the service order or take it out, as its state now wants."""
+    wanted = (
+        consumer.base == Base.ACTIVE
+        and capacity(consumer) > 0
+        and is_eligible(step.state, consumer)
+        and not (queue.handover and queue.active == consumer.number)
+    )
+    if wanted and consumer.service_key is None:
+        enter_service(queue, consumer)
+    elif not wanted and consumer.service_key is not None:
+        leave_service(queue, consumer)
+    step.touched[queue.number] = queue
+
+
+def enter_service(queue: Queue, consumer: Consumer) -> None:
+    """Join the service order at the place of the consumer's last turn."""
+    consumer.service_key = (-consumer.priority, consumer.turn, consumer.number)
+    insort(queue.service, consumer.service_key)
+
+
+def leave_service(queue: Queue, consumer: Consumer) -> None:
+    """Leave the service order."""
+    assert consumer.service_key is not None, "only who is in the service order leaves it"
+    place = bisect_left(queue.service, consumer.service_key)
+    assert queue.service[place] == consumer.service_key, "the service order lost a consumer"
+    del queue.service[place]
+    consumer.service_key = None
+
+
+def served(queue: Queue, consumer: Consumer) -> None:
+    """It was handed something: it is last of its priority now."""
+    queue.turns += 1
+    consumer.turn = queue.turns
+    if consumer.service_key is not None:
+        leave_service(queue, consumer)
+        enter_service(queue, consumer)
+
+
+def suspect(step: Step, queue: Queue, consumer: Consumer, *, disconnected: bool) -> None:
+    """A lock of it expired: nothing new until its program speaks."""
+    if consumer.implicit or consumer.durable or consumer.suspicion == Suspicion.TIMEOUT:
+        return
+    consumer.suspicion = int(
+        Suspicion.TIMEOUT_WHILE_DISCONNECTED if disconnected else Suspicion.TIMEOUT
+    )
+    refresh(step, queue, consumer)
+
+
+def prove_alive(step: Step, consumer: Consumer) -> None:
+    """A command from the program clears the suspicion, whatever became of the command."""
+    if consumer.suspicion != Suspicion.NONE:
+        queue = step.open_queue(consumer.queue)
+        consumer.suspicion = int(Suspicion.NONE)
+        refresh(step, queue, consumer)
+        elect(step, queue)
+
+
+def add(step: Step, queue: Queue, session: int, tag: str) -> Consumer:
+    """A new consumer with the next number, not yet in service."""
+    state = step.state
+    consumer = Consumer(state.next_consumer, session, queue.number, tag)
+    state.next_consumer += 1
+    consumer.generation = state.generation
+    consumer.arrival = consumer.number
+    consumer.turn = queue.turns
+    state.consumers[consumer.number] = consumer
+    queue.consumers[consumer.number] = None
+    if session:
+        step.open_session(session).consumers[consumer.number] = None
+    return consumer
+
+
+def drop(step: Step, consumer: Consumer) -> None:
+    """The consumer is gone; it holds nothing any more. Its number never comes again."""
+    assert consumer.held == 0, "a consumer that holds messages cannot go"
+    state = step.state
+    queue = step.open_queue(consumer.queue)
+    state.touch(consumer)
+    step.arm(consumer, None)
+    if consumer.service_key is not None:
+        leave_service(queue, consumer)
+    del state.consumers[consumer.number], queue.consumers[consumer.number]
+    session = state.sessions.get(consumer.session)
+    if session is not None:
+        state.touch(session)
+        session.consumers.pop(consumer.number, None)
+        if session.tags.get((queue.number, consumer.tag)) == consumer.number:
+            del session.tags[(queue.number, consumer.tag)]
+        if session.gets.get(queue.number) == consumer.number:
+            del session.gets[queue.number]
+    if queue.durables.get(consumer.tag) == consumer.number:
+        del queue.durables[consumer.tag]
+    queue.used_ms = step.now
+    elect(step, queue)
+
+
+def drop_if_done(step: Step, consumer: Consumer) -> None:
+    """A cancelled consumer goes when its last token is settled and resolved."""
+    if (
+        consumer.base == Base.CANCELLED
+        and consumer.held == 0
+        and consumer.resolved_below >= consumer.next_token
+        and consumer.leaving is None
+        and consumer.number in step.state.consumers
+    ):
+        drop(step, consumer)
+
+
+def elect(step: Step, queue: Queue) -> None:
+    """Decide who is the active one of a single-active queue; nothing to do on other queues."""
+    if queue.spec.ordering != "single_active":
+        return
+    state = step.state
+    active = None if queue.active is None else state.consumers.get(queue.active)
+    if active is None:
+        queue.active = None
+        queue.handover = False
+    best = _best_waiting(state, queue)
+    if active is None:
+        # Nobody is activated while another holds any: a get, or one whose turn is over.
+        if best is not None and queue.locked == 0:
+            activate(step, queue, best)
+        return
+    stays = is_eligible(state, active)
+    challenged = best is not None and (not stays or best.priority > active.priority)
+    if active.held == 0:
+        queue.handover = False
+        if best is not None and challenged:
+            deactivate(step, queue, active)
+            activate(step, queue, best)
+            return
+    else:
+        # It gets nothing more and hands over when it has settled; if the challenger goes away
+        # first, it carries on.
+        queue.handover = stays and challenged
+    if active.generation != state.generation:
+        state.touch(active)
+    refresh(step, queue, active)
+
+
+def _best_waiting(state: State, queue: Queue) -> Consumer | None:
+    best: Consumer | None = None
+    for number in queue.consumers:
+        consumer = state.consumers[number]
+        if consumer.base != Base.WAITING or not is_eligible(state, consumer):
+            continue
+        if best is None or (-consumer.priority, consumer.arrival) < (-best.priority, best.arrival):
+            best = consumer
+    return best
+
+
+def activate(step: Step, queue: Queue, consumer: Consumer) -> None:
+    """Make it the active one, and tell it."""
+    assert queue.active is None, "there are never two active consumers"
+    step.state.touch(consumer)
+    queue.active = consumer.number
+    consumer.base = int(Base.ACTIVE)
+    step.effects.append(Activity(consumer.session, consumer.number, active=True))
+    refresh(step, queue, consumer)
+
+
+def deactivate(step: Step, queue: Queue, consumer: Consumer) -> None:
+    """It is not the active one any more; unless cancelled it waits, and is told."""
+    step.state.touch(consumer)
+    queue.active = None
+    queue.handover = False
+    if consumer.base == Base.ACTIVE:
+        consumer.base = int(Base.WAITING)
+        step.effects.append(Activity(consumer.session, consumer.number, active=False))
+    refresh(step, queue, consumer)
+
+
+def add_taken(consumer: Consumer, first: int, last: int, *, dead: bool) -> None:
+    """Tokens first..last were taken from it (semantics.md section 8); they are in no range yet.
+
+    Above the bound the two lowest ranges become one that says "returned": in doubt, lock lost.
+    """
+    taken = consumer.taken
+    place = bisect_left(taken, (first, last, dead))
+    if place and taken[place - 1][1] + 1 == first and taken[place - 1][2] == dead:
+        place -= 1
+        first = taken.pop(place)[0]
+    if place < len(taken) and last + 1 == taken[place][0] and taken[place][2] == dead:
+        last = taken.pop(place)[1]
+    taken.insert(place, (first, last, dead))
+    if len(taken) > limits.TAKEN_RANGES:
+        taken[:2] = [(taken[0][0], taken[1][1], False)]
+
+
+def resolve(consumer: Consumer, below: int) -> None:
+    """The client never asks about tokens under `below` again: their ranges are forgotten."""
+    below = min(below, consumer.next_token)
+    if below <= consumer.resolved_below:
+        return
+    consumer.resolved_below = below
+    taken = consumer.taken
+    place = bisect_left(taken, (below, 0, False))
+    if place and taken[place - 1][1] >= below:
+        place -= 1
+        taken[place] = (below, taken[place][1], taken[place][2])
+    del taken[:place]

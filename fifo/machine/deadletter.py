@@ -1,0 +1,108 @@
+"""Messages that leave their queue without being acked: dead letters, expiry, drops.
+
+Owns the move between queues (one command, so it neither loses nor duplicates) and what a dead
+letter carries. A move is never refused by the target's limits (semantics.md section 9). The message
+must be in no place when these are called: the caller took it out of wherever it stood.
+"""
+
+from typing import NamedTuple
+
+from fifo.machine import limits, ready
+from fifo.machine.limits import BLOCK_BITS
+from fifo.machine.state import Queue, Record, Step
+from fifo.machine.types import DEFAULT_PRIORITY, DeadLetter, Reason
+
+FRESH = Record(0, 0, 0, 0, (), None)
+"""What is known of a message that has no record and was never handed out."""
+
+LOCKED_ONCE = FRESH._replace(attempts=1)
+"""What is known of a locked message that has no record: this is its first delivery."""
+
+
+class Death(NamedTuple):
+    """What a program said when it terminated a message; all None for the machine's own reasons."""
+
+    detail: str | None = None
+    description: str | None = None
+    exception_type: str | None = None
+    exception_text: str | None = None
+    stack: str | None = None
+    stack_place: tuple[int, int, int] | None = None
+
+
+SILENT = Death()
+
+
+def bury(
+    step: Step, queue: Queue, position: int, reason: Reason, record: Record, death: Death = SILENT
+) -> None:
+    """Move the message to the queue's dead-letter queue; there must be one."""
+    assert queue.spec.dead_letter is not None, "a dead letter needs a dead-letter queue"
+    target = step.open_queue(step.state.queue_names[queue.spec.dead_letter])
+    letter = DeadLetter(
+        int(reason),
+        death.description,
+        death.exception_type,
+        death.exception_text,
+        death.stack,
+        death.stack_place,
+        queue.name,
+        death.detail,
+        step.wall,
+        record.history[-limits.HISTORY :],
+    )
+    queue.counters["dead_lettered_" + reason.name.lower()] += 1
+    transfer(step, queue, position, target, FRESH._replace(dead_letter=letter))
+
+
+def transfer(step: Step, source: Queue, position: int, target: Queue, record: Record | None) -> int:
+    """Move a message to the end of its lane in another queue; its position there.
+
+    Its id, key, headers and priority stay, its ttl and delay end.
+    """
+    priority = source.priority_of(position)
+    block = source.blocks[position >> BLOCK_BITS]
+    batch = block.take_out(position & ready.BLOCK_MASK)
+    batch = batch._replace(
+        priorities=None if priority == DEFAULT_PRIORITY else bytes([priority]),
+    )
+    lane = ready.lane_of(target.spec, priority)
+    moved_to = ready.append(target, batch, lane, step.state.generation)
+    if record is not None:
+        # What has a record is never served from a fresh range.
+        ready.add_hole(target, moved_to, moved_to + 1)
+        target.returned.add(moved_to)
+        target.records[moved_to] = record
+    target.counters["moved_in"] += 1
+    source.counters["moved_out"] += 1
+    ready.remove(source, position, 1)
+    return moved_to
+
+
+def exhaust(step: Step, queue: Queue, position: int, record: Record) -> bool:
+    """The message has failed too often: dead-letter or drop it. Whether it is a dead letter now."""
+    if queue.spec.dead_letter is not None and queue.spec.on_exhausted == "dead_letter":
+        bury(step, queue, position, Reason.MAX_DELIVERIES, record)
+        return True
+    queue.counters["exhausted_dropped"] += 1
+    ready.remove(queue, position, 1)
+    return False
+
+
+def expire(step: Step, queue: Queue, position: int) -> bool:
+    """The message's ttl has passed: dead-letter or drop it. Whether it is a dead letter now."""
+    queue.counters["expired"] += 1
+    if queue.spec.dead_letter is not None and queue.spec.dead_letter_expired:
+        record = queue.records.get(position, FRESH)
+        forget_late(step, record)
+        bury(step, queue, position, Reason.EXPIRED, record)
+        return True
+    forget_late(step, queue.records.get(position, FRESH))
+    ready.remove(queue, position, 1)
+    return False
+
+
+def forget_late(step: Step, record: Record) -> None:
+    """The message cannot be settled late any more by the one it was taken from."""
+    if record.consumer and record.consumer in step.state.consumers:
+        step.open_consumer(record.consumer).late.pop(record.token, None)

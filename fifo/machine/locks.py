@@ -1,0 +1,225 @@
+"""Who holds what until when: holds, the deadline index, floors, and what has expired.
+
+Owns `HoldLane`, `State.lock_index` and a consumer's floor. Deadlines here are the replicated ones;
+renewals live in the leader's memory only (semantics.md section 5). Knows nothing of what becomes of
+a message whose lock ended.
+
+The index has one entry (bound, consumer, lock duration) per lane of holds: while its lock duration
+is constant a consumer's holds are in deadline order, so the first one decides, and the bound may
+lag behind it. So finding what expired costs in proportion to what expired.
+"""
+
+from bisect import bisect_right
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from fifo.machine.state import Consumer, Hold, HoldLane, State
+from fifo.machine.types import Range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_HIGH = 1 << 62
+
+
+def hold(
+    state: State, consumer: Consumer, lock_ms: int, position: int, count: int, now_ms: int
+) -> int:
+    """Lock `count` messages from `position` on for the consumer; the first token."""
+    first = consumer.next_token
+    lane = consumer.lanes.get(lock_ms)
+    if lane is None:
+        lane = consumer.lanes[lock_ms] = HoldLane(lock_ms)
+        lane.bound_ms = now_ms + lock_ms
+        state.lock_index.add((lane.bound_ms, consumer.number, lock_ms))
+    holds = lane.holds
+    last = holds[-1] if holds else None
+    if (
+        last is not None
+        and last.checkout_ms == now_ms
+        and last.first + last.count == first
+        and last.position + last.count == position
+    ):
+        holds[-1] = Hold(last.first, last.count + count, last.position, now_ms)
+    else:
+        holds.append(Hold(first, count, position, now_ms))
+    lane.held += count
+    consumer.held += count
+    consumer.next_token = first + count
+    return first
+
+
+def release(state: State, consumer: Consumer, first: int, last: int) -> list[Hold]:
+    """End the locks of what is held of tokens first..last; those, in token order."""
+    lanes = consumer.lanes
+    if len(lanes) == 1:
+        (lane,) = lanes.values()
+        return _release_in(state, consumer, lane, first, last)
+    found: list[Hold] = []
+    for lane in list(lanes.values()):
+        found += _release_in(state, consumer, lane, first, last)
+    found.sort()
+    return found
+
+
+def _release_in(
+    state: State, consumer: Consumer, lane: HoldLane, first: int, last: int
+) -> list[Hold]:
+    start, stop = _overlap(lane.holds, first, last)
+    found = lane.holds[start:stop]
+    if not found:
+        return found
+    kept = []
+    head, tail = found[0], found[-1]
+    tail_end = tail.first + tail.count
+    if tail_end > last + 1:
+        kept.append(_part(tail, last + 1, tail_end))
+        found[-1] = tail = _part(tail, tail.first, last + 1)
+        head = found[0]
+    if head.first < first:
+        kept.insert(0, _part(head, head.first, first))
+        found[0] = _part(head, first, head.first + head.count)
+    lane.holds[start:stop] = kept
+    ended = found[0].count if len(found) == 1 else sum(piece.count for piece in found)
+    lane.held -= ended
+    consumer.held -= ended
+    assert lane.held >= 0, "more locks ended than there were"
+    if lane.held == 0:
+        state.lock_index.remove((lane.bound_ms, consumer.number, lane.lock_ms))
+        del consumer.lanes[lane.lock_ms]
+    return found
+
+
+def _overlap(holds: list[Hold], first: int, last: int) -> tuple[int, int]:
+    """The slice of holds that have a token in first..last."""
+    start = bisect_right(holds, (first, _HIGH)) - 1
+    if start < 0 or holds[start].first + holds[start].count <= first:
+        start += 1
+    stop = start
+    while stop < len(holds) and holds[stop].first <= last:
+        stop += 1
+    return start, stop
+
+
+def _part(held: Hold, first: int, end: int) -> Hold:
+    return Hold(first, end - first, held.position + first - held.first, held.checkout_ms)
+
+
+def held_in(consumer: Consumer, first: int, last: int) -> "list[tuple[Hold, int]]":
+    """(part that is held of tokens first..last, its lock duration), in token order."""
+    found = []
+    for lane in consumer.lanes.values():
+        start, stop = _overlap(lane.holds, first, last)
+        for held in lane.holds[start:stop]:
+            low, end = max(first, held.first), min(last + 1, held.first + held.count)
+            found.append((_part(held, low, end), lane.lock_ms))
+    found.sort()
+    return found
+
+
+def all_holds(consumer: Consumer) -> "list[tuple[Hold, int]]":
+    """(hold, its lock duration) of everything held, in token order."""
+    found = [(held, lane.lock_ms) for lane in consumer.lanes.values() for held in lane.holds]
+    if len(consumer.lanes) > 1:
+        found.sort()
+    return found
+
+
+def floor_of(state: State, consumer: Consumer) -> tuple[int, int]:
+    """(floor, last token it holds for): a change of leader counts before it was written down.
+
+    All locks of a session that has not come back since the last `lead` are older than it.
+    """
+    session = state.sessions.get(consumer.session)
+    lagging = session is not None and session.lead_epoch != state.lead_epoch
+    if session is not None and lagging and not session.disconnected and consumer.held:
+        floor_ms = state.lead_ms + max(consumer.lanes)
+        return max(consumer.floor_ms, floor_ms), consumer.next_token - 1
+    return consumer.floor_ms, consumer.floor_token
+
+
+def write_floor(state: State, consumer: Consumer) -> None:
+    """Write down the floor of the last `lead`; before the consumer's session changes its status."""
+    consumer.floor_ms, consumer.floor_token = floor_of(state, consumer)
+
+
+def deadline_ms(
+    consumer: Consumer, held: Hold, token: int, lock_ms: int, floor: tuple[int, int]
+) -> int:
+    """When the lock of `token` ends by the replicated state: its deadline, or its floor."""
+    deadline = held.checkout_ms + lock_ms
+    floor_ms, floor_token = floor
+    if token > floor_token or floor_ms <= deadline:
+        return deadline
+    return max(deadline, min(floor_ms, held.checkout_ms + consumer.max_lock_ms))
+
+
+def _parts_by_floor(held: Hold, floor_token: int) -> tuple[Hold, ...]:
+    """A hold as at most two parts: what a floor may lengthen, and what it does not."""
+    end = held.first + held.count
+    if held.first <= floor_token < end - 1:
+        return _part(held, held.first, floor_token + 1), _part(held, floor_token + 1, end)
+    return (held,)
+
+
+def expired_in(state: State, consumer: Consumer, first: int, last: int, now_ms: int) -> list[Range]:
+    """The token ranges in first..last whose locks are held and have ended by the state's word."""
+    floor = floor_of(state, consumer)
+    found: list[Range] = []
+    for held, lock_ms in held_in(consumer, first, last):
+        for part in _parts_by_floor(held, floor[1]):
+            if deadline_ms(consumer, part, part.first, lock_ms, floor) <= now_ms:
+                _extend(found, part.first, part.first + part.count - 1)
+    return found
+
+
+def expired(
+    state: State, consumer: Consumer, now_ms: int, most: int
+) -> tuple[list[Range], int | None]:
+    """At most `most` expired tokens as ranges, and the next deadline of what is left."""
+    floor = floor_of(state, consumer)
+    found: list[Range] = []
+    next_ms: int | None = None
+    for lane in consumer.lanes.values():
+        # Both the part that a floor covers and the part behind it are in deadline order, but a
+        # floor may end after the first deadline behind it: two walks, each up to what holds.
+        for walk in _walks(lane.holds, floor[1]):
+            for held in walk:
+                ends_ms = deadline_ms(consumer, held, held.first, lane.lock_ms, floor)
+                if ends_ms > now_ms:
+                    next_ms = ends_ms if next_ms is None else min(next_ms, ends_ms)
+                    break
+                count = min(held.count, most)
+                if count:
+                    _extend(found, held.first, held.first + count - 1)
+                most -= count
+                if count < held.count:
+                    return sorted(found), now_ms
+    return sorted(found), next_ms
+
+
+def _walks(holds: list[Hold], floor_token: int) -> "tuple[Iterable[Hold], Iterable[Hold]]":
+    """The holds that the floor covers and those behind it, the one in between cut in two."""
+    split = bisect_right(holds, (floor_token, _HIGH))
+    if not split:
+        return (), islice(holds, 0, None)
+    border = _parts_by_floor(holds[split - 1], floor_token)
+    covered = chain(islice(holds, split - 1), border[:1])
+    return covered, chain(border[1:], islice(holds, split, None))
+
+
+def _extend(ranges: list[Range], first: int, last: int) -> None:
+    if ranges and ranges[-1][1] + 1 == first:
+        ranges[-1] = (ranges[-1][0], last)
+    else:
+        ranges.append((first, last))
+
+
+def raise_bounds(state: State, consumer: Consumer) -> None:
+    """Bring the consumer's entries in the index up to its first deadlines."""
+    for lane in consumer.lanes.values():
+        bound_ms = lane.holds[0].checkout_ms + lane.lock_ms
+        if bound_ms != lane.bound_ms:
+            state.lock_index.remove((lane.bound_ms, consumer.number, lane.lock_ms))
+            lane.bound_ms = bound_ms
+            state.lock_index.add((bound_ms, consumer.number, lane.lock_ms))

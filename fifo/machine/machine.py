@@ -1,0 +1,278 @@
+"""The queue machine: one pure, deterministic function from (state, meta, command) to an outcome.
+
+Owns the one `match` over all commands, and what surrounds a batch: cluster time, the checkout after
+the last command, and the queues' entries in the index of times. The verbs are in the modules below;
+nothing here or there reads a clock, draws a random number, does I/O, or raises on bad input.
+
+How it is read: `types`, `commands`, `effects`, `replies` are the outside; `state` is what is kept;
+`blocks`, `ready`, `locks`, `ordering` are places and times; `consumers`, `returns`, `deadletter`,
+`checkout` move messages between them; `publish`, `settle`, `subscribe`, `sessions`, `queues`,
+`ticking` are the verbs. Nothing imports to the right of itself.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, assert_never
+
+from fifo.machine import (
+    checkout,
+    commands,
+    limits,
+    publish,
+    queries,
+    queues,
+    ready,
+    sessions,
+    settle,
+    snapshot,
+    subscribe,
+    ticking,
+)
+from fifo.machine.commands import Command
+from fifo.machine.effects import Effect, Run
+from fifo.machine.replies import Done, Refused, Reply
+from fifo.machine.state import VERSION, Frozen, State, Step
+from fifo.machine.types import Code, Range
+
+
+class Meta(NamedTuple):
+    """What came with an entry. `area` is its body area: offsets in commands are relative to it."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a meta
+    stamp_ms: int
+    wall_ms: int
+    area: memoryview
+
+
+class Outcome(NamedTuple):
+    """One reply per command, and the effects of all of them in order."""
+
+    replies: list[Reply]
+    effects: list[Effect]
+
+
+class Machine:
+    """All queues, sessions and consumers of one Raft group."""
+
+    def __init__(self, state: State | None = None) -> None:
+        self.state = state if state is not None else State()
+
+    def __repr__(self) -> str:
+        state = self.state
+        return (
+            f"<machine at {state.cluster_time_ms} ms term {state.term}: "
+            f"{len(state.queues)} queues, {len(state.sessions)} sessions, "
+            f"{len(state.consumers)} consumers>"
+        )
+
+    def apply_batch(self, meta: Meta, batch: Sequence[Command]) -> Outcome:
+        """Apply one entry: its commands in order, then what they made possible is handed out."""
+        state = self.state
+        before_ms = state.cluster_time_ms
+        state.cluster_time_ms = max(before_ms, meta.stamp_ms)
+        step = Step(state, meta.index, meta.wall_ms, meta.area)
+        replies: list[Reply] = []
+        for command in batch:
+            step.budget = limits.STEP_MESSAGES
+            replies.append(_apply(step, command))
+        _finish(step)
+        assert state.cluster_time_ms >= before_ms, "cluster time ran backwards"
+        return Outcome(replies, step.effects)
+
+    def apply(self, meta: Meta, command: Command) -> tuple[Reply, list[Effect]]:
+        """Apply a batch of one."""
+        outcome = self.apply_batch(meta, (command,))
+        return outcome.replies[0], outcome.effects
+
+    @property
+    def cluster_time_ms(self) -> int:
+        """The replicated time: milliseconds that never run backwards."""
+        return self.state.cluster_time_ms
+
+    def next_due_ms(self) -> int | None:
+        """The earliest cluster time at which a tick would do something other than lock timeouts."""
+        return ticking.next_due_ms(self.state)
+
+    def first_deadline_ms(self, consumer: int) -> int | None:
+        """When the first lock of the consumer ends by the state's word, floors included."""
+        return queries.first_deadline_ms(self.state, consumer)
+
+    def expired(
+        self, consumer: int, now_ms: int, most: int = limits.STEP_MESSAGES
+    ) -> tuple[list[Range], int | None]:
+        """(token ranges that ended by `now_ms`, the next deadline among the rest)."""
+        return queries.expired(self.state, consumer, now_ms, most)
+
+    def lock_consumers(self) -> Iterator[tuple[int, int]]:
+        """(lower bound of its first deadline, consumer), in the order of the bounds."""
+        return queries.lock_consumers(self.state)
+
+    def held(self, consumer: int, ranges: Sequence[Range]) -> "queries.Held | None":
+        """What the consumer still holds of the named tokens."""
+        return queries.held(self.state, consumer, ranges)
+
+    def queues(self) -> list[str]:
+        """The names of all queues, in the order of their creation."""
+        return [queue.name for queue in self.state.queues.values()]
+
+    def queue_overview(self, name: str) -> "queries.Plain | None":
+        """Counts, spec and counters of a queue, as plain data."""
+        return queries.queue_overview(self.state, name)
+
+    def consumers_of(self, name: str) -> "list[queries.Plain]":
+        """The consumers of a queue, with status, flags, credit and held."""
+        return queries.consumers_of(self.state, name)
+
+    def locks_of(self, name: str, limit: int) -> "list[queries.Plain]":
+        """Up to `limit` locked messages of a queue, with their holders."""
+        return queries.locks_of(self.state, name, limit)
+
+    def delayed_of(self, name: str, limit: int) -> "list[queries.Plain]":
+        """Up to `limit` delayed messages of a queue, the first to be due first."""
+        return queries.delayed_of(self.state, name, limit)
+
+    def peek(self, name: str, count: int) -> tuple[Run, ...]:
+        """The next ready messages, without locking them."""
+        return queries.peek(self.state, name, count)
+
+    def session_of(self, session_id: bytes) -> int | None:
+        """The number of the session with this id."""
+        return self.state.session_ids.get(session_id)
+
+    def session_view(self, session: int) -> "queries.Plain | None":
+        """Epochs, flags and consumers of a session, as plain data."""
+        return queries.session_view(self.state, session)
+
+    def freeze(self) -> Frozen:
+        """A view of the state as it is now, while the machine goes on: see `state.Frozen`."""
+        return self.state.freeze()
+
+    def snapshot(self) -> bytes:
+        """The state in canonical bytes: equal states, equal bytes."""
+        return snapshot.encode(self.state)
+
+    def digest(self) -> bytes:
+        """A hash of the canonical state, for comparing replicas; as slow as a snapshot."""
+        return snapshot.digest(self.state)
+
+    @staticmethod
+    def restore(data: bytes) -> "Machine":
+        """The machine that `data` is a snapshot of. Raises `SnapshotError`."""
+        return Machine(snapshot.decode(data))
+
+
+def _finish(step: Step) -> None:
+    """After the last command: hand out over the queues it touched, and note when they are due."""
+    state = step.state
+    for number in list(state.pending):
+        step.touched.setdefault(number, state.queues[number])
+    # A checkout may expire messages into a dead-letter queue, which is then touched too; those
+    # chains have no cycle, and each round moves messages, so this ends.
+    while step.touched:
+        number = next(iter(step.touched))
+        queue = step.touched[number]
+        if queue.generation != state.generation:
+            state.touch(queue)
+        if queue.service and queue.ready:
+            checkout.checkout(step, queue)
+        ready.tidy(queue)
+        ticking.reschedule(step, queue)
+        step.touched.pop(number, None)
+
+
+def _apply(step: Step, command: Command) -> Reply:
+    """One case per command; the parent holds the ifs, the verbs hold the loops."""
+    match command:
+        case commands.Publish():
+            return publish.publish(step, command)
+        case commands.Settle():
+            return settle.settle(step, command)
+        case commands.Tick():
+            return ticking.tick(step, command)
+        case commands.Get():
+            return subscribe.get(step, command)
+        case commands.Credit():
+            return subscribe.credit(step, command)
+        case commands.Subscribe():
+            return subscribe.subscribe(step, command)
+        case commands.Cancel():
+            return subscribe.cancel(step, command)
+        case commands.Alive():
+            return subscribe.alive(step, command)
+        case commands.NoticeAck():
+            return sessions.notice_ack(step, command)
+        case commands.Attach():
+            return sessions.attach(step, command)
+        case commands.Detach():
+            return sessions.detach(step, command)
+        case commands.Disconnect():
+            return sessions.disconnect(step, command)
+        case commands.EndSession():
+            return sessions.end_session(step, command)
+        case commands.OpenProducer():
+            return subscribe.open_producer(step, command)
+        case commands.Lead():
+            return sessions.lead(step, command)
+        case commands.SetVersion():
+            return _set_version(step, command)
+        case _:
+            return _apply_to_queue(step, command)
+
+
+QueueCommand = (
+    commands.Declare
+    | commands.UpdateQueue
+    | commands.DeleteQueue
+    | commands.Purge
+    | commands.PauseQueue
+    | commands.ResumeQueue
+    | commands.Redrive
+    | commands.RedriveStep
+    | commands.RedriveStop
+    | commands.Move
+    | commands.OpenDurable
+    | commands.Reserve
+    | commands.Fetch
+    | commands.AckUpto
+    | commands.RenewDurable
+    | commands.Forget
+)
+
+
+def _apply_to_queue(step: Step, command: QueueCommand) -> Reply:
+    match command:
+        case commands.Declare():
+            return queues.declare(step, command)
+        case commands.UpdateQueue():
+            return queues.update(step, command)
+        case commands.DeleteQueue():
+            return queues.delete(step, command)
+        case commands.Purge():
+            return queues.purge(step, command)
+        case commands.PauseQueue():
+            return queues.pause(step, command)
+        case commands.ResumeQueue():
+            return queues.resume(step, command)
+        case commands.Redrive() | commands.RedriveStep() | commands.RedriveStop():
+            return Refused(Code.UNSUPPORTED, "redrive is not there yet")
+        case commands.Move():
+            return Refused(Code.UNSUPPORTED, "moving messages is not there yet")
+        case (
+            commands.OpenDurable()
+            | commands.Reserve()
+            | commands.Fetch()
+            | commands.AckUpto()
+            | commands.RenewDurable()
+            | commands.Forget()
+        ):
+            return Refused(Code.UNSUPPORTED, "durable consumers are not there yet")
+        case _:
+            assert_never(command)
+
+
+def _set_version(step: Step, command: commands.SetVersion) -> Reply:
+    # A node that does not know the version must stop, not answer: the others would go on.
+    assert command.version <= VERSION, "this node is older than the machine version it is given"
+    if command.version < step.state.version:
+        return Refused(Code.STALE, f"the machine version is {step.state.version}")
+    step.state.version = command.version
+    return Done()

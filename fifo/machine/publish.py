@@ -1,0 +1,300 @@
+"""Publishing: what of a batch is stored, is a duplicate, or is refused, and storing it.
+
+Owns numbering per (producer, queue), the columns of a publish, and the queue's limits. What is
+stored is always a prefix of what was sent (semantics.md section 10): a refused message ends the
+batch, and everything of that producer behind it is refused as a gap.
+"""
+
+from array import array
+from bisect import bisect_right
+from hashlib import blake2b
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from fifo.machine import checks, dedup, limits, overflow, ready
+from fifo.machine.blocks import Batch, unpack
+from fifo.machine.commands import Publish
+from fifo.machine.replies import Published, Refused, Reply
+from fifo.machine.state import Producer, Queue, Step
+from fifo.machine.types import DEFAULT_PRIORITY, NEVER_MS, Cause, Code, Column
+
+
+class _Invalid(Exception):
+    """A column that cannot be; raised and caught in this module only."""
+
+
+class _Columns(NamedTuple):
+    """A publish with its columns read out of the area, all of the batch's length or None."""
+
+    sizes: "array[int]"
+    key_lengths: "array[int] | None"
+    header_lengths: "array[int] | None"
+    priorities: bytes | None
+    delays: "array[int] | None"
+    ttls: "array[int] | None"
+    dedup_ids: list[bytes] | None
+    numbers: "array[int] | None"
+
+
+def publish(step: Step, command: Publish) -> Reply:
+    """Store what of the batch may be stored."""
+    if command.session or not command.producer:
+        refused = checks.session(step, command.session, command.fence)
+        if refused is not None:
+            return refused
+    queue = checks.queue_named(step, command.queue)
+    if isinstance(queue, Refused):
+        return queue
+    producer = _producer(step, command)
+    if producer is None:
+        return Refused(Code.UNKNOWN_PRODUCER, "there is no such producer: open it again")
+    try:
+        columns = _read(step.area, command)
+    except _Invalid as error:
+        return Refused(Code.INVALID, str(error))
+    return _store(step, command, queue, producer, columns)
+
+
+def _producer(step: Step, command: Publish) -> Producer | None:
+    state = step.state
+    number = command.producer
+    if not number:
+        number = state.sessions[command.session].producer
+    producer = state.producers.get(number)
+    if producer is None:
+        return None
+    if producer.name is None and (
+        not command.session or state.sessions[command.session].producer != number
+    ):
+        return None  # another session's own producer
+    if producer.name is not None and producer.used_ms != step.now:
+        state.touch(producer)
+        producer.used_ms = step.now
+    return producer
+
+
+def _store(
+    step: Step, command: Publish, queue: Queue, producer: Producer, columns: _Columns
+) -> Published:
+    last = queue.last_numbers.get(producer.number, 0)
+    numbers = columns.numbers
+    if numbers is not None:
+        duplicates = bisect_right(numbers, last)
+    else:
+        duplicates = min(max(last - command.number + 1, 0), command.count)
+    refused = None
+    stop = command.count
+    if not duplicates and command.previous > last:
+        text = f"message {command.previous} of this producer was not stored"
+        refused = Refused(Code.GAP, text, {"expected": last})
+        stop = 0
+    elif duplicates < command.count:
+        stop, refused = overflow.admit(step, queue, columns.sizes, duplicates, columns.priorities)
+        if columns.dedup_ids is not None:
+            stop, refused = dedup.admit(queue, columns.dedup_ids, duplicates, stop, refused)
+    stored = max(stop - duplicates, 0)
+    repeated = 0
+    if stored:
+        repeated = _append(step, command, queue, producer, columns, duplicates, stop)
+        number = numbers[stop - 1] if numbers is not None else command.number + stop - 1
+        if not queue.last_numbers.get(producer.number):
+            step.state.touch(producer)
+            producer.queues[queue.number] = None
+        queue.last_numbers[producer.number] = number
+        queue.counters["published"] += stored - repeated
+    queue.counters["duplicates"] += duplicates + repeated
+    queue.counters["refused"] += command.count - duplicates - stored
+    return Published(queue.number, producer.number, stored, duplicates, refused)
+
+
+def _append(
+    step: Step,
+    command: Publish,
+    queue: Queue,
+    producer: Producer,
+    columns: _Columns,
+    start: int,
+    stop: int,
+) -> int:
+    """Store messages start..stop of the batch; how many of them a dedup window knew already."""
+    batch = _batch(step, command, queue, producer, columns)
+    known: list[int] = []
+    if columns.dedup_ids is not None:
+        known = dedup.remember(step, queue, columns.dedup_ids, start, stop)
+    generation = step.state.generation
+    for low, high in _stretches(queue, columns, known, start, stop):
+        priority = columns.priorities[low] if columns.priorities else DEFAULT_PRIORITY
+        piece = batch.part(low, high)
+        if columns.numbers is not None:
+            piece = piece._replace(number=columns.numbers[low])
+        position = ready.append(queue, piece, ready.lane_of(queue.spec, priority), generation)
+        if columns.delays is not None:
+            _delay(step, queue, position, columns.delays[low:high])
+    overflow.enforce(step, queue)
+    return len(known)
+
+
+def _stretches(
+    queue: Queue, columns: _Columns, known: list[int], start: int, stop: int
+) -> list[tuple[int, int]]:
+    """The batch in stretches of one lane and consecutive numbers, without what is known."""
+    lanes = columns.priorities if queue.spec.has_priorities else None
+    numbers = columns.numbers
+    if lanes is None and numbers is None and not known:
+        return [(start, stop)]
+    cuts = [start, stop]
+    for place in known:
+        cuts += (place, place + 1)
+    for place in range(start + 1, stop):
+        if (lanes is not None and lanes[place] != lanes[place - 1]) or (
+            numbers is not None and numbers[place] != numbers[place - 1] + 1
+        ):
+            cuts.append(place)
+    ordered = sorted(dict.fromkeys(cuts))
+    left_out = dict.fromkeys(known)
+    return [(low, high) for low, high in pairwise(ordered) if low not in left_out]
+
+
+def _delay(step: Step, queue: Queue, position: int, delays: "array[int]") -> None:
+    """Park the messages that were published with a delay; they take their places when due."""
+    place = 0
+    count = len(delays)
+    while place < count:
+        if not delays[place]:
+            place += 1
+            continue
+        end = place
+        while end < count and delays[end]:
+            due_ms = step.now + delays[end]
+            ready.make_delayed(queue, position + end, due_ms, int(Cause.PUBLISHED))
+            end += 1
+        ready.add_hole(queue, position + place, position + end)
+        queue.ready -= end - place
+        place = end
+
+
+def _batch(
+    step: Step, command: Publish, queue: Queue, producer: Producer, columns: _Columns
+) -> Batch:
+    priorities = columns.priorities
+    if queue.spec.has_priorities:
+        priorities = None  # the lane says it
+    return Batch(
+        step.index,
+        command.bodies_at,
+        columns.sizes,
+        producer.number,
+        command.number,
+        queue.number,
+        step.wall,
+        step.now,
+        command.keys[1] if command.keys else 0,
+        columns.key_lengths,
+        command.headers[1] if command.headers else 0,
+        columns.header_lengths,
+        priorities,
+        _expires(step, queue, columns),
+        _hashes(step, command, queue, columns),
+    )
+
+
+def _expires(step: Step, queue: Queue, columns: _Columns) -> "array[int] | None":
+    """When each message expires: by its own ttl or the queue's, whichever is shorter."""
+    ttls, default = columns.ttls, queue.spec.ttl_ms
+    count = len(columns.sizes)
+    if ttls is None:
+        return None if default is None else array("Q", [step.now + default]) * count
+    longest = NEVER_MS - step.now if default is None else default
+    if ttls.count(ttls[0]) == count:
+        return array("Q", [step.now + min(ttls[0] or longest, longest)]) * count
+    return array("Q", [step.now + min(ttl or longest, longest) for ttl in ttls])
+
+
+def _hashes(step: Step, command: Publish, queue: Queue, columns: _Columns) -> "array[int] | None":
+    """Seeded 64-bit hashes of the keys, where they order the queue; 0 where there is no key."""
+    lengths = columns.key_lengths
+    if queue.spec.ordering != "key" or lengths is None or command.keys is None:
+        return None
+    hashes = array("Q")
+    at = command.keys[1]
+    for length in lengths:
+        hashes.append(key_hash(bytes(step.area[at : at + length])) if length else 0)
+        at += length
+    return hashes
+
+
+_KEY_SEED = b"fifo key ordering"
+
+
+def key_hash(key: bytes) -> int:
+    """The hash by which keys order a queue; never 0. One seed for all queues: messages that move
+    between queues keep it."""
+    digest = blake2b(key, digest_size=8, key=_KEY_SEED).digest()
+    return int.from_bytes(digest, "little") or 1
+
+
+def _read(area: memoryview, command: Publish) -> _Columns:
+    """The columns, checked against the area and the limits. Raises `_Invalid`."""
+    count = command.count
+    sizes = unpack(area, command.sizes_at, count, "I")
+    if sizes is None or command.bodies_at + sum(sizes) > len(area):
+        raise _Invalid("bodies do not fit into the entry's area")
+    if max(sizes) > limits.BODY_BYTES:
+        raise _Invalid(f"a body is larger than {limits.BODY_BYTES} bytes")
+    keys = _lengths(area, command.keys, count, limits.KEY_BYTES, "key")
+    headers = _lengths(area, command.headers, count, limits.HEADERS_BYTES, "header")
+    priorities = None
+    if command.priorities_at is not None:
+        priorities = bytes(area[command.priorities_at : command.priorities_at + count])
+        if len(priorities) != count or max(priorities) > 9:
+            raise _Invalid("priorities are from 0 to 9, one per message")
+    delays = _column(area, command.delays_at, count, limits.DELAY_MS, "delay")
+    ttls = _column(area, command.ttls_at, count, limits.TTL_MS, "ttl")
+    numbers = _numbers(area, command)
+    if delays is not None and not any(delays):
+        delays = None
+    dedup_ids = _dedup_ids(area, command.dedup, count)
+    return _Columns(sizes, keys, headers, priorities, delays, ttls, dedup_ids, numbers)
+
+
+def _numbers(area: memoryview, command: Publish) -> "array[int] | None":
+    if not command.previous < command.number:
+        raise _Invalid("a message's number is above the one sent before it")
+    if command.number + command.count > limits.NUMBER_MAX:
+        raise _Invalid("numbers are below 2**63")
+    numbers = _column(area, command.numbers_at, command.count, limits.NUMBER_MAX, "number")
+    if numbers is not None:
+        rising = all(low < high for low, high in pairwise(numbers))
+        if numbers[0] != command.number or not rising:
+            raise _Invalid("numbers rise, and the first one is the command's")
+    return numbers
+
+
+def _column(
+    area: memoryview, at: int | None, count: int, most: int, what: str
+) -> "array[int] | None":
+    if at is None:
+        return None
+    column = unpack(area, at, count, "Q")
+    if column is None or max(column) > most:
+        raise _Invalid(f"the {what} column does not fit, or a {what} is above {most}")
+    return column
+
+
+def _lengths(
+    area: memoryview, column: Column | None, count: int, most: int, what: str
+) -> "array[int] | None":
+    if column is None:
+        return None
+    lengths = unpack(area, column[0], count, "I")
+    if lengths is None or column[1] + sum(lengths) > len(area) or max(lengths) > most:
+        raise _Invalid(f"the {what} column does not fit, or a {what} is above {most} bytes")
+    return lengths if any(lengths) else None
+
+
+def _dedup_ids(area: memoryview, column: Column | None, count: int) -> list[bytes] | None:
+    lengths = _lengths(area, column, count, limits.DEDUP_ID_BYTES, "dedup id")
+    if lengths is None or column is None:
+        return None
+    ends = list(accumulate(lengths, initial=column[1]))
+    return [bytes(area[low:high]) for low, high in pairwise(ends)]

@@ -1,0 +1,261 @@
+"""The leader's read side: views of the state as plain data. Nothing here changes anything.
+
+Owns what users see of queues, consumers, locks, delayed messages and sessions. Bounded by what is
+asked for, and by the counts that the state keeps: no view walks all messages of a queue.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from fifo.machine import checkout, consumers, locks, ready, spec
+from fifo.machine.effects import Run
+from fifo.machine.limits import BLOCK_BITS
+from fifo.machine.state import Consumer, Hold, Queue, State
+from fifo.machine.types import Base, Cause, Range, Suspicion
+
+Plain = dict[str, Any]
+
+
+class HeldRange(NamedTuple):
+    """Held tokens with one checkout time and one lock duration."""
+
+    first: int
+    last: int
+    checkout_ms: int
+    lock_ms: int
+    deadline_ms: int  # of the last of them by the state's word, floors included
+
+
+class Held(NamedTuple):
+    """What a consumer holds of some tokens, for a renewal."""
+
+    session: int
+    renewable: bool
+    max_lock_ms: int
+    ranges: tuple[HeldRange, ...]
+
+
+def first_deadline_ms(state: State, number: int) -> int | None:
+    """When the consumer's first lock ends by the state's word; None without locks."""
+    consumer = state.consumers.get(number)
+    if consumer is None or not consumer.held:
+        return None
+    return locks.expired(state, consumer, -1, 0)[1]
+
+
+def expired(state: State, number: int, now_ms: int, most: int) -> tuple[list[Range], int | None]:
+    """(token ranges that ended by `now_ms`, the next deadline among the rest)."""
+    consumer = state.consumers.get(number)
+    return ([], None) if consumer is None else locks.expired(state, consumer, now_ms, most)
+
+
+def lock_consumers(state: State) -> Iterator[tuple[int, int]]:
+    """(lower bound of its first deadline, consumer); one per consumer and lock duration."""
+    for bound_ms, consumer, _ in state.lock_index:
+        yield bound_ms, consumer
+
+
+def held(state: State, number: int, ranges: Sequence[Range]) -> Held | None:
+    """What the consumer holds of the named tokens; None where there is no such consumer."""
+    consumer = state.consumers.get(number)
+    if consumer is None:
+        return None
+    floor = locks.floor_of(state, consumer)
+    found = []
+    for first, last in ranges:
+        for part, lock_ms in locks.held_in(consumer, first, last):
+            end = part.first + part.count - 1
+            deadline = locks.deadline_ms(consumer, part, end, lock_ms, floor)
+            found.append(HeldRange(part.first, end, part.checkout_ms, lock_ms, deadline))
+    return Held(consumer.session, consumer.renewable, consumer.max_lock_ms, tuple(found))
+
+
+def _named(state: State, name: str) -> Queue | None:
+    number = state.queue_names.get(name)
+    return None if number is None else state.queues[number]
+
+
+def queue_overview(state: State, name: str) -> Plain | None:
+    """Counts, spec and counters of a queue."""
+    queue = _named(state, name)
+    if queue is None:
+        return None
+    return {
+        "name": queue.name,
+        "number": queue.number,
+        "ready": queue.ready,
+        "locked": queue.locked,
+        "delayed": len(queue.delayed),
+        "messages": queue.total,
+        "bytes": queue.bytes,
+        "paused": queue.paused,
+        "consumers": len(queue.consumers),
+        "active": queue.active,
+        "spec": spec.plain(queue.spec),
+        "counters": dict(queue.counters),
+    }
+
+
+def flags_of(state: State, consumer: Consumer) -> list[str]:
+    """The flags that stand beside a consumer's base status."""
+    flags = []
+    session = state.sessions.get(consumer.session)
+    if session is not None:
+        if session.disconnected:
+            flags.append("disconnected")
+        elif not consumers.is_present(state, session):
+            flags.append("detached")
+    if consumer.suspicion:
+        flags.append("suspected")
+    return flags
+
+
+def consumers_of(state: State, name: str) -> list[Plain]:
+    """The consumers of a queue."""
+    queue = _named(state, name)
+    if queue is None:
+        return []
+    found = []
+    for number in queue.consumers:
+        consumer = state.consumers[number]
+        session = state.sessions.get(consumer.session)
+        found.append(
+            {
+                "consumer": number,
+                "tag": consumer.tag,
+                "session": consumer.session,
+                "user": session.user if session else "",
+                "address": session.address if session else "",
+                "status": Base(consumer.base).name.lower(),
+                "flags": flags_of(state, consumer),
+                "suspected": Suspicion(consumer.suspicion).name.lower(),
+                "implicit": consumer.implicit,
+                "durable": consumer.durable,
+                "priority": consumer.priority,
+                "prefetch": consumer.prefetch,
+                "credit": consumer.credit if consumer.explicit_credit else None,
+                "held": consumer.held,
+                "lock_ms": consumer.lock_ms,
+                "renewable": consumer.renewable,
+                "next_token": consumer.next_token,
+            }
+        )
+    return found
+
+
+def locks_of(state: State, name: str, limit: int) -> list[Plain]:
+    """Up to `limit` locked messages, by consumer and token. The leader adds the renewals."""
+    queue = _named(state, name)
+    if queue is None:
+        return []
+    found: list[Plain] = []
+    for number in queue.consumers:
+        consumer = state.consumers[number]
+        session = state.sessions.get(consumer.session)
+        floor = locks.floor_of(state, consumer)
+        for hold, lock_ms in locks.all_holds(consumer):
+            for offset in range(min(hold.count, limit - len(found))):
+                token = hold.first + offset
+                record = queue.records.get(hold.position + offset)
+                deadline = locks.deadline_ms(consumer, hold, token, lock_ms, floor)
+                found.append(
+                    {
+                        "consumer": number,
+                        "token": token,
+                        "session": consumer.session,
+                        "address": session.address if session else "",
+                        "attempt": record.attempts if record else 1,
+                        "failures": record.failures if record else 0,
+                        "checkout_ms": hold.checkout_ms,
+                        "remaining_ms": max(deadline - state.cluster_time_ms, 0),
+                        "message": _message_id(queue, hold, offset),
+                    }
+                )
+            if len(found) >= limit:
+                return found
+    return found
+
+
+def _message_id(queue: Queue, hold: Hold, offset: int) -> tuple[int, int, int]:
+    """(queue it was published to, producer, number)."""
+    return message_id(queue, hold.position + offset)
+
+
+def message_id(queue: Queue, position: int) -> tuple[int, int, int]:
+    """(queue it was published to, producer, number) of the message at a position."""
+    block = queue.blocks[position >> BLOCK_BITS]
+    run = block.runs(position & ready.BLOCK_MASK, 1)[0]
+    return run.queue_number, run.producer, run.number
+
+
+def delayed_of(state: State, name: str, limit: int) -> list[Plain]:
+    """Up to `limit` delayed messages, the first to be due first."""
+    queue = _named(state, name)
+    if queue is None:
+        return []
+    found: list[Plain] = []
+    for due_ms, position in islice(queue.delays, limit):
+        record = queue.records.get(position)
+        found.append(
+            {
+                "message": message_id(queue, position),
+                "cause": Cause(queue.delayed[position][1]).name.lower(),
+                "due_ms": due_ms,
+                "remaining_ms": max(due_ms - state.cluster_time_ms, 0),
+                "attempts": record.attempts if record else 0,
+                "failures": record.failures if record else 0,
+            }
+        )
+    return found
+
+
+def peek(state: State, name: str, count: int) -> tuple[Run, ...]:
+    """The next `count` ready messages in their order, those that wait for a key left out."""
+    queue = _named(state, name)
+    if queue is None:
+        return ()
+    places = list(islice(_ready_positions(queue, count), count))
+    return tuple(run for position in places for run in checkout.runs_of(queue, position, 1))
+
+
+def _ready_positions(queue: Queue, most: int) -> Iterator[int]:
+    """At most `most` from each kind of place, merged in the order of delivery."""
+    found = list(islice(queue.returned, most))
+    for positions in queue.avoided.values():
+        found += islice(positions, most)
+    for lane, head in enumerate(queue.heads):
+        position, left = head, most
+        while position < queue.tails[lane] and left:
+            if ready.is_fresh(queue, position):
+                found.append(position)
+                left -= 1
+                position += 1
+            else:
+                place = queue.holes.bisect_right((position, 1 << 62)) - 1
+                position = queue.holes[place][1]
+    found.sort()
+    return iter(found)
+
+
+def session_view(state: State, number: int) -> Plain | None:
+    """Epochs, flags, consumers and pending notices of a session."""
+    session = state.sessions.get(number)
+    if session is None:
+        return None
+    current = session.lead_epoch == state.lead_epoch
+    return {
+        "session": number,
+        "session_id": session.session_id,
+        "user": session.user,
+        "address": session.address,
+        "data_epoch": session.epochs[0],
+        "control_epoch": session.epochs[1],
+        "data_attached": session.attached[0] and current,
+        "control_attached": session.attached[1] and current,
+        "disconnected": session.disconnected,
+        "ending": session.end_cause is not None,
+        "producer": session.producer,
+        "consumers": list(session.consumers),
+        "notices": list(session.notices),
+    }

@@ -1,0 +1,225 @@
+"""A queue's own verbs: declare, update, delete, purge, pause, resume.
+
+Owns the table of queues by name, and the rule that dead-letter queues form no cycle and are not
+deleted while another queue names them.
+"""
+
+from itertools import islice
+
+from fifo.machine import checks, deadletter, limits, ordering, ready, spec
+from fifo.machine.commands import Declare, DeleteQueue, PauseQueue, Purge, ResumeQueue, UpdateQueue
+from fifo.machine.effects import ConsumerRemoved
+from fifo.machine.limits import BLOCK_MESSAGES
+from fifo.machine.replies import Declared, Deleted, Done, Purged, Refused, Reply
+from fifo.machine.spec import QueueSpec, SpecError
+from fifo.machine.state import LANE_SHIFT, LANES, Queue, Step
+from fifo.machine.types import Code
+
+
+def declare(step: Step, command: Declare) -> Reply:
+    """Create the queue, and its dead-letter queue; or find it with the very same spec."""
+    state = step.state
+    try:
+        wanted = spec.queue_spec(command.spec)
+    except SpecError as error:
+        return Refused(Code.INVALID, str(error))
+    number = state.queue_names.get(command.name)
+    if number is not None:
+        queue = step.open_queue(number)
+        found = spec.differences(queue.spec, wanted)
+        if found:
+            shown = ", ".join(f"{name} is {old}, not {new}" for name, (old, new) in found.items())
+            detail = {name: [old, new] for name, (old, new) in found.items()}
+            text = f"queue {command.name!r} exists: {shown}"
+            return Refused(Code.QUEUE_EXISTS, text, {"differences": detail})
+        queue.used_ms = step.now
+        return Declared(number, created=False)
+    refused = _dead_letter_queue(step, command.name, wanted, new=1)
+    if refused is not None:
+        return refused
+    return Declared(_create(step, command.name, wanted).number, created=True)
+
+
+def _create(step: Step, name: str, wanted: QueueSpec) -> Queue:
+    state = step.state
+    queue = Queue(state.next_queue, name, wanted)
+    state.next_queue += 1
+    queue.generation = state.generation
+    queue.used_ms = step.now
+    state.queues[queue.number] = queue
+    state.queue_names[name] = queue.number
+    step.touched[queue.number] = queue
+    return queue
+
+
+def _dead_letter_queue(step: Step, name: str, wanted: QueueSpec, *, new: int) -> Refused | None:
+    """Check the queue's dead-letter queue, and create it if it is not there."""
+    state = step.state
+    target = wanted.dead_letter
+    walked = target
+    while walked is not None:  # ends: the chain has no cycle without this queue
+        if walked == name:
+            return Refused(Code.CYCLE, "dead-letter queues would form a cycle")
+        number = state.queue_names.get(walked)
+        walked = None if number is None else state.queues[number].spec.dead_letter
+    missing = target is not None and target not in state.queue_names
+    if len(state.queues) + new + missing > limits.QUEUES:
+        return Refused(Code.LIMIT, f"there are {limits.QUEUES} queues already")
+    if target is not None and missing:
+        _create(step, target, QueueSpec())
+    return None
+
+
+def update(step: Step, command: UpdateQueue) -> Reply:
+    """Change what can be changed on a live queue; consumers keep what they subscribed with."""
+    queue = checks.queue_named(step, command.name)
+    if isinstance(queue, Refused):
+        return queue
+    try:
+        changed = spec.updated_spec(queue.spec, command.changes)
+    except SpecError as error:
+        return Refused(Code.INVALID, str(error))
+    refused = _dead_letter_queue(step, queue.name, changed, new=0)
+    if refused is not None:
+        return refused
+    queue.spec = changed
+    queue.used_ms = step.now
+    if changed.on_delay == "skip":
+        queue.blocking.clear()
+    return Done()
+
+
+def delete(step: Step, command: DeleteQueue) -> Reply:
+    """Remove the queue with all that is in it, unless it is somebody's dead-letter queue."""
+    queue = checks.queue_named(step, command.name)
+    if isinstance(queue, Refused):
+        return queue
+    users = named_by(step, queue.name)
+    if users:
+        text = f"it is the dead-letter queue of {', '.join(users[:3])}"
+        return Refused(Code.IN_USE, text, {"queues": users[:100]})
+    return Deleted(remove(step, queue))
+
+
+def named_by(step: Step, name: str) -> list[str]:
+    """The queues that have this one as their dead-letter queue."""
+    return [queue.name for queue in step.state.queues.values() if queue.spec.dead_letter == name]
+
+
+def remove(step: Step, queue: Queue) -> int:
+    """The queue is gone; its consumers' clients are told. How many messages went with it."""
+    state = step.state
+    messages = queue.total
+    for number in list(queue.consumers):
+        consumer = step.open_consumer(number)
+        for lane in consumer.lanes.values():
+            state.lock_index.remove((lane.bound_ms, number, lane.lock_ms))
+        consumer.lanes.clear()
+        consumer.held = 0
+        step.arm(consumer, None)
+        del state.consumers[number]
+        if consumer.session:
+            session = step.open_session(consumer.session)
+            session.consumers.pop(number, None)
+            session.gets.pop(queue.number, None)
+            session.tags.pop((queue.number, consumer.tag), None)
+            step.effects.append(ConsumerRemoved(session.number, number, "queue_deleted"))
+    for number in queue.last_numbers:
+        producer = state.producers[number]
+        state.touch(producer)
+        producer.queues.pop(queue.number, None)
+    step.arm(queue, None)
+    del state.queues[queue.number], state.queue_names[queue.name]
+    state.pending.pop(queue.number, None)
+    step.touched.pop(queue.number, None)
+    return messages
+
+
+def pause(step: Step, command: PauseQueue) -> Reply:
+    """Hand nothing out until resumed."""
+    queue = checks.queue_named(step, command.name)
+    if isinstance(queue, Refused):
+        return queue
+    queue.paused = True
+    return Done()
+
+
+def resume(step: Step, command: ResumeQueue) -> Reply:
+    """Hand out again."""
+    queue = checks.queue_named(step, command.name)
+    if isinstance(queue, Refused):
+        return queue
+    queue.paused = False
+    return Done()
+
+
+def purge(step: Step, command: Purge) -> Reply:
+    """Remove what is ready or delayed now; what is locked can still be settled."""
+    queue = checks.queue_named(step, command.name)
+    if isinstance(queue, Refused):
+        return queue
+    begun = queue.purge_below is not None
+    queue.purge_below = queue.tails[:]
+    before = queue.counters["purged"]
+    done = go_on_purging(step, queue.number)
+    if not done and not begun:
+        step.state.chores.append(("purge", queue.number))
+    return Purged(queue.counters["purged"] - before, more=not done)
+
+
+def go_on_purging(step: Step, number: int) -> bool:
+    """Purge as far as the budget goes; whether the purge is complete."""
+    if number not in step.state.queues:
+        return True
+    queue = step.open_queue(number)
+    below = queue.purge_below
+    if below is None:
+        return True
+    _purge_fresh(step, queue, below)
+    for position in _purgeable(queue, below, step.budget):
+        taken = ready.take_delayed(queue, position) or ready.take_ready(queue, position)
+        assert taken, "a message to purge was not where it was found"
+        record = queue.records.get(position)
+        if record is not None:
+            deadletter.forget_late(step, record)
+        ordering.finished(step, queue, position)
+        _purged(step, queue, position, 1)
+    if step.budget <= 0:
+        return False
+    queue.purge_below = None
+    return True
+
+
+def _purge_fresh(step: Step, queue: Queue, below: list[int]) -> None:
+    while step.budget > 0:
+        front = ready.fresh_front(queue)
+        if front is None:
+            return
+        position, count = front
+        count = min(count, below[position >> LANE_SHIFT] - position, step.budget, BLOCK_MESSAGES)
+        if count <= 0:
+            return  # published since: lanes further down were purged in an earlier step
+        ready.take_fresh(queue, position, count)
+        _purged(step, queue, position, count)
+
+
+def _purged(step: Step, queue: Queue, position: int, count: int) -> None:
+    queue.counters["purged"] += count
+    ready.remove(queue, position, count)
+    step.budget -= count
+
+
+def _purgeable(queue: Queue, below: list[int], most: int) -> list[int]:
+    """Up to `most` positions of messages outside the fresh ranges that the purge is about."""
+    found: list[int] = []
+    for places in (queue.returned, *queue.avoided.values(), *queue.waiting.values()):
+        for lane in range(LANES):
+            if len(found) < most:
+                here = places.irange(lane << LANE_SHIFT, below[lane], (True, False))
+                found += islice(here, most - len(found))
+    for _, position in queue.delays:
+        if len(found) >= most:
+            break
+        if position < below[position >> LANE_SHIFT]:
+            found.append(position)
+    return found

@@ -1,0 +1,284 @@
+"""Where the messages of one queue stand, and how they get there: places, not reasons.
+
+Owns the fresh ranges, holes, returned, avoided and delayed messages, expiry bounds and the counts
+of them. Knows no consumer (but as a number) and no cause. Every function keeps the rule that a
+message is in exactly one place; `invariants.py` checks it.
+"""
+
+from typing import TYPE_CHECKING
+
+from sortedcontainers import SortedList
+
+from fifo.machine.blocks import Batch, Block
+from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
+from fifo.machine.state import LANE_SHIFT, LANES, Queue
+from fifo.machine.types import DEFAULT_PRIORITY, NEVER_MS
+
+if TYPE_CHECKING:
+    from fifo.machine.spec import QueueSpec
+
+BLOCK_MASK = BLOCK_MESSAGES - 1
+
+
+def lane_of(spec: "QueueSpec", priority: int) -> int:
+    """The lane that a message of this priority is put into: lower lanes are served first."""
+    return LANES - 1 - (priority if spec.has_priorities else DEFAULT_PRIORITY)
+
+
+def append(queue: Queue, batch: Batch, lane: int, generation: int) -> int:
+    """Put a batch at the end of its lane's fresh range; the position of its first message."""
+    first = position = queue.tails[lane]
+    count, start = len(batch.sizes), 0
+    while start < count:
+        key = position >> BLOCK_BITS
+        stop = min(count, start + BLOCK_MESSAGES - (position & BLOCK_MASK))
+        block = queue.blocks.get(key)
+        if block is None:
+            block = queue.blocks[key] = Block(generation)
+            queue.live[key] = 0
+        elif block.generation != generation:
+            block = queue.blocks[key] = block.copy(generation)
+        piece = batch.part(start, stop)
+        block.append(piece)
+        queue.live[key] += stop - start
+        if piece.expires is not None:
+            note_expiry(queue, key, min(piece.expires))
+        position += stop - start
+        start = stop
+    queue.tails[lane] = position
+    queue.ready += count
+    queue.bytes += sum(batch.sizes)
+    return first
+
+
+def add_hole(queue: Queue, first: int, end: int) -> None:
+    """Positions [first, end) of a fresh range are not ready there any more.
+
+    The caller counts them where they are now, or as gone.
+    """
+    lane = first >> LANE_SHIFT
+    holes = queue.holes
+    if first == queue.heads[lane]:
+        queue.heads[lane] = _skip_hole(queue, end)
+        return
+    place = holes.bisect_left((first, 0))
+    if place < len(holes) and holes[place][0] == end:
+        end = holes.pop(place)[1]
+    if place and holes[place - 1][1] == first and holes[place - 1][0] >> LANE_SHIFT == lane:
+        first = holes.pop(place - 1)[0]
+    holes.add((first, end))
+
+
+def _skip_hole(queue: Queue, head: int) -> int:
+    """`head`, or the end of the hole that starts there; the hole is forgotten."""
+    holes = queue.holes
+    place = holes.bisect_left((head, 0))
+    if place < len(holes) and holes[place][0] == head:
+        return int(holes.pop(place)[1])
+    return head
+
+
+def fresh_front(queue: Queue) -> tuple[int, int] | None:
+    """The first fresh message and how many stand behind each other from there in one block."""
+    tails = queue.tails
+    for lane, head in enumerate(queue.heads):
+        tail = tails[lane]
+        if head != tail:
+            end = min(tail, (head | BLOCK_MASK) + 1)
+            if queue.holes:
+                place = queue.holes.bisect_left((head, 0))
+                if place < len(queue.holes):
+                    end = min(end, queue.holes[place][0])
+            return head, end - head
+    return None
+
+
+def take_fresh(queue: Queue, position: int, count: int) -> None:
+    """Messages from the front of a fresh range leave it; the caller puts them elsewhere."""
+    lane = position >> LANE_SHIFT
+    assert queue.heads[lane] == position, "only the front of a fresh range can be taken"
+    head = position + count
+    queue.heads[lane] = _skip_hole(queue, head) if queue.holes else head
+    queue.ready -= count
+
+
+def is_fresh(queue: Queue, position: int) -> bool:
+    """Whether the message is ready in its fresh range."""
+    lane = position >> LANE_SHIFT
+    if not queue.heads[lane] <= position < queue.tails[lane]:
+        return False
+    place = queue.holes.bisect_right((position, NEVER_MS)) - 1
+    return place < 0 or bool(queue.holes[place][1] <= position)
+
+
+def returned_front(queue: Queue, consumer: int) -> int | None:
+    """The first message outside the fresh ranges that is ready for this consumer."""
+    best: int | None = queue.returned[0] if queue.returned else None
+    for avoider, positions in queue.avoided.items():
+        if avoider != consumer and (best is None or positions[0] < best):
+            best = positions[0]
+    return best
+
+
+def take_returned(queue: Queue, position: int) -> bool:
+    """A ready message outside the fresh ranges leaves its place; False if it is not there."""
+    if _discard(queue.returned, position):
+        queue.ready -= 1
+        return True
+    for avoider, positions in queue.avoided.items():
+        if _discard(positions, position):
+            if not positions:
+                del queue.avoided[avoider]
+            queue.ready -= 1
+            return True
+    return False
+
+
+def take_ready(queue: Queue, position: int) -> bool:
+    """A ready message, wherever it stands, leaves its place; False if it is not ready."""
+    if take_returned(queue, position):
+        return True
+    if is_fresh(queue, position):
+        add_hole(queue, position, position + 1)
+        queue.ready -= 1
+        return True
+    return take_waiting(queue, position)
+
+
+def take_waiting(queue: Queue, position: int) -> bool:
+    """A message that waits for its key leaves its place; False if it does not."""
+    if not queue.waiting:
+        return False
+    block = queue.blocks.get(position >> BLOCK_BITS)
+    if block is None or block.key_hashes is None:
+        return False
+    key = block.key_hashes[position & BLOCK_MASK]
+    positions = queue.waiting.get(key)
+    if positions is None or not _discard(positions, position):
+        return False
+    if not positions:
+        del queue.waiting[key]
+    queue.ready -= 1
+    return True
+
+
+def _discard(positions: "SortedList[int]", position: int) -> bool:
+    place = positions.bisect_left(position)
+    if place < len(positions) and positions[place] == position:
+        del positions[place]
+        return True
+    return False
+
+
+def make_ready(queue: Queue, position: int) -> None:
+    """A message that is in no place becomes ready at its original place."""
+    queue.returned.add(position)
+    queue.ready += 1
+
+
+def make_avoided(queue: Queue, position: int, consumer: int, until_ms: int) -> None:
+    """Ready for all but `consumer`, and until `until_ms` only."""
+    positions = queue.avoided.get(consumer)
+    if positions is None:
+        positions = queue.avoided[consumer] = SortedList()
+    positions.add(position)
+    queue.avoid_until.append((until_ms, position, consumer))
+    queue.ready += 1
+
+
+def stop_avoiding(queue: Queue, now_ms: int, most: int) -> int:
+    """What was avoided long enough becomes ready for all; how many entries were looked at."""
+    looked = 0
+    while queue.avoid_until and queue.avoid_until[0][0] <= now_ms and looked < most:
+        _, position, consumer = queue.avoid_until.popleft()
+        looked += 1
+        positions = queue.avoided.get(consumer)
+        if positions is not None and _discard(positions, position):
+            if not positions:
+                del queue.avoided[consumer]
+            queue.returned.add(position)
+    return looked
+
+
+def make_delayed(
+    queue: Queue, position: int, due_ms: int, cause: int, *, blocking: bool = False
+) -> None:
+    """A message that is in no place is parked until `due_ms`."""
+    queue.delayed[position] = (due_ms, cause)
+    queue.delays.add((due_ms, position))
+    if blocking:
+        queue.blocking.add(position)
+
+
+def take_delayed(queue: Queue, position: int) -> bool:
+    """A delayed message leaves its place; False if it is not delayed."""
+    entry = queue.delayed.pop(position, None)
+    if entry is None:
+        return False
+    queue.delays.remove((entry[0], position))
+    if queue.blocking:
+        _discard(queue.blocking, position)
+    return True
+
+
+def remove(queue: Queue, position: int, count: int) -> None:
+    """Messages that are in no place any more leave the queue for good."""
+    tail = queue.tails[position >> LANE_SHIFT]
+    records = queue.records
+    if records:
+        for gone in range(position, position + count):
+            records.pop(gone, None)
+    while count:
+        key, offset = position >> BLOCK_BITS, position & BLOCK_MASK
+        piece = min(count, BLOCK_MESSAGES - offset)
+        queue.bytes -= sum(queue.blocks[key].sizes[offset : offset + piece])
+        left = queue.live[key] - piece
+        assert left >= 0, "a block lost more messages than it had"
+        if left == 0 and (key + 1) << BLOCK_BITS <= tail:
+            drop_block(queue, key)
+        else:
+            queue.live[key] = left
+        position += piece
+        count -= piece
+
+
+def drop_block(queue: Queue, key: int) -> None:
+    """Forget a block in which nothing lives and to which nothing will be appended."""
+    del queue.blocks[key], queue.live[key]
+    bound_ms = queue.expiry_of.pop(key, None)
+    if bound_ms is not None:
+        queue.expiries.remove((bound_ms, key))
+
+
+def tidy(queue: Queue) -> None:
+    """When nothing is left in the queue, forget expiry times of what has gone.
+
+    Else the last block of an idle queue would make a tick due for every message that was in it.
+    """
+    if queue.ready or queue.locked or queue.delayed or not queue.expiry_of:
+        return
+    for key in sorted(queue.expiry_of):
+        lane = key >> (LANE_SHIFT - BLOCK_BITS)
+        assert queue.live[key] == 0, "an empty queue has a living block"
+        if key == queue.tails[lane] >> BLOCK_BITS:
+            queue.heads[lane] = queue.tails[lane] = (key + 1) << BLOCK_BITS
+        drop_block(queue, key)
+
+
+def note_expiry(queue: Queue, key: int, expires_ms: int) -> None:
+    """A block has a message that expires then: keep its lower bound."""
+    bound_ms = queue.expiry_of.get(key)
+    if bound_ms is not None:
+        if bound_ms <= expires_ms:
+            return
+        queue.expiries.remove((bound_ms, key))
+        del queue.expiry_of[key]
+    if expires_ms != NEVER_MS:
+        queue.expiries.add((expires_ms, key))
+        queue.expiry_of[key] = expires_ms
+
+
+def expires_ms(queue: Queue, position: int) -> int:
+    """When the message's ttl passes; NEVER_MS where it has none."""
+    expires = queue.blocks[position >> BLOCK_BITS].expires
+    return expires[position & BLOCK_MASK] if expires is not None else NEVER_MS

@@ -1,0 +1,202 @@
+"""Messages that come back: by nack, timeout, disconnect or release (semantics.md section 7).
+
+Owns counting, backoff and the choice between ready, delayed, dead and expired. The locks of what is
+returned have been ended by the caller; the message stands in no place while it is here.
+"""
+
+from fifo.machine import backoff, consumers, deadletter, limits, locks, ordering, ready
+from fifo.machine.effects import Notify
+from fifo.machine.state import Consumer, Hold, Notice, Queue, Record, Session, Step
+from fifo.machine.types import NEVER_MS, Attempt, Base, Cause, Range
+
+COUNTER_OF = {
+    Cause.NACK: "redelivered_nack",
+    Cause.TIMEOUT: "redelivered_timeout",
+    Cause.DISCONNECT: "redelivered_disconnect",
+    Cause.RELEASED: "redelivered_released",
+}
+
+
+def give_back(
+    step: Step,
+    queue: Queue,
+    consumer: Consumer,
+    held: Hold,
+    cause: Cause,
+    *,
+    own: bool,
+    delay_ms: int | None = None,
+) -> list[tuple[int, int, bool]]:
+    """Return what was just unlocked; ranges (first token, last token, whether dead-lettered).
+
+    `own`: by the consumer's own command, so that its tokens are settled, not taken from it.
+    """
+    queue.locked -= held.count
+    queue.counters[COUNTER_OF[cause]] += held.count
+    if cause == Cause.TIMEOUT:
+        queue.counters["lock_timeouts"] += held.count
+    outcome: list[tuple[int, int, bool]] = []
+    for offset in range(held.count):
+        token = held.first + offset
+        dead = _return_one(
+            step, queue, consumer, held.position + offset, token, cause, own=own, delay_ms=delay_ms
+        )
+        if outcome and outcome[-1][2] == dead:
+            outcome[-1] = (outcome[-1][0], token, dead)
+        else:
+            outcome.append((token, token, dead))
+    for first, last, dead in outcome:
+        # A retry of the nack that reached the limit must hear what the nack itself heard.
+        if dead or not own:
+            consumers.add_taken(consumer, first, last, dead=dead)
+    step.budget -= held.count
+    return outcome
+
+
+def _return_one(
+    step: Step,
+    queue: Queue,
+    consumer: Consumer,
+    position: int,
+    token: int,
+    cause: Cause,
+    *,
+    own: bool,
+    delay_ms: int | None,
+) -> bool:
+    spec = queue.spec
+    before = queue.records.get(position, deadletter.LOCKED_ONCE)
+    counts = cause in (Cause.NACK, Cause.DISCONNECT) or (
+        cause == Cause.TIMEOUT and spec.count_timeouts
+    )
+    failures = before.failures + counts
+    line = Attempt(consumer.number, int(cause), step.wall)
+    history = (*before.history[1 - limits.HISTORY :], line)
+    holder = (0, 0) if own else (consumer.number, token)
+    record = Record(before.attempts, failures, *holder, history, before.dead_letter)
+    limit = spec.failures_max
+    if counts and limit is not None and failures >= limit:
+        ordering.finished(step, queue, position)
+        return deadletter.exhaust(step, queue, position, record)
+    queue.records[position] = record
+    if ready.expires_ms(queue, position) <= step.now:
+        ordering.finished(step, queue, position)
+        return deadletter.expire(step, queue, position)
+    if not own:
+        consumer.late[token] = position
+    wait_ms = _delay_ms(queue, consumer, cause, before.failures, delay_ms)
+    if wait_ms:
+        ordering.delay(step, queue, position, min(step.now + wait_ms, NEVER_MS), int(cause))
+    elif cause == Cause.RELEASED and own and consumer.base != Base.CANCELLED:
+        until_ms = step.now + limits.RELEASE_AVOID_MS
+        ordering.came_back(step, queue, position)
+        ready.make_avoided(queue, position, consumer.number, until_ms)
+    else:
+        ordering.came_back(step, queue, position)
+        ready.make_ready(queue, position)
+    return False
+
+
+def _delay_ms(
+    queue: Queue, consumer: Consumer, cause: Cause, failures: int, delay_ms: int | None
+) -> int:
+    if delay_ms is not None:
+        return delay_ms
+    if cause == Cause.NACK:
+        policy = consumer.nack_backoff or queue.spec.nack_backoff
+        return limits.NACK_DELAY_MS_DEFAULT if policy is None else _policy(policy).delay(failures)
+    if cause == Cause.TIMEOUT:
+        policy = consumer.timeout_backoff or queue.spec.timeout_backoff
+        return 0 if policy is None else _policy(policy).delay(failures)
+    return 0
+
+
+_POLICIES: dict[str, backoff.Backoff] = {}
+
+
+def _policy(text: str) -> backoff.Backoff:
+    """The parsed policy. The cache is no state: it holds what parsing the text would give."""
+    policy = _POLICIES.get(text)
+    if policy is None:
+        if len(_POLICIES) >= limits.QUEUES:
+            _POLICIES.clear()
+        policy = _POLICIES[text] = backoff.parse(text)
+    return policy
+
+
+def give_back_all(step: Step, consumer: Consumer, cause: Cause) -> bool:
+    """Return everything the consumer holds, as far as the budget goes; whether that was all."""
+    queue = step.open_queue(consumer.queue)
+    if consumer.generation != step.state.generation:
+        step.state.touch(consumer)
+    while consumer.held and step.budget > 0:
+        held, _ = locks.all_holds(consumer)[0]
+        last = held.first + min(held.count, step.budget) - 1
+        for piece in locks.release(step.state, consumer, held.first, last):
+            give_back(step, queue, consumer, piece, cause, own=False)
+    consumers.refresh(step, queue, consumer)
+    return consumer.held == 0
+
+
+def time_out(step: Step, consumer: Consumer, ranges: list[Range]) -> None:
+    """Locks of the consumer have expired: return the messages, suspect it, tell its client."""
+    state = step.state
+    queue = step.open_queue(consumer.queue)
+    session = state.sessions.get(consumer.session)
+    disconnected = session is not None and session.disconnected
+    cause = Cause.DISCONNECT if disconnected else Cause.TIMEOUT
+    for first, last in ranges:
+        for held in locks.release(state, consumer, first, last):
+            give_back(step, queue, consumer, held, cause, own=False)
+    lost = list(ranges)
+    consumers.suspect(step, queue, consumer, disconnected=disconnected)
+    if queue.spec.ordering == "single_active" and not consumer.durable:
+        # Order is kept only if it loses everything: the rest goes back uncounted.
+        rest = Cause.DISCONNECT if disconnected else Cause.RELEASED
+        for held, _ in locks.all_holds(consumer):
+            last = held.first + held.count - 1
+            lost.append((held.first, last))
+            for piece in locks.release(state, consumer, held.first, last):
+                give_back(step, queue, consumer, piece, rest, own=False)
+        if queue.active == consumer.number:
+            consumers.deactivate(step, queue, consumer)
+        consumers.elect(step, queue)
+    locks.raise_bounds(state, consumer)
+    consumers.refresh(step, queue, consumer)
+    if session is not None:
+        notify(step, session, consumer.number, joined(lost))
+    if consumer.base == Base.CANCELLED and disconnected and consumer.held == 0:
+        consumers.drop(step, consumer)
+    else:
+        consumers.drop_if_done(step, consumer)
+
+
+def joined(ranges: list[Range]) -> list[Range]:
+    """The same tokens as ascending ranges that do not touch."""
+    found: list[Range] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
+    return found
+
+
+def notify(step: Step, session: Session, consumer: int, ranges: list[Range]) -> None:
+    """Keep a notice for the client, and send it."""
+    step.state.touch(session)
+    if len(session.notices) >= limits.NOTICES:
+        # The newest of this consumer takes the new ranges along, under a new number.
+        for number in reversed(session.notices):
+            if session.notices[number].consumer == consumer:
+                ranges = joined([*session.notices.pop(number).ranges, *ranges])
+                break
+        else:
+            del session.notices[next(iter(session.notices))]
+    number = session.next_notice
+    session.next_notice += 1
+    notice = Notice("message_timeout", consumer, tuple(ranges[-limits.NOTICE_RANGES :]))
+    session.notices[number] = notice
+    step.effects.append(
+        Notify(session.number, number, notice.kind, consumer, notice.ranges),
+    )

@@ -1,0 +1,236 @@
+"""The four settlements: ack, nack, release, terminate, each token with its receipt.
+
+Owns what is answered for every token, held or not (semantics.md section 8). What becomes of a
+returned message is the business of `returns.py`, of a terminated one that of `deadletter.py`.
+"""
+
+from bisect import bisect_right
+from itertools import islice
+
+from fifo.machine import checks, consumers, deadletter, limits, locks, ordering, ready, returns
+from fifo.machine.commands import Settle
+from fifo.machine.deadletter import LOCKED_ONCE, Death
+from fifo.machine.replies import Receipt, Refused, Reply
+from fifo.machine.state import Consumer, Hold, Queue, Step
+from fifo.machine.types import NEVER_MS, Attempt, Cause, Code, Outcome, Reason, Status, Verb
+
+Line = tuple[int, int, int, bool]
+
+
+def settle(step: Step, command: Settle) -> Reply:
+    """Settle token ranges of one consumer with one verb."""
+    refused = checks.session(step, command.session, command.fence)
+    if refused is not None:
+        return refused
+    if sum(last - first + 1 for first, last in command.ranges) > limits.STEP_MESSAGES:
+        return Refused(Code.TOO_LARGE, f"more than {limits.STEP_MESSAGES} tokens in one command")
+    consumer = step.state.consumers.get(command.consumer)
+    if consumer is None or not _may_settle(step, command.session, consumer):
+        status = int(Status.UNKNOWN_CONSUMER)
+        lines = tuple((first, last, status, False) for first, last in command.ranges)
+        return Receipt(command.consumer, lines)
+    queue = step.open_queue(consumer.queue)
+    if command.verb == Verb.TERMINATE and queue.spec.dead_letter is None:
+        if command.session == consumer.session:
+            consumers.prove_alive(step, step.open_consumer(consumer.number))
+        text = "the queue has no dead-letter queue: the messages stay locked"
+        return Refused(Code.NO_DEAD_LETTER_QUEUE, text)
+    consumer = step.open_consumer(consumer.number)
+    lines_out: list[Line] = []
+    for first, last in command.ranges:
+        _settle_range(step, command, queue, consumer, first, last, lines_out)
+    after(step, queue, consumer, command)
+    return Receipt(consumer.number, tuple(lines_out))
+
+
+def _may_settle(step: Step, session: int, consumer: Consumer) -> bool:
+    """Its own session, or another one of the same user; a durable consumer has its own verbs."""
+    if consumer.session == session:
+        return True
+    owner = step.state.sessions.get(consumer.session)
+    return owner is not None and owner.user == step.state.sessions[session].user
+
+
+def after(step: Step, queue: Queue, consumer: Consumer, command: Settle) -> None:
+    """What a settlement does beside settling: it proves life, makes room and resolves tokens."""
+    if command.session == consumer.session:
+        consumers.prove_alive(step, consumer)
+        consumers.resolve(consumer, command.resolved_below)
+    consumers.refresh(step, queue, consumer)
+    if queue.spec.ordering == "single_active":
+        consumers.elect(step, queue)
+    consumers.drop_if_done(step, consumer)
+
+
+def _settle_range(
+    step: Step,
+    command: Settle,
+    queue: Queue,
+    consumer: Consumer,
+    first: int,
+    last: int,
+    lines: list[Line],
+) -> None:
+    if first < consumer.resolved_below:
+        end = min(last, consumer.resolved_below - 1)
+        add_line(lines, first, end, Status.LOCK_LOST)
+        first = end + 1
+    for held in locks.release(step.state, consumer, first, last):
+        if held.first > first:
+            _settle_unheld(step, command, queue, consumer, first, held.first - 1, lines)
+        first = held.first + held.count
+        if command.verb == Verb.ACK:
+            ack(step, queue, held)
+            add_line(lines, held.first, first - 1, Status.OK)
+        elif command.verb == Verb.TERMINATE:
+            _terminate(step, command, queue, consumer, held)
+            add_line(lines, held.first, first - 1, Status.OK)
+        else:
+            cause = Cause.NACK if command.verb == Verb.NACK else Cause.RELEASED
+            for low, high, dead in returns.give_back(
+                step, queue, consumer, held, cause, own=True, delay_ms=command.delay_ms
+            ):
+                add_line(lines, low, high, Status.DEAD_LETTERED if dead else Status.OK)
+    if first <= last:
+        _settle_unheld(step, command, queue, consumer, first, last, lines)
+
+
+def ack(step: Step, queue: Queue, held: Hold) -> None:
+    """The messages are done: they leave the queue."""
+    queue.locked -= held.count
+    queue.counters["acked"] += held.count
+    if queue.busy_keys:
+        for position in range(held.position, held.position + held.count):
+            ordering.finished(step, queue, position)
+    ready.remove(queue, held.position, held.count)
+
+
+def _terminate(step: Step, command: Settle, queue: Queue, consumer: Consumer, held: Hold) -> None:
+    death = death_of(step, command)
+    queue.locked -= held.count
+    queue.counters["terms"] += held.count
+    for position in range(held.position, held.position + held.count):
+        record = queue.records.get(position, LOCKED_ONCE)
+        _bury_terminated(step, queue, consumer.number, position, record.history, death)
+
+
+def _bury_terminated(
+    step: Step,
+    queue: Queue,
+    consumer: int,
+    position: int,
+    history: tuple[Attempt, ...],
+    death: Death,
+) -> None:
+    line = Attempt(consumer, int(Outcome.TERMINATED), step.wall)
+    record = LOCKED_ONCE._replace(history=(*history, line))
+    ordering.finished(step, queue, position)
+    deadletter.bury(step, queue, position, Reason.TERMINATED, record, death)
+
+
+def death_of(step: Step, command: Settle) -> Death:
+    """What the program said, with a handle to what is too long for the state."""
+    place = None
+    if command.stack_at is not None:
+        at, size = command.stack_at
+        if at + size <= len(step.area):
+            place = (step.index, at, size)
+    return Death(
+        command.reason,
+        command.description,
+        command.exception_type,
+        command.exception_text,
+        command.stack,
+        place,
+    )
+
+
+def _settle_unheld(
+    step: Step,
+    command: Settle,
+    queue: Queue,
+    consumer: Consumer,
+    first: int,
+    last: int,
+    lines: list[Line],
+) -> None:
+    """Answer for tokens that are not held; carry out a late ack or terminate where it is one."""
+    for low, high, status in classify(consumer, first, last):
+        late_possible = status == Status.LOCK_LOST and command.session == consumer.session
+        if not late_possible or command.verb not in (Verb.ACK, Verb.TERMINATE) or not consumer.late:
+            add_line(lines, low, high, status)
+            continue
+        for token in range(low, high + 1):
+            if _settle_late(step, command, queue, consumer, token):
+                add_line(lines, token, token, Status.OK, late=True)
+            else:
+                add_line(lines, token, token, status)
+
+
+def classify(consumer: Consumer, first: int, last: int) -> list[tuple[int, int, Status]]:
+    """Statuses of tokens first..last, none of which is held nor below the resolved mark.
+
+    A token that was never given out is answered `lock_lost`, which promises nothing.
+    """
+    found: list[tuple[int, int, Status]] = []
+    taken = consumer.taken
+    start = max(bisect_right(taken, (first, NEVER_MS, True)) - 1, 0)
+    for low, high, dead in islice(taken, start, None):
+        if high < first:
+            continue
+        if low > last:
+            break
+        if first < low:
+            found.append((first, low - 1, Status.ALREADY_SETTLED))
+        end = min(high, last)
+        found.append((max(first, low), end, Status.DEAD_LETTERED if dead else Status.LOCK_LOST))
+        first = end + 1
+    known = min(last, consumer.next_token - 1)
+    if first <= known:
+        found.append((first, known, Status.ALREADY_SETTLED))
+        first = known + 1
+    if first <= last:
+        found.append((first, last, Status.LOCK_LOST))
+    return found
+
+
+def _settle_late(step: Step, command: Settle, queue: Queue, consumer: Consumer, token: int) -> bool:
+    """Settle a message that was taken from this consumer and that nobody has had since."""
+    position = consumer.late.get(token)
+    if position is None:
+        return False
+    record = queue.records[position]
+    assert (record.consumer, record.token) == (consumer.number, token), "a late token is stale"
+    if not (ready.take_delayed(queue, position) or ready.take_ready(queue, position)):
+        return False
+    del consumer.late[token]
+    # It is settled now, so a retry hears that, not that it was taken.
+    _untake(consumer, token)
+    queue.counters["late_acks"] += 1
+    if command.verb == Verb.ACK:
+        queue.counters["acked"] += 1
+        ordering.finished(step, queue, position)
+        ready.remove(queue, position, 1)
+    else:
+        queue.counters["terms"] += 1
+        death = death_of(step, command)
+        _bury_terminated(step, queue, consumer.number, position, record.history, death)
+    return True
+
+
+def _untake(consumer: Consumer, token: int) -> None:
+    for place, (first, last, dead) in enumerate(consumer.taken):
+        if first <= token <= last:
+            parts = [(first, token - 1, dead), (token + 1, last, dead)]
+            consumer.taken[place : place + 1] = [part for part in parts if part[0] <= part[1]]
+            return
+
+
+def add_line(
+    lines: list[Line], first: int, last: int, status: Status, *, late: bool = False
+) -> None:
+    """Append to a receipt, as part of its last line where that says the same."""
+    if lines and lines[-1][1] + 1 == first and lines[-1][2:] == (status, late):
+        lines[-1] = (lines[-1][0], last, int(status), late)
+    else:
+        lines.append((first, last, int(status), late))

@@ -1,0 +1,565 @@
+"""The replicated state: every record and table of the machine, and nothing that acts on them.
+
+Owns what is kept. Rule 1: all that affects a reply or an effect of a later command lives here.
+Rule 2: the indexes (`lock_index`, `timers`, `Queue.service`, `Queue.delays`, `Queue.expiries`) say
+nothing that the records do not say, and are built again by a restore.
+
+Whoever changes a session, consumer, producer or queue calls `State.touch` on it first, so that a
+frozen view keeps what it was. Update with a new field: `snapshot.py` (its form and its version),
+`invariants.py` and, where users see it, `queries.py`.
+"""
+
+from collections import deque
+from typing import Any, NamedTuple, TypeVar
+
+from sortedcontainers import SortedList
+
+from fifo.machine.blocks import Block
+from fifo.machine.effects import Effect
+from fifo.machine.limits import BATCH_CHECKOUT_MESSAGES, BLOCK_BITS
+from fifo.machine.spec import QueueSpec
+from fifo.machine.types import Attempt, Base, DeadLetter, Suspicion
+
+LANES = 10
+LANE_SHIFT = 48
+VERSION = 1
+"""The machine version that this code starts a new state with, and the highest that it knows."""
+
+QUEUE_COUNTERS = (
+    "published",
+    "duplicates",
+    "refused",
+    "delivered",
+    "acked",
+    "late_acks",
+    "redelivered_nack",
+    "redelivered_timeout",
+    "redelivered_disconnect",
+    "redelivered_released",
+    "dead_lettered_terminated",
+    "dead_lettered_max_deliveries",
+    "dead_lettered_expired",
+    "dead_lettered_overflow",
+    "exhausted_dropped",
+    "expired",
+    "overflow_dropped",
+    "purged",
+    "lock_timeouts",
+    "terms",
+    "moved_in",
+    "moved_out",
+)
+"""Counters of a queue, all of messages and all growing; `docs/machine.md` says what each counts.
+
+What `redelivered_*` counts is returns by cause, those that a return then dead-letters included.
+"""
+
+T = TypeVar("T")
+
+
+class Record(NamedTuple):
+    """What is kept of a message that is not plain: it came back, is delayed, or is a dead letter.
+
+    `attempts` are the deliveries so far. `consumer` and `token` name the last holder that it was
+    taken from, for a late ack; 0 where there is none.
+    """
+
+    attempts: int
+    failures: int
+    consumer: int
+    token: int
+    history: tuple[Attempt, ...]
+    dead_letter: DeadLetter | None
+
+
+class Hold(NamedTuple):
+    """Locked messages with consecutive tokens and positions, checked out at one time."""
+
+    first: int  # token
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a hold
+    position: int
+    checkout_ms: int
+
+
+class HoldLane:
+    """What a consumer holds under one lock duration: holds in token order, so in deadline order.
+
+    `bound_ms` is the key of its one entry in the lock index: at or before its first deadline.
+    """
+
+    __slots__ = ("bound_ms", "held", "holds", "lock_ms")
+
+    def __init__(self, lock_ms: int) -> None:
+        self.lock_ms = lock_ms
+        self.bound_ms = 0
+        self.held = 0
+        self.holds: list[Hold] = []
+
+    def copy(self) -> "HoldLane":
+        """A lane with a list of its own."""
+        twin = HoldLane(self.lock_ms)
+        twin.bound_ms, twin.held, twin.holds = self.bound_ms, self.held, self.holds[:]
+        return twin
+
+
+class Notice(NamedTuple):
+    """A notice to a client that is kept until it is acknowledged."""
+
+    kind: str
+    consumer: int
+    ranges: tuple[tuple[int, int], ...]
+
+
+class Session:
+    """A client, over all its connections. Lists by role: [data, control]."""
+
+    __slots__ = (
+        "address",
+        "attached",
+        "consumers",
+        "disconnected",
+        "disconnected_ms",
+        "end_cause",
+        "epochs",
+        "generation",
+        "gets",
+        "incarnation",
+        "lead_epoch",
+        "next_notice",
+        "notices",
+        "number",
+        "producer",
+        "session_id",
+        "tags",
+        "timer_ms",
+        "user",
+    )
+    kind = "session"
+
+    def __init__(self, number: int, session_id: bytes, user: str, producer: int) -> None:
+        self.number = number
+        self.generation = 0
+        self.session_id = session_id
+        self.user = user
+        self.address = ""
+        self.incarnation = b""
+        self.epochs = [0, 0]
+        self.attached = [False, False]
+        self.disconnected = False
+        self.disconnected_ms = 0
+        self.lead_epoch = 0
+        self.producer = producer
+        self.consumers: dict[int, None] = {}
+        self.tags: dict[tuple[int, str], int] = {}
+        self.gets: dict[int, int] = {}
+        self.notices: dict[int, Notice] = {}
+        self.next_notice = 1
+        self.end_cause: int | None = None  # set while its consumers are still being emptied
+        self.timer_ms: int | None = None  # when it ends, while disconnected
+
+    def clone(self) -> "Session":
+        """What a frozen view keeps."""
+        return _clone(self)
+
+    def __repr__(self) -> str:
+        words = [role for role, on in zip(("data", "control"), self.attached, strict=True) if on]
+        words += ["disconnected"] if self.disconnected else []
+        return f"<session {self.number} {'+'.join(words) or 'detached'} {len(self.consumers)}c>"
+
+
+class Consumer:
+    """One subscription, implicit consumer of gets, or durable consumer."""
+
+    __slots__ = (
+        "arrival",
+        "base",
+        "credit",
+        "durable",
+        "explicit_credit",
+        "floor_ms",
+        "floor_token",
+        "generation",
+        "held",
+        "implicit",
+        "lanes",
+        "late",
+        "leaving",
+        "lock_ms",
+        "max_lock_ms",
+        "nack_backoff",
+        "next_token",
+        "number",
+        "prefetch",
+        "priority",
+        "queue",
+        "renewable",
+        "resolved_below",
+        "service_key",
+        "session",
+        "suspicion",
+        "tag",
+        "taken",
+        "timeout_backoff",
+        "timer_ms",
+        "turn",
+        "used_ms",
+    )
+    kind = "consumer"
+
+    def __init__(self, number: int, session: int, queue: int, tag: str) -> None:
+        self.number = number
+        self.generation = 0
+        self.session = session  # 0 for a durable consumer
+        self.queue = queue
+        self.tag = tag
+        self.implicit = False
+        self.durable = 0  # the generation of a durable consumer, which starts at 1
+        self.used_ms = 0  # a durable consumer's last command
+        self.lock_ms = 0
+        self.max_lock_ms = 0
+        self.prefetch = 0
+        self.priority = 0
+        self.renewable = True
+        self.nack_backoff: str | None = None
+        self.timeout_backoff: str | None = None
+        self.explicit_credit = False
+        self.credit = 0
+        self.base = int(Base.ACTIVE)
+        self.suspicion = int(Suspicion.NONE)
+        self.arrival = 0
+        self.turn = 0  # the queue's turn in which it was last served: the least is next
+        self.next_token = 1
+        self.held = 0
+        self.lanes: dict[int, HoldLane] = {}
+        self.taken: list[tuple[int, int, bool]] = []  # (first, last, dead-lettered), ascending
+        self.late: dict[int, int] = {}  # taken token -> position, while a late ack is possible
+        self.resolved_below = 0
+        self.floor_ms = 0  # no lock up to floor_token ends before this
+        self.floor_token = 0
+        self.leaving: int | None = None  # the cause with which it is being emptied and removed
+        self.service_key: tuple[int, int, int] | None = None
+        self.timer_ms: int | None = None  # end of a disconnect grace, or of a durable consumer
+
+    def clone(self) -> "Consumer":
+        """What a frozen view keeps."""
+        twin = _clone(self)
+        twin.lanes = {lock_ms: lane.copy() for lock_ms, lane in self.lanes.items()}
+        return twin
+
+    def __repr__(self) -> str:
+        words = [Base(self.base).name.lower()] + (["suspected"] if self.suspicion else [])
+        return f"<consumer {self.number} {'+'.join(words)} held {self.held}/{self.prefetch}>"
+
+
+class Producer:
+    """Who numbers messages: a session's own, or a named one."""
+
+    __slots__ = ("generation", "name", "number", "queues", "timer_ms", "used_ms")
+    kind = "producer"
+
+    def __init__(self, number: int, name: str | None) -> None:
+        self.number = number
+        self.generation = 0
+        self.name = name
+        self.queues: dict[int, None] = {}
+        self.used_ms = 0
+        self.timer_ms: int | None = None  # when disuse of a named one is looked at
+
+    def clone(self) -> "Producer":
+        """What a frozen view keeps."""
+        return _clone(self)
+
+
+class Queue:
+    """One queue: its messages, and where each of them stands.
+
+    A message is in exactly one place: in a lane's fresh range [head, tail) and not in a hole, in
+    `returned`, in `avoided`, in `waiting` for its key, in `delayed`, or in a consumer's hold. What
+    has a record is never served from a fresh range, so that those need no look-ups.
+    """
+
+    __slots__ = (
+        "active",
+        "avoid_until",
+        "avoided",
+        "blocking",
+        "blocks",
+        "busy_keys",
+        "bytes",
+        "consumers",
+        "counters",
+        "dedup",
+        "dedup_order",
+        "delayed",
+        "delays",
+        "durables",
+        "expiries",
+        "expiry_of",
+        "generation",
+        "handover",
+        "heads",
+        "holes",
+        "last_numbers",
+        "live",
+        "locked",
+        "name",
+        "number",
+        "paused",
+        "purge_below",
+        "ready",
+        "records",
+        "redrive",
+        "returned",
+        "service",
+        "spec",
+        "tails",
+        "timer_ms",
+        "turns",
+        "used_ms",
+        "waiting",
+    )
+    kind = "queue"
+
+    def __init__(self, number: int, name: str, spec: QueueSpec) -> None:
+        self.number = number
+        self.generation = 0
+        self.name = name
+        self.spec = spec
+        self.paused = False
+        self.blocks: dict[int, Block] = {}
+        self.live: dict[int, int] = {}  # block -> messages in it that are still in the queue
+        self.heads = [lane << LANE_SHIFT for lane in range(LANES)]
+        self.tails = self.heads[:]
+        # Ranges [first, end) in the fresh ranges of what is not ready there; never adjacent ones.
+        self.holes: SortedList[tuple[int, int]] = SortedList()
+        self.returned: SortedList[int] = SortedList()  # ready, outside the fresh ranges
+        self.records: dict[int, Record] = {}
+        self.delayed: dict[int, tuple[int, int]] = {}  # position -> (due_ms, cause)
+        self.delays: SortedList[tuple[int, int]] = SortedList()  # (due_ms, position)
+        self.blocking: SortedList[int] = SortedList()  # delayed, and nothing behind may pass
+        self.avoided: dict[int, SortedList[int]] = {}  # ready for all but this consumer
+        self.avoid_until: deque[tuple[int, int, int]] = deque()  # (until_ms, position, consumer)
+        self.busy_keys: dict[int, int] = {}  # key hash -> position that has the key
+        self.waiting: dict[int, SortedList[int]] = {}  # key hash -> positions behind it
+        self.expiries: SortedList[tuple[int, int]] = SortedList()  # (lower bound, block)
+        self.expiry_of: dict[int, int] = {}  # block -> its entry in expiries
+        self.ready = 0
+        self.locked = 0
+        self.bytes = 0
+        self.consumers: dict[int, None] = {}
+        self.service: list[tuple[int, int, int]] = []  # (-priority, turn, consumer) in order
+        self.turns = 0
+        self.active: int | None = None
+        self.handover = False
+        self.durables: dict[str, int] = {}
+        self.last_numbers: dict[int, int] = {}
+        self.dedup: dict[bytes, int] = {}  # id -> cluster time until which it is remembered
+        self.dedup_order: deque[tuple[int, bytes]] = deque()
+        self.counters = dict.fromkeys(QUEUE_COUNTERS, 0)
+        self.redrive: Any = None
+        self.purge_below: list[int] | None = None  # per lane: a purge goes on up to here
+        self.used_ms = 0
+        self.timer_ms: int | None = None
+
+    @property
+    def total(self) -> int:
+        """All messages in the queue: ready, locked and delayed."""
+        return self.ready + self.locked + len(self.delayed)
+
+    def priority_of(self, position: int) -> int:
+        """The priority that a message carries (which orders only where the spec says so)."""
+        if self.spec.has_priorities:
+            return LANES - 1 - (position >> LANE_SHIFT)
+        block = self.blocks[position >> BLOCK_BITS]
+        if block.priorities is None:
+            return 4
+        return block.priorities[position & ((1 << BLOCK_BITS) - 1)]
+
+    def clone(self) -> "Queue":
+        """What a frozen view keeps: own tables, shared blocks (which are copied on append)."""
+        twin = _clone(self)
+        twin.avoided = {key: held.copy() for key, held in self.avoided.items()}
+        twin.waiting = {key: held.copy() for key, held in self.waiting.items()}
+        return twin
+
+    def __repr__(self) -> str:
+        return (
+            f"<queue {self.name!r} ready {self.ready} locked {self.locked} "
+            f"delayed {len(self.delayed)} consumers {len(self.consumers)}>"
+        )
+
+
+Item = Session | Consumer | Producer | Queue
+
+
+def _clone(item: T) -> T:
+    twin = object.__new__(type(item))
+    for slot in type(item).__slots__:  # type: ignore[attr-defined]  # only slotted records come
+        value = getattr(item, slot)
+        if isinstance(value, (list, dict, deque, SortedList)):
+            value = value.copy()
+        setattr(twin, slot, value)
+    return twin
+
+
+class Frozen:
+    """The state as it was at `State.freeze`, while the machine goes on.
+
+    Holds what has been changed since, as it was; the rest is read from the live state.
+    """
+
+    __slots__ = ("_saved", "_state", "scalars")
+
+    def __init__(self, state: "State") -> None:
+        self._state = state
+        self._saved: dict[str, dict[int, Item]] = {kind: {} for kind in KINDS}
+        self.scalars = {name: _plain_copy(getattr(state, name)) for name in SCALARS}
+
+    def keep(self, item: Item) -> None:
+        """Remember an item as it is now, before its first change."""
+        self._saved[item.kind].setdefault(item.number, item.clone())
+
+    def items(self, kind: str) -> list[Any]:
+        """All sessions, consumers, producers or queues of then, by number."""
+        saved = self._saved[kind]
+        live: dict[int, Any] = getattr(self._state, KINDS[kind])
+        bound = self.scalars["next_" + kind]
+        found = {number: live[number] for number in live if number < bound and number not in saved}
+        found.update(saved)
+        return [found[number] for number in sorted(found)]
+
+    def release(self) -> None:
+        """Stop keeping: the view must not be read any more."""
+        if self._state.frozen is self:
+            self._state.frozen = None
+
+
+def _plain_copy(value: Any) -> Any:
+    return value.copy() if isinstance(value, (list, dict, deque)) else value
+
+
+KINDS = {
+    "session": "sessions",
+    "consumer": "consumers",
+    "producer": "producers",
+    "queue": "queues",
+}
+
+SCALARS = (
+    "version",
+    "cluster_time_ms",
+    "term",
+    "lead_epoch",
+    "lead_ms",
+    "resume_due_ms",
+    "unresumed",
+    "next_queue",
+    "next_session",
+    "next_consumer",
+    "next_producer",
+    "chores",
+    "pending",
+)
+"""The state beside its four tables; small, so that freezing copies it at once."""
+
+
+class State:
+    """Everything that is replicated."""
+
+    def __init__(self) -> None:
+        self.version = VERSION
+        self.cluster_time_ms = 0
+        self.term = 0
+        self.lead_epoch = 0  # grows with every lead(term); who has another one is detached
+        self.lead_ms = 0
+        self.resume_due_ms: int | None = None
+        self.unresumed: list[int] = []  # sessions still to be disconnected, last one first
+        self.next_queue = self.next_session = self.next_consumer = self.next_producer = 1
+        self.queues: dict[int, Queue] = {}
+        self.queue_names: dict[str, int] = {}
+        self.sessions: dict[int, Session] = {}
+        self.session_ids: dict[bytes, int] = {}
+        self.consumers: dict[int, Consumer] = {}
+        self.producers: dict[int, Producer] = {}
+        self.producer_names: dict[str, int] = {}
+        self.lock_index: SortedList[tuple[int, int, int]] = SortedList()
+        self.timers: SortedList[tuple[int, str, int]] = SortedList()  # (due_ms, kind, number)
+        self.chores: deque[tuple[str, int]] = deque()  # (kind, number), to go on with
+        self.pending: dict[int, None] = {}  # queues with something left to hand out
+        self.generation = 1
+        self.frozen: Frozen | None = None
+
+    def touch(self, item: Item) -> None:
+        """Must be called before `item` is changed: a frozen view keeps what it was."""
+        if item.generation != self.generation:
+            if self.frozen is not None:
+                self.frozen.keep(item)
+            item.generation = self.generation
+
+    def freeze(self) -> Frozen:
+        """A view of the state as it is now, at a cost that does not depend on its size.
+
+        The view before it, if any, keeps what it has but is not kept up any more: one at a time.
+        """
+        self.generation += 1
+        self.frozen = Frozen(self)
+        return self.frozen
+
+
+class Step:
+    """One entry being applied: what came with it, and what comes out of it."""
+
+    __slots__ = (
+        "area",
+        "budget",
+        "checkouts",
+        "effects",
+        "index",
+        "now",
+        "state",
+        "touched",
+        "wall",
+    )
+
+    def __init__(self, state: State, index: int, wall: int, area: memoryview) -> None:
+        self.state = state
+        self.index = index
+        self.now = state.cluster_time_ms
+        self.wall = wall
+        self.area = area
+        self.effects: list[Effect] = []
+        self.touched: dict[int, Queue] = {}
+        self.budget = 0  # messages that the current command may still touch
+        self.checkouts = BATCH_CHECKOUT_MESSAGES
+
+    def open_queue(self, number: int) -> Queue:
+        """A queue that is about to be changed; checkout looks at it after the batch."""
+        queue = self.state.queues[number]
+        if queue.generation != self.state.generation:
+            self.state.touch(queue)
+        self.touched[number] = queue
+        return queue
+
+    def open_consumer(self, number: int) -> Consumer:
+        """A consumer that is about to be changed."""
+        consumer = self.state.consumers[number]
+        if consumer.generation != self.state.generation:
+            self.state.touch(consumer)
+        return consumer
+
+    def open_session(self, number: int) -> Session:
+        """A session that is about to be changed."""
+        session = self.state.sessions[number]
+        if session.generation != self.state.generation:
+            self.state.touch(session)
+        return session
+
+    def arm(self, item: Item, due_ms: int | None) -> None:
+        """Set the item's one entry in the index of times; None is no entry."""
+        if item.timer_ms == due_ms:
+            return
+        if item.timer_ms is not None:
+            self.state.timers.remove((item.timer_ms, item.kind, item.number))
+        if due_ms is not None:
+            self.state.timers.add((due_ms, item.kind, item.number))
+        item.timer_ms = due_ms

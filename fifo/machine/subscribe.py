@@ -1,0 +1,228 @@
+"""A program's verbs about its consumers: subscribe, cancel, credit, get, alive; open a producer.
+
+Owns what these verbs check and answer; how a consumer then lives is the business of `consumers.py`.
+"""
+
+from fifo.machine import checkout, checks, consumers, limits, locks, returns, spec
+from fifo.machine.commands import Alive, Cancel, Credit, Get, OpenProducer, Subscribe
+from fifo.machine.replies import (
+    Credited,
+    Done,
+    Got,
+    ProducerOpened,
+    Refused,
+    Reply,
+    Subscribed,
+)
+from fifo.machine.spec import ConsumerOptions, SpecError
+from fifo.machine.state import Consumer, Producer, Queue, Step
+from fifo.machine.types import Base, Cause, Code
+
+
+def subscribe(step: Step, command: Subscribe) -> Reply:
+    """Become a consumer, or change what one asked for; the same tag keeps its number."""
+    refused = checks.session(step, command.session, command.fence)
+    if refused is not None:
+        return refused
+    queue = checks.queue_named(step, command.queue)
+    if isinstance(queue, Refused):
+        return queue
+    try:
+        options = spec.consumer_options(command.options)
+    except SpecError as error:
+        return Refused(Code.INVALID, str(error))
+    session = step.open_session(command.session)
+    known = session.tags.get((queue.number, command.tag))
+    refused = _check(step, queue, session.consumers, options, known)
+    if refused is not None:
+        return refused
+    if known is None:
+        consumer = consumers.add(step, queue, session.number, command.tag)
+        session.tags[(queue.number, command.tag)] = consumer.number
+    else:
+        consumer = step.open_consumer(known)
+    _set_options(queue, consumer, options)
+    queue.used_ms = step.now
+    if consumer.service_key is not None:
+        consumers.leave_service(queue, consumer)
+    consumer.suspicion = 0
+    if queue.spec.ordering != "single_active" or queue.active == consumer.number:
+        consumer.base = int(Base.ACTIVE)
+    else:
+        consumer.base = int(Base.WAITING)
+    consumers.refresh(step, queue, consumer)
+    consumers.elect(step, queue)
+    active = consumer.base == Base.ACTIVE
+    return Subscribed(consumer.number, queue.number, consumer.lock_ms, consumer.prefetch, active)
+
+
+def _check(
+    step: Step,
+    queue: Queue,
+    of_session: dict[int, None],
+    options: ConsumerOptions,
+    known: int | None,
+) -> Refused | None:
+    if known is None and len(of_session) >= limits.CONSUMERS_PER_SESSION:
+        most = limits.CONSUMERS_PER_SESSION
+        return Refused(Code.LIMIT, f"a session has at most {most} consumers")
+    if known is None and len(queue.consumers) >= limits.CONSUMERS_PER_QUEUE:
+        return Refused(Code.LIMIT, f"a queue has at most {limits.CONSUMERS_PER_QUEUE} consumers")
+    most = limits.SINGLE_ACTIVE_PREFETCH
+    if queue.spec.ordering == "single_active" and options.prefetch > most:
+        return Refused(Code.INVALID, f"prefetch: at most {most} on a single-active queue")
+    lock_ms = options.lock_ms or queue.spec.lock_ms
+    if options.max_lock_ms is not None and options.max_lock_ms < lock_ms:
+        return Refused(Code.INVALID, "max_lock_ms: below lock_ms")
+    if known is not None:
+        return _check_durations(step.state.consumers[known], lock_ms)
+    return None
+
+
+def _check_durations(consumer: Consumer, lock_ms: int) -> Refused | None:
+    if lock_ms in consumer.lanes or len(consumer.lanes) < limits.LOCK_DURATIONS:
+        return None
+    most = limits.LOCK_DURATIONS
+    return Refused(Code.LIMIT, f"the consumer holds locks of {most} different durations")
+
+
+def _set_options(queue: Queue, consumer: Consumer, options: ConsumerOptions) -> None:
+    consumer.lock_ms = options.lock_ms or queue.spec.lock_ms
+    consumer.max_lock_ms = options.max_lock_ms or max(queue.spec.max_lock_ms, consumer.lock_ms)
+    consumer.prefetch = options.prefetch
+    consumer.priority = options.priority
+    consumer.renewable = options.renewable
+    consumer.nack_backoff = options.nack_backoff
+    consumer.timeout_backoff = options.timeout_backoff
+    explicit = options.credit == "explicit"
+    if explicit and not consumer.explicit_credit:
+        consumer.credit = 0
+    consumer.explicit_credit = explicit
+
+
+def cancel(step: Step, command: Cancel) -> Reply:
+    """Nothing more for this consumer; what it holds and has opened stays until settled."""
+    refused = checks.session(step, command.session, command.fence)
+    if refused is not None:
+        return refused
+    consumer = checks.own_consumer(step, command.session, command.consumer)
+    if isinstance(consumer, Refused):
+        return consumer
+    if sum(last - first + 1 for first, last in command.unopened) > limits.STEP_MESSAGES:
+        return Refused(Code.TOO_LARGE, f"more than {limits.STEP_MESSAGES} tokens in one command")
+    queue = step.open_queue(consumer.queue)
+    consumer.base = int(Base.CANCELLED)
+    for first, last in command.unopened:
+        for held in locks.release(step.state, consumer, first, last):
+            returns.give_back(step, queue, consumer, held, Cause.RELEASED, own=True)
+    queue.used_ms = step.now
+    consumers.refresh(step, queue, consumer)
+    consumers.elect(step, queue)
+    consumers.drop_if_done(step, consumer)
+    return Done()
+
+
+def credit(step: Step, command: Credit) -> Reply:
+    """Set an explicit credit and hand out what is ready for it; a drain takes the rest back."""
+    refused = checks.session(step, command.session, command.fence)
+    if refused is not None:
+        return refused
+    consumer = checks.own_consumer(step, command.session, command.consumer)
+    if isinstance(consumer, Refused):
+        return consumer
+    if not consumer.explicit_credit:
+        return Refused(Code.INVALID, "the consumer did not subscribe with explicit credit")
+    queue = step.open_queue(consumer.queue)
+    consumer.credit = command.credit
+    consumers.refresh(step, queue, consumer)
+    checkout.checkout(step, queue)
+    if command.drain:
+        consumer.credit = 0
+        consumers.refresh(step, queue, consumer)
+    return Credited(consumer.credit)
+
+
+def get(step: Step, command: Get) -> Reply:
+    """Hand out messages now, to the session's implicit consumer of the queue."""
+    refused = checks.session(step, command.session, command.fence)
+    if refused is not None:
+        return refused
+    queue = checks.queue_named(step, command.queue)
+    if isinstance(queue, Refused):
+        return queue
+    if queue.spec.ordering == "single_active" and _is_subscribed(step, queue):
+        return Refused(Code.SUBSCRIBED, "the queue is single-active and somebody is subscribed")
+    session = step.open_session(command.session)
+    lock_ms = command.lock_ms or queue.spec.lock_ms
+    known = session.gets.get(queue.number)
+    if known is None:
+        if len(session.consumers) >= limits.CONSUMERS_PER_SESSION:
+            most = limits.CONSUMERS_PER_SESSION
+            return Refused(Code.LIMIT, f"a session has at most {most} consumers")
+        consumer = consumers.add(step, queue, session.number, "")
+        consumer.implicit = True
+        consumer.prefetch = limits.HELD_BY_GET
+        consumer.renewable = True
+        session.gets[queue.number] = consumer.number
+    else:
+        consumer = step.open_consumer(known)
+    refused = _check_durations(consumer, lock_ms)
+    if refused is not None:
+        return refused
+    consumer.lock_ms = lock_ms
+    consumer.max_lock_ms = max(queue.spec.max_lock_ms, lock_ms)
+    queue.used_ms = step.now
+    first_token = consumer.next_token
+    return Got(consumer.number, first_token, _get(step, queue, consumer, command.count))
+
+
+def _get(step: Step, queue: Queue, consumer: Consumer, count: int) -> int:
+    held_by_others = queue.locked - consumer.held
+    if queue.paused or (queue.spec.ordering == "single_active" and held_by_others):
+        return 0
+    most = min(count, consumer.prefetch - consumer.held)
+    return checkout.deliver(step, queue, consumer, most, consumer.lock_ms) if most > 0 else 0
+
+
+def _is_subscribed(step: Step, queue: Queue) -> bool:
+    for number in queue.consumers:
+        consumer = step.state.consumers[number]
+        if not consumer.implicit and consumer.base != Base.CANCELLED:
+            return True
+    return False
+
+
+def alive(step: Step, command: Alive) -> Reply:
+    """The program itself says that its consumer works."""
+    refused = checks.session(step, command.session, command.fence)
+    if refused is not None:
+        return refused
+    consumer = checks.own_consumer(step, command.session, command.consumer)
+    if isinstance(consumer, Refused):
+        return consumer
+    consumers.prove_alive(step, consumer)
+    return Done()
+
+
+def open_producer(step: Step, command: OpenProducer) -> Reply:
+    """Find or create a named producer."""
+    state = step.state
+    number = state.producer_names.get(command.name)
+    if number is None:
+        if len(state.producer_names) >= limits.NAMED_PRODUCERS:
+            return Refused(Code.LIMIT, f"there are {limits.NAMED_PRODUCERS} named producers")
+        producer = Producer(state.next_producer, command.name)
+        state.next_producer += 1
+        producer.generation = state.generation
+        state.producers[producer.number] = producer
+        state.producer_names[command.name] = producer.number
+        step.arm(producer, step.now + limits.PRODUCER_MS)
+    else:
+        producer = state.producers[number]
+        state.touch(producer)
+    producer.used_ms = step.now
+    last = tuple(
+        (state.queues[queue].name, state.queues[queue].last_numbers[producer.number])
+        for queue in producer.queues
+    )
+    return ProducerOpened(producer.number, last)
