@@ -328,25 +328,22 @@ def encode_headers(headers: Mapping[str, str]) -> bytes:
 
 def decode_headers(encoded: Buffer) -> dict[str, str]:
     """The headers of one message. Raises ColumnError where they are malformed."""
-    view = memoryview(encoded)
+    data = bytes(encoded)
     headers: dict[str, str] = {}
-    at = 0
+    at, size, count = 0, len(data), 0
     try:
-        while at < len(view):
-            name, at = _take(view, at, _NAME_LENGTH)
-            value, at = _take(view, at, _VALUE_LENGTH)
-            if not name or name in headers:
-                raise ColumnError(Code.INVALID_ARGUMENT, "a header name is empty, or stands twice")
-            headers[name] = value
-    except (struct.error, UnicodeDecodeError, IndexError):
+        while at < size:
+            (name_bytes,) = _NAME_LENGTH.unpack_from(data, at)
+            start = at + _NAME_LENGTH.size
+            split = start + name_bytes
+            (value_bytes,) = _VALUE_LENGTH.unpack_from(data, split)
+            at = split + _VALUE_LENGTH.size + value_bytes
+            headers[data[start:split].decode()] = data[at - value_bytes : at].decode()
+            count += 1
+    except (struct.error, UnicodeDecodeError):
         raise ColumnError(Code.INVALID_ARGUMENT, "headers are malformed") from None
+    if at != size:
+        raise ColumnError(Code.INVALID_ARGUMENT, "headers are shorter than they say")
+    if len(headers) != count or "" in headers:
+        raise ColumnError(Code.INVALID_ARGUMENT, "a header name is empty, or stands twice")
     return headers
-
-
-def _take(view: memoryview, at: int, length: struct.Struct) -> tuple[str, int]:
-    (size,) = length.unpack_from(view, at)
-    start = at + length.size
-    end = start + size
-    if end > len(view):
-        raise IndexError
-    return str(view[start:end], "utf-8"), end
