@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     import fifo
 
 
+_SETTLED = ("ok", "sent", "dead_lettered")
+"""Statuses of a settlement that did what was asked; a nack at the limit makes a dead letter."""
+
+
 def consume(
     queue: Annotated[str, typer.Argument(metavar="QUEUE")],
     count: Annotated[int | None, typer.Option(min=1, help="End after so many.")] = None,
@@ -57,7 +61,9 @@ def consume(
             idle = None if follow else CONSUME_IDLE_S
             async for message in received(messages, count=count, idle=idle):
                 _print(message, as_json=as_json)
-                await settle(message)
+                result = await settle(message)
+                if result.status not in _SETTLED:
+                    unsettled.append(f"message {message.id}: {result.status}")
 
     run(url, work)
     if unsettled:
@@ -104,8 +110,8 @@ def _signals_set(event: asyncio.Event) -> Iterator[None]:
 
 def _settlement(
     *, nack: bool, release: bool, terminate: str | None
-) -> Callable[[fifo.Message], Awaitable[object]]:
-    async def settle(message: fifo.Message) -> object:
+) -> Callable[[fifo.Message], Awaitable[fifo.SettleResult]]:
+    async def settle(message: fifo.Message) -> fifo.SettleResult:
         if nack:
             return await message.nack()
         if release:

@@ -59,8 +59,9 @@ class Interrupts:
         """While inside, the signals are counted; outside, they do what they did before."""
         before = {}
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # nohup has set SIGHUP to be ignored, and means it.
-            if signal.getsignal(number) is not signal.SIG_IGN:
+            # nohup has set SIGHUP to be ignored, and means it; a script's & did that to SIGINT,
+            # and would leave the nodes behind.
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 before[number] = signal.signal(number, self._note)
         try:
             yield self

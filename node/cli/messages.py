@@ -37,6 +37,7 @@ def dead_letter_view(dead: fifo.DeadLetter) -> dict[str, Any]:
     """Why and where from a dead letter came."""
     return {
         "reason": dead.reason,
+        "detail": dead.detail,
         "description": dead.description,
         "exception": dead.exception,
         "stack": dead.stack,

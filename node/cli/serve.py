@@ -156,4 +156,3 @@ async def _how_it_ended(running: asyncio.Task[None], name: str, *, was_asked: bo
             raise CliError(f"node {name} stopped: {one_line(error)}") from error
     if not was_asked:
         raise CliError(f"node {name} stopped by itself; its log says why")
-    _LOG.info("stopped node=%s", name)
