@@ -95,10 +95,9 @@ class Replicator:
         """Take an answer of the current term. True when the peer now has more, or wants more."""
         progress = self.peers[node]
         round_number: int = message["round"]
-        # A peer may hold more than this leader: an uncommitted tail of an earlier one (b26).
-        claimed = min(message["next_node_idx"] - 1, self._last)
+        claimed: int = message["next_node_idx"] - 1
         if message["success"]:
-            news = progress.matched(claimed)
+            news = progress.matched(min(claimed, self._last))
             if progress.probing and round_number >= progress.floor_round:
                 progress.probing = False
                 progress.next_index = progress.match_index + 1
@@ -106,10 +105,14 @@ class Replicator:
             return news
         if not message["reset"] or round_number < progress.floor_round:
             return False
-        hint = min(max(claimed + 1, self._journal.first_index + 1), self._last + 1)
         # Resets of rounds sent before the next probe speak of this same gap.
-        progress.probe(hint, max(round_number, self._sent_round) + 1)
+        progress.probe(self.probe_start(claimed + 1), max(round_number, self._sent_round) + 1)
         return True
+
+    def probe_start(self, hint: int) -> int:
+        """Where to probe after a reset: inside this log. A peer may hold more than its leader, an
+        uncommitted tail of an earlier one, and name an index beyond it (b26)."""
+        return min(max(hint, self._journal.first_index + 1), self._last + 1)
 
     @property
     def _last(self) -> int:

@@ -87,6 +87,11 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
     _SyncObj__connectedNodes: set[PeerNode]
     _SyncObj__leaderCommitIndex: int | None
 
+    # Class attributes, so that a test can put a stock behaviour back and see what it breaks.
+    accept_rules = staticmethod(accept)
+    replicator_class = Replicator
+    submissions_class = Submissions
+
     def __init__(
         self,
         config: RaftConfig,
@@ -108,7 +113,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         self.nodes = [PeerNode(name) for name in sorted(config.peers)]
         self.lease = Lease(self.nodes, config.lease_seconds)
         self.prevote = PreVote(needed=(len(self.nodes) + 1) // 2)
-        self.submissions = Submissions(config, self.counters)
+        self.submissions = self.submissions_class(config, self.counters)
         self.log_bytes = 0
         self._apply = apply
         self._wake = wake
@@ -126,7 +131,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         )
         self.held = HeldFrames(transport, journal, self.counters)
         self._SyncObj__transport = self.held
-        self.replicator = Replicator(self.nodes, config, journal, self.held)
+        self.replicator = self.replicator_class(self.nodes, config, journal, self.held)
         self._adopt_journal()
         self._heard_at = clock()  # A restarted node votes for nobody for a while (raft.md 3.8).
         if not self.nodes:
@@ -227,7 +232,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
             self._SyncObj__sendNextNodeIdx(node, nextNodeIdx=1)
             return False
         news = self._follow(node, term)
-        verdict = accept(
+        verdict = self.accept_rules(
             self.journal, message, self._SyncObj__raftCommitIndex, self._SyncObj__raftLastApplied
         )
         self.counters.truncations_total += verdict.truncated

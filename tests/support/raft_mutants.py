@@ -1,0 +1,221 @@
+"""Stock behaviours put back, one per hazard: the directed tests have to go red on each.
+
+Owns the faulty classes only. They are made of the seams that `Core` offers to tests and of the
+library's own methods; nothing in production can reach them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pysyncobj.syncobj import SyncObj
+
+from node.raft import append
+from node.raft.append import Verdict
+from node.raft.node import RaftNode
+from node.raft.progress import Replicator
+from node.raft.submissions import Submission, Submissions
+from node.raft.syncobj import LEADER, Core
+
+if TYPE_CHECKING:
+    from node.raft.config import Outcome
+    from node.raft.held import Message
+    from node.raft.journal import Journal
+    from node.raft.peer import PeerNode
+
+
+def truncating(
+    journal: Journal, message: Message, commit_index: int, applied_index: int
+) -> Verdict:
+    """b04: everything after the previous entry is deleted, whether it matches or not."""
+    previous = message["prevLogIdx"]
+    if previous <= journal.last_index and journal.term_at(previous) == message["prevLogTerm"]:
+        journal.deleteEntriesFrom(previous + 1 - journal.first_index)
+    return append.accept(journal, message, commit_index, applied_index)
+
+
+def stepping_back(
+    journal: Journal, message: Message, commit_index: int, applied_index: int
+) -> Verdict:
+    """b25: a gap names the log's end, a mismatch the entry before."""
+    verdict = append.accept(journal, message, commit_index, applied_index)
+    if verdict.success:
+        return verdict
+    previous = message["prevLogIdx"]
+    return Verdict(False, min(previous, journal.last_index + 1), commit_index)
+
+
+class Truncates(Core):
+    """b04."""
+
+    accept_rules = staticmethod(truncating)
+
+
+class StepsBack(Core):
+    """b25."""
+
+    accept_rules = staticmethod(stepping_back)
+
+
+class Unguarded(Submissions):
+    """b05: a callback that raises disturbs the apply loop."""
+
+    def _settle(self, submission: Submission, outcome: Outcome) -> None:
+        submission.settled = True
+        submission.done(outcome, submission.index)
+
+
+class CallbackDisturbs(Core):
+    """b05."""
+
+    submissions_class = Unguarded
+
+
+class RetriesApply(Core):
+    """b06: what raised is applied again in every tick."""
+
+    def _SyncObj__applyLogEntries(self) -> bool:
+        try:
+            return super()._SyncObj__applyLogEntries()
+        except Exception:
+            return False
+
+
+class Forgetful(Submissions):
+    """b16: nothing ends without an answer of the cluster."""
+
+    def expire(self, now: float) -> None:
+        pass
+
+
+class NoDeadline(Core):
+    """b16."""
+
+    submissions_class = Forgetful
+
+
+class SkipsUnknown(Core):
+    """b17: an entry of another type is passed over without advancing the applied index."""
+
+    def _SyncObj__applyLogEntries(self) -> bool:
+        first, last = self._SyncObj__raftLastApplied + 1, self._SyncObj__raftCommitIndex
+        if first <= last:
+            for command, index, term in self.journal.entries(first, 10**9, last - first + 1):
+                if command[:1] == b"\x03":
+                    continue
+                self._SyncObj__doApplyCommand(command, index, term)
+                self._SyncObj__raftLastApplied += 1
+        return False
+
+
+class AnswersAtOnce(Core):
+    """b18: acknowledgements and votes leave before the sync."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.held._disk = _CleanDisk()
+
+
+class _CleanDisk:
+    dirty = False
+
+
+class CountsOldAcks(Core):
+    """b20: an acknowledgement counts whatever term it was made in."""
+
+    def on_acknowledgement(self, node: PeerNode, message: Message) -> bool:
+        return super().on_acknowledgement(
+            node, message | {"term": self._SyncObj__raftCurrentTerm, "round": self.lease.round}
+        )
+
+
+class SendsChunks(Core):
+    """b21: the library's own sending, which cuts large entries in pickled chunks."""
+
+    def _SyncObj__sendAppendEntries(self) -> None:
+        SyncObj._SyncObj__sendAppendEntries(self)
+
+    def replicate(self) -> None:
+        if self._SyncObj__raftState == LEADER:
+            SyncObj._SyncObj__sendAppendEntries(self)
+
+
+class TrustsCommitHint(Core):
+    """b23: the stored commit index is believed past the end of the log."""
+
+    def _adopt_journal(self) -> None:
+        super()._adopt_journal()
+        self._SyncObj__raftCommitIndex = self.journal.getRaftCommitIndex()
+
+
+class TakesForwarded(Core):
+    """b24: messages that are not ours reach the library's handler."""
+
+    def _SyncObj__onMessageReceived(self, node: PeerNode, message: Message) -> None:
+        self._stock_message(node, message)
+
+
+class Boundless(Replicator):
+    """b26: the peer's word is taken for where to probe."""
+
+    def probe_start(self, hint: int) -> int:
+        return hint
+
+
+class ProbesAnywhere(Core):
+    """b26."""
+
+    replicator_class = Boundless
+
+
+class CountsVotes(Core):
+    """b28: votes are counted, not voters."""
+
+    def on_response_vote(self, node: PeerNode, message: Message) -> bool:
+        self._stock_message(node, message)
+        return True
+
+
+class SilentToOldLeaders(Core):
+    """b12: entries of a lower term get no answer."""
+
+    def on_append_entries(self, node: PeerNode, message: Message) -> bool:
+        if message["term"] < self._SyncObj__raftCurrentTerm:
+            return False
+        return super().on_append_entries(node, message)
+
+
+class BelievesInItself(Core):
+    """b12: an isolated leader goes on for the library's 30 seconds."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._SyncObj__conf.leaderFallbackTimeout = 30.0
+
+
+class VotesForAnyone(Core):
+    """No stickiness: votes however recently a leader was heard (raft.md 3.8)."""
+
+    def sticky(self) -> bool:
+        return False
+
+
+class LeaseFromReceipt(Core):
+    """The lease counts from when the answer came, not from when the round was sent."""
+
+    def on_acknowledgement(self, node: PeerNode, message: Message) -> bool:
+        if message["term"] == self._SyncObj__raftCurrentTerm:
+            message = message | {"round": self.lease.next_round(self.clock())}
+        return super().on_acknowledgement(node, message)
+
+
+class NoPreVote(Core):
+    """Stands for election whenever the library would."""
+
+    def prepare_election(self) -> None:
+        pass
+
+
+def node_with(core: type[Core]) -> type[RaftNode]:
+    """A node made of a faulty core."""
+    return type(f"{core.__name__}Node", (RaftNode,), {"core_class": core})

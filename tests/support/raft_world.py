@@ -1,0 +1,540 @@
+"""A cluster of real RaftNodes in one thread: fake clock, fake network, simulated disks.
+
+Owns time, the network and the life of the nodes; the nodes, their journals and their frames are
+the real code. Same seed, same trace, under any PYTHONHASHSEED. What must hold is checked after
+every step by `raft_checks.py`; schedules of faults are drawn by `raft_schedule.py`.
+
+The network delivers in order per connection and loses only by breaking one, as TCP does. A test
+may hold, drop, copy and deliver single frames by hand (`Network.intercept`, `deliver`), and
+`late` makes frames of ended connections arrive after all, twice now and then.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pysyncobj.transport import Transport
+
+from node.raft.append import MessageRefused
+from node.raft.config import Outcome, RaftConfig
+from node.raft.errors import RaftStopped
+from node.raft.frames import LENGTHS, decode, encode
+from node.raft.journal import Journal, JournalLimits
+from node.raft.node import RaftNode
+from node.raft.peer import PeerNode
+from tests.support.raft_checks import Checks
+from tests.support.simdisk import PowerCut, SimStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+CLUSTER = b"simulated-world!"
+SMALL_JOURNAL = JournalLimits(segment_bytes=16_384, cache_bytes=4_096)
+CONNECTION_SECONDS = 4.0
+RECONNECT_SECONDS = 0.25
+
+
+@dataclass(slots=True)
+class Frame:
+    """One message on its way. `epoch` names the connection it was sent on."""
+
+    source: str
+    target: str
+    epoch: int
+    content: bytes
+    header_end: int
+
+    def message(self) -> dict[str, Any]:
+        """The message, decoded anew each time, as from a socket."""
+        view = memoryview(self.content)
+        return decode(view[LENGTHS.size : self.header_end], view[self.header_end :])
+
+
+@dataclass(slots=True)
+class Submitted:
+    """One submit and every outcome it got (one, if all is well)."""
+
+    payload: bytes
+    node: str
+    at: float
+    outcomes: list[tuple[Outcome, int]] = field(default_factory=list)
+
+
+class SimTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
+    """The network as one node's process sees it."""
+
+    def __init__(self, network: Network, name: str) -> None:
+        super().__init__(None, None, None)
+        self._network = network
+        self._name = name
+        self.epochs: dict[str, int] = {}
+
+    def send(self, node: PeerNode, message: dict[str, Any]) -> bool:
+        epoch = self.epochs.get(node.id)
+        if epoch is None:
+            return False
+        buffers = encode(message)
+        header_end = len(buffers[0])
+        content = b"".join(buffers)
+        self._network.send(Frame(self._name, node.id, epoch, content, header_end))
+        return True
+
+    def connected(self, peer: str, epoch: int) -> None:
+        self.disconnected(peer)
+        self.epochs[peer] = epoch
+        self._onNodeConnected(PeerNode(peer))
+
+    def disconnected(self, peer: str) -> None:
+        if self.epochs.pop(peer, None) is not None:
+            self._onNodeDisconnected(PeerNode(peer))
+
+    def received(self, frame: Frame) -> None:
+        self._onMessageReceived(PeerNode(frame.source), frame.message())
+
+
+class Network:
+    """Connections between every two nodes, with delay, cuts and breaks."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._epoch = 0
+        self._free_at: dict[tuple[str, str], float] = {}
+        self._connecting: set[frozenset[str]] = set()
+        self.cut: set[tuple[str, str]] = set()
+        self._stalled: dict[tuple[str, str], list[Frame]] = {}
+        self.held: list[Frame] = []
+        self.intercept: Callable[[Frame], str] | None = None
+        self.late = False
+        self.delivered = 0
+        self.late_delivered = 0
+
+    # --- frames ---
+
+    def send(self, frame: Frame) -> None:
+        """Take one frame from a node. `intercept` may say hold or drop, anything else passes."""
+        fate = self.intercept(frame) if self.intercept is not None else "pass"
+        if fate == "hold":
+            self.held.append(frame)
+        elif fate != "drop":
+            self._pass(frame)
+
+    def _pass(self, frame: Frame) -> None:
+        way = (frame.source, frame.target)
+        if way in self.cut:
+            self._stalled.setdefault(way, []).append(frame)
+            return
+        world = self._world
+        at = max(world.now + world.rng.uniform(0.0005, 0.004), self._free_at.get(way, 0.0))
+        self._free_at[way] = at
+        world.at(at, lambda: self._arrive(frame))
+        if self.late and world.rng.random() < 0.05:
+            again = world.now + world.rng.uniform(0.005, 2.0)
+            world.at(again, lambda: self.deliver(frame))
+
+    def _arrive(self, frame: Frame) -> None:
+        node = self._world.nodes[frame.target]
+        if node.transport is not None and node.transport.epochs.get(frame.source) == frame.epoch:
+            node.receive(frame)
+        elif self.late and self._world.rng.random() < 0.5:
+            self.deliver(frame)
+
+    def deliver(self, frame: Frame) -> None:
+        """Hand a frame to its target now, whatever became of its connection."""
+        self.late_delivered += 1
+        self._world.nodes[frame.target].receive(frame)
+
+    # --- connections ---
+
+    def connect_all(self) -> None:
+        """Dial wherever two live nodes have no connection and no cut between them."""
+        names = sorted(self._world.nodes)
+        for place, first in enumerate(names):
+            for second in names[place + 1 :]:
+                self.reconnect(first, second, 0.0)
+
+    def reconnect(self, first: str, second: str, delay: float = RECONNECT_SECONDS) -> None:
+        """Dial after `delay`, and again until it works."""
+        pair = frozenset((first, second))
+        if pair in self._connecting:
+            return
+        self._connecting.add(pair)
+        self._world.after(delay, lambda: self._connect(first, second))
+
+    def _connect(self, first: str, second: str) -> None:
+        self._connecting.discard(frozenset((first, second)))
+        ends = [self._world.nodes[first], self._world.nodes[second]]
+        if not all(end.alive for end in ends):
+            return  # A start dials anew.
+        if self.connected(first, second):
+            return
+        if self.is_cut(first, second) or any(end.paused for end in ends):
+            self.reconnect(first, second)
+            return
+        self._epoch += 1
+        for end, other in (ends, reversed(ends)):
+            assert end.transport is not None
+            end.transport.connected(other.name, self._epoch)
+
+    def connected(self, first: str, second: str) -> bool:
+        """Whether both ends hold the same connection."""
+        one = self._world.nodes[first].transport
+        two = self._world.nodes[second].transport
+        if one is None or two is None or second not in one.epochs:
+            return False
+        return one.epochs[second] == two.epochs.get(first)
+
+    def is_cut(self, first: str, second: str) -> bool:
+        """Whether anything is lost between the two."""
+        return (first, second) in self.cut or (second, first) in self.cut
+
+    def break_link(self, first: str, second: str) -> None:
+        """Both ends see the connection end; what was on its way is gone. They dial again."""
+        for name, other in ((first, second), (second, first)):
+            transport = self._world.nodes[name].transport
+            if transport is not None:
+                transport.disconnected(other)
+            self._stalled.pop((name, other), None)
+        self.reconnect(first, second)
+
+    def stop(self, source: str, target: str) -> None:
+        """Cut one direction: frames stall; without an end the connection breaks."""
+        self.cut.add((source, target))
+        self._world.after(CONNECTION_SECONDS, lambda: self._give_up(source, target))
+
+    def _give_up(self, source: str, target: str) -> None:
+        if (source, target) in self.cut:
+            self.break_link(source, target)
+
+    def isolate(self, name: str) -> None:
+        """Cut every direction to and from one node."""
+        for other in self._world.nodes:
+            if other != name:
+                self.stop(name, other)
+                self.stop(other, name)
+
+    def heal(self) -> None:
+        """End every cut: what stalled arrives, on connections that still are."""
+        self.cut.clear()
+        stalled, self._stalled = self._stalled, {}
+        for frames in stalled.values():
+            for frame in frames:
+                self._pass(frame)
+        self.connect_all()
+
+
+class SimNode:
+    """One machine: a disk that stays, and processes that come and go on it."""
+
+    def __init__(self, world: World, name: str, config: RaftConfig) -> None:
+        self._world = world
+        self.name = name
+        self.config = config
+        self.storage = SimStorage(name)
+        self.rate = 1.0
+        self.offset = 0.0
+        self.incarnation = 0
+        self.paused = False
+        self.transport: SimTransport | None = None
+        self.journal: Journal | None = None
+        self._node: RaftNode | None = None
+        self._inbox: list[Frame] = []
+        self._turn_at: float | None = None
+        self._turn_number = 0
+        self.stopped: RaftStopped | None = None
+        self.applied: list[tuple[int, int, bytes]] = []
+        self.roles: list[tuple[str, int]] = []
+        self.node_class: type[RaftNode] = RaftNode
+        self.apply_hook: Callable[[bytes], None] | None = None
+        self.journal_hook: Callable[[Journal], None] | None = None
+        self.refused = 0
+
+    @property
+    def alive(self) -> bool:
+        """Whether a process runs on this machine (paused counts)."""
+        return self._node is not None
+
+    @property
+    def node(self) -> RaftNode:
+        """The running process."""
+        assert self._node is not None, f"{self.name} is down"
+        return self._node
+
+    def clock(self) -> float:
+        """This machine's clock: another offset and another rate than the world's."""
+        return self.offset + self.rate * self._world.now
+
+    # --- life ---
+
+    def start(self) -> None:
+        """A new process on the same disk."""
+        self.incarnation += 1
+        self.paused = False
+        self.stopped = None
+        self.applied = []
+        self._inbox = []
+        self.journal = self.open_journal(self.storage)
+        if self.journal_hook is not None:
+            self.journal_hook(self.journal)
+        self.transport = SimTransport(self._world.network, self.name)
+        self._node = self.node_class(
+            self.config,
+            journal=self.journal,
+            transport=self.transport,
+            clock=self.clock,
+            rng=random.Random(self._world.rng.getrandbits(64)),
+            apply=self._apply,
+            before_sync=lambda: None,
+            wake=self.wake,
+            on_role=lambda role, term: self.roles.append((role, term)),
+        )
+        self.wake()
+        for other in self._world.nodes:
+            if other != self.name:
+                self._world.network.reconnect(self.name, other, 0.01)
+
+    def open_journal(self, storage: SimStorage) -> Journal:
+        """The journal on this machine's disk, or on a copy of it."""
+        return Journal.open(
+            storage,
+            cluster_id=CLUSTER,
+            node=self.name,
+            limits=SMALL_JOURNAL,
+            clock=lambda: 0.0,
+        )
+
+    def kill(self, *, power: bool = False) -> None:
+        """End the process: by a signal, or with the power and what was not synced."""
+        if self._node is None:
+            return
+        self._node._core.submissions.abandon()
+        self._node = None
+        self.journal = None
+        self.transport = None
+        if power:
+            self.storage.power_loss(self._world.rng)
+        else:
+            self.storage.crash()
+        self._world.checks.died(self)
+        for other in self._world.nodes:
+            if other != self.name:
+                self._world.network.break_link(self.name, other)
+
+    def pause(self) -> None:
+        """Stop the process as SIGSTOP does: frames wait."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Go on with everything that waited."""
+        self.paused = False
+        inbox, self._inbox = self._inbox, []
+        for frame in inbox:
+            self.receive(frame)
+        self.wake()
+
+    # --- work ---
+
+    def wake(self) -> None:
+        """Schedule a turn at this instant, once."""
+        self._schedule(self._world.now)
+
+    def _schedule(self, at: float) -> None:
+        if self._turn_at is not None and self._turn_at <= at:
+            return
+        self._turn_at = at
+        self._turn_number += 1
+        number = self._turn_number
+        self._world.at(at, lambda: self._turn(number))
+
+    def _turn(self, number: int) -> None:
+        if number != self._turn_number:
+            return
+        self._turn_at = None
+        if self._node is None or self.paused or self.stopped is not None:
+            return
+        try:
+            delay = self._node.turn()
+        except RaftStopped as stopped:
+            self._end(stopped)
+            return
+        # A turn takes time on a real machine: one that asks for the next at once gets it later.
+        self._schedule(self._world.now + max(delay, 0.0002) / self.rate)
+
+    def _end(self, stopped: RaftStopped) -> None:
+        cause: BaseException | None = stopped
+        while cause is not None:
+            if isinstance(cause, PowerCut):
+                self.kill(power=True)
+                return
+            cause = cause.__cause__
+        self.stopped = stopped
+        self._world.stopped(self, stopped)
+
+    def receive(self, frame: Frame) -> None:
+        """A frame arrives at this machine."""
+        if self._node is None or self.transport is None:
+            return
+        if self.paused:
+            self._inbox.append(frame)
+            return
+        self._world.network.delivered += 1
+        self._world.note(f"{frame.source}>{self.name} {zlib.crc32(frame.content):x}")
+        try:
+            self.transport.received(frame)
+        except MessageRefused:
+            self.refused += 1
+
+    def _apply(self, index: int, term: int, payload: memoryview) -> None:
+        content = bytes(payload)
+        if self.apply_hook is not None:
+            self.apply_hook(content)
+        self.applied.append((index, term, content))
+        self._world.checks.applied(self, index, term, content)
+
+
+class World:
+    """Everything of one simulated cluster. `seed` decides all of it."""
+
+    def __init__(
+        self,
+        names: Iterable[str] = "abc",
+        *,
+        seed: int = 0,
+        node_class: type[RaftNode] = RaftNode,
+        drifting: bool = False,
+        **settings: Any,
+    ) -> None:
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.now = 0.0
+        self.trace = 0
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self.submitted: list[Submitted] = []
+        self.expect_stop = False
+        self.network = Network(self)
+        self.checks = Checks(self)
+        self.nodes: dict[str, SimNode] = {}
+        members = sorted(names)
+        for name in members:
+            config = RaftConfig(
+                name=name,
+                peers={other: ("127.0.0.1", 1) for other in members if other != name},
+                bind=("127.0.0.1", 1),
+                cluster_id=CLUSTER,
+                **settings,
+            )
+            node = SimNode(self, name, config)
+            node.node_class = node_class
+            if drifting:
+                node.rate = self.rng.uniform(0.98, 1.02)
+                node.offset = self.rng.uniform(0, 1e5)
+            self.nodes[name] = node
+
+    # --- time ---
+
+    def at(self, time: float, action: Callable[[], None]) -> None:
+        """Do something at an instant; in the order of asking where instants are equal."""
+        self._count += 1
+        heapq.heappush(self._heap, (time, self._count, action))
+
+    def after(self, delay: float, action: Callable[[], None]) -> None:
+        """Do something `delay` seconds from now."""
+        self.at(self.now + delay, action)
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.now + seconds
+        while self._heap and self._heap[0][0] <= end:
+            self._step()
+        self.now = end
+
+    def run_until(self, condition: Callable[[], bool], seconds: float = 10.0) -> None:
+        """Let time pass until something is so; AssertionError after `seconds`."""
+        end = self.now + seconds
+        while not condition():
+            due = self._heap[0][0] if self._heap else float("inf")
+            assert due <= end, f"seed {self.seed}: not so after {seconds} s (at {self.now:.3f})"
+            self._step()
+
+    def _step(self) -> None:
+        self.now, _, action = heapq.heappop(self._heap)
+        action()
+        self.checks.after_step()
+
+    def note(self, event: str) -> None:
+        """Part of the trace that proves two runs equal."""
+        self.trace = zlib.crc32(f"{self.now!r} {event}".encode(), self.trace)
+
+    # --- nodes ---
+
+    def start(self) -> World:
+        """Start every node that is down."""
+        for node in self.nodes.values():
+            if not node.alive:
+                node.start()
+        self.network.connect_all()
+        return self
+
+    def stopped(self, node: SimNode, stopped: RaftStopped) -> None:
+        """A node stopped for good, which only some tests expect."""
+        assert self.expect_stop, f"seed {self.seed}: {node.name} stopped: {stopped}"
+
+    @property
+    def leaders(self) -> list[SimNode]:
+        """Everyone who believes to lead, newest term first."""
+        found = [n for n in self.nodes.values() if n.alive and n.node.role == "leader"]
+        return sorted(found, key=lambda n: -n.node.term)
+
+    def elect(self, name: str | None = None) -> SimNode:
+        """Wait for a leader whose owner knows; where `name` is given, see that it becomes it.
+
+        The others are given later deadlines: an election is not forced, it is arranged.
+        """
+        if name is not None:
+            for node in self.nodes.values():
+                if node.alive:
+                    core = node.node._core
+                    soon = node.clock() + (0.61 if node.name == name else 3.0)
+                    core._SyncObj__raftElectionDeadline = soon
+
+        def elected() -> bool:
+            if not self.leaders or not self.leaders[0].node.is_leader:
+                return False
+            return name in (None, self.leaders[0].name)
+
+        self.run_until(elected)
+        return self.leaders[0]
+
+    def submit(self, node: SimNode | str, payload: bytes) -> Submitted:
+        """Submit on one node and keep what becomes of it."""
+        target = self.nodes[node] if isinstance(node, str) else node
+        submitted = Submitted(payload, target.name, self.now)
+        self.submitted.append(submitted)
+        target.node.submit(
+            [payload], lambda outcome, index: submitted.outcomes.append((outcome, index))
+        )
+        return submitted
+
+    def payload(self, size: int = 1) -> bytes:
+        """A payload that no other submit of this world has, of `size` bytes or a little more."""
+        return b"%d " % len(self.submitted) + b"." * (size - 1)
+
+    def commit(self, node: SimNode, count: int, size: int = 1) -> list[Submitted]:
+        """Submit `count` entries on a leader and wait until all are committed."""
+        found = [self.submit(node, self.payload(size)) for _ in range(count)]
+        self.run_until(lambda: all(s.outcomes for s in found))
+        assert all(s.outcomes[0][0] is Outcome.COMMITTED for s in found)
+        return found
+
+    def converged(self) -> bool:
+        """Whether all nodes have applied all of one log."""
+        ends = {
+            (n.node.last_index, n.node.applied_index, n.node.commit_index)
+            for n in self.nodes.values()
+            if n.alive
+        }
+        return len(ends) == 1 and len(set(next(iter(ends)))) == 1
