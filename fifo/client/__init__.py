@@ -1,0 +1,107 @@
+"""The client of a fifo cluster, for asyncio. `import fifo` gives its names."""
+
+from fifo.client.backoff import Backoff, Exponential, Fixed, Table
+from fifo.client.client import (
+    BaseClient,
+    Client,
+    Connecting,
+    DurableConsumer,
+    Producer,
+    connect,
+)
+from fifo.client.confirms import Confirm, Confirms
+from fifo.client.consumer import Consumer
+from fifo.client.delivery import DeadLetter, Delivery
+from fifo.client.errors import (
+    AckRetriesExhausted,
+    AuthenticationFailed,
+    ClientClosed,
+    ConnectionLost,
+    FifoError,
+    InvalidArgument,
+    LimitReached,
+    LockLost,
+    MessageTooLarge,
+    NoDeadLetterQueue,
+    NotLeader,
+    NotRenewable,
+    Overloaded,
+    PermissionDenied,
+    ProducerGap,
+    ProtocolError,
+    PublishError,
+    QueueExists,
+    QueueFull,
+    QueueInUse,
+    QueueNotFound,
+    SessionEnded,
+    SessionTaken,
+    Terminal,
+    Timeout,
+    UnknownProducer,
+    Unsupported,
+)
+from fifo.client.message import LockedMessage, Message, SettleResult, Status, StoredMessage
+from fifo.client.metrics import Metrics
+from fifo.client.observing import observe
+from fifo.client.options import Options, from_url
+from fifo.client.seams import Seams
+from fifo.client.signals import Signal
+from fifo.client.spec import QueueSpec
+
+__all__ = [
+    "connect",
+    "observe",
+    "Client",
+    "BaseClient",
+    "Connecting",
+    "Consumer",
+    "Producer",
+    "DurableConsumer",
+    "Message",
+    "LockedMessage",
+    "StoredMessage",
+    "DeadLetter",
+    "Delivery",
+    "SettleResult",
+    "Status",
+    "Signal",
+    "Confirm",
+    "Confirms",
+    "Metrics",
+    "Options",
+    "Seams",
+    "from_url",
+    "QueueSpec",
+    "Backoff",
+    "Fixed",
+    "Exponential",
+    "Table",
+    "Terminal",
+    "FifoError",
+    "AckRetriesExhausted",
+    "AuthenticationFailed",
+    "ClientClosed",
+    "ConnectionLost",
+    "InvalidArgument",
+    "LimitReached",
+    "LockLost",
+    "MessageTooLarge",
+    "NoDeadLetterQueue",
+    "NotLeader",
+    "NotRenewable",
+    "Overloaded",
+    "PermissionDenied",
+    "ProducerGap",
+    "ProtocolError",
+    "PublishError",
+    "QueueExists",
+    "QueueFull",
+    "QueueInUse",
+    "QueueNotFound",
+    "SessionEnded",
+    "SessionTaken",
+    "Timeout",
+    "UnknownProducer",
+    "Unsupported",
+]

@@ -1,0 +1,98 @@
+"""One request and its answer: sent, sent again after a reconnection, ended by its deadline.
+
+Owns what it means to wait: every wait ends with an answer, an error, or *unknown*. Must not know
+which requests there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
+
+from fifo.client.errors import FifoError
+from fifo.wire import Frame
+from fifo.wire.messages import Message
+
+_T = TypeVar("_T")
+
+
+class Expected(Protocol):
+    """Whoever waits for a frame with a certain correlation."""
+
+    def answered(self, frame: Frame) -> None:
+        """It came."""
+
+
+class _Expired:
+    """Stands in a future whose time is over; a result, so that nobody has to retrieve it."""
+
+
+EXPIRED: Final = _Expired()
+
+
+def expire(future: asyncio.Future[Any]) -> None:
+    """End a wait."""
+    if not future.done():
+        future.set_result(EXPIRED)
+
+
+async def until(
+    future: asyncio.Future[_T], deadline: float, loop: asyncio.AbstractEventLoop
+) -> _T | _Expired:
+    """The future's result, or EXPIRED at the deadline (by the loop's clock).
+
+    Cheaper than `asyncio.timeout`, and the future says by itself that nobody waits any more.
+    """
+    if future.done():
+        return future.result()
+    handle = loop.call_at(deadline, expire, future)
+    try:
+        return await future
+    finally:
+        handle.cancel()
+
+
+class Call:
+    """A request. `safe`: may be sent again after a reconnection, for twice does what once does."""
+
+    __slots__ = (
+        "attempts",
+        "correlation",
+        "future",
+        "message",
+        "on_answer",
+        "retry",
+        "safe",
+        "sent",
+    )
+
+    def __init__(
+        self,
+        message: Message,
+        correlation: int,
+        future: asyncio.Future[Any],
+        *,
+        safe: bool,
+        on_answer: Callable[[Frame], Any] | None = None,
+        retry: Callable[[Call, FifoError], None],
+    ) -> None:
+        self.message = message
+        self.correlation = correlation
+        self.future = future
+        self.safe = safe
+        self.sent = False
+        self.attempts = 0
+        self.on_answer = on_answer
+        self.retry = retry
+
+    def fail(self, error: FifoError) -> None:
+        """End with an error."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def succeed(self, frame: Frame) -> None:
+        """End with an answer. What has to happen before the next frame happens here and now."""
+        result = self.on_answer(frame) if self.on_answer is not None else frame
+        if not self.future.done():
+            self.future.set_result(result)

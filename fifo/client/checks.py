@@ -1,0 +1,127 @@
+"""Checks of what a program passes, before anything is sent.
+
+Owns the words in which a bad argument is refused. Must not know connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fifo.client.errors import InvalidArgument, MessageTooLarge
+from fifo.wire import limits as wire
+from fifo.wire.columns import PRIORITY_MAX, encode_headers
+
+
+def name(value: object, what: str) -> str:
+    """A queue's, tag's or producer's name: 1 to 255 bytes of UTF-8."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{what}: must be text, not {type(value).__name__}")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"{what}: cannot be written as UTF-8") from None
+    if not 1 <= size <= wire.QUEUE_NAME_BYTES_MAX:
+        raise InvalidArgument(f"{what}: must be 1 to {wire.QUEUE_NAME_BYTES_MAX} bytes, not {size}")
+    return value
+
+
+def integer(value: object, what: str, low: int, high: int) -> int:
+    """An int from low to high; a bool is not one."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidArgument(f"{what}: must be a whole number, not {type(value).__name__}")
+    if not low <= value <= high:
+        raise InvalidArgument(f"{what}: must be from {low} to {high}, not {value}")
+    return value
+
+
+def text(value: object, what: str, bytes_max: int = wire.TEXT_BYTES_MAX) -> str | None:
+    """Text for people, cut to what the protocol carries; None stays None."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{what}: must be text, not {type(value).__name__}")
+    encoded = value.encode(errors="replace")
+    if len(encoded) <= bytes_max and value.isprintable():
+        return value
+    return encoded[:bytes_max].decode(errors="ignore")
+
+
+def body(value: object) -> bytes:
+    """A message body as bytes: what can change under our hands is copied."""
+    if not isinstance(value, bytes):
+        if not isinstance(value, bytearray | memoryview):
+            raise InvalidArgument(f"body: must be bytes, not {type(value).__name__}")
+        value = bytes(value)
+    if len(value) > wire.BODY_BYTES_MAX:
+        raise MessageTooLarge(
+            f"body: {len(value)} bytes; a message has at most {wire.BODY_BYTES_MAX}"
+        )
+    return value
+
+
+def key(value: object) -> bytes:
+    """A key as it travels: bytes, empty for none."""
+    if value is None:
+        return b""
+    if isinstance(value, str):
+        try:
+            value = value.encode()
+        except UnicodeEncodeError:
+            raise InvalidArgument("key: cannot be written as UTF-8") from None
+    if not isinstance(value, bytes):
+        raise InvalidArgument(f"key: must be text or bytes, not {type(value).__name__}")
+    if len(value) > wire.KEY_BYTES_MAX:
+        raise MessageTooLarge(f"key: {len(value)} bytes; a key has at most {wire.KEY_BYTES_MAX}")
+    return value
+
+
+def headers(value: Mapping[str, str] | None) -> bytes:
+    """Headers as they travel: encoded, empty for none."""
+    if not value:
+        return b""
+    if not isinstance(value, Mapping):
+        raise InvalidArgument(f"headers: must be a mapping, not {type(value).__name__}")
+    for one, other in value.items():
+        if not isinstance(one, str) or not isinstance(other, str):
+            raise InvalidArgument("headers: names and values must be text")
+    try:
+        return encode_headers(value)
+    except ValueError as error:
+        if "larger" in str(error):
+            raise MessageTooLarge(f"headers: {error}") from None
+        raise InvalidArgument(f"headers: {error}") from None
+
+
+def dedup_id(value: object) -> bytes:
+    """A dedup id as it travels: bytes, empty for none."""
+    if value is None:
+        return b""
+    if isinstance(value, str):
+        value = value.encode(errors="surrogatepass")
+    if not isinstance(value, bytes):
+        raise InvalidArgument(f"dedup_id: must be text or bytes, not {type(value).__name__}")
+    if len(value) > wire.DEDUP_ID_BYTES_MAX:
+        raise MessageTooLarge(
+            f"dedup_id: {len(value)} bytes; one has at most {wire.DEDUP_ID_BYTES_MAX}"
+        )
+    return value
+
+
+def priority(value: object) -> int:
+    """A message's priority, 0 to 9."""
+    return integer(value, "priority", 0, PRIORITY_MAX)
+
+
+def flag(value: object, what: str) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"{what}: must be true or false, not {type(value).__name__}")
+    return value
+
+
+def one_of(value: Any, what: str, *allowed: str) -> str:
+    """One of a few words."""
+    if value not in allowed:
+        raise InvalidArgument(f"{what}: must be one of {', '.join(allowed)}, not {value!r}")
+    return str(value)

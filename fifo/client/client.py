@@ -1,0 +1,741 @@
+"""The client that programs hold: the names of the contract, each a check and a hand-over.
+
+Owns the public methods and the order in which the parts are made and closed. What they do is the
+business of `session`, `publishing`, `consumer`, `settling`, `getting` and `control`.
+`fifo.blocking` has the same names: change them together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import weakref
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Generic, TypeVar
+
+from fifo.client import checks, limits
+from fifo.client.backoff import Backoff, BackoffCallable, split_callable, to_text_form
+from fifo.client.confirms import Confirm, Confirms
+from fifo.client.consumer import ConsumeOptions, Consumer, Consumers
+from fifo.client.control import Control
+from fifo.client.delivery import Delivery
+from fifo.client.durations import Duration, milliseconds, seconds
+from fifo.client.errors import ClientClosed, FifoError, InvalidArgument, ProtocolError
+from fifo.client.getting import Getter
+from fifo.client.message import (
+    ACK,
+    LockedMessage,
+    Message,
+    SettleResult,
+    Settling,
+    Status,
+    StoredMessage,
+    releasing,
+    terminating,
+)
+from fifo.client.metrics import Metrics
+from fifo.client.options import Options, from_url
+from fifo.client.publishing import Batch, Publisher, item
+from fifo.client.seams import Seams
+from fifo.client.session import Session
+from fifo.client.settling import Settler
+from fifo.client.spec import QueueSpec, changes_to_wire
+from fifo.wire import limits as wire
+from fifo.wire.messages import (
+    VERB_NACK,
+    Close,
+    Declare,
+    Durable,
+    Get,
+    Ok,
+    OpenProducer,
+    Peek,
+    Peeked,
+    QueueAction,
+    QueueQuery,
+    Receipt,
+    Redrive,
+    Settle,
+    Subscribe,
+    TransferLeadership,
+    Update,
+)
+from fifo.wire.messages import Message as WireMessage
+from fifo.wire.messages import Status as StatusRequest
+
+_log = logging.getLogger("fifo.client")
+
+M = TypeVar("M", bound=LockedMessage)
+
+_STATUSES: Final = tuple(Status)[:5]
+_OWN: Final = 0
+"""The session's own producer, on the wire."""
+
+
+class BaseClient(Generic[M]):
+    """Everything but the class of the messages; programs use `Client`."""
+
+    def __init__(
+        self,
+        options: Options,
+        factory: Callable[[Delivery, int], M],
+        seams: Seams | None = None,
+    ) -> None:
+        """Must be made on the loop that it is used on."""
+        self.options = options
+        self.metrics = Metrics()
+        self._factory = factory
+        loop = asyncio.get_running_loop()
+        self._session = Session(options, seams or Seams(), self.metrics, loop)
+        # The order in which they resume: who consumes, what was settled, what was published.
+        self._consumers = Consumers(self._session)
+        self._settler = Settler(self._session)
+        self._publisher = Publisher(self._session)
+        self._getter = Getter(self._session, self._settler)
+        self._control = Control(self._session)
+        self._session.on_identity = self._control.nudge
+        self._tags = itertools.count(1)
+        self._closing = False
+        _clients.add(self)
+
+    def __repr__(self) -> str:
+        return f"<fifo client, {self._session!r}>"
+
+    # Life.
+
+    async def open(self) -> None:
+        """Connect for the first time; `connect` does it."""
+        try:
+            await self._session.start()
+        except BaseException:
+            await self._session.close()
+            raise
+
+    async def close(self) -> None:
+        """Give back what is unopened, wait for receipts (at most `close_timeout`), say goodbye.
+
+        What is then still unsettled is reported to `on_unsettled`.
+        """
+        if self._closing:
+            return
+        self._closing = True
+        try:
+            if self._session.fatal is None:
+                await self._say_goodbye()
+        finally:
+            await self._control.stop()
+            await self._session.close()
+
+    async def _say_goodbye(self) -> None:
+        patience = self.options.close_timeout
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience
+        try:
+            async with asyncio.timeout(patience):
+                await asyncio.gather(*[one.cancel() for one in self._consumers])
+        except TimeoutError:
+            _log.warning("consumers could not be cancelled within %g s", patience)
+        left = await self._settler.drain(max(0.0, deadline - loop.time()))
+        if left:
+            _log.warning("%d messages are not known to be settled at close", left)
+        if self._session.link is None:
+            return
+        try:
+            await self._session.call(Close(), max(0.5, deadline - loop.time()))
+        except FifoError as error:
+            _log.info("closing the session: %s", error)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection to a leader right now."""
+        return self._session.link is not None
+
+    @property
+    def address(self) -> str | None:
+        """The node that we are connected to."""
+        return None if self._session.link is None else self._session.link.address
+
+    @property
+    def on_unsettled(self) -> Callable[[LockedMessage, FifoError], object] | None:
+        """Called with a message whose settlement came to nothing while nobody waited for it."""
+        return self._settler.on_unsettled
+
+    @on_unsettled.setter
+    def on_unsettled(self, callback: Callable[[LockedMessage, FifoError], object] | None) -> None:
+        self._settler.on_unsettled = callback
+
+    @property
+    def on_connected(self) -> Callable[[str], object] | None:
+        """Called with the address after every (re)connection."""
+        return self._session.on_connected
+
+    @on_connected.setter
+    def on_connected(self, callback: Callable[[str], object] | None) -> None:
+        self._session.on_connected = callback
+
+    @property
+    def on_disconnected(self) -> Callable[[FifoError], object] | None:
+        """Called with the reason when the connection is lost; the client reconnects by itself."""
+        return self._session.on_disconnected
+
+    @on_disconnected.setter
+    def on_disconnected(self, callback: Callable[[FifoError], object] | None) -> None:
+        self._session.on_disconnected = callback
+
+    # Queues.
+
+    async def declare(self, spec: QueueSpec, *, timeout: float | None = None) -> bool:
+        """Create the queue; True if it was not there. Raises QueueExists with the difference."""
+        if not isinstance(spec, QueueSpec):
+            raise InvalidArgument("declare takes a fifo.QueueSpec")
+        result = await self._ask(Declare(spec.name, spec.to_wire()), timeout)
+        return bool(result.get("created")) if isinstance(result, dict) else False
+
+    async def update(self, queue: str, *, timeout: float | None = None, **changes: Any) -> None:
+        """Change fields of a QueueSpec on a live queue; None restores a default."""
+        checks.name(queue, "queue")
+        await self._ask(Update(queue, changes_to_wire(changes)), timeout)
+
+    async def delete(self, queue: str, *, timeout: float | None = None) -> None:
+        """Delete the queue with its messages."""
+        await self._act(queue, "delete", timeout, safe=False)
+
+    async def purge(self, queue: str, *, timeout: float | None = None) -> int | None:
+        """Delete what is not locked; how many messages that were, where the node says so."""
+        result = await self._act(queue, "purge", timeout, safe=False)
+        count = result.get("messages") if isinstance(result, dict) else result
+        return count if isinstance(count, int) else None
+
+    async def pause(self, queue: str, *, timeout: float | None = None) -> None:
+        """Stop deliveries; publishing and settling go on."""
+        await self._act(queue, "pause", timeout, safe=True)
+
+    async def resume(self, queue: str, *, timeout: float | None = None) -> None:
+        """Deliver again."""
+        await self._act(queue, "resume", timeout, safe=True)
+
+    async def queues(self, *, timeout: float | None = None) -> list[dict[str, Any]]:
+        """An overview of every queue."""
+        return list(await self._ask(QueueQuery(None, "list", wire.ITEMS_MAX), timeout) or ())
+
+    async def queue(self, name: str, *, timeout: float | None = None) -> dict[str, Any]:
+        """The overview of one queue: spec, depth, counters."""
+        return dict(await self._query(name, "show", 1, timeout))
+
+    async def locks(
+        self, queue: str, limit: int = 1000, *, timeout: float | None = None
+    ) -> list[dict[str, Any]]:
+        """Who holds which message, and until when."""
+        return list(await self._query(queue, "locks", limit, timeout) or ())
+
+    async def delayed(
+        self, queue: str, limit: int = 1000, *, timeout: float | None = None
+    ) -> list[dict[str, Any]]:
+        """Delayed messages, with why and until when."""
+        return list(await self._query(queue, "delayed", limit, timeout) or ())
+
+    async def consumers(
+        self, queue: str, limit: int = 1000, *, timeout: float | None = None
+    ) -> list[dict[str, Any]]:
+        """The queue's consumers and how they are."""
+        return list(await self._query(queue, "consumers", limit, timeout) or ())
+
+    async def peek(
+        self, queue: str, count: int = 1, *, timeout: float | None = None
+    ) -> list[StoredMessage]:
+        """The next messages, without locking them."""
+        checks.name(queue, "queue")
+        checks.integer(count, "count", 1, limits.PEEK_MESSAGES_MAX)
+        frame = await self._session.call(Peek(queue, count), timeout)
+        if not isinstance(frame.message, Peeked):
+            raise ProtocolError("a peek was answered by something else")
+        seams = self._session.seams
+        delivery = Delivery(frame.message, frame.raw, seams.monotonic(), seams.wall())
+        return [StoredMessage(delivery, index) for index in range(delivery.count)]
+
+    async def redrive(
+        self,
+        queue: str,
+        target: str | None = None,
+        *,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> Any:
+        """Move dead letters back (semantics.md 9). Raises Unsupported from a node that cannot."""
+        checks.name(queue, "queue")
+        if target is not None:
+            checks.name(target, "target")
+        return await self._ask(Redrive(queue, target, options or None), timeout, safe=False)
+
+    async def status(self, *, timeout: float | None = None) -> dict[str, Any]:
+        """How the node that we are connected to is: role, term, indexes, peers."""
+        return dict(await self._ask(StatusRequest(), timeout))
+
+    async def transfer_leadership(self, node: str, *, timeout: float | None = None) -> None:
+        """Ask the leader to hand over to the named node."""
+        checks.name(node, "node")
+        await self._ask(TransferLeadership(node), timeout, safe=False)
+
+    # Publishing.
+
+    async def publish(
+        self,
+        queue: str,
+        body: bytes,
+        *,
+        key: str | bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        delay: Duration | None = None,
+        priority: int = 4,
+        ttl: Duration | None = None,
+        dedup_id: str | bytes | None = None,
+        timeout: float | None = None,
+    ) -> Confirm:
+        """Publish one message; returns once it is on the disks of a majority.
+
+        Raises QueueNotFound, QueueFull, MessageTooLarge, InvalidArgument; Timeout or ConnectionLost
+        with `unknown` true where it may have been stored.
+        """
+        checks.name(queue, "queue")
+        one = item(
+            body,
+            key=key,
+            headers=headers,
+            delay=delay,
+            priority=priority,
+            ttl=ttl,
+            dedup_id=dedup_id,
+            number=None,
+            future=self._session.loop.create_future(),
+        )
+        return await self._publisher.publish(_OWN, queue, one, timeout)
+
+    async def publish_many(
+        self,
+        queue: str,
+        bodies: Iterable[bytes],
+        *,
+        keys: Sequence[str | bytes | None] | None = None,
+        headers: Sequence[Mapping[str, str] | None] | None = None,
+        delays: Sequence[Duration | None] | None = None,
+        priorities: Sequence[int] | None = None,
+        ttls: Sequence[Duration | None] | None = None,
+        dedup_ids: Sequence[str | bytes | None] | None = None,
+        timeout: float | None = None,
+    ) -> Confirms:
+        """Publish many messages in as few frames as can be; one confirm per body, in order.
+
+        Lists beside `bodies` have one entry per body. Raises the error of the first that was not
+        stored, with `.confirms` (those before it) and `.index`. `timeout` bounds each frame.
+        """
+        checks.name(queue, "queue")
+        batch = Batch(
+            bodies,
+            keys=keys,
+            headers=headers,
+            delays=delays,
+            priorities=priorities,
+            ttls=ttls,
+            dedup_ids=dedup_ids,
+            numbers=None,
+        )
+        return await self._publisher.publish_many(_OWN, queue, batch, timeout)
+
+    async def open_producer(self, name: str, *, timeout: float | None = None) -> Producer:
+        """A named producer, whose numbers outlive this client: a retry stores nothing twice."""
+        checks.name(name, "producer name")
+        result = await self._ask(OpenProducer(name), timeout)
+        if not isinstance(result, dict) or not isinstance(result.get("producer"), int):
+            raise ProtocolError("a producer was not answered as one")
+        last = result.get("last") or {}
+        return Producer(self._publisher, name, result["producer"], dict(last))
+
+    # Consuming.
+
+    def consume(
+        self,
+        queue: str,
+        *,
+        prefetch: int = limits.PREFETCH,
+        lock: Duration | None = None,
+        max_lock: Duration | None = None,
+        auto_renew: bool = True,
+        priority: int = 0,
+        tag: str | None = None,
+        renewals: int | None = None,
+        handler_timeout: Duration | None = None,
+        nack_backoff: Backoff | BackoffCallable | str | None = None,
+        timeout_backoff: Backoff | str | None = None,
+    ) -> Consumer[M]:
+        """A consumer: `async with client.consume(...) as messages: async for message in messages`.
+
+        `prefetch` messages at most are held at once, each locked for `lock` seconds and renewed by
+        a thread of the client's own (`auto_renew`), `renewals` times at most, not longer than
+        `max_lock` in all, and no longer than `handler_timeout` after it was handed out.
+        """
+        checks.name(queue, "queue")
+        text, delay = split_callable(nack_backoff)
+        subscribe = Subscribe(
+            queue,
+            checks.name(tag, "tag") if tag is not None else f"consumer-{next(self._tags)}",
+            checks.integer(prefetch, "prefetch", 1, wire.PREFETCH_MAX),
+            _lock_ms(lock, "lock"),
+            None if max_lock is None else milliseconds(max_lock, "max_lock", low_ms=1000),
+            checks.integer(priority, "priority", -limits.PRIORITY_LIMIT, limits.PRIORITY_LIMIT),
+            nack_backoff=text,
+            timeout_backoff=to_text_form(timeout_backoff, "timeout_backoff"),
+            handler_timeout_ms=None
+            if handler_timeout is None
+            else milliseconds(handler_timeout, "handler_timeout", low_ms=1),
+        )
+        options = ConsumeOptions(
+            subscribe,
+            checks.flag(auto_renew, "auto_renew"),
+            None if renewals is None else checks.integer(renewals, "renewals", 0, 2**31),
+            None if handler_timeout is None else seconds(handler_timeout, "handler_timeout"),
+            delay,
+        )
+        self._session.check()
+        consumer = Consumer(
+            self._session, self._settler, options, self._factory, self._start_control
+        )
+        self._consumers.add(consumer)
+        return consumer
+
+    async def get(
+        self,
+        queue: str,
+        count: int = 1,
+        wait: Duration = 0,
+        lock: Duration | None = None,
+        auto_renew: bool = False,
+        *,
+        timeout: float | None = None,
+    ) -> list[M]:
+        """Up to `count` messages, waiting `wait` seconds for the first; maybe none."""
+        checks.name(queue, "queue")
+        request = Get(
+            queue,
+            checks.integer(count, "count", 1, limits.GET_MESSAGES_MAX),
+            milliseconds(wait, "wait"),
+            _lock_ms(lock, "lock"),
+            # Whether the control thread renews is decided here; `renew()` works either way.
+            renewable=True,
+        )
+        checks.flag(auto_renew, "auto_renew")
+        patience = (self.options.timeout if timeout is None else timeout) + request.wait_ms / 1000
+        found = await self._getter.get(request, timeout=patience, renew=auto_renew)
+        if auto_renew and found:
+            self._start_control()
+        now = self._session.seams.monotonic()
+        messages = [self._factory(delivery, index) for delivery, index in found]
+        for message in messages:
+            message.holding.opened(message, now)
+        return messages
+
+    async def settle(
+        self,
+        queue: str,
+        consumer: int,
+        token: int,
+        verb: str = "ack",
+        *,
+        delay: Duration | None = None,
+        reason: str | None = None,
+        description: str | None = None,
+        exception: BaseException | None = None,
+        timeout: float | None = None,
+    ) -> SettleResult:
+        """Settle a message by its (queue, consumer, token), also one that is held elsewhere."""
+        checks.name(queue, "queue")
+        checks.integer(consumer, "consumer", 1, 2**63 - 1)
+        checks.integer(token, "token", 1, 2**63 - 1)
+        what = _settling(verb, delay, reason, description, exception)
+        holding = self._session.holdings.get(consumer)
+        held = None if holding is None else holding.open.get(token)
+        if held is not None:
+            return await self._settler.settle(held, what, receipt=True)
+        frame = await self._session.call(
+            Settle(consumer, what.verb, ((token, token),), 0, *what[1:]), timeout
+        )
+        message = frame.message
+        if not isinstance(message, Receipt) or not message.results:
+            raise ProtocolError("a settlement was not answered by a receipt")
+        result = message.results[0]
+        late = len(result) > 3 and result[3]
+        return SettleResult(_STATUSES[min(result[2], len(_STATUSES) - 1)], late)
+
+    async def settle_many(self, messages: Sequence[LockedMessage]) -> list[SettleResult]:
+        """Ack messages of any consumers of this client and wait for their receipts, in order."""
+        return await self._settler.settle_many(messages)
+
+    def ack_many(self, messages: Sequence[LockedMessage]) -> None:
+        """Ack messages of any consumers of this client without waiting."""
+        self._settler.gather_many(messages)
+
+    def durable(self, queue: str, name: str) -> DurableConsumer:
+        """A consumer that outlives every session (semantics.md 11)."""
+        return DurableConsumer(
+            self._session, checks.name(queue, "queue"), checks.name(name, "name")
+        )
+
+    # Within.
+
+    def _start_control(self) -> None:
+        self._control.start()
+        self._control.nudge()
+
+    async def _ask(self, message: WireMessage, timeout: float | None, *, safe: bool = True) -> Any:
+        frame = await self._session.call(message, timeout, safe=safe)
+        if not isinstance(frame.message, Ok):
+            raise ProtocolError(f"{type(message).__name__} was answered by something else")
+        return frame.message.result
+
+    async def _act(self, queue: str, action: str, timeout: float | None, *, safe: bool) -> Any:
+        return await self._ask(QueueAction(checks.name(queue, "queue"), action), timeout, safe=safe)
+
+    async def _query(self, queue: str, query: str, limit: int, timeout: float | None) -> Any:
+        checks.name(queue, "queue")
+        checks.integer(limit, "limit", 1, wire.ITEMS_MAX)
+        return await self._ask(QueueQuery(queue, query, limit), timeout)
+
+    def forked(self) -> None:
+        """Called in a forked child: let go of the parent's sockets, and refuse every use."""
+        self._session.refuse(
+            ClientClosed(
+                "this client belongs to the process that this one was forked from;"
+                " connect again here: a session is not shared"
+            )
+        )
+        for link in (self._session.link, self._control.link):
+            descriptor = -1 if link is None else link.fileno()
+            if descriptor >= 0:
+                # Replaced, not closed: the socket object will close this number once more.
+                null = os.open(os.devnull, os.O_RDWR)
+                os.dup2(null, descriptor)
+                os.close(null)
+
+
+class Client(BaseClient[Message]):
+    """A connection to a cluster for asyncio programs; `fifo.connect` makes it."""
+
+    def __init__(self, options: Options, seams: Seams | None = None) -> None:
+        super().__init__(options, Message, seams)
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+class Producer:
+    """A named producer (semantics.md 10): a number is stored at most once, whoever sends it again.
+
+    Without numbers, messages get the next ones. With them (they ascend, holes are fine) what was
+    stored before is confirmed as a duplicate.
+    """
+
+    def __init__(self, publisher: Publisher, name: str, number: int, last: dict[str, int]) -> None:
+        self.name = name
+        self.number = number
+        self._publisher = publisher
+        self._last = last
+
+    def __repr__(self) -> str:
+        return f"<producer {self.name!r}, number {self.number}>"
+
+    def last(self, queue: str) -> int:
+        """The number last stored in this queue, as far as this client knows; 0 for none."""
+        return self._stream_last(queue)
+
+    def _stream_last(self, queue: str) -> int:
+        stream = self._publisher.stream(self.number, queue, self._last.get(queue, 0))
+        return stream.last_stored
+
+    async def publish(
+        self,
+        queue: str,
+        body: bytes,
+        *,
+        number: int | None = None,
+        key: str | bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        delay: Duration | None = None,
+        priority: int = 4,
+        ttl: Duration | None = None,
+        dedup_id: str | bytes | None = None,
+        timeout: float | None = None,
+    ) -> Confirm:
+        """As `client.publish`, under this producer's numbers."""
+        checks.name(queue, "queue")
+        self._stream_last(queue)
+        one = item(
+            body,
+            key=key,
+            headers=headers,
+            delay=delay,
+            priority=priority,
+            ttl=ttl,
+            dedup_id=dedup_id,
+            number=number,
+            future=self._publisher.session.loop.create_future(),
+        )
+        return await self._publisher.publish(self.number, queue, one, timeout)
+
+    async def publish_many(
+        self,
+        queue: str,
+        bodies: Iterable[bytes],
+        *,
+        numbers: Sequence[int] | None = None,
+        keys: Sequence[str | bytes | None] | None = None,
+        headers: Sequence[Mapping[str, str] | None] | None = None,
+        delays: Sequence[Duration | None] | None = None,
+        priorities: Sequence[int] | None = None,
+        ttls: Sequence[Duration | None] | None = None,
+        dedup_ids: Sequence[str | bytes | None] | None = None,
+        timeout: float | None = None,
+    ) -> Confirms:
+        """As `client.publish_many`, under this producer's numbers."""
+        checks.name(queue, "queue")
+        self._stream_last(queue)
+        batch = Batch(
+            bodies,
+            keys=keys,
+            headers=headers,
+            delays=delays,
+            priorities=priorities,
+            ttls=ttls,
+            dedup_ids=dedup_ids,
+            numbers=numbers,
+        )
+        return await self._publisher.publish_many(self.number, queue, batch, timeout)
+
+
+class DurableConsumer:
+    """A durable consumer's verbs. A node that cannot do it yet answers with Unsupported."""
+
+    def __init__(self, session: Session, queue: str, name: str) -> None:
+        self.queue = queue
+        self.name = name
+        self.generation = 0
+        self._session = session
+
+    async def reserve(self, count: int) -> Any:
+        """Check out the next messages under this consumer's own growing numbers."""
+        return await self._do("reserve", 0, checks.integer(count, "count", 1, 10_000))
+
+    async def fetch(self, first: int, last: int) -> Any:
+        """The messages first..last, the same each time."""
+        return await self._do("fetch", first, last)
+
+    async def ack(self, upto: int) -> Any:
+        """Settle all up to this number."""
+        return await self._do("ack", 0, upto)
+
+    async def renew(self) -> Any:
+        """Renew what is reserved."""
+        return await self._do("renew")
+
+    async def forget(self) -> Any:
+        """End this consumer."""
+        return await self._do("forget")
+
+    async def _do(self, verb: str, first: int = 0, last: int = 0) -> Any:
+        request = Durable(self.queue, self.name, verb, self.generation, first, last)
+        frame = await self._session.call(request)
+        message = frame.message
+        return message.result if isinstance(message, Ok) else message
+
+
+class Connecting:
+    """What `connect` gives: `await` it for a client, or use it in `async with`."""
+
+    def __init__(self, options: Options, seams: Seams | None) -> None:
+        self._options = options
+        self._seams = seams
+        self._client: Client | None = None
+
+    def __repr__(self) -> str:
+        return f"<connecting to {', '.join(self._options.addresses)}>"
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        return self._open().__await__()
+
+    async def _open(self) -> Client:
+        client = Client(self._options, self._seams)
+        await client.open()
+        return client
+
+    async def __aenter__(self) -> Client:
+        self._client = await self._open()
+        return self._client
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+
+def connect(url: str, *, seams: Seams | None = None, **options: Any) -> Connecting:
+    """Connect to a cluster: `fifo://[user:password@]host:port,host:port[?option=value]`.
+
+    `async with fifo.connect(url) as client` or `client = await fifo.connect(url)`. Options are the
+    fields of `fifo.client.Options`, in the query or as keywords. Raises InvalidArgument at once for
+    a bad URL or option; ConnectionLost, AuthenticationFailed when awaited.
+    """
+    return Connecting(from_url(url, options), seams)
+
+
+def _lock_ms(value: Duration | None, what: str) -> int | None:
+    if value is None:
+        return None
+    return milliseconds(
+        value,
+        what,
+        low_ms=round(limits.LOCK_S_MIN * 1000),
+        high_ms=round(limits.LOCK_S_MAX * 1000),
+    )
+
+
+def _settling(
+    verb: str,
+    delay: Duration | None,
+    reason: str | None,
+    description: str | None,
+    exception: BaseException | None,
+) -> Settling:
+    checks.one_of(verb, "verb", "ack", "nack", "release", "terminate")
+    if verb == "ack":
+        return ACK
+    if verb == "release":
+        return releasing(delay)
+    if verb == "terminate":
+        return terminating(reason or "terminated", description, exception)
+    delay_ms = None if delay is None else milliseconds(delay, "delay")
+    return Settling(VERB_NACK, delay_ms, checks.text(reason, "reason"))
+
+
+_clients: weakref.WeakSet[BaseClient[Any]] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for client in list(_clients):
+        client.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

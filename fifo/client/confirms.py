@@ -1,0 +1,88 @@
+"""What a publisher gets back: a confirm per message, made only when it is looked at.
+
+Owns `Confirm` and the sequence of them. Must not know how they came about.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple, overload
+
+
+class Confirm(NamedTuple):
+    """This message is committed, and on the disk of a majority. `duplicate`: it was before."""
+
+    id: str
+    duplicate: bool = False
+
+
+class Confirmed(NamedTuple):
+    """The answer to one publish frame: which messages of it are stored."""
+
+    queue: int
+    producer: int
+    numbers: Sequence[int]
+    duplicates: int
+    stored: int
+
+    def confirm(self, index: int) -> Confirm:
+        """The confirm of one message of the frame."""
+        return Confirm(
+            f"{self.queue}.{self.producer}.{self.numbers[index]}", index < self.duplicates
+        )
+
+    @property
+    def total(self) -> int:
+        """How many messages of the frame are confirmed: the first ones."""
+        return self.duplicates + self.stored
+
+
+class Confirms(Sequence[Confirm]):
+    """One `Confirm` per body, in order: a read-only list that costs nothing until it is read."""
+
+    __slots__ = ("_ends", "_frames")
+
+    def __init__(self, frames: Sequence[Confirmed]) -> None:
+        self._frames = [frame for frame in frames if frame.total]
+        self._ends = list(accumulate([frame.total for frame in self._frames]))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} confirms, {self.duplicates} of them duplicates>"
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @property
+    def duplicates(self) -> int:
+        """How many were stored before."""
+        return sum([frame.duplicates for frame in self._frames])
+
+    def __iter__(self) -> Iterator[Confirm]:
+        for frame in self._frames:
+            for index in range(frame.total):
+                yield frame.confirm(index)
+
+    @overload
+    def __getitem__(self, index: int) -> Confirm: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Confirm]: ...
+
+    def __getitem__(self, index: int | slice) -> Confirm | list[Confirm]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError("there are not so many confirms")
+        at = bisect_right(self._ends, index)
+        return self._frames[at].confirm(index - (self._ends[at - 1] if at else 0))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Sequence) and not isinstance(other, str | bytes):
+            return list(self) == list(other)
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment] # as a list: compared by content

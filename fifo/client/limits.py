@@ -1,0 +1,133 @@
+"""Every bound and period of the client, each with its unit and its reason.
+
+Owns the numbers; what the protocol bounds stands in `fifo.wire.limits` and is not repeated here.
+Must not know how anything is done. `docs/client.md` prints those that users can change.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fifo.wire import limits as wire
+
+CALL_TIMEOUT_S: Final = 30.0
+"""A call without a timeout of its own: long enough for two elections, short enough to be seen."""
+
+CONNECT_TIMEOUT_S: Final = 10.0
+"""The first connection: covers an election at start, and tells about a wrong address soon."""
+
+TCP_TIMEOUT_S: Final = 1.0
+"""To open one TCP connection: a live node on any sane network answers in a fraction of it."""
+
+OPENING_TIMEOUT_S: Final = 3.0
+"""From hello to welcome: the attach has to be committed; a paused leader never answers."""
+
+STAGGER_S: Final = 0.15
+"""Before the next node is tried while one has not answered: a dead one must not hold us up."""
+
+REDIAL_MIN_S: Final = 0.05
+REDIAL_MAX_S: Final = 1.0
+"""Pause between two rounds over all nodes, doubled each time: an election takes about a second."""
+
+REDIAL_PATIENCE_S: Final = 5.0
+"""In the first seconds without a leader the pause stays at a few tenths, whatever was doubled."""
+
+REDIAL_PATIENT_MAX_S: Final = 0.2
+"""The longest pause in those first seconds: it is time without publishing."""
+
+RETRY_MIN_S: Final = 0.05
+RETRY_MAX_S: Final = 5.0
+"""Pause before a refused request is sent again (semantics.md 8: 50 ms to 5 s, doubled)."""
+
+STALL_S: Final = 2.0
+"""Silence on a connection that owes answers before it is asked for a sign of life; the same again
+and it is given up. A paused leader would otherwise hold its clients for two heartbeats."""
+
+UNSENT_BYTES_MAX: Final = 1 * wire.MIB
+"""Bytes that the transport may hold unsent: beyond it asyncio's one buffer goes quadratic."""
+
+JOIN_BYTES_MAX: Final = 16 * wire.KIB
+"""Buffers up to here are joined before a write; larger ones go to the transport as they are."""
+
+WRITE_BYTES: Final = 256 * wire.KIB
+"""Small buffers are joined up to this size: about what one send takes."""
+
+FRAME_MESSAGES: Final = 500
+"""Messages of one publish frame: the cost per frame has vanished, the first confirm comes soon."""
+
+FRAME_BYTES: Final = 512 * wire.KIB
+"""Bodies of one publish frame with several messages; half of what the protocol allows, so that two
+frames fill one entry and the node works on one while the next is on its way."""
+
+FRAME_COLUMN_BYTES: Final = 256 * wire.KIB
+"""Keys, headers and dedup ids of one publish frame: half of what the protocol allows."""
+
+WINDOW_BYTES: Final = 8 * wire.MIB
+"""Published and not yet answered; publishers wait beyond it, so memory stays bounded."""
+
+WINDOW_FRAMES: Final = 1_000
+"""Publish frames not yet answered, for the same reason where bodies are tiny."""
+
+ACKS_GATHERED: Final = 512
+"""Acks of one consumer that are sent without waiting for the end of the loop's turn."""
+
+ACKS_WAIT_S: Final = 0.002
+"""Acks wait so long for company while an earlier settlement of their consumer is unanswered."""
+
+TURN_MESSAGES: Final = 128
+"""Messages handed out before the loop gets a turn, so that a full buffer starves nobody."""
+
+SETTLE_ANSWER_S: Final = 5.0
+"""A settlement without a receipt for so long, on a live connection, is sent again."""
+
+SETTLE_RANGES: Final = 4_096
+"""Token ranges of one settlement: the machine's bound."""
+
+CLOSE_TIMEOUT_S: Final = 5.0
+"""Closing drains acks and says goodbye for so long at most, then reports what is unsettled."""
+
+THREAD_JOIN_S: Final = 2.0
+"""A thread of ours that was told to end is waited for so long."""
+
+GAPS_MAX: Final = 1_000
+"""Ranges of tokens that were skipped and may still come, remembered per consumer."""
+
+LOST_MAX: Final = 65_535
+"""Tokens of one consumer known as lost and not yet finished: no consumer may hold more."""
+
+ORPHANS_MAX: Final = 1_000
+"""Deliveries for a consumer whose number has not been heard yet; they come just before it."""
+
+RENEWALS_PER_LOCK: Final = 3
+"""A lock is renewed after a third of it: two renewals may fail before it is lost."""
+
+RENEW_RETRY_S: Final = 0.1
+"""Before a renewal is tried again that was answered "not now" (no lease yet)."""
+
+GAP_RESENDS: Final = 3
+"""A frame answered `gap` so often behind the same unanswered one: that one was lost, start over."""
+
+LOCK_S_MIN: Final = 1.0
+LOCK_S_MAX: Final = 300.0
+"""Locks are short and renewed (semantics.md 3)."""
+
+PREFETCH: Final = 100
+"""Default number of messages that a consumer may hold."""
+
+GET_MESSAGES_MAX: Final = 1_000
+"""Messages of one `get`: the machine's bound."""
+
+PEEK_MESSAGES_MAX: Final = 1_000
+"""Messages of one `peek`: the protocol's bound."""
+
+PRIORITY_LIMIT: Final = 1_000
+"""A consumer's priority, up or down: the machine's bound."""
+
+BACKOFF_TABLE_MAX: Final = 64
+"""Entries of a backoff table: the machine's bound."""
+
+URL_CHARS_MAX: Final = 4_096
+"""A connection URL: longer ones are an accident."""
+
+HOSTS_MAX: Final = 64
+"""Nodes in a URL: as many as a welcome may list."""

@@ -1,0 +1,85 @@
+"""Asking one node how it is, leader or not, without a session.
+
+Owns the observer's connection. Must not know what the answer means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from fifo.client.dialing import connect
+from fifo.client.errors import ConnectionLost, FifoError, ProtocolError, Timeout, from_code
+from fifo.client.link import Link
+from fifo.client.seams import Seams
+from fifo.wire import VERSION_MAX, VERSION_MIN, Frame
+from fifo.wire.messages import ROLE_OBSERVER, Error, Hello, Ok, Status, Welcome
+
+
+async def observe(address: str, timeout: float = 5.0, seams: Seams | None = None) -> dict[str, Any]:
+    """The status of the node at `host:port`.
+
+    Raises ConnectionLost, Timeout, or what the node answers; OSError never leaves here.
+    """
+    seams = seams or Seams()
+    try:
+        async with asyncio.timeout(timeout):
+            link = await connect(address, seams, timeout)
+            try:
+                return await _ask(link)
+            finally:
+                link.close()
+    except TimeoutError as error:
+        if isinstance(error, FifoError):
+            raise
+        raise Timeout(f"{address}: no status within {timeout:g} s") from None
+    except OSError as error:
+        if isinstance(error, FifoError):
+            raise
+        raise ConnectionLost(f"{address}: {error}") from error
+
+
+async def _ask(link: Link) -> dict[str, Any]:
+    hello = Hello(
+        VERSION_MIN, VERSION_MAX, ROLE_OBSERVER, os.urandom(16), os.urandom(16), "fifo-observer"
+    )
+    answer = await link.open(hello)
+    if not isinstance(answer, Welcome):
+        raise ProtocolError(f"{link.address} redirects observers")
+    observer = _Observer()
+    link.attach(observer, answer.heartbeat_ms / 1000)
+    link.send(Status(), 1)
+    return await observer.answer
+
+
+class _Observer:
+    """Waits for the one answer."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[dict[str, Any]]
+        self.answer = asyncio.get_running_loop().create_future()
+
+    def frame_received(self, link: Link, frame: Frame) -> None:
+        """The status, or an error."""
+        message = frame.message
+        if self.answer.done():
+            return
+        if isinstance(message, Ok) and isinstance(message.result, dict):
+            self.answer.set_result(message.result)
+        elif isinstance(message, Error):
+            self.answer.set_exception(from_code(message.code, message.text, message.detail))
+        else:
+            self.answer.set_exception(ProtocolError(f"{link.address} answered something else"))
+
+    def link_lost(self, link: Link, error: FifoError) -> None:
+        """Gone before it answered."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+    def link_writable(self, link: Link) -> None:
+        """Nothing waits to be sent."""
+
+    def owes_answers(self) -> bool:
+        """It is asked one question."""
+        return not self.answer.done()
