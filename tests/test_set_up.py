@@ -1,0 +1,88 @@
+"""Set-up: the lock's build tools, the stamp, and the Python that is found."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tools import set_up
+
+FINDER = set_up.ROOT / "tools" / "find_python.sh"
+GOOD = "#!/bin/sh\nexit 0\n"
+BAD = "#!/bin/sh\nexit 1\n"
+
+
+def find(folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the finder where only these programs are."""
+    return subprocess.run(
+        ["/bin/sh", str(FINDER)],
+        env={"PATH": str(folder), **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    """A program that answers the finder's question in this way."""
+    (folder / name).write_text(text)
+    (folder / name).chmod(0o755)
+
+
+def test_the_lock_holds_every_build_tool_with_its_hashes() -> None:
+    """Without one of them pip would fetch it from wherever, unpinned."""
+    kept = set_up._build_tools_of(set_up.LOCK.read_text())
+    names = re.findall(r"^([a-z-]+)==", kept, re.MULTILINE)
+    assert set(names) == set_up.BUILD_TOOLS
+    assert all("--hash=sha256:" in part for part in re.split(r"\n(?=\S)", kept.strip()))
+
+
+def test_a_changed_lock_makes_set_up_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And an unchanged one does not."""
+    lock = tmp_path / "requirements.lock"
+    lock.write_text("a==1")
+    monkeypatch.setattr(set_up, "LOCK", lock)
+    before = set_up._stamp()
+    assert set_up._stamp() == before
+    lock.write_text("a==2")
+    assert set_up._stamp() != before
+
+
+def test_a_python_whose_shim_fails_is_passed_over(tmp_path: Path) -> None:
+    """A version manager puts a name on the PATH for versions that it has not switched on."""
+    program(tmp_path, "python3.13", BAD)
+    program(tmp_path, "python3.12", GOOD)
+    program(tmp_path, "python3", GOOD)
+    assert find(tmp_path).stdout == "python3.12\n"
+
+
+def test_a_python_that_is_named_is_taken_or_refused(tmp_path: Path) -> None:
+    """Never silently another one."""
+    program(tmp_path, "python3", GOOD)
+    program(tmp_path, "mine", GOOD)
+    program(tmp_path, "old", BAD)
+    assert find(tmp_path, PYTHON="mine").stdout == "mine\n"
+    refused = find(tmp_path, PYTHON="old")
+    assert refused.returncode == 1
+    assert refused.stdout == ""
+    assert refused.stderr.count("\n") == 1
+
+
+def test_without_any_python_one_line_says_what_to_do(tmp_path: Path) -> None:
+    """Exit code 1, nothing on stdout."""
+    outcome = find(tmp_path)
+    assert outcome.returncode == 1
+    assert outcome.stdout == ""
+    assert re.fullmatch(r"no Python 3\.11 or newer .*python3-venv.*\n", outcome.stderr)
+
+
+def test_the_finder_and_ci_can_be_run() -> None:
+    """As files that git knows to be programs, or through sh."""
+    assert os.access(set_up.ROOT / ".ci" / "run", os.X_OK)
+    assert "make test" in (set_up.ROOT / ".ci" / "run").read_text()
