@@ -221,6 +221,8 @@ class Worker:
             "node.cli.load",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            # Its failure comes as one line in its answer; the rest is for who wants to see it.
+            stderr=None if os.environ.get("FIFO_DEBUG") else asyncio.subprocess.DEVNULL,
             start_new_session=True,
             limit=1 << 20,
         )

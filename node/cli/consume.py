@@ -16,17 +16,17 @@ import typer
 
 from node.cli import output
 from node.cli.errors import CliError, UsageProblem
-from node.cli.limits import CONSUME_IDLE_S
+from node.cli.limits import CONSUME_BATCH, CONSUME_IDLE_S
 from node.cli.messages import message_view
 from node.cli.session import Url, run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Iterator
 
     import fifo
 
 
-_SETTLED = ("ok", "sent", "dead_lettered")
+_SETTLED = ("ok", "dead_lettered")
 """Statuses of a settlement that did what was asked; a nack at the limit makes a dead letter."""
 
 
@@ -51,56 +51,53 @@ def consume(
         raise UsageProblem("give one of --ack, --nack, --release and --terminate REASON")
     if (nack or release) and count is None:
         raise UsageProblem("--nack and --release need --count N, for the messages come again")
-    settle = _settlement(nack=nack, release=release, terminate=terminate)
     unsettled: list[str] = []
 
     async def work(client: fifo.Client) -> None:
-        client.on_unsettled = lambda message, error: unsettled.append(str(error))
+        client.on_unsettled = lambda message, error: unsettled.append(f"{message!r}: {error}")
         held = prefetch if count is None else min(prefetch, count)
         async with client.consume(queue, prefetch=held) as messages:
             idle = None if follow else CONSUME_IDLE_S
-            async for message in received(messages, count=count, idle=idle):
-                _print(message, as_json=as_json)
-                result = await settle(message)
-                if result.status not in _SETTLED:
-                    unsettled.append(f"message {message.id}: {result.status}")
+            async for batch in received(messages, count=count, idle=idle):
+                for message in batch:
+                    _print(message, as_json=as_json)
+                # What is acked must have been seen, whatever becomes of this process.
+                sys.stdout.flush()
+                if nack or release or terminate is not None:
+                    unsettled.extend(await _return(batch, release=release, terminate=terminate))
+                else:
+                    messages.ack_many(batch)
 
     run(url, work)
     if unsettled:
-        raise CliError(f"{len(unsettled)} settlements failed, the first: {unsettled[0]}")
+        raise CliError(f"{len(unsettled)} settlements failed, the first of {unsettled[0]}")
 
 
 async def received(
-    messages: fifo.Consumer, *, count: int | None, idle: float | None
-) -> AsyncIterator[fifo.Message]:
+    messages: fifo.Consumer[fifo.Message], *, count: int | None, idle: float | None
+) -> AsyncIterator[list[fifo.Message]]:
     """Messages until the count is reached, nothing comes for ``idle`` seconds, or a signal."""
-    stop = asyncio.Event()
-    stopped = asyncio.ensure_future(stop.wait())
-    taken = 0
-    with _signals_set(stop):
-        while not stop.is_set() and (count is None or taken < count):
-            coming = asyncio.ensure_future(anext(messages, None))
-            await asyncio.wait((coming, stopped), timeout=idle, return_when=asyncio.FIRST_COMPLETED)
-            if not coming.done():
-                coming.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await coming
-                break
-            message = coming.result()
-            if message is None:
-                break
-            taken += 1
-            yield message
-    stopped.cancel()
+    left = count
+    with _cancelled_by_signals(messages):
+        while left is None or left > 0:
+            most = CONSUME_BATCH if left is None else min(CONSUME_BATCH, left)
+            batch = await messages.next_batch(most, idle)
+            if not batch:
+                return
+            left = None if left is None else left - len(batch)
+            yield batch
 
 
 @contextlib.contextmanager
-def _signals_set(event: asyncio.Event) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the loop in order: printed messages get settled, others go back."""
+def _cancelled_by_signals(messages: fifo.Consumer[fifo.Message]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end it in order: what was printed gets settled, the rest goes back."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
+    cancelling: list[asyncio.Task[None]] = []
     for number in numbers:
-        loop.add_signal_handler(number, event.set)
+        loop.add_signal_handler(
+            number, lambda: cancelling.append(asyncio.ensure_future(messages.cancel()))
+        )
     try:
         yield
     finally:
@@ -108,26 +105,26 @@ def _signals_set(event: asyncio.Event) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-def _settlement(
-    *, nack: bool, release: bool, terminate: str | None
-) -> Callable[[fifo.Message], Awaitable[fifo.SettleResult]]:
-    async def settle(message: fifo.Message) -> fifo.SettleResult:
-        if nack:
-            return await message.nack()
-        if release:
-            return await message.release()
-        if terminate is not None:
-            return await message.terminate(terminate)
-        return await message.ack()
+async def _return(batch: list[fifo.Message], *, release: bool, terminate: str | None) -> list[str]:
+    """Nack, release or terminate all, and wait for the receipts; gives what did not work."""
 
-    return settle
+    def settle(message: fifo.Message) -> Awaitable[fifo.SettleResult]:
+        if terminate is not None:
+            return message.terminate(terminate)
+        return message.release() if release else message.nack()
+
+    results = await asyncio.gather(*map(settle, batch))
+    return [
+        f"{message!r}: {result.status}"
+        for message, result in zip(batch, results, strict=True)
+        if result.status not in _SETTLED
+    ]
 
 
 def _print(message: fifo.Message, *, as_json: bool) -> None:
-    """One line per message; flushed, because what is acked must have been seen."""
+    """One line per message, bodies as the bytes they are."""
     if as_json:
-        sys.stdout.write(output.json_line(message_view(message)) + "\n")
+        line = output.json_line(message_view(message)).encode("utf-8", errors="surrogateescape")
     else:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(bytes(message.body) + b"\n")
-    sys.stdout.flush()
+        line = bytes(message.body)
+    sys.stdout.buffer.write(line + b"\n")

@@ -55,6 +55,9 @@ BODY_BYTES_MAX: Final = 1 << 20
 CONSUME_IDLE_S: Final = 1.0
 """Without --follow, `fifo consume` ends when nothing has come for this long."""
 
+CONSUME_BATCH: Final = 500
+"""Messages that `fifo consume` prints before it acks them in one frame."""
+
 LIST_COUNT: Final = 100
 """How many messages peek, locks and delayed show unless told otherwise."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import sys
@@ -116,42 +117,47 @@ async def _publish_singly(client: fifo.Client, job: Job, times: Times, figures: 
 
 
 async def consume_load(client: fifo.Client, job: Job, times: Times, figures: Figures) -> None:
-    """One consumer: take and ack, until the time to drain the queue is over."""
-    record = figures.latency.record
+    """One consumer: take what is there and ack it, until the queue is drained or time is over."""
+    taking = asyncio.ensure_future(_take(client, job, times, figures))
+    try:
+        await _until(times.begin, taking)
+        before = client.metrics.acked
+        await _until(times.end, taking)
+        # Acks with a receipt: what was only sent does not count.
+        figures.measured += client.metrics.acked - before
+        seen = -1
+        while seen != figures.total and time.monotonic_ns() < times.drained and not taking.done():
+            seen = figures.total
+            await asyncio.wait((taking,), timeout=BENCH_REPORT_S)
+    finally:
+        taking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await taking
+
+
+async def _take(client: fifo.Client, job: Job, times: Times, figures: Figures) -> None:
     async with client.consume(job.queue, prefetch=job.prefetch) as messages:
-        async for message in messages:
+        async for batch in messages.batches():
             now = time.monotonic_ns()
-            figures.total += 1
-            if times.begin <= now < times.end:
-                figures.measured += 1
-                record(now - int.from_bytes(message.body[:_STAMP_BYTES], "little"))
-            await message.ack()
-
-
-async def _consume_until_drained(
-    client: fifo.Client, job: Job, times: Times, figures: Figures
-) -> None:
-    """Cancelling the loop leaves the consumer in order: what was not opened goes back."""
-    task = asyncio.ensure_future(consume_load(client, job, times, figures))
-    await _until(times.end, task)
-    seen = -1
-    while seen != figures.total and time.monotonic_ns() < times.drained and not task.done():
-        seen = figures.total
-        await asyncio.wait((task,), timeout=BENCH_REPORT_S)
-    if not task.done():
-        task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+            figures.total += len(batch)
+            if times.measures(now):
+                # Messages of one publish share their stamp, and mostly come side by side.
+                stamps = (message.body[:_STAMP_BYTES] for message in batch)
+                for stamp, same in itertools.groupby(stamps):
+                    sent = int.from_bytes(stamp, "little")
+                    figures.latency.record(now - sent, sum(1 for _ in same))
+            messages.ack_many(batch)
 
 
 async def _until(moment: int, task: asyncio.Task[None]) -> None:
+    """Wait for a time of the monotonic clock, or the early end of a task."""
     await asyncio.wait((task,), timeout=max(moment - time.monotonic_ns(), 0) / 1e9)
 
 
 async def work(job: Job, say: Say, start: Callable[[], Awaitable[Times]]) -> None:
     """Connect every client, say so, wait for the start, do the job, give the figures."""
     figures = Figures()
-    load = publish_load if job.role == "publish" else _consume_until_drained
+    load = publish_load if job.role == "publish" else consume_load
     async with contextlib.AsyncExitStack() as stack:
         clients = [
             await stack.enter_async_context(fifo.connect(job.url, timeout=CALL_TIMEOUT_S))
@@ -164,15 +170,15 @@ async def work(job: Job, say: Say, start: Callable[[], Awaitable[Times]]) -> Non
             await _all(load(client, job, times, figures) for client in clients)
         finally:
             reporter.cancel()
-    say(
-        {
-            "result": {
-                "total": figures.total,
-                "measured": figures.measured,
-                "latency": figures.latency.to_pairs(),
-            }
-        }
-    )
+    # Closing has waited for the last receipts.
+    metrics = [client.metrics for client in clients]
+    publishes = job.role == "publish"
+    result = {
+        "total": sum(one.confirmed if publishes else one.acked for one in metrics),
+        "measured": figures.measured,
+        "latency": figures.latency.to_pairs(),
+    }
+    say({"result": result})
 
 
 async def _all(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -26,7 +26,7 @@ Count = Annotated[int, typer.Option(min=1, max=1000, help="So many at most.")]
 def peek(queue: Queue, count: Count = 10, url: Url = None, as_json: Json = False) -> None:
     """Show the next messages; they stay where they are."""
 
-    async def work(client: fifo.Client) -> list[fifo.Message]:
+    async def work(client: fifo.Client) -> list[fifo.StoredMessage]:
         return list(await client.peek(queue, count))
 
     messages = run(url, work)

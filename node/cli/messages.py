@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import fifo
 
 
-def message_view(message: fifo.Message) -> dict[str, Any]:
+def message_view(message: fifo.StoredMessage) -> dict[str, Any]:
     """A message as plain data. A body that is not UTF-8 comes as ``body_base64``."""
     view: dict[str, Any] = {"id": str(message.id), "queue": message.queue}
     view.update(_bytes_field("body", message.body))
@@ -46,7 +46,7 @@ def dead_letter_view(dead: fifo.DeadLetter) -> dict[str, Any]:
     }
 
 
-def message_row(message: fifo.Message) -> tuple[object, ...]:
+def message_row(message: fifo.StoredMessage) -> tuple[object, ...]:
     """The cells of `MESSAGE_COLUMNS`."""
     body = bytes(message.body).decode("utf-8", errors="backslashreplace")
     dead = message.dead_letter

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-import fifo
+from fifo.client import PublishError
 from node.cli import output
 from node.cli.errors import CliError, UsageProblem
 from node.cli.limits import (
@@ -30,6 +30,8 @@ from node.cli.text import headers, optional_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    import fifo
 
 
 def publish(
@@ -138,13 +140,23 @@ def _publish_lines(
         output.say(f"{stream.confirmed} messages are published")
 
 
+_COLUMNS = {
+    "key": "keys",
+    "headers": "headers",
+    "delay": "delays",
+    "ttl": "ttls",
+    "priority": "priorities",
+}
+"""What `publish` takes for one message, `publish_many` takes as a list with one for each."""
+
+
 class LineStream:
     """Publishes batches with a window of a few under way, and counts what was confirmed."""
 
     def __init__(self, queue: str, options: Mapping[str, Any]) -> None:
         self._queue = queue
-        self._options = dict(options)
-        self._under_way: deque[asyncio.Task[list[fifo.Confirm]]] = deque()
+        self._columns = {_COLUMNS[name]: value for name, value in options.items()}
+        self._under_way: deque[asyncio.Task[fifo.Confirms]] = deque()
         self.confirmed = 0
         self.duplicates = 0
         self.bytes_read = 0
@@ -157,7 +169,10 @@ class LineStream:
             for batch in source:
                 if len(self._under_way) >= PUBLISH_WINDOW:
                     await self._oldest()
-                call = client.publish_many(self._queue, batch, **self._options)
+                columns: dict[str, Any] = {
+                    name: [value] * len(batch) for name, value in self._columns.items()
+                }
+                call = client.publish_many(self._queue, batch, **columns)
                 self._under_way.append(asyncio.ensure_future(call))
                 # The bodies' line ends were read too.
                 self.bytes_read += sum(map(len, batch)) + len(batch)
@@ -176,11 +191,11 @@ class LineStream:
         """Wait for the oldest batch; what a failed one had stored is counted too."""
         try:
             confirms = await self._under_way.popleft()
-        except fifo.FifoError as error:
-            self.confirmed += len(getattr(error, "confirms", ()))
+        except PublishError as error:
+            self.confirmed += len(error.confirms)
             raise
         self.confirmed += len(confirms)
-        self.duplicates += sum(confirm.duplicate for confirm in confirms)
+        self.duplicates += confirms.duplicates
 
 
 def batches(source: BinaryIO, path: Path) -> Iterator[list[bytes]]:
