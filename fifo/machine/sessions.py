@@ -128,10 +128,11 @@ def detach(step: Step, command: Detach) -> Reply:
     session = step.state.sessions.get(command.session)
     if session is None or session.end_cause is not None:
         return Refused(Code.UNKNOWN_SESSION, "there is no such session, or it has ended")
-    session = step.open_session(command.session)
-    sync(step, session)
     if session.epochs[command.role] != command.epoch:
         return Refused(Code.FENCED, "a newer connection of this session and role exists")
+    if session.lead_epoch != step.state.lead_epoch:
+        return Done()  # the change of leader detached it already, and it has not resumed since
+    session = step.open_session(command.session)
     session.attached[command.role] = False
     _reconsider(step, session)
     return Done()
