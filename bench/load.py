@@ -136,7 +136,7 @@ async def consume(load: Load, row: Row) -> None:
     row.latency = histogram.to_pairs()
 
 
-async def _cancel_when_idle(messages: fifo.Consumer, row: Row, idle_s: float) -> None:
+async def _cancel_when_idle(messages: fifo.Consumer[fifo.Message], row: Row, idle_s: float) -> None:
     seen, limit_s = 0, FIRST_MESSAGE_S
     moved = time.monotonic()
     while time.monotonic() - moved < limit_s:

@@ -90,7 +90,9 @@ async def _consume(
 
 
 @contextlib.asynccontextmanager
-async def _until(stop: Path, messages: fifo.Consumer, recorder: Recorder) -> AsyncIterator[None]:
+async def _until(
+    stop: Path, messages: fifo.Consumer[fifo.Message], recorder: Recorder
+) -> AsyncIterator[None]:
     """While inside, watch for the file; then cancel the consumer, which ends its iterator."""
 
     async def watch() -> None:
