@@ -1,4 +1,4 @@
-"""The client that was written from the page alone, against our own wire and a real cluster."""
+"""The client that was written from the page alone, against a node that reads with our own wire."""
 
 import socket
 import threading
