@@ -77,18 +77,14 @@ class Sessions:
     def bind(
         self, connection: Connection, number: int, session_id: bytes, role: int, epoch: int
     ) -> Session:
-        """A connection was attached to a session; an older one in its role is closed."""
+        """A connection was attached to a session. An older one in its role is fenced by an effect
+        of the same entry, which knows whether to call that taken."""
         session = self._by_number.get(number)
         if session is None:
             session = self._by_number[number] = Session(number, session_id)
         connection.session, connection.role, connection.epoch = session, role, epoch
         session.epochs[role] = max(session.epochs[role], epoch)
-        older = [
-            other for other in session.connections if other.role == role and other.epoch < epoch
-        ]
         session.connections.append(connection)
-        for other in older:
-            other.close()
         return session
 
     def unbind(self, connection: Connection) -> Farewell:

@@ -7,6 +7,7 @@ with a deadline. Nothing here is faked but the ports; several processes are `nod
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -26,20 +27,22 @@ LOOK_SECONDS = 0.01
 """Between two looks at a condition."""
 
 
+async def passed(seconds: float) -> None:
+    """Let time pass: only where nothing that happens could be waited for."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), seconds)
+
+
 async def eventually(look: Callable[[], T | None], *, within: float = DEADLINE_SECONDS) -> T:
     """The first true thing that `look` returns; fails the test when there is none in time."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within
-    never = asyncio.Event()
     while True:
         found = look()
         if found:
             return found
         assert loop.time() < deadline, f"not true within {within} s"
-        try:
-            await asyncio.wait_for(never.wait(), LOOK_SECONDS)
-        except TimeoutError:
-            continue
+        await passed(LOOK_SECONDS)
 
 
 def free_ports(count: int) -> list[int]:

@@ -39,6 +39,16 @@ _UNASKED = (Confirms, Deliver, Notice)
 """What comes without being the answer to the request just made."""
 
 
+_opened: list[RawClient] = []
+"""Every client of the running test that has connected."""
+
+
+async def close_all() -> None:
+    """Close what a test has left open."""
+    while _opened:
+        await _opened.pop().close()
+
+
 class Closed(Exception):
     """The node closed the connection."""
 
@@ -56,6 +66,7 @@ class RawClient:
     async def connect(self, address: Address) -> RawClient:
         """Open the connection, saying nothing."""
         self._reader, self._writer = await asyncio.open_connection(address.host, address.port)
+        _opened.append(self)
         return self
 
     async def hello(

@@ -74,7 +74,7 @@ async def said_before_closing(node: Node, data: bytes) -> list[Message]:
 
 
 def frame_of(header: object, raw: bytes = b"") -> bytes:
-    packed = msgpack.packb(header)
+    packed: bytes = msgpack.packb(header)
     return struct.pack("<II", len(packed), len(raw)) + packed + raw
 
 

@@ -1,0 +1,417 @@
+"""Sessions over connections and leaders: resume, fencing, silence, locks, renewals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fifo.wire.messages import (
+    Close,
+    Confirms,
+    Deliver,
+    Error,
+    Get,
+    Got,
+    Notice,
+    NoticeAck,
+    Ok,
+    Ping,
+    QueueQuery,
+    Redirect,
+    Renew,
+    Renewed,
+    Status,
+    Welcome,
+)
+from node.broker.node import Node
+from tests.support.cluster import LocalCluster, eventually, passed, running
+from tests.support.rawclient import RawClient, connected
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[LocalCluster]:
+    async with running(tmp_path) as started:
+        await started.leader()
+        yield started
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with running(tmp_path, count=1) as started:
+        yield await started.leader()
+
+
+async def holding(node: Node, bodies: list[bytes], **spec: object) -> tuple[RawClient, int]:
+    """A client that holds these messages of queue q, and its consumer."""
+    client = await connected(node.me.client)
+    await client.declare("q", **spec)
+    consumer = (await client.subscribe("q", prefetch=100, tag="t")).consumer
+    await client.confirmed(client.publish("q", 0, 1, bodies))
+    received: list[bytes] = []
+    while len(received) < len(bodies):
+        received += (await client.delivery())[1]
+    return client, consumer
+
+
+async def overview(client: RawClient) -> dict[str, int]:
+    answer = await client.ask(QueueQuery("q", "show"))
+    assert isinstance(answer, Ok), answer
+    result: dict[str, int] = answer.result
+    return result
+
+
+# --- leaders --------------------------------------------------------------------------------------
+
+
+async def test_a_follower_names_the_leader_and_closes(cluster: LocalCluster) -> None:
+    leader = await cluster.leader()
+    for follower in cluster.followers():
+        client = await RawClient().connect(follower.me.client)
+        frame = await client.hello()
+        assert isinstance(frame.message, Redirect)
+        assert frame.message.leader == leader.me.name
+        assert frame.message.address == str(leader.me.client)
+        assert not frame.message.moved
+        await client.closed()
+        await client.close()
+
+
+async def test_any_node_tells_an_observer_how_it_is(cluster: LocalCluster) -> None:
+    leader = await cluster.leader()
+    for node in cluster.nodes.values():
+        client = await RawClient().connect(node.me.client)
+        await client.welcome(role=2)
+        answer = await client.ask(Status())
+        assert isinstance(answer, Ok)
+        assert answer.result["node"] == node.me.name
+        assert answer.result["leader"] == leader.me.name
+        assert answer.result["role"] == ("leader" if node is leader else "follower")
+        await client.close()
+
+
+async def test_when_the_leader_stops_its_clients_move_and_lose_nothing(
+    cluster: LocalCluster,
+) -> None:
+    leader = await cluster.leader()
+    client, consumer = await holding(leader, [b"one", b"two"])
+    await cluster.stop(leader.me.name)
+    said = await client.closed()
+    assert isinstance(said[-1], Redirect)
+    assert said[-1].moved
+    other = await cluster.leader()
+    again = await RawClient(client.session, client.incarnation).connect(other.me.client)
+    welcome = await again.welcome(resume=True)
+    assert welcome.session_state == 1
+    assert [one[0] for one in welcome.consumers] == [consumer]
+    message, bodies = await again.delivery()
+    assert (message.repeat, message.first_token, bodies) == (True, 1, [b"one", b"two"])
+    # What was confirmed by the old leader is a duplicate for the new one, and nothing is stored.
+    item = await again.confirmed(again.publish("q", 0, 1, [b"one", b"two"]))
+    assert item[3:5] == (2, 0)
+    assert await again.settle(consumer, 1, 2) == ((1, 2, 0, False),)
+    await again.close()
+    await client.close()
+
+
+async def test_a_leader_that_dies_is_replaced_and_every_replica_agrees(
+    cluster: LocalCluster,
+) -> None:
+    leader = await cluster.leader()
+    client, consumer = await holding(leader, [b"m%d" % i for i in range(50)])
+    await client.settle(consumer, 1, 20)
+    await cluster.crash(leader.me.name)
+    other = await cluster.leader()
+    again = await RawClient(client.session, client.incarnation).connect(other.me.client)
+    await again.welcome(resume=True)
+    assert (await again.settle(consumer, 15, 30))[0][2] == 1  # settled before: already_settled
+    await cluster.start(leader.me.name)
+
+    def agreed() -> bool:
+        machines = [node.broker.host.machine for node in cluster.nodes.values()]
+        return len(machines) == 3 and len({machine.digest() for machine in machines}) == 1
+
+    await eventually(agreed)
+    await again.close()
+    await client.close()
+
+
+async def test_an_idle_cluster_commits_nothing(cluster: LocalCluster) -> None:
+    leader = await cluster.leader()
+    client = await connected(leader.me.client)
+    await client.declare("q")
+    before = (await client.ask(Status())).result["commit"]  # type: ignore[attr-defined]  # an Ok
+    await passed(0.7)
+    after = (await client.ask(Status())).result["commit"]  # type: ignore[attr-defined]  # an Ok
+    assert after == before
+    await client.close()
+
+
+# --- connections ----------------------------------------------------------------------------------
+
+
+async def test_a_cut_connection_resumes_with_the_same_locks(node: Node) -> None:
+    client, consumer = await holding(node, [b"one", b"two", b"three"])
+    await client.settle(consumer, 2, 2)
+    await client.close()
+    again = await RawClient(client.session, client.incarnation).connect(node.me.client)
+    welcome = await again.welcome(resume=True)
+    assert (welcome.session_state, welcome.epoch) == (1, 2)
+    tokens: dict[int, bytes] = {}
+    while len(tokens) < 2:
+        message, bodies = await again.delivery()
+        assert message.repeat
+        tokens.update(enumerate(bodies, start=message.first_token))
+    assert tokens == {1: b"one", 3: b"three"}
+    assert [one[2] for one in await again.settle(consumer, 1, 3)] == [0, 1, 0]
+    await again.close()
+
+
+async def test_another_client_object_with_the_session_takes_it(node: Node) -> None:
+    client, _ = await holding(node, [b"one"])
+    control = await RawClient(client.session, client.incarnation).connect(node.me.client)
+    await control.welcome(role=1, resume=True)
+    other = await RawClient(client.session).connect(node.me.client)
+    assert (await other.welcome()).session_state == 1
+    for fenced in (client, control):
+        said = await fenced.closed()
+        assert isinstance(said[-1], Error)
+        assert said[-1].code == "session_taken"
+        await fenced.close()
+    assert (await other.delivery())[1] == [b"one"]
+    await other.close()
+
+
+async def test_a_late_close_of_an_old_connection_harms_nobody(node: Node) -> None:
+    client, _ = await holding(node, [b"one"])
+    again = await RawClient(client.session, client.incarnation).connect(node.me.client)
+    await again.welcome(resume=True)
+    await again.delivery()
+    await client.closed()
+    await client.close()
+    await again.confirmed(again.publish("q", 1, 2, [b"two"]))
+    assert (await again.delivery())[1] == [b"two"]
+    await again.close()
+
+
+async def test_a_silent_session_is_disconnected_and_gets_nothing_new(node: Node) -> None:
+    client = await connected(node.me.client)
+    await client.declare("q")
+    silent = await RawClient().connect(node.me.client)
+    frame = await silent.hello(heartbeat_ms=500)
+    assert isinstance(frame.message, Welcome)
+    assert frame.message.heartbeat_ms == 500
+    await silent.subscribe("q")
+    silent._reader._transport.pause_reading()  # type: ignore[attr-defined]  # it answers no ping
+    await eventually(lambda: node.broker.connection_count == 1)
+    item = await client.confirmed(client.publish("q", 0, 1, [b"one"]))
+    assert item[4] == 1
+    assert (await overview(client))["ready"] == 1
+    await silent.close()
+    await client.close()
+
+
+async def test_a_data_connection_may_be_silent_while_the_control_connection_speaks(
+    node: Node,
+) -> None:
+    data = await RawClient().connect(node.me.client)
+    await data.hello(heartbeat_ms=500)
+    control = await RawClient(data.session, data.incarnation).connect(node.me.client)
+    await control.hello(role=1, resume=True, heartbeat_ms=500)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + 2.0
+    data._reader._transport.pause_reading()  # type: ignore[attr-defined]  # its loop is blocked
+    while loop.time() < until:
+        await control.ask(Ping())
+        await passed(0.1)
+    data._reader._transport.resume_reading()  # type: ignore[attr-defined]  # and goes on
+    await data.declare("q")
+    await data.close()
+    await control.close()
+
+
+async def test_the_node_speaks_when_it_has_been_silent(node: Node) -> None:
+    client = await RawClient().connect(node.me.client)
+    await client.hello(heartbeat_ms=500)
+    pings = 0
+    original = client.send
+
+    def counted(message: object, correlation: int = 0, raw: object = ()) -> None:
+        nonlocal pings
+        pings += type(message).__name__ == "Pong"
+        original(message, correlation, raw)  # type: ignore[arg-type]  # passed through
+
+    client.send = counted  # type: ignore[method-assign]  # counts the answers to pings
+    reading = asyncio.create_task(client.take(lambda frame: False))
+    await eventually(lambda: pings >= 2)
+    reading.cancel()
+    await client.close()
+
+
+async def test_closing_a_session_returns_what_it_held_uncounted(node: Node) -> None:
+    client, _ = await holding(node, [b"one", b"two"])
+    client.send(Close(), 9)
+    assert Ok() in await client.closed()
+    await client.close()
+    other = await connected(node.me.client)
+    seen = await overview(other)
+    assert (seen["ready"], seen["locked"], seen["consumers"]) == (2, 0, 0)
+    await other.subscribe("q")
+    _, bodies = await other.delivery()
+    assert bodies == [b"one", b"two"]
+    await other.close()
+
+
+# --- locks ----------------------------------------------------------------------------------------
+
+
+async def test_an_expired_lock_is_noticed_and_the_message_goes_to_another(node: Node) -> None:
+    client, consumer = await holding(node, [b"one"], lock_ms=1000)
+    loop = asyncio.get_running_loop()
+    held_at = loop.time()
+    other = await connected(node.me.client)
+    other_consumer = (await other.subscribe("q")).consumer
+    message, bodies = await other.delivery()
+    late_s = loop.time() - held_at - 1.0
+    assert -0.05 < late_s < 1.0, "not before its deadline, and soon after"
+    assert (bodies, message.columns[1][0]) == ([b"one"], 16), "with its attempt"
+    notice = await client.next(Notice)
+    assert (notice.kind, notice.consumer, notice.tokens) == (0, consumer, ((1, 1),))
+    assert isinstance(await client.ask(NoticeAck(notice.notice)), Ok)
+    assert (await client.settle(consumer, 1, 1))[0][2] == 2  # lock_lost
+    assert (await other.settle(other_consumer, 1, 1))[0][2] == 0
+    await client.close()
+    await other.close()
+
+
+async def test_a_notice_comes_again_at_the_resume_until_it_is_acknowledged(node: Node) -> None:
+    client, _ = await holding(node, [b"one"], lock_ms=1000)
+    notice = await client.next(Notice)
+    await client.close()
+    again = await RawClient(client.session, client.incarnation).connect(node.me.client)
+    await again.welcome(resume=True)
+    assert (await again.next(Notice)).notice == notice.notice
+    await again.ask(NoticeAck(notice.notice))
+    await again.close()
+    third = await RawClient(client.session, client.incarnation).connect(node.me.client)
+    await third.welcome(resume=True)
+    await third.ask(Status())
+    assert not [one for one in third.frames if isinstance(one.message, Notice)]
+    await third.close()
+
+
+async def test_a_renewed_lock_outlives_its_deadline_without_a_log_entry(node: Node) -> None:
+    client, consumer = await holding(node, [b"one", b"two"], lock_ms=1000)
+    control = await RawClient(client.session, client.incarnation).connect(node.me.client)
+    await control.welcome(role=1, resume=True)
+    before = (await control.ask(Status())).result["last"]  # type: ignore[attr-defined]  # an Ok
+    loop = asyncio.get_running_loop()
+    until = loop.time() + 2.5
+    while loop.time() < until:
+        answer = await control.ask(Renew(((consumer, ((1, 2),)),)))
+        assert isinstance(answer, Renewed)
+        ((number, renewed, lost),) = answer.items
+        assert (number, lost) == (consumer, ())
+        assert renewed[0][:2] == (1, 2)
+        assert 900 < renewed[0][2] <= 1000
+        await passed(0.2)
+    after = (await control.ask(Status())).result["last"]  # type: ignore[attr-defined]  # an Ok
+    assert after == before
+    locks = (await client.ask(QueueQuery("q", "locks"))).result  # type: ignore[attr-defined]  # an Ok
+    assert [lock["renewals"] >= 10 for lock in locks] == [True, True]
+    assert locks[0]["session"] == client.session.hex()
+    assert (await client.settle(consumer, 1, 2))[0][2] == 0
+    await client.close()
+    await control.close()
+
+
+async def test_what_is_not_renewed_expires_beside_what_is(node: Node) -> None:
+    client, consumer = await holding(node, [b"one", b"two", b"three"], lock_ms=1000)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + 1.7
+    while loop.time() < until:
+        await client.ask(Renew(((consumer, ((2, 2),)),)))
+        await passed(0.2)
+    assert (await client.next(Notice)).tokens == ((1, 1), (3, 3))
+    answer = await client.ask(Renew(((consumer, ((1, 3),)),)))
+    assert isinstance(answer, Renewed)
+    assert answer.items[0][2] == ((1, 1), (3, 3))
+    # Nobody else has them yet: a late ack by the last holder is carried out.
+    receipt = await client.settle(consumer, 1, 3)
+    assert [one[2:] for one in receipt] == [(0, True), (0, False), (0, True)]
+    await client.close()
+
+
+async def test_a_renewal_never_goes_beyond_the_longest_lock(node: Node) -> None:
+    client, consumer = await holding(node, [b"one"], lock_ms=1000, max_lock_ms=1500)
+    answer = await client.ask(Renew(((consumer, ((1, 1),)),)))
+    assert isinstance(answer, Renewed)
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+
+    async def renew() -> None:
+        while True:
+            await client.ask(Renew(((consumer, ((1, 1),)),)))
+
+    renewing = asyncio.create_task(renew())
+    await eventually(lambda: any(isinstance(f.message, Notice) for f in client.frames))
+    assert loop.time() - started < 2.5
+    renewing.cancel()
+    await client.close()
+
+
+async def test_a_consumer_without_renewal_is_told_so(node: Node) -> None:
+    client = await connected(node.me.client)
+    await client.declare("q")
+    consumer = (await client.subscribe("q", renewable=False)).consumer
+    await client.confirmed(client.publish("q", 0, 1, [b"one"]))
+    await client.delivery()
+    answer = await client.ask(Renew(((consumer, ((1, 1),)),)))
+    assert isinstance(answer, Error)
+    assert answer.code == "not_renewable"
+    await client.close()
+
+
+async def test_a_get_finds_what_is_there_or_waits_for_it(node: Node) -> None:
+    client = await connected(node.me.client)
+    await client.declare("q")
+    waiting = asyncio.create_task(client.ask(Get("q", 5, wait_ms=5000)))
+    other = await connected(node.me.client)
+    await other.confirmed(other.publish("q", 0, 1, [b"one"]))
+    got = await waiting
+    assert isinstance(got, Got)
+    assert (got.first_token, got.count) == (1, 1)
+    delivered = [frame for frame in client.frames if isinstance(frame.message, Deliver)]
+    assert len(delivered) == 1, "the message comes before the answer"
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    nothing = await client.ask(Get("q", 1, wait_ms=200))
+    assert isinstance(nothing, Got)
+    assert nothing.count == 0
+    assert loop.time() - started >= 0.2
+    await client.close()
+    await other.close()
+
+
+async def test_a_refused_publish_refuses_what_is_behind_it(node: Node) -> None:
+    client = await connected(node.me.client)
+    await client.declare("q", max_length=2)
+    correlations = [client.publish("q", n - 1, n, [b"x"]) for n in range(1, 5)]
+    items = [await client.confirmed(one) for one in correlations]
+    assert [item[4] for item in items] == [1, 1, 0, 0]
+    assert [item[5] and item[5][0] for item in items] == [None, None, "queue_full", "gap"]  # type: ignore[index]  # an error item
+    await client.close()
+
+
+async def test_confirms_of_one_turn_share_a_frame(node: Node) -> None:
+    client = await connected(node.me.client)
+    await client.declare("q")
+    last = 0
+    for number in range(1, 101):
+        last = client.publish("q", number - 1, number, [b"x"])
+    await client.confirmed(last)
+    frames = [frame for frame in client.frames if isinstance(frame.message, Confirms)]
+    assert len(frames) < 50
+    await client.close()

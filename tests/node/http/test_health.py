@@ -1,0 +1,55 @@
+"""Is it alive, is it ready: over real HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import aiohttp
+
+from node.broker.node import Node
+from node.config import Address
+from node.http.server import HealthServer
+from tests.support.cluster import LocalCluster, eventually, free_ports, loopback_config, running
+
+
+async def asked(address: Address, path: str) -> tuple[int, dict[str, str]]:
+    """Status and body of one GET."""
+    async with (
+        aiohttp.ClientSession() as client,
+        client.get(f"http://{address}{path}") as answer,
+    ):
+        return answer.status, await answer.json()
+
+
+async def test_a_node_that_knows_a_leader_is_ready(tmp_path: Path) -> None:
+    async with running(tmp_path) as cluster:
+        await cluster.leader()
+        await eventually(lambda: all(node._unready() is None for node in cluster.nodes.values()))
+        for node in cluster.nodes.values():
+            assert await asked(node.me.http, "/health/live") == (200, {"status": "live"})
+            assert await asked(node.me.http, "/health/ready") == (200, {"status": "ready"})
+
+
+async def test_a_node_alone_in_its_cluster_is_alive_and_not_ready(tmp_path: Path) -> None:
+    cluster = LocalCluster(loopback_config(tmp_path, 3))
+    try:
+        await cluster.start("n1")
+        node: Node = cluster.nodes["n1"]
+        assert (await asked(node.me.http, "/health/live"))[0] == 200
+        status, body = await asked(node.me.http, "/health/ready")
+        assert (status, body["reason"]) == (503, "no leader known")
+    finally:
+        await cluster.stop()
+
+
+async def test_an_unknown_address_is_not_found() -> None:
+    server = HealthServer(Address("127.0.0.1", free_ports(1)[0]), lambda: None)
+    await server.start()
+    try:
+        async with (
+            aiohttp.ClientSession() as client,
+            client.get(f"http://{server._address}/etc/passwd") as answer,
+        ):
+            assert answer.status == 404
+    finally:
+        await server.stop()
