@@ -16,7 +16,6 @@ import secrets
 import sys
 import time
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -168,6 +167,9 @@ def _cpu_model() -> str:
 
 
 def _loop_name() -> str:
+    # Only here: it takes a tenth of the start of every other command.
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return f"uvloop {version('uvloop')}"
     except PackageNotFoundError:

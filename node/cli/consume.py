@@ -85,6 +85,9 @@ async def received(
             if not batch:
                 return
             left = None if left is None else left - len(batch)
+            if left == 0:
+                # First of all, so that a returned message is not delivered here once more.
+                await messages.cancel()
             yield batch
 
 

@@ -88,6 +88,8 @@ def cli_error(error: fifo.FifoError, url: str) -> CliError:
             )
         case fifo.NoDeadLetterQueue():
             return CliError(f"{said}; give it one: fifo queue update NAME --dead-letter NAME.dlq")
+        case fifo.Unsupported():
+            return CliError(f"unsupported by the cluster at {url}: {said}")
         case fifo.Timeout() if error.unknown:
             return CliError(f"{said}; it may have happened all the same: look before you repeat it")
         case fifo.ConnectionLost() | fifo.Timeout():
