@@ -1,0 +1,321 @@
+"""Who leads, since when, and how long nobody else can (raft.md 3.8). Virtual time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from node.raft.config import Outcome
+from node.raft.errors import RaftStopped
+from node.raft.node import RaftNode
+from node.raft.peer import PeerNode
+from node.raft.prevote import LogEnd, PreVote, would_grant
+from tests.support import raft_mutants as mutants
+from tests.support.raft_world import Frame, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from node.raft.syncobj import Core
+
+NodeClass = type[RaftNode]
+
+
+def vote_request(term: int, index: int = 10**6) -> dict[str, Any]:
+    """A candidate with the longest log there is."""
+    return {
+        "type": "request_vote",
+        "term": term,
+        "last_log_index": index,
+        "last_log_term": term - 1,
+        "transfer": False,
+    }
+
+
+def sticky_followers(node_class: NodeClass = RaftNode) -> None:
+    """Who hears its leader votes for nobody, and adopts nobody's term."""
+    world = World("abc", seed=1, node_class=node_class).start()
+    leader = world.elect("a")
+    world.run(1.0)
+    term = leader.node.term
+    for name in "ab":
+        core = world.nodes[name].node._core
+        core._SyncObj__onMessageReceived(PeerNode("c"), vote_request(term + 5))
+    world.run(0.5)
+    assert leader.node.is_leader
+    assert leader.node.term == world.nodes["b"].node.term == term
+
+
+def restarted_nodes_wait(node_class: NodeClass = RaftNode) -> None:
+    """A restarted node may have promised a lease: it votes for nobody for a while."""
+    world = World("abc", seed=2, node_class=node_class).start()
+    leader = world.elect("a")
+    world.run(1.0)
+    term = leader.node.term
+    b = world.nodes["b"]
+    b.kill()
+    b.start()
+    receive = b.node._core._SyncObj__onMessageReceived
+    receive(PeerNode("c"), vote_request(term + 1))
+    assert b.node.term == term
+    world.nodes["a"].kill()
+    world.nodes["c"].kill()
+    world.run(0.62)
+    receive(PeerNode("c"), vote_request(term + 1))
+    assert b.node.term == term + 1
+
+
+def rejoining_node_disturbs_nobody(node_class: NodeClass = RaftNode) -> None:
+    """A follower that was cut off comes back without a raised term."""
+    world = World("abc", seed=3, node_class=node_class).start()
+    leader = world.elect("a")
+    term = leader.node.term
+    world.network.stop("a", "c")
+    world.network.stop("c", "a")
+    # b still hears c, and c hears b: only the leader is gone from c's sight.
+    world.run(20.0)
+    assert leader.node.is_leader
+    world.network.heal()
+    world.run(2.0)
+    assert leader.node.is_leader
+    assert {node.node.term for node in world.nodes.values()} == {term}
+
+
+def lease_counts_from_sending(node_class: NodeClass = RaftNode) -> None:
+    """An answer that comes late proves what was so when the round was sent."""
+    world = World("abc", seed=4, node_class=node_class).start()
+    leader = world.elect("a")
+    world.run(1.0)
+    held_at = world.now
+    world.network.intercept = lambda frame: (
+        "hold" if frame.message()["type"] == "next_node_idx" else "pass"
+    )
+    world.run(0.5)
+    last_round_before = held_at + 0.02
+    rounds = [f for f in world.network.held if f.message()["round"] and f.source == "b"]
+    world.network.deliver(rounds[0])
+    assert leader.node.lease_until() <= leader.offset + last_round_before + 0.1 + 0.54
+    assert leader.node.lease_until() < leader.clock() + 0.2
+
+
+ELECTIONS: list[tuple[Callable[..., None], type[Core]]] = [
+    (sticky_followers, mutants.VotesForAnyone),
+    (restarted_nodes_wait, mutants.VotesForAnyone),
+    (rejoining_node_disturbs_nobody, mutants.NoPreVote),
+    (lease_counts_from_sending, mutants.LeaseFromReceipt),
+]
+IDS = [scenario.__name__ for scenario, _ in ELECTIONS]
+
+
+@pytest.mark.parametrize("scenario", [scenario for scenario, _ in ELECTIONS], ids=IDS)
+def test_the_rule_holds(scenario: Callable[[], None]) -> None:
+    scenario()
+
+
+@pytest.mark.parametrize(("scenario", "core"), ELECTIONS, ids=IDS)
+def test_the_scenario_shows_when_the_rule_is_taken_out(
+    scenario: Callable[[NodeClass], None], core: type[Core]
+) -> None:
+    with pytest.raises((AssertionError, RaftStopped)):
+        scenario(mutants.node_with(core))
+
+
+def test_the_lease_runs_while_a_majority_answers_and_ends_without_it() -> None:
+    world = World("abc", seed=5, drifting=True).start()
+    leader = world.elect()
+    for _ in range(20):
+        world.run(0.1)
+        assert 0.3 < leader.node.lease_until() - leader.clock() <= 0.54
+    world.network.isolate(leader.name)
+    world.run(0.56)
+    assert leader.node.lease_until() <= leader.clock()
+    world.run(1.0)
+    assert leader.node.lease_until() == 0.0
+    # A new leader had no lease before the old one's ended: the world checks it in every step.
+    world.elect()
+
+
+def test_a_new_leader_has_no_lease_before_a_majority_answered() -> None:
+    world = World("abc", seed=6).start()
+    world.network.intercept = lambda frame: (
+        "drop" if frame.message()["type"] == "next_node_idx" else "pass"
+    )
+    leader = world.elect()
+    assert leader.node.lease_until() == 0.0
+    world.run(0.3)
+    assert leader.node.lease_until() == 0.0
+
+
+def test_a_single_node_leads_at_once_and_for_ever() -> None:
+    world = World("a", seed=7).start()
+    leader = world.elect()
+    assert world.now < 0.01
+    world.commit(leader, 3)
+    assert leader.node.lease_until() > leader.clock()
+    leader.kill(power=True)
+    leader.start()
+    world.elect()
+    world.run(0.1)
+    assert len(leader.applied) == 3
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_two_survivors_have_a_leader_within_about_a_second(first: int) -> None:
+    for seed in range(first, first + 10):
+        world = World("abc", seed=seed, drifting=True).start()
+        leader = world.elect()
+        world.commit(leader, 3)
+        world.run(0.3)
+        leader.kill()
+        killed_at = world.now
+        world.elect()
+        assert 0.4 < world.now - killed_at < 1.3, f"seed {seed}"
+
+
+def test_a_node_with_the_longest_log_and_an_old_term_does_not_block_the_rest() -> None:
+    world = World("abc", seed=8).start()
+    old = world.elect("a")
+    world.network.intercept = lambda frame: "drop" if frame.source == "a" else "pass"
+    for _ in range(5):
+        world.submit(old, world.payload())
+    world.run(0.1)
+    old.kill()
+    # b and c go through terms that a never hears of, without writing anything a lacks.
+    world.network.intercept = None
+    for name in "bc":
+        node = world.nodes[name]
+        assert node.journal is not None
+        node.journal.setCurrentTerm(9, None)
+        node.kill()
+    world.nodes["c"].storage.crash()
+    world.nodes["a"].start()
+    world.nodes["b"].start()
+    world.run_until(lambda: bool(world.leaders), 5.0)
+    assert world.leaders[0].node.term >= 10
+
+
+def test_a_node_that_cannot_hear_does_not_keep_the_others_from_standing() -> None:
+    world = World("abc", seed=9).start()
+    world.elect("a")
+    world.run(0.5)
+    for other in "ab":
+        world.network.stop(other, "c")
+    world.nodes["a"].pause()
+    world.run(1.5)
+    assert not [node for node in world.leaders if node.name != "a"]
+    world.nodes["a"].resume()
+    world.run_until(lambda: any(n.node.is_leader for n in world.leaders), 3.0)
+
+
+def test_two_leaders_in_one_term_stop_the_node() -> None:
+    world = World("abc", seed=10).start()
+    world.expect_stop = True
+    leader = world.elect("a")
+    message = {
+        "type": "append_entries",
+        "term": leader.node.term,
+        "commit_index": 1,
+        "prevLogIdx": 1,
+        "prevLogTerm": 0,
+        "round": 1,
+        "entries": [],
+    }
+    leader.node._core._SyncObj__onMessageReceived(PeerNode("b"), message)
+    world.run(0.1)
+    assert leader.stopped is not None
+    assert "both lead term" in leader.stopped.reason
+
+
+def test_held_frames_of_an_ended_connection_or_another_term_are_dropped() -> None:
+    world = World("abc", seed=11).start()
+    world.elect("a")
+    world.run(0.5)
+    node = world.nodes["b"].node
+    assert world.nodes["b"].journal is not None
+    held = node._core.held
+    world.nodes["b"].journal.add(b"\x10x", node.last_index + 1, node.term)
+    answer = {"type": "next_node_idx", "term": node.term, "round": 1, "next_node_idx": 9}
+    answer |= {"reset": False, "success": True}
+    held.send(PeerNode("a"), dict(answer))
+    held.send(PeerNode("c"), dict(answer))
+    held.send(PeerNode("c"), answer | {"term": node.term - 1, "success": False})
+    held.forget(PeerNode("a"))
+    sent: list[Frame] = []
+    world.network.intercept = lambda frame: sent.append(frame) or "drop"  # type: ignore[func-returns-value]  # to note in passing
+    world.nodes["b"].journal.sync()
+    held.release(node.term)
+    assert [(frame.target, frame.message()["term"]) for frame in sent] == [("c", node.term)]
+    assert node.status().counters.held_frames_dropped_total == 2
+
+
+def test_pre_votes_count_once_per_voter_and_question() -> None:
+    question = PreVote(needed=2)
+    number = question.ask()
+    assert not question.grant("b", number)
+    assert not question.grant("b", number)
+    assert not question.grant("c", number - 1)
+    assert question.grant("c", number)
+    assert not question.grant("d", number)
+    question.ask()
+    question.stop()
+    assert not question.grant("b", question.number)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "asking", "name", "granted"),
+    [
+        (LogEnd(3, 9), False, "a", True),
+        (LogEnd(3, 8), False, "z", False),
+        (LogEnd(2, 99), False, "z", False),
+        (LogEnd(3, 9), True, "a", False),
+        (LogEnd(3, 9), True, "z", True),
+        (LogEnd(3, 10), True, "a", True),
+        (LogEnd(4, 1), True, "a", True),
+    ],
+)
+def test_a_pre_vote_goes_to_the_better_log_and_then_to_the_greater_name(
+    candidate: LogEnd, asking: bool, name: str, granted: bool
+) -> None:
+    own = LogEnd(3, 9)
+    assert would_grant(candidate, own, asking=asking, candidate_name=name, own_name="m") is granted
+
+
+def test_a_deposed_leader_reports_what_became_of_its_entries() -> None:
+    world = World("abc", seed=12).start()
+    old = world.elect("a")
+    world.commit(old, 2)
+    world.run(0.2)
+    world.network.isolate("a")
+    lost = [world.submit(old, world.payload()) for _ in range(3)]
+    world.run(0.05)
+    world.run(1.0)
+    new = world.elect()
+    assert new.name != "a"
+    world.commit(new, 5)
+    assert all(not submitted.outcomes for submitted in lost)
+    world.network.break_link("a", "b")
+    world.network.break_link("a", "c")
+    world.network.heal()
+    world.run(2.0)
+    assert [submitted.outcomes[0][0] for submitted in lost] == [Outcome.DISCARDED] * 3
+    world.checks.at_rest()
+
+
+def test_an_entry_that_a_later_leader_commits_is_reported_committed() -> None:
+    world = World("abc", seed=13).start()
+    old = world.elect("a")
+    world.run(0.3)
+    # b gets the entry, a hears nothing of it any more, and b is elected with it.
+    world.network.intercept = lambda frame: (
+        "drop" if frame.target == "a" or (frame.source == "a" and frame.target == "c") else "pass"
+    )
+    submitted = world.submit(old, world.payload())
+    world.run(0.05)
+    assert world.nodes["b"].node.last_index == old.node.last_index
+    world.run(0.8)
+    world.elect("b")
+    world.network.intercept = None
+    world.run(1.0)
+    assert submitted.outcomes[0][0] is Outcome.COMMITTED
+    world.checks.at_rest()

@@ -1,0 +1,131 @@
+"""The library is the one we override: version, names, parameters, sources, seams, numbers."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import random
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+import pysyncobj.syncobj
+import pytest
+from pysyncobj.config import FAIL_REASON
+from pysyncobj.journal import Journal as LibraryJournal
+from pysyncobj.transport import Transport
+
+import node.raft
+from node.raft import pin, seams
+from node.raft.config import boot_clock
+from node.raft.errors import RaftStopped
+from node.raft.journal import Journal
+from node.raft.syncobj import CANDIDATE, FOLLOWER, LEADER, Core
+from node.raft.transport import TcpTransport
+from tests.support.raft_world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_the_installed_library_is_the_pinned_one() -> None:
+    assert metadata.version("pysyncobj") == pysyncobj.syncobj.VERSION == pin.VERSION == "0.3.17"
+    pin.check_names()
+
+
+@pytest.mark.parametrize("name", sorted(pin.sources()))
+def test_the_source_of_what_we_lean_on_has_not_changed(name: str) -> None:
+    assert pin.digest(pin.sources()[name]) == pin.DIGESTS[name]
+
+
+def test_every_override_is_of_a_pinned_method() -> None:
+    own = {name for name in vars(Core) if callable(getattr(Core, name))}
+    stock = {name for name in dir(pysyncobj.syncobj.SyncObj) if not name.startswith("__")}
+    assert own & stock <= set(pin.PARAMETERS)
+    mangled = {name for name in own if name.startswith("_SyncObj__")}
+    assert mangled <= stock
+
+
+def test_every_attribute_we_touch_exists_on_an_instance() -> None:
+    core = World("abc").start().nodes["a"].node._core
+    for name in pin.ATTRIBUTES:
+        assert hasattr(core, f"_SyncObj__{name}")
+
+
+def test_numbers_of_the_library_are_what_we_take_them_for() -> None:
+    assert (FOLLOWER, CANDIDATE, LEADER) == (0, 1, 2)
+    types = pysyncobj.syncobj._COMMAND_TYPE
+    assert (types.REGULAR, types.NO_OP, types.MEMBERSHIP, types.VERSION) == (0, 1, 2, 3)
+    assert (FAIL_REASON.SUCCESS, FAIL_REASON.UNKNOWN_OUTCOME) == (0, 7)
+
+
+def test_the_abstract_members_of_the_library_are_all_ours() -> None:
+    for name in ("send", "destroy"):
+        assert name in vars(TcpTransport)
+        assert name in vars(Transport)
+    assert {n for n in vars(LibraryJournal) if not n.startswith("__")} <= set(vars(Journal))
+
+
+def test_another_version_or_a_moved_seam_refuses_to_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pysyncobj.version, "VERSION", "0.3.14")
+    with pytest.raises(pin.PinBroken, match=r"version 0\.3\.14 is installed"):
+        pin.check_names()
+    monkeypatch.undo()
+    monkeypatch.delattr(pysyncobj.syncobj.SyncObj, "_SyncObj__getEntries")
+    with pytest.raises(pin.PinBroken, match="getEntries is missing"):
+        pin.check_names()
+    monkeypatch.undo()
+    monkeypatch.setattr(pysyncobj.syncobj.SyncObj, "_SyncObj__setState", lambda self: None)
+    with pytest.raises(pin.PinBroken, match="other parameters"):
+        pin.check_names()
+    monkeypatch.undo()
+    monkeypatch.delattr(pysyncobj.syncobj, "monotonicTime")
+    with pytest.raises(pin.PinBroken, match="monotonicTime"):
+        pin.check_names()
+
+
+def test_b19_pickle_is_poisoned_where_the_library_looks_for_it() -> None:
+    with pytest.raises(RaftStopped):
+        pysyncobj.syncobj.pickle.loads(b"")
+    with pytest.raises(RaftStopped):
+        pysyncobj.syncobj.time.sleep(0)
+    with pytest.raises(RaftStopped):
+        pysyncobj.syncobj.Serializer(None).serialize()
+
+
+def test_b19_no_module_of_ours_imports_pickle() -> None:
+    folder = pathlib.Path(node.raft.__file__).parent
+    for path in folder.glob("*.py"):
+        for statement in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(statement, ast.Import):
+                names = [alias.name for alias in statement.names]
+            elif isinstance(statement, ast.ImportFrom):
+                names = [statement.module or ""]
+            assert not {name.split(".")[-1] for name in names} & {"pickle", "marshal", "shelve"}
+
+
+def test_the_library_sees_the_clock_and_randomness_of_the_running_node() -> None:
+    try:
+        seams.run_as(lambda: 42.0, random.Random(1))
+        assert pysyncobj.syncobj.monotonicTime() == 42.0
+        assert pysyncobj.syncobj.random.random() == random.Random(1).random()
+    finally:
+        seams.run_as(boot_clock, random.Random())
+
+
+def test_the_librarys_own_doors_are_shut() -> None:
+    core = World("abc").start().nodes["a"].node._core
+    doors: list[Callable[[], object]] = [
+        lambda: core._applyCommand(b"", None, 3),
+        lambda: core.setCodeVersion(0),
+        lambda: core._SyncObj__loadDumpFile(False),
+        lambda: core._SyncObj__changeCluster(["add", "d"]),
+        lambda: core._SyncObj__parseChangeClusterRequest(b"\x02"),
+    ]
+    for shut in doors:
+        with pytest.raises(RaftStopped):
+            shut()
+    with pytest.raises(Exception, match="dynamicMembershipChange is disabled"):
+        core.addNodeToCluster("d")
