@@ -52,8 +52,19 @@ def _share(queue: Queue, consumer: Consumer, place: int) -> int:
     return min(room, -(-queue.ready // peers))
 
 
-def deliver(step: Step, queue: Queue, consumer: Consumer, most: int, lock_ms: int) -> int:
-    """Hand out up to `most` messages to the consumer, under new locks; how many there were."""
+def deliver(
+    step: Step,
+    queue: Queue,
+    consumer: Consumer,
+    most: int,
+    lock_ms: int,
+    *,
+    session: int | None = None,
+) -> int:
+    """Hand out up to `most` messages to the consumer, under new locks; how many there were.
+
+    They go to its own session, or for a durable consumer to the `session` that asked.
+    """
     if not queue.ready:
         return 0
     state = step.state
@@ -77,7 +88,7 @@ def deliver(step: Step, queue: Queue, consumer: Consumer, most: int, lock_ms: in
         queue.counters["delivered"] += count
         step.effects.append(
             Deliver(
-                consumer.session,
+                consumer.session if session is None else session,
                 consumer.number,
                 queue.name,
                 first_token,

@@ -253,8 +253,8 @@ class Redrive:
 
 @dataclass(frozen=True, slots=True)
 class RedriveStep:
-    """The leader's next step: `positions` up to `until` that its filter chose. Another cursor than
-    the state's is refused, what is not there any more is left out."""
+    """The leader's next step: the `positions` from `cursor` on and before `until` that its filter
+    chose. Another cursor than the state's is refused, what is not there any more is left out."""
 
     queue: str
     cursor: int

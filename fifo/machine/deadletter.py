@@ -5,11 +5,12 @@ letter carries. A move is never refused by the target's limits (semantics.md sec
 must be in no place when these are called: the caller took it out of wherever it stood.
 """
 
+from array import array
 from typing import NamedTuple
 
-from fifo.machine import limits, ready
+from fifo.machine import limits, ordering, overflow, ready
 from fifo.machine.limits import BLOCK_BITS
-from fifo.machine.state import Queue, Record, Step
+from fifo.machine.state import LANES, Queue, Record, Step
 from fifo.machine.types import DEFAULT_PRIORITY, DeadLetter, Reason
 
 FRESH = Record(0, 0, 0, 0, (), None)
@@ -50,6 +51,8 @@ def bury(
         death.detail,
         step.wall,
         record.history[-limits.HISTORY :],
+        record.attempts,
+        record.failures,
     )
     queue.counters["dead_lettered_" + reason.name.lower()] += 1
     transfer(step, queue, position, target, FRESH._replace(dead_letter=letter))
@@ -66,6 +69,9 @@ def transfer(step: Step, source: Queue, position: int, target: Queue, record: Re
     batch = batch._replace(
         priorities=None if priority == DEFAULT_PRIORITY else bytes([priority]),
     )
+    if target.spec.ordering == "key" and batch.key_lengths is not None and not batch.key_hashes:
+        # It was published where keys are not hashed: all such messages share their order.
+        batch = batch._replace(key_hashes=array("Q", [1]))
     lane = ready.lane_of(target.spec, priority)
     moved_to = ready.append(target, batch, lane, step.state.generation)
     if record is not None:
@@ -76,6 +82,8 @@ def transfer(step: Step, source: Queue, position: int, target: Queue, record: Re
     target.counters["moved_in"] += 1
     source.counters["moved_out"] += 1
     ready.remove(source, position, 1)
+    if target.spec.overflow == "drop_oldest":
+        trim(step, target, further=False)
     return moved_to
 
 
@@ -100,6 +108,53 @@ def expire(step: Step, queue: Queue, position: int) -> bool:
     forget_late(step, queue.records.get(position, FRESH))
     ready.remove(queue, position, 1)
     return False
+
+
+def trim(step: Step, queue: Queue, *, further: bool) -> None:
+    """Drop the oldest of a `drop_oldest` queue until it fits; nothing that is locked.
+
+    `further`: what is dropped is dead-lettered, if the spec wants that. What does not fit into
+    this step goes on in the next tick.
+    """
+    while overflow.is_over(queue):
+        if step.budget <= 0:
+            if ("trim", queue.number) not in step.state.chores:
+                step.state.chores.append(("trim", queue.number))
+            return
+        position = overflow.take_victim(queue, LANES - 1, 0)
+        if position is None:
+            return
+        drop(step, queue, position, further=further)
+
+
+def make_room(step: Step, queue: Queue, size: int, lane: int) -> bool:
+    """Drop until one message more of `size` bytes fits; False where nothing may go for it.
+
+    Only what has no higher priority than the newcomer is dropped, and never what is locked.
+    """
+    if queue.spec.max_bytes is not None and size > queue.spec.max_bytes:
+        return False  # nothing is dropped for what would not fit into an empty queue
+    while overflow.is_over(queue, more=1, more_bytes=size):
+        if step.budget <= 0:
+            return False
+        position = overflow.take_victim(queue, LANES - 1, lane)
+        if position is None:
+            return False
+        drop(step, queue, position, further=True)
+    return True
+
+
+def drop(step: Step, queue: Queue, position: int, *, further: bool) -> None:
+    """A victim of the queue's limits, already taken out of its place, is dropped and counted."""
+    record = queue.records.get(position, FRESH)
+    forget_late(step, record)
+    ordering.finished(step, queue, position)
+    queue.counters["overflow_dropped"] += 1
+    step.budget -= 1
+    if further and queue.spec.dead_letter_overflow:
+        bury(step, queue, position, Reason.OVERFLOW, record)
+    else:
+        ready.remove(queue, position, 1)
 
 
 def forget_late(step: Step, record: Record) -> None:

@@ -27,23 +27,30 @@ def admit(
     return stop, refused
 
 
-def remember(step: Step, queue: Queue, ids: list[bytes], start: int, stop: int) -> list[int]:
-    """Remember the ids of messages start..stop; the places of those that are repeats."""
-    window_ms = queue.spec.dedup_window_ms
-    if window_ms is None:
+def known(step: Step, queue: Queue, ids: list[bytes], start: int, stop: int) -> list[int]:
+    """The places in start..stop whose ids are remembered, or stand earlier in the batch."""
+    if queue.spec.dedup_window_ms is None:
         return []
-    known: list[int] = []
-    until_ms = step.now + window_ms
+    found: list[int] = []
+    earlier: dict[bytes, None] = {}
     for place in range(start, stop):
         name = ids[place]
-        if not name:
-            continue
-        if queue.dedup.get(name, 0) > step.now:
-            known.append(place)
-            continue
-        queue.dedup[name] = until_ms
-        queue.dedup_order.append((until_ms, name))
-    return known
+        if name and (queue.dedup.get(name, 0) > step.now or name in earlier):
+            found.append(place)
+        earlier[name] = None
+    return found
+
+
+def remember(step: Step, queue: Queue, ids: list[bytes], start: int, stop: int) -> None:
+    """Remember the ids of messages start..stop, which were stored just now or earlier."""
+    window_ms = queue.spec.dedup_window_ms
+    if window_ms is None:
+        return
+    until_ms = step.now + window_ms
+    for name in ids[start:stop]:
+        if name and queue.dedup.get(name, 0) <= step.now:
+            queue.dedup[name] = until_ms
+            queue.dedup_order.append((until_ms, name))
 
 
 def forget_due(step: Step, queue: Queue) -> None:

@@ -181,17 +181,15 @@ def _keys(queue: Queue, places: dict[str, list[int]]) -> None:
         assert not queue.busy_keys, "busy keys where keys do not order"
         assert not queue.waiting, "messages that wait for keys where keys do not order"
         return
-    out = set(places["locked"]) | set(places["delayed"])
-    hashes: Counter[int] = Counter()
+    out = {at for name in ("locked", "delayed", "returned", "avoided") for at in places[name]}
     for key, position in queue.busy_keys.items():
-        assert position in out, "a key is busy with a message that is not out"
+        assert position in out, "a key is busy with a message that cannot pass it on"
         column = queue.blocks[position >> BLOCK_BITS].key_hashes
         assert column is not None, "a busy key without hashes"
         assert column[position & _MASK] == key, "a key is busy with another key's message"
     for position in places["locked"]:
         column = queue.blocks[position >> BLOCK_BITS].key_hashes
         if column is not None and column[position & _MASK]:
-            hashes[column[position & _MASK]] += 1
             assert queue.busy_keys[column[position & _MASK]] == position, "two of one key are out"
     for key, held in queue.waiting.items():
         assert held, "an empty list of waiting messages is kept"

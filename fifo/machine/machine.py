@@ -16,11 +16,13 @@ from typing import NamedTuple, assert_never
 from fifo.machine import (
     checkout,
     commands,
+    durable,
     limits,
     publish,
     queries,
     queues,
     ready,
+    redrive,
     sessions,
     settle,
     snapshot,
@@ -134,6 +136,14 @@ class Machine:
         """The next ready messages, without locking them."""
         return queries.peek(self.state, name, count)
 
+    def redrive_of(self, name: str) -> "queries.Plain | None":
+        """How far a queue's redrive is, or how the last one ended."""
+        return queries.redrive_of(self.state, name)
+
+    def redrive_candidates(self, name: str, most: int) -> tuple[list[tuple[int, Run]], int]:
+        """What the leader filters next for a redrive: ((position, run of one)..., until)."""
+        return queries.redrive_candidates(self.state, name, most)
+
     def session_of(self, session_id: bytes) -> int | None:
         """The number of the session with this id."""
         return self.state.session_ids.get(session_id)
@@ -229,7 +239,10 @@ QueueCommand = (
     | commands.RedriveStep
     | commands.RedriveStop
     | commands.Move
-    | commands.OpenDurable
+)
+
+DurableCommand = (
+    commands.OpenDurable
     | commands.Reserve
     | commands.Fetch
     | commands.AckUpto
@@ -238,7 +251,7 @@ QueueCommand = (
 )
 
 
-def _apply_to_queue(step: Step, command: QueueCommand) -> Reply:
+def _apply_to_queue(step: Step, command: QueueCommand | DurableCommand) -> Reply:
     match command:
         case commands.Declare():
             return queues.declare(step, command)
@@ -252,19 +265,32 @@ def _apply_to_queue(step: Step, command: QueueCommand) -> Reply:
             return queues.pause(step, command)
         case commands.ResumeQueue():
             return queues.resume(step, command)
-        case commands.Redrive() | commands.RedriveStep() | commands.RedriveStop():
-            return Refused(Code.UNSUPPORTED, "redrive is not there yet")
+        case commands.Redrive():
+            return redrive.start(step, command)
+        case commands.RedriveStep():
+            return redrive.go_on(step, command)
+        case commands.RedriveStop():
+            return redrive.stop(step, command)
         case commands.Move():
-            return Refused(Code.UNSUPPORTED, "moving messages is not there yet")
-        case (
-            commands.OpenDurable()
-            | commands.Reserve()
-            | commands.Fetch()
-            | commands.AckUpto()
-            | commands.RenewDurable()
-            | commands.Forget()
-        ):
-            return Refused(Code.UNSUPPORTED, "durable consumers are not there yet")
+            return redrive.move(step, command)
+        case _:
+            return _apply_to_durable(step, command)
+
+
+def _apply_to_durable(step: Step, command: DurableCommand) -> Reply:
+    match command:
+        case commands.OpenDurable():
+            return durable.open_durable(step, command)
+        case commands.Reserve():
+            return durable.reserve(step, command)
+        case commands.Fetch():
+            return durable.fetch(step, command)
+        case commands.AckUpto():
+            return durable.ack_upto(step, command)
+        case commands.RenewDurable():
+            return durable.renew(step, command)
+        case commands.Forget():
+            return durable.forget(step, command)
         case _:
             assert_never(command)
 

@@ -40,9 +40,10 @@ def take_key(queue: Queue, position: int) -> bool:
 
 
 def finished(step: Step, queue: Queue, position: int) -> None:
-    """The message is settled or leaves the queue: its key is free, the next one may be handed out.
+    """The message is settled or leaves the queue: its key goes to the next one that waits for it.
 
-    Also for a message that never had the key.
+    Also for a message that never had the key. The next one is ready with the key reserved for it,
+    so that whatever takes it away instead of a delivery passes the key on as well.
     """
     key = key_of(queue, position)
     if not key or queue.busy_keys.get(key) != position:
@@ -50,15 +51,36 @@ def finished(step: Step, queue: Queue, position: int) -> None:
     del queue.busy_keys[key]
     waiting = queue.waiting.get(key)
     if waiting:
-        queue.returned.add(waiting.pop(0))
+        following = waiting.pop(0)
+        queue.busy_keys[key] = following
+        queue.returned.add(following)
         if not waiting:
             del queue.waiting[key]
     step.touched[queue.number] = queue
 
 
 def came_back(step: Step, queue: Queue, position: int) -> None:
-    """The message becomes ready again: whichever of its key stands first may be handed out next."""
-    finished(step, queue, position)
+    """The message is about to be ready again: of its key, whoever stands first is handed out next.
+
+    One that stands behind it and only has the key reserved gives way.
+    """
+    key = key_of(queue, position)
+    holder = queue.busy_keys.get(key) if key else None
+    if holder is None:
+        return
+    if holder == position:
+        waiting = queue.waiting.get(key)
+        if waiting and waiting[0] < position:
+            finished(step, queue, position)
+    elif holder > position and _is_reserved(queue, holder):
+        queue.busy_keys[key] = position
+
+
+def _is_reserved(queue: Queue, position: int) -> bool:
+    """Whether the message that has its key is ready, not out or delayed."""
+    if position in queue.returned:
+        return True
+    return any(position in held for held in queue.avoided.values())
 
 
 def delay(step: Step, queue: Queue, position: int, due_ms: int, cause: int) -> None:

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from fifo.machine import checks, dedup, limits, overflow, ready
+from fifo.machine import checks, deadletter, dedup, limits, overflow, ready
 from fifo.machine.blocks import Batch, unpack
 from fifo.machine.commands import Publish
 from fifo.machine.replies import Published, Refused, Reply
@@ -89,20 +89,22 @@ def _store(
         refused = Refused(Code.GAP, text, {"expected": last})
         stop = 0
     elif duplicates < command.count:
-        stop, refused = overflow.admit(step, queue, columns.sizes, duplicates, columns.priorities)
+        stop, refused = overflow.admit(queue, columns.sizes, duplicates)
         if columns.dedup_ids is not None:
             stop, refused = dedup.admit(queue, columns.dedup_ids, duplicates, stop, refused)
-    stored = max(stop - duplicates, 0)
     repeated = 0
-    if stored:
-        repeated = _append(step, command, queue, producer, columns, duplicates, stop)
+    if stop > duplicates:
+        before = queue.counters["published"]
+        stop, refused = _append(step, command, queue, producer, columns, duplicates, stop, refused)
+        repeated = stop - duplicates - (queue.counters["published"] - before)
+    if stop > duplicates:
         number = numbers[stop - 1] if numbers is not None else command.number + stop - 1
-        if not queue.last_numbers.get(producer.number):
+        if not last:
             step.state.touch(producer)
             producer.queues[queue.number] = None
         queue.last_numbers[producer.number] = number
-        queue.counters["published"] += stored - repeated
-    queue.counters["duplicates"] += duplicates + repeated
+    stored = max(stop - duplicates, 0)
+    queue.counters["duplicates"] += duplicates + max(repeated, 0)
     queue.counters["refused"] += command.count - duplicates - stored
     return Published(queue.number, producer.number, stored, duplicates, refused)
 
@@ -115,39 +117,53 @@ def _append(
     columns: _Columns,
     start: int,
     stop: int,
-) -> int:
-    """Store messages start..stop of the batch; how many of them a dedup window knew already."""
+    refused: Refused | None,
+) -> tuple[int, Refused | None]:
+    """Store messages start..stop of the batch, those left out that a dedup window knows already.
+
+    A `drop_oldest` queue drops for each message that does not fit, in turn, as if each had come
+    alone; where nothing may be dropped for one, it is refused with all behind it.
+    """
     batch = _batch(step, command, queue, producer, columns)
     known: list[int] = []
     if columns.dedup_ids is not None:
-        known = dedup.remember(step, queue, columns.dedup_ids, start, stop)
-    generation = step.state.generation
-    for low, high in _stretches(queue, columns, known, start, stop):
+        known = dedup.known(step, queue, columns.dedup_ids, start, stop)
+    free = overflow.room(queue, columns.sizes, start)
+    for low, high in _stretches(queue, columns, known, start, stop, free):
         priority = columns.priorities[low] if columns.priorities else DEFAULT_PRIORITY
+        lane = ready.lane_of(queue.spec, priority)
+        if low >= free and not deadletter.make_room(step, queue, columns.sizes[low], lane):
+            stop, refused = low, overflow.full(queue)
+            break
         piece = batch.part(low, high)
         if columns.numbers is not None:
             piece = piece._replace(number=columns.numbers[low])
-        position = ready.append(queue, piece, ready.lane_of(queue.spec, priority), generation)
+        position = ready.append(queue, piece, lane, step.state.generation)
+        queue.counters["published"] += high - low
         if columns.delays is not None:
             _delay(step, queue, position, columns.delays[low:high])
-    overflow.enforce(step, queue)
-    return len(known)
+    if columns.dedup_ids is not None:
+        dedup.remember(step, queue, columns.dedup_ids, start, stop)
+    return stop, refused
 
 
 def _stretches(
-    queue: Queue, columns: _Columns, known: list[int], start: int, stop: int
+    queue: Queue, columns: _Columns, known: list[int], start: int, stop: int, free: int
 ) -> list[tuple[int, int]]:
-    """The batch in stretches of one lane and consecutive numbers, without what is known."""
+    """The batch in stretches of one lane and consecutive numbers, without what is known; from
+    `free` on, where each message needs another dropped, one by one."""
     lanes = columns.priorities if queue.spec.has_priorities else None
     numbers = columns.numbers
-    if lanes is None and numbers is None and not known:
+    if lanes is None and numbers is None and not known and free >= stop:
         return [(start, stop)]
     cuts = [start, stop]
     for place in known:
         cuts += (place, place + 1)
     for place in range(start + 1, stop):
-        if (lanes is not None and lanes[place] != lanes[place - 1]) or (
-            numbers is not None and numbers[place] != numbers[place - 1] + 1
+        if (
+            place >= free
+            or (lanes is not None and lanes[place] != lanes[place - 1])
+            or (numbers is not None and numbers[place] != numbers[place - 1] + 1)
         ):
             cuts.append(place)
     ordered = sorted(dict.fromkeys(cuts))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fifo.machine import checkout, consumers, locks, ready, spec
 from fifo.machine.effects import Run
 from fifo.machine.limits import BLOCK_BITS
-from fifo.machine.state import Consumer, Hold, Queue, State
+from fifo.machine.state import LANE_SHIFT, Consumer, Hold, Queue, State
 from fifo.machine.types import Base, Cause, Range, Suspicion
 
 Plain = dict[str, Any]
@@ -236,6 +236,48 @@ def _ready_positions(queue: Queue, most: int) -> Iterator[int]:
                 position = queue.holes[place][1]
     found.sort()
     return iter(found)
+
+
+def redrive_of(state: State, name: str) -> Plain | None:
+    """How far the queue's redrive is, or how the last one ended; None where there was none."""
+    queue = _named(state, name)
+    if queue is None or queue.redrive is None:
+        return None
+    view = queue.redrive._asdict()
+    return {**view, "filter": dict(view["filter"]), "ends": list(view["ends"])}
+
+
+def redrive_candidates(state: State, name: str, most: int) -> tuple[list[tuple[int, Run]], int]:
+    """The next messages that a running redrive is about, for the leader to filter: (position, run
+    of one) of up to `most`, and the `until` for a step that has decided on all of them."""
+    queue = _named(state, name)
+    if queue is None or queue.redrive is None:
+        return [], 0
+    redrive = queue.redrive
+    found: list[tuple[int, Run]] = []
+    for lane, end in enumerate(redrive.ends):
+        low = max(redrive.cursor, lane << LANE_SHIFT)
+        places = _standing(queue, low, end, most - len(found))
+        found += [(position, checkout.runs_of(queue, position, 1)[0]) for position in places]
+        if len(found) >= most:
+            return found, found[-1][0] + 1
+    return found, max(redrive.ends)
+
+
+def _standing(queue: Queue, low: int, end: int, most: int) -> list[int]:
+    """The first `most` positions in [low, end) of what is ready or delayed, in order."""
+    found: list[int] = []
+    for places in (queue.returned, queue.delayed, *queue.avoided.values(), *queue.waiting.values()):
+        found += islice(places.irange(low, end, (True, False)), most)
+    fresh, left = max(low, queue.heads[low >> LANE_SHIFT]), most
+    while fresh < min(end, queue.tails[low >> LANE_SHIFT]) and left > 0:
+        if ready.is_fresh(queue, fresh):
+            found.append(fresh)
+            left -= 1
+            fresh += 1
+        else:
+            fresh = queue.holes[queue.holes.bisect_right((fresh, 1 << 62)) - 1][1]
+    return sorted(found)[:most]
 
 
 def session_view(state: State, number: int) -> Plain | None:

@@ -86,6 +86,8 @@ def update(step: Step, command: UpdateQueue) -> Reply:
     queue.used_ms = step.now
     if changed.on_delay == "skip":
         queue.blocking.clear()
+    if changed.overflow == "drop_oldest":
+        deadletter.trim(step, queue, further=True)
     return Done()
 
 

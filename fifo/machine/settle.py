@@ -38,7 +38,7 @@ def settle(step: Step, command: Settle) -> Reply:
     consumer = step.open_consumer(consumer.number)
     lines_out: list[Line] = []
     for first, last in command.ranges:
-        _settle_range(step, command, queue, consumer, first, last, lines_out)
+        settle_range(step, command, queue, consumer, first, last, lines_out)
     after(step, queue, consumer, command)
     return Receipt(consumer.number, tuple(lines_out))
 
@@ -62,7 +62,7 @@ def after(step: Step, queue: Queue, consumer: Consumer, command: Settle) -> None
     consumers.drop_if_done(step, consumer)
 
 
-def _settle_range(
+def settle_range(
     step: Step,
     command: Settle,
     queue: Queue,
@@ -71,6 +71,7 @@ def _settle_range(
     last: int,
     lines: list[Line],
 ) -> None:
+    """Settle tokens first..last, and add what came of each to the receipt's lines."""
     if first < consumer.resolved_below:
         end = min(last, consumer.resolved_below - 1)
         add_line(lines, first, end, Status.LOCK_LOST)

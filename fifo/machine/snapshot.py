@@ -12,7 +12,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
-from sortedcontainers import SortedList
+from sortedcontainers import SortedDict, SortedList
 
 from fifo.machine import codec, spec
 from fifo.machine.blocks import BLOCK_COLUMNS, Block
@@ -28,6 +28,7 @@ from fifo.machine.state import (
     Producer,
     Queue,
     Record,
+    RedriveState,
     Session,
     State,
 )
@@ -254,8 +255,20 @@ def _read_notices(value: Any) -> dict[int, Notice]:
     }
 
 
-def _pairs_to_tuples(value: Any) -> Any:
-    return {key: tuple(held) for key, held in value}
+def _read_delayed(value: Any) -> Any:
+    return SortedDict((position, tuple(entry)) for position, entry in value)
+
+
+def _read_redrive(value: Any) -> RedriveState | None:
+    if value is None:
+        return None
+    redrive = RedriveState(*value)
+    chosen = tuple((name, _tuple_if_list(wanted)) for name, wanted in redrive.filter)
+    return redrive._replace(filter=chosen, ends=tuple(redrive.ends))
+
+
+def _tuple_if_list(value: Any) -> Any:
+    return tuple(_tuple_if_list(item) for item in value) if isinstance(value, list) else value
 
 
 def _tuple_keys(value: Any) -> Any:
@@ -298,9 +311,10 @@ _FORMS: dict[str, dict[str, Form]] = {
     | {"lanes": (_write_lanes, _read_lanes)},
     "producer": _all("number name used_ms timer_ms") | _all("queues", _dict),
     "queue": _all("number name paused heads tails ready locked bytes turns active handover")
-    | _all("purge_below used_ms timer_ms redrive")
+    | _all("purge_below used_ms timer_ms")
+    | _all("redrive", _read_redrive)
     | _all("live busy_keys consumers durables last_numbers dedup expiry_of", _dict)
-    | _all("delayed", _pairs_to_tuples)
+    | _all("delayed", _read_delayed)
     | _all("holes", _sorted_tuples)
     | _all("returned blocking", _sorted)
     | _all("avoided waiting", _sorted_by_key)

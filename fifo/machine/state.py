@@ -12,7 +12,7 @@ frozen view keeps what it was. Update with a new field: `snapshot.py` (its form 
 from collections import deque
 from typing import Any, NamedTuple, TypeVar
 
-from sortedcontainers import SortedList
+from sortedcontainers import SortedDict, SortedList
 
 from fifo.machine.blocks import Block
 from fifo.machine.effects import Effect
@@ -79,6 +79,25 @@ class Hold(NamedTuple):
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a hold
     position: int
     checkout_ms: int
+
+
+class RedriveState(NamedTuple):
+    """A redrive of a dead-letter queue, running or as it ended (semantics.md section 9).
+
+    `ends` is per lane where the queue ended when it began: later arrivals are not part of it.
+    """
+
+    target: str | None  # None: each message's own source queue
+    filter: tuple[tuple[str, Any], ...]
+    limit: int | None
+    rate_per_s: int | None
+    reset_counts: bool
+    ends: tuple[int, ...]
+    cursor: int  # the position from which on nothing was looked at yet
+    moved: int
+    next_ms: int  # no step before this
+    status: str  # "running", "paused", "done", "cancelled"
+    reason: str  # why it is paused
 
 
 class HoldLane:
@@ -334,7 +353,7 @@ class Queue:
         self.holes: SortedList[tuple[int, int]] = SortedList()
         self.returned: SortedList[int] = SortedList()  # ready, outside the fresh ranges
         self.records: dict[int, Record] = {}
-        self.delayed: dict[int, tuple[int, int]] = {}  # position -> (due_ms, cause)
+        self.delayed: SortedDict[int, tuple[int, int]] = SortedDict()  # position -> (due, cause)
         self.delays: SortedList[tuple[int, int]] = SortedList()  # (due_ms, position)
         self.blocking: SortedList[int] = SortedList()  # delayed, and nothing behind may pass
         self.avoided: dict[int, SortedList[int]] = {}  # ready for all but this consumer
@@ -356,7 +375,7 @@ class Queue:
         self.dedup: dict[bytes, int] = {}  # id -> cluster time until which it is remembered
         self.dedup_order: deque[tuple[int, bytes]] = deque()
         self.counters = dict.fromkeys(QUEUE_COUNTERS, 0)
-        self.redrive: Any = None
+        self.redrive: RedriveState | None = None
         self.purge_below: list[int] | None = None  # per lane: a purge goes on up to here
         self.used_ms = 0
         self.timer_ms: int | None = None

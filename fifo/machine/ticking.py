@@ -7,6 +7,7 @@ what is left stays due. A second tick with the same evaluation finds nothing to 
 from fifo.machine import (
     deadletter,
     dedup,
+    durable,
     limits,
     locks,
     ordering,
@@ -95,6 +96,8 @@ def _fire(step: Step, kind: str, number: int) -> bool:
         reschedule(step, queue)
         return queue.timer_ms is None or queue.timer_ms > step.now
     if kind == "consumer":
+        if step.state.consumers[number].durable:
+            return durable.unused(step, number)
         return sessions.grace_over(step, number)
     if kind == "session":
         sessions.end(step, step.open_session(number), EndCause.EXPIRED)
@@ -125,10 +128,20 @@ def _do_chores(step: Step) -> None:
             done = sessions.go_on_leaving(step, number)
         elif kind == "session":
             done = sessions.go_on_ending(step, number)
+        elif kind == "trim":
+            done = _go_on_trimming(step, number)
         else:
+            assert kind == "purge", "a chore of unknown kind"
             done = queues.go_on_purging(step, number)
         if not done:
             state.chores.append((kind, number))
+
+
+def _go_on_trimming(step: Step, number: int) -> bool:
+    if number in step.state.queues:
+        # If the budget ends again, this puts a new chore behind the others.
+        deadletter.trim(step, step.open_queue(number), further=True)
+    return True
 
 
 def queue_due(step: Step, queue: Queue) -> None:

@@ -138,6 +138,8 @@ class DeadLetter(NamedTuple):
     detail: str | None  # the reason text that the program gave to terminate
     died_wall_ms: int
     history: tuple[Attempt, ...]
+    attempts: int = 0  # what it had when it died
+    failures: int = 0
 
 
 class Code:

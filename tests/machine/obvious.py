@@ -164,6 +164,7 @@ class Model:
         for note in self.ready(queue):
             avoided = note.avoid is not None and note.avoid[0] == consumer.number
             if avoided or (wall is not None and note.order >= wall):
+                seen_keys.add(note.key)
                 continue
             if note.key and queue.ordering == "key":
                 if note.key in seen_keys:
