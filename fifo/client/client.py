@@ -143,6 +143,7 @@ class BaseClient(Generic[M]):
             _log.warning("%d messages are not known to be settled at close", left)
         if self._session.link is None:
             return
+        self._session.closing = True
         try:
             await self._session.call(Close(), max(0.5, deadline - loop.time()))
         except FifoError as error:

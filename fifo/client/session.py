@@ -116,6 +116,7 @@ class Session:
         self.holdings: dict[int, Holding] = {}
         self.parts: list[Part] = []
         self.fatal: FifoError | None = None
+        self.closing = False
         self.on_identity: Callable[[], object] | None = None
         self.on_connected: Callable[[str], object] | None = None
         self.on_disconnected: Callable[[FifoError], object] | None = None
@@ -149,10 +150,13 @@ class Session:
     async def _keep(self) -> None:
         """Connect, wait until it is lost, again; until closed or refused for good."""
         while self.fatal is None:
+            before = self.identity.session
             try:
                 link, welcome = await self.dialer.dial(self._hello)
             except SessionEnded as error:
-                self.end(error)
+                # The control connection may have told us meanwhile: then this is about the old one.
+                if self.identity.session == before:
+                    self.end(error)
                 continue
             except FifoError as error:
                 self._fail(error)
@@ -191,6 +195,10 @@ class Session:
             return
         self.link = None
         self._orphans.clear()
+        if self.closing:
+            # The node hangs up on a closed session: that is no loss, and nothing to come back from.
+            self._fail(ClientClosed("the client is closed"))
+            return
         self._last_error = error
         self.metrics.disconnects += 1
         if isinstance(error, SessionEnded):

@@ -1,0 +1,292 @@
+"""How a client finds the leader, and what it says where there is none."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import fifo
+from fifo.client import from_url
+from fifo.client.errors import FifoError
+from fifo.wire import Code
+from fifo.wire.messages import (
+    Challenge,
+    Error,
+    Hello,
+    Message,
+    Ok,
+    QueueQuery,
+    Redirect,
+)
+from tests.support.cluster import free_ports
+from tests.support.wire_peer import Line, Peer, until, welcome
+
+
+def redirect_to(address: str | None, retry_ms: int = 0) -> object:
+    def opening(line: Line, hello: Hello) -> Message:
+        return Redirect("n2" if address else None, address, retry_ms)
+
+    return opening
+
+
+async def test_a_client_follows_a_redirect_to_a_node_that_its_url_does_not_name() -> None:
+    async with Peer() as follower, Peer() as leader:
+        follower.opening = redirect_to(leader.address)  # type: ignore[assignment]
+        async with fifo.connect(follower.url) as client:
+            assert client.address == leader.address
+
+
+async def test_connect_can_be_awaited_and_the_client_closed_by_hand() -> None:
+    async with Peer() as peer:
+        client = await fifo.connect(peer.url)
+        assert client.connected
+        await client.close()
+        assert not client.connected
+        with pytest.raises(fifo.ClientClosed, match="closed"):
+            await client.publish("orders", b"x")
+
+
+async def test_a_node_without_a_leader_is_asked_again_after_the_time_that_it_names() -> None:
+    asked: list[float] = []
+
+    def opening(line: Line, hello: Hello) -> Message:
+        asked.append(asyncio.get_running_loop().time())
+        return Redirect(None, None, 300) if len(asked) == 1 else welcome(line, hello)
+
+    async with Peer() as peer:
+        peer.opening = opening
+        async with fifo.connect(peer.url):
+            assert len(asked) == 2
+            assert asked[1] - asked[0] >= 0.3
+
+
+async def test_dead_and_silent_nodes_do_not_hold_up_the_way_to_the_leader() -> None:
+    async with Peer() as silent, Peer() as leader:
+        silent.opening = lambda line, hello: None
+        [dead] = free_ports(1)
+        began = asyncio.get_running_loop().time()
+        url = f"fifo://127.0.0.1:{dead},{silent.address},{leader.address}"
+        async with fifo.connect(url) as client:
+            assert client.address == leader.address
+            assert asyncio.get_running_loop().time() - began < 1.0
+
+
+async def test_a_dead_cluster_is_told_in_bounded_time_with_the_addresses_that_were_tried() -> None:
+    one, other = free_ports(2)
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(fifo.ConnectionLost) as caught:
+        await fifo.connect(f"fifo://127.0.0.1:{one},127.0.0.1:{other}", connect_timeout=0.5)
+    assert asyncio.get_running_loop().time() - began < 2.0
+    assert f"127.0.0.1:{one} (refused)" in str(caught.value)
+    assert f"127.0.0.1:{other} (refused)" in str(caught.value)
+    assert isinstance(caught.value, ConnectionError)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        (
+            Error(Code.AUTHENTICATION_FAILED, "no such user"),
+            fifo.AuthenticationFailed,
+            "no such user",
+        ),
+        (Challenge("scram-sha-256"), fifo.AuthenticationFailed, "scram-sha-256"),
+        (Error(Code.UNSUPPORTED_VERSION, "speaks 2 to 3"), fifo.Unsupported, "speaks 2"),
+        (Error(Code.SESSION_TAKEN, "somebody else"), fifo.SessionTaken, "somebody else"),
+    ],
+)
+async def test_a_refusal_that_every_node_would_give_is_raised_at_once(
+    answer: Message, error: type[FifoError], words: str
+) -> None:
+    async with Peer() as peer:
+        peer.opening = lambda line, hello: answer
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(error, match=words):
+            await fifo.connect(peer.url, connect_timeout=5)
+        assert asyncio.get_running_loop().time() - began < 2.0
+
+
+async def test_the_user_is_named_in_the_hello_and_the_password_never_sent() -> None:
+    async with Peer() as peer:
+        said: list[Hello] = []
+        peer.opening = lambda line, hello: said.append(hello) or welcome(line, hello)  # type: ignore[func-returns-value]
+        async with fifo.connect(f"fifo://ann:s3cret@{peer.address}?name=billing"):
+            assert said[0].user == "ann"
+            assert said[0].client == "billing"
+            assert "s3cret" not in repr(said[0].to_fields())
+    assert "s3cret" not in repr(from_url("fifo://ann:s3cret@h:1", {}))
+
+
+async def test_a_port_that_speaks_something_else_is_named_with_what_it_said() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n" * 4)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        with pytest.raises(fifo.ConnectionLost, match=f"127.0.0.1:{port} .*exceeds the limit"):
+            await fifo.connect(f"fifo://127.0.0.1:{port}", connect_timeout=0.5)
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("fifos://127.0.0.1:7101", "TLS"),
+        ("amqp://127.0.0.1:7101", "fifo://"),
+        ("127.0.0.1:7101", "fifo://"),
+        ("fifo://127.0.0.1", "host:port"),
+        ("fifo://127.0.0.1:70000", "65535"),
+        ("fifo://127.0.0.1:0", "65535"),
+        ("fifo://", "host:port"),
+        ("fifo://h:1/orders", "orders"),
+        ("fifo://h:1?timeut=5", "timeut"),
+        ("fifo://h:1?timeout=soon", "timeout"),
+        ("fifo://h:1?timeout=-1", "timeout"),
+        ("fifo://h:1?heartbeat=0.001", "heartbeat"),
+        ("fifo://h:1?auto_retry_acks=maybe", "auto_retry_acks"),
+        ("fifo://h:1?max_ack_retries=x", "max_ack_retries"),
+        ("fifo://h:1?reconnect=sometimes", "backoff"),
+        ("fifo://" + "h" * 5000 + ":1", "url"),
+    ],
+)
+def test_a_bad_url_is_refused_before_anything_is_opened(url: str, words: str) -> None:
+    with pytest.raises(fifo.InvalidArgument, match=words):
+        fifo.connect(url)
+
+
+def test_options_come_from_the_query_and_keywords_win() -> None:
+    options = from_url(
+        "fifo://u:p%40ss@h1:7101,h2:7111,[::1]:7121?timeout=500ms&close_timeout=2"
+        "&auto_retry_acks=no&reconnect=exponential:100ms..10s*2",
+        {"close_timeout": 3},
+    )
+    assert options.addresses == ("h1:7101", "h2:7111", "[::1]:7121")
+    assert (options.user, options.password) == ("u", "p@ss")
+    assert options.timeout == 0.5
+    assert options.close_timeout == 3
+    assert options.auto_retry_acks is False
+    assert options.reconnect == fifo.Exponential(0.1, 10)
+
+
+async def test_frames_cut_anywhere_are_put_together() -> None:
+    async with Peer() as peer:
+
+        async def answer_in_pieces() -> None:
+            line, frame, _ = await peer.hear(QueueQuery)
+            from fifo.wire import encode
+
+            for byte in b"".join(encode(Ok([{"name": "a"}]), frame.correlation)):
+                line.send_bytes(bytes([byte]))
+                await asyncio.sleep(0)
+
+        async with fifo.connect(peer.url) as client:
+            answering = asyncio.create_task(answer_in_pieces())
+            assert await client.queues() == [{"name": "a"}]
+            await answering
+
+
+async def test_a_client_comes_back_by_itself_with_the_same_session() -> None:
+    hellos: list[Hello] = []
+
+    def opening(line: Line, hello: Hello) -> Message:
+        hellos.append(hello)
+        return welcome(line, hello)
+
+    async with Peer() as peer:
+        peer.opening = opening
+        events: list[str] = []
+        async with fifo.connect(peer.url) as client:
+            client.on_connected = lambda address: events.append("connected")
+            client.on_disconnected = lambda error: events.append("disconnected")
+            peer.line().drop()
+            await until(lambda: events == ["disconnected", "connected"])
+        assert [hello.resume for hello in hellos] == [False, True]
+        assert hellos[0].session == hellos[1].session
+        assert hellos[0].incarnation == hellos[1].incarnation
+
+
+async def test_a_moved_leader_is_found_where_the_redirect_says() -> None:
+    async with Peer() as old, Peer() as new, fifo.connect(old.url) as client:
+        old.opening = redirect_to(new.address)  # type: ignore[assignment]
+        old.line().send(Redirect("n2", new.address, moved=True))
+        await until(lambda: client.address == new.address)
+
+
+async def test_a_request_is_sent_again_after_a_reconnection_and_one_that_may_not_is_unknown() -> (
+    None
+):
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        asking = asyncio.create_task(client.queues())
+        purging = asyncio.create_task(client.purge("orders"))
+        line, _, _ = await peer.hear(QueueQuery)
+        line.drop()
+        with pytest.raises(fifo.ConnectionLost) as caught:
+            await purging
+        assert caught.value.unknown
+        line, frame, _ = await peer.hear(QueueQuery)
+        line.send(Ok([]), frame.correlation)
+        assert await asking == []
+
+
+async def test_every_call_ends_by_its_timeout_and_says_whether_it_may_have_happened() -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        with pytest.raises(fifo.Timeout) as caught:
+            await client.queues(timeout=0.05)
+        assert caught.value.unknown
+        assert isinstance(caught.value, TimeoutError)
+        await peer.stop()
+        await until(lambda: not client.connected)
+        with pytest.raises(fifo.ConnectionLost, match=peer.address) as lost:
+            await client.queues(timeout=0.1)
+        assert not lost.value.unknown
+
+
+async def test_a_refused_request_that_may_succeed_later_is_tried_again() -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        asking = asyncio.create_task(client.queues())
+        line, frame, _ = await peer.hear(QueueQuery)
+        line.send(Error(Code.OVERLOADED, "busy", retryable=True), frame.correlation)
+        line, frame, _ = await peer.hear(QueueQuery)
+        line.send(Ok([]), frame.correlation)
+        assert await asking == []
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (Code.QUEUE_NOT_FOUND, fifo.QueueNotFound),
+        (Code.QUEUE_EXISTS, fifo.QueueExists),
+        (Code.IN_USE, fifo.QueueInUse),
+        (Code.LIMIT, fifo.LimitReached),
+        (Code.PERMISSION_DENIED, fifo.PermissionDenied),
+        (Code.UNSUPPORTED, fifo.Unsupported),
+        ("a code of the future", fifo.FifoError),
+    ],
+)
+async def test_each_code_has_its_error_with_text_and_detail(
+    code: str, error: type[FifoError]
+) -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        peer.answers[QueueQuery] = lambda line, frame: line.send(
+            Error(code, "because", detail={"difference": {"lock_ms": [1, 2]}}), frame.correlation
+        )
+        with pytest.raises(error, match="because") as caught:
+            await client.queue("orders")
+        assert caught.value.code == code
+        if isinstance(caught.value, fifo.QueueExists):
+            assert caught.value.difference == {"lock_ms": (1, 2)}
+
+
+async def test_a_session_that_was_taken_is_not_fought_for() -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        peer.line().send(Error(Code.SESSION_TAKEN, "another process has it"))
+        await until(lambda: not client.connected)
+        with pytest.raises(fifo.SessionTaken, match="another process"):
+            await client.queues()
+        assert not peer.lines
