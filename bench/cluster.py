@@ -118,16 +118,16 @@ class BenchCluster:
         """Start a killed node again, on what its disk holds."""
         await asyncio.to_thread(self._fifo, "restart", str(node.number))
 
-    async def caught_up(self, node: Node) -> float:
-        """Wait until a node has applied what was committed when this was asked; seconds it took."""
-        began = time.monotonic()
+    async def caught_up(self, node: Node) -> None:
+        """Wait until a node has applied what was committed when this was asked."""
+        deadline = time.monotonic() + CATCH_UP_LIMIT_S
         leader, _ = await self.leader()
         view = await observe(leader)
         goal = int(view["commit"]) if view else 0
-        while time.monotonic() < began + CATCH_UP_LIMIT_S:
+        while time.monotonic() < deadline:
             view = await observe(node)
             if view and int(view["applied"]) >= goal:
-                return time.monotonic() - began
+                return
             await asyncio.sleep(LOOK_S)
         raise ClusterFailed(f"{node.name} did not catch up within {CATCH_UP_LIMIT_S:.0f} s")
 

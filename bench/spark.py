@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 from bench.java import INSTALL_HINT, find_java
@@ -59,6 +60,8 @@ def start_spark(name: str, master: str, folder: Path) -> SparkContext:
     os.environ.update(environment())
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+    # PySpark and its workers make temporary folders of their own, which stay where one is killed.
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     # Without it workers run whichever python3 comes first on the PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 

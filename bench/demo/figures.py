@@ -109,7 +109,7 @@ def _series(name: str, weights: Sequence[tuple[int, int]], start_ms: int) -> Ser
     for at_ms, count in weights:
         place = (at_ms - start_ms) // BIN_MS
         bins[place] = bins.get(place, 0) + count
-    places = range(max(bins, default=-1) + 1)
+    places = range(max(bins, default=-2) + 2)  # Down to zero at the end.
     return Series(
         name,
         tuple((place + 0.5) * BIN_MS / 1000 for place in places),

@@ -179,9 +179,11 @@ class Run:
         successor, _ = await cluster.leader(above_term=term)
         outage.elected_ms = outage.note(picture.ELECTED, f"{successor.name} leads")
         await asyncio.sleep(RESTART_AFTER_S)
+        back_ms = outage.note(picture.BACK, f"{node.name} started again")
         await cluster.restart(node)
-        outage.note(picture.BACK, f"{node.name} started again")
-        outage.caught_up_s = await cluster.caught_up(node)
+        await cluster.caught_up(node)
+        caught_up_ms = outage.note(picture.CAUGHT_UP, f"{node.name} has caught up")
+        outage.caught_up_s = (caught_up_ms - back_ms) / 1000
 
     async def _follow(self, outage: asyncio.Task[None]) -> None:
         """Read records until every row is finished and the killed node is back."""
