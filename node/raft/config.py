@@ -62,7 +62,7 @@ class RaftConfig:
     peers: Mapping[str, tuple[str, int]]
     bind: tuple[str, int]
     cluster_id: bytes
-    secret: bytes | None = None
+    secret: bytes | None = field(default=None, repr=False)
     heartbeat_seconds: float = limits.HEARTBEAT_SECONDS
     min_timeout_seconds: float = limits.RAFT_MIN_TIMEOUT_SECONDS
     max_timeout_seconds: float = limits.RAFT_MAX_TIMEOUT_SECONDS

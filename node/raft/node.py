@@ -108,8 +108,11 @@ class RaftNode:
     def turn(self) -> float:
         """One turn of the loop. Returns the seconds until the next one is due at the latest.
 
-        Raises `RaftStopped` when the node cannot go on; every turn after that does too.
+        Raises `RaftStopped` when the node cannot go on; every turn after that does too. A turn of
+        a closed node does nothing.
         """
+        if self._closed:
+            return limits.TURN_SECONDS_IDLE
         core = self._core
         core.enter()
         try:

@@ -16,5 +16,10 @@ class PeerNode(Node):  # type: ignore[misc]  # pysyncobj ships no types
 
     id: str
 
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        # Kept, because the commit rule looks peers up once per entry.
+        self._hash = zlib.crc32(name.encode())
+
     def __hash__(self) -> int:
-        return zlib.crc32(self.id.encode())
+        return self._hash

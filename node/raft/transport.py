@@ -101,6 +101,8 @@ class PeerLink(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have arrived."""
+        if self._socket is None:
+            return
         self._heard = True
         counters = self._owner.counters
         counters.received_bytes_total += nbytes
