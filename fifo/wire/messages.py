@@ -71,7 +71,6 @@ _CONSUMER = integer(1)
 _TOKEN = integer(1)
 
 Name = Annotated[str, _NAME]
-Text = Annotated[str, _TEXT]
 MaybeText = Annotated[str | None, maybe(_TEXT)]
 Number = Annotated[int, integer()]
 Duration = Annotated[int, _DURATION]
