@@ -159,7 +159,7 @@ async def test_process_settles_by_how_the_block_ends(caplog: pytest.LogCaptureFi
 
 
 async def test_a_nack_delay_may_come_from_a_callable_of_the_failures() -> None:
-    by_failures = {"nack_backoff": lambda failures: 2 + failures}
+    by_failures: dict[str, Any] = {"nack_backoff": lambda failures: 2 + failures}
     async with Peer() as peer, consuming(peer, **by_failures) as (_, messages):
         peer.line().deliver(11, 1, bodies(1))
         [message] = await take(messages, 1)

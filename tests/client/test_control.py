@@ -1,0 +1,322 @@
+"""The control connection: renewals name what is held, whatever the user's loop is doing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+import fifo
+from fifo.client import limits
+from fifo.wire import Code, Frame
+from fifo.wire.messages import (
+    Cancel,
+    Close,
+    Error,
+    Get,
+    Got,
+    Hello,
+    Message,
+    Notice,
+    Receipt,
+    Redirect,
+    Renew,
+    Renewed,
+    Settle,
+    Subscribe,
+    Welcome,
+)
+from tests.client.test_consuming import bodies, consuming, take
+from tests.support.wire_peer import Line, Peer, receive_all, renew_all, subscribe_as, until, welcome
+
+
+class PeerThread:
+    """A peer on a loop of its own, for tests that block theirs."""
+
+    def __init__(self) -> None:
+        self.peer: Peer | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._ready = threading.Event()
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True)
+
+    def __enter__(self) -> PeerThread:
+        self._thread.start()
+        assert self._ready.wait(5)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self.loop is not None
+        assert self._stop is not None
+        self.loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(5)
+
+    async def _main(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        async with Peer() as self.peer:
+            self._ready.set()
+            await self._stop.wait()
+
+
+async def test_a_renewal_names_exactly_what_is_held() -> None:
+    async with Peer() as peer:
+        peer.answers[Subscribe] = subscribe_as(11, lock_ms=1_000)
+        async with consuming(peer, settles=False) as (client, messages):
+            peer.line().deliver(11, 1, bodies(6), remaining_ms=1_000)
+            one, two, three = await take(messages, 3)
+            # Answered, so it is not ours any more; an unanswered one still is.
+            peer.answers[Settle] = receive_all
+            await one.ack(receipt=True)
+            del peer.answers[Settle]
+            await two.ack()
+            await until(lambda: client.metrics.acked == 1)
+            peer.heard.clear()
+            _, _, renew = await peer.hear(Renew)
+            _, _, renew = await peer.hear(Renew)
+            assert renew.items == ((11, ((2, 6),)),)
+            assert not renew.explicit
+            await until(lambda: three.remaining > 20)
+            assert messages.buffered == 3
+
+
+async def test_a_renewal_comes_every_third_of_the_shortest_lock() -> None:
+    async with Peer() as peer:
+        peer.answers[Subscribe] = subscribe_as(11, lock_ms=900)
+        async with consuming(peer) as (_, messages):
+            peer.line().deliver(11, 1, bodies(1), remaining_ms=900)
+            await take(messages, 1)
+            loop = asyncio.get_running_loop()
+            await peer.hear(Renew)
+            began = loop.time()
+            for _ in range(3):
+                await peer.hear(Renew)
+            assert 0.5 < loop.time() - began < 1.8
+
+
+def test_a_handler_that_blocks_its_loop_keeps_its_lock() -> None:
+    with PeerThread() as thread:
+        peer = thread.peer
+        assert peer is not None
+        peer.answers[Subscribe] = subscribe_as(11, lock_ms=600)
+        peer.answers[Renew] = renew_all
+        peer.answers[Settle] = receive_all
+        peer.answers[Cancel] = peer.answers[Close]
+        loop_of_peer = thread.loop
+        assert loop_of_peer is not None
+
+        async def program() -> int:
+            async with (
+                fifo.connect(peer.url, heartbeat=0.2) as client,
+                client.consume("orders") as messages,
+            ):
+                line = peer.line()
+                loop_of_peer.call_soon_threadsafe(
+                    lambda: line.deliver(11, 1, bodies(2), remaining_ms=600)
+                )
+                message = await anext(messages)
+                # Blocks the loop for three locks, as a handler that burns its CPU does.
+                threading.Event().wait(1.8)
+                renewals = peer.count(Renew)
+                assert message.remaining > 20
+                assert not message.lock_lost.is_set()
+                await message.ack()
+                return renewals
+
+        assert asyncio.run(program()) >= 6
+
+
+def test_a_handler_that_blocks_its_loop_can_see_that_its_lock_is_lost() -> None:
+    with PeerThread() as thread:
+        peer = thread.peer
+        assert peer is not None
+        assert thread.loop is not None
+        peer.answers[Subscribe] = subscribe_as(11, lock_ms=600)
+        peer.answers[Settle] = receive_all
+        peer.answers[Cancel] = peer.answers[Close]
+        peer.answers[Renew] = lambda line, frame: line.send(
+            Renewed(((11, (), ((1, 1),)),)), frame.correlation
+        )
+
+        async def program() -> bool:
+            async with (
+                fifo.connect(peer.url, close_timeout=0.5) as client,
+                client.consume("orders") as messages,
+            ):
+                line = peer.line()
+                assert thread.loop is not None
+                thread.loop.call_soon_threadsafe(
+                    lambda: line.deliver(11, 1, bodies(1), remaining_ms=600)
+                )
+                message = await anext(messages)
+                return message.lock_lost.wait_blocking(3)
+
+        assert asyncio.run(program())
+
+
+async def test_a_renewal_that_is_refused_for_the_moment_is_tried_again_soon() -> None:
+    async with Peer() as peer:
+        peer.answers[Renew] = lambda line, frame: line.send(
+            Error(Code.NOT_NOW, "no lease yet", retryable=True), frame.correlation
+        )
+        async with consuming(peer) as (_, messages):
+            peer.line().deliver(11, 1, bodies(1))
+            await take(messages, 1)
+            loop = asyncio.get_running_loop()
+            await peer.hear(Renew, 15)
+            began = loop.time()
+            for _ in range(3):
+                await peer.hear(Renew)
+            assert loop.time() - began < 2
+
+
+async def test_renewals_end_with_their_number_and_with_the_time_of_the_handler() -> None:
+    async with Peer() as peer:
+        peer.answers[Subscribe] = subscribe_as(11, lock_ms=300)
+        async with consuming(peer, renewals=2) as (_, messages):
+            peer.line().deliver(11, 1, bodies(1))
+            await take(messages, 1)
+            await peer.hear(Renew)
+            await peer.hear(Renew)
+            peer.line().deliver(11, 2, bodies(1))
+            _, _, renew = await peer.hear(Renew)
+            assert renew.items == ((11, ((2, 2),)),)
+    async with Peer() as peer:
+        peer.answers[Subscribe] = subscribe_as(11, lock_ms=300)
+        async with consuming(peer, handler_timeout=0.25) as (_, messages):
+            peer.line().deliver(11, 1, bodies(2))
+            await take(messages, 1)
+
+            async def only_the_unopened() -> None:
+                while True:
+                    _, _, renew = await peer.hear(Renew)
+                    if renew.items == ((11, ((2, 2),)),):
+                        return
+
+            await asyncio.wait_for(only_the_unopened(), 5)
+
+
+async def test_what_was_got_is_renewed_only_where_that_was_asked_for() -> None:
+    async with Peer() as peer:
+        peer.answers[Renew] = renew_all
+        token = 0
+
+        def get(line: Line, frame: Frame) -> None:
+            nonlocal token
+            token += 1
+            line.deliver(21, token, bodies(1), remaining_ms=1_000)
+            line.send(Got(21, token, 1), frame.correlation)
+
+        peer.answers[Get] = get
+        async with fifo.connect(peer.url, close_timeout=0.1) as client:
+            await client.get("orders")
+            await client.get("orders", auto_renew=True)
+            _, _, renew = await peer.hear(Renew)
+            assert renew.items == ((21, ((2, 2),)),)
+
+
+async def test_an_explicit_renewal_gives_the_new_deadline_or_lock_lost() -> None:
+    async with Peer() as peer, consuming(peer) as (_, messages):
+        peer.line().deliver(11, 1, bodies(2), remaining_ms=5_000)
+        one, two = await take(messages, 2)
+        before = one.deadline
+        assert (await one.renew()) > before
+        peer.answers[Renew] = lambda line, frame: line.send(
+            Renewed(((11, (), ((2, 2),)),)), frame.correlation
+        )
+        with pytest.raises(fifo.LockLost):
+            await two.renew()
+        assert two.lock_lost.is_set()
+
+
+async def test_the_control_connection_has_the_session_and_comes_back_by_itself() -> None:
+    hellos: list[Hello] = []
+
+    def opening(line: Line, hello: Hello) -> Message:
+        hellos.append(hello)
+        return welcome(line, hello)
+
+    async with Peer() as peer:
+        peer.opening = opening
+        async with consuming(peer):
+            await until(lambda: len(hellos) == 2)
+            assert [hello.role for hello in hellos] == [0, 1]
+            assert hellos[0].session == hellos[1].session
+            assert hellos[1].resume
+            await until(lambda: any(line.hello and line.role == 1 for line in peer.lines))
+            peer.line(1).send(Redirect(None, None, moved=True))
+            await until(lambda: len(hellos) == 3)
+            assert hellos[2].role == 1
+
+
+async def test_no_control_connection_is_opened_for_a_client_that_only_publishes() -> None:
+    async with Peer() as peer, fifo.connect(peer.url):
+        await asyncio.sleep(0.05)
+        assert [line.role for line in peer.lines] == [0]
+        assert not any(thread.name == "fifo control" for thread in threading.enumerate())
+
+
+async def test_the_control_thread_ends_with_its_client() -> None:
+    async with Peer() as peer, consuming(peer):
+        await until(lambda: any(line.hello and line.role == 1 for line in peer.lines))
+    assert not any(thread.name == "fifo control" for thread in threading.enumerate())
+
+
+async def test_activity_of_a_single_active_consumer_is_told() -> None:
+    async with Peer() as peer, consuming(peer) as (_, messages):
+        told: list[bool] = []
+        messages.on_activity = told.append
+        assert messages.active
+        peer.line().send(Notice(1, 1, 11, active=False))
+        await until(lambda: told == [False])
+        assert not messages.active
+
+
+async def test_a_silent_node_is_given_up_after_two_heartbeats_and_found_again() -> None:
+    async with Peer() as peer:
+        peer.opening = lambda line, hello: Welcome(1, "n1", b"c", 1, heartbeat_ms=100)
+        async with fifo.connect(peer.url, heartbeat=0.1) as client:
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            peer.take = lambda line, frame: None  # type: ignore[method-assign]
+            await until(lambda: client.metrics.disconnects == 1)
+            assert 0.15 < loop.time() - began < 1.0
+            await until(lambda: client.metrics.connects == 2)
+
+
+async def test_a_quiet_connection_is_kept_by_heartbeats() -> None:
+    async with Peer() as peer:
+        peer.opening = lambda line, hello: Welcome(1, "n1", b"c", 1, heartbeat_ms=100)
+        async with fifo.connect(peer.url, heartbeat=0.1) as client:
+            await asyncio.sleep(0.6)
+            assert client.metrics.disconnects == 0
+
+
+async def test_a_node_that_owes_answers_and_hangs_is_left_before_its_heartbeats_are_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "STALL_S", 0.1)
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        peer.take = lambda line, frame: None  # type: ignore[method-assign]
+        asking = asyncio.create_task(client.queues(timeout=3))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await until(lambda: client.metrics.disconnects == 1)
+        assert loop.time() - began < 2
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+
+async def test_receipts_for_what_is_not_known_and_strange_frames_do_no_harm() -> None:
+    async with Peer() as peer, consuming(peer) as (client, messages):
+        line = peer.line()
+        line.send(Receipt(99, ((1, 1, 0, False),)), 12345)
+        line.send(Notice(3, 77, 11))
+        line.send(Error(Code.INTERNAL, "whatever"), 54321)
+        line.deliver(77, 1, bodies(1))
+        line.deliver(11, 1, bodies(1))
+        [message] = await take(messages, 1)
+        assert (await message.ack(receipt=True)).status == "ok"
+        assert client.metrics.disconnects == 0
