@@ -38,12 +38,17 @@ class Received:
 class Stranger:
     """One session on one connection to the leader. Times in seconds."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, resumed: "Stranger | None" = None) -> None:
+        """`resumed`: whose session to go on with."""
         self.socket = connection
+        self.session: tuple[bytes, bytes] = os.urandom(16), os.urandom(16)
+        if resumed:
+            self.session = resumed.session
         self.correlation = 0
         self.numbers: dict[str, int] = {}
         self.deliveries: list[Received] = []
-        self.send(HELLO, 1, 1, 0, os.urandom(16), os.urandom(16), "stranger")
+        optional: list[Any] = ["stranger", [], None, None, 5_000, resumed is not None]
+        self.send(HELLO, 1, 1, 0, *self.session, *optional)
         kind, _, self.welcome, _ = self.read()
         if kind != WELCOME:
             raise Refused(kind, *self.welcome)
@@ -161,7 +166,9 @@ def cut(blob: bytes, lengths: tuple[int, ...]) -> list[bytes]:
     return [blob[end - size : end] for end, size in zip(ends, lengths, strict=True)]
 
 
-def connect(addresses: list[str], timeout_s: float = 10.0) -> Stranger:
+def connect(
+    addresses: list[str], timeout_s: float = 10.0, resumed: Stranger | None = None
+) -> Stranger:
     """Find the leader among these nodes, `host:port` each, following redirects."""
     untried = list(addresses)
     while untried:
@@ -171,7 +178,7 @@ def connect(addresses: list[str], timeout_s: float = 10.0) -> Stranger:
         except OSError:
             continue
         try:
-            return Stranger(connection)
+            return Stranger(connection, resumed)
         except Refused as refused:
             connection.close()
             kind, _, address, *_ = refused.args

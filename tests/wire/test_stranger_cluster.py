@@ -22,8 +22,11 @@ async def with_stranger(cluster: LocalCluster, script: Callable[[Stranger], None
     def run() -> None:
         client = stranger.connect(addresses)
         assert client.welcome[1] == leader.me.name
-        script(client)
-        client.close()
+        try:
+            script(client)
+            client.close()
+        finally:
+            client.socket.close()
 
     await asyncio.to_thread(run)
 
@@ -83,6 +86,83 @@ def refusals_of_the_page(client: Stranger) -> None:
 
     client.subscribe("orders", 10)
     assert [client.receive().body for _ in range(2)] == [b"one", b"two"], "nothing stands twice"
+
+
+GET, RENEW, ALIVE, CANCEL, CREDIT, OPEN_PRODUCER = 24, 29, 31, 23, 22, 18
+QUERY, ACTION, UPDATE, PEEK, STATUS, NO_SUCH_TYPE = 43, 42, 41, 44, 49, 4_711
+
+
+def requests_of_the_page(client: Stranger) -> None:
+    client.declare("orders")
+    ids = client.publish("orders", [b"one", b"two", b"three"], [b"", b"", b""])
+
+    (peeked,) = client.request(PEEK, "orders", 2)
+    assert peeked[:2] == ["orders", 2]
+    assert sum(run[0] for run in peeked[3]) == 2
+    ((consumer, first_token, count),) = client.request(GET, "orders", 1, 0, 5_000, True)
+    assert count == 1
+    got = client.receive()
+    assert (got.consumer, got.token, got.id) == (consumer, first_token, ids[0])
+    (renewed,) = client.request(RENEW, [[consumer, [[got.token, got.token + 5]]]])
+    ((of, ((first, last, remaining_ms),), lost),) = renewed[0]
+    assert (of, first, last, lost) == (consumer, got.token, got.token, [[2, 6]])
+    assert 4_000 < remaining_ms <= 5_000
+    (locks,) = client.request(QUERY, "orders", "locks")[0]
+    assert [lock["id"] for lock in locks] == [got.id]
+    assert client.settle(got, stranger.ACK)[2] == 0
+
+    by_credit = client.request(stranger.SUBSCRIBE, "orders", "c", 9, None, None, 0, True, True)
+    assert client.request(CREDIT, by_credit[0][0], 1)[0][0] == {"left": 0}
+    assert client.receive().id == ids[1]
+    assert client.deliveries == []
+    assert client.request(ALIVE, by_credit[0][0]) == [[]]
+    assert client.request(CANCEL, by_credit[0][0]) == [[]]
+
+    (listed,) = client.request(QUERY, None, "list")[0]
+    assert [(one["name"], one["ready"], one["locked"]) for one in listed] == [("orders", 1, 1)]
+    assert client.request(UPDATE, "orders", {"max_length": 10}) == [[]]
+    assert client.request(QUERY, "orders", "show")[0][0]["spec"]["max_length"] == 10
+    assert client.request(ACTION, "orders", "pause") == [[]]
+    assert client.request(ACTION, "orders", "resume") == [[]]
+    assert client.request(ACTION, "orders", "purge")[0][0] == {"messages": 1}
+    opened = client.request(OPEN_PRODUCER, "loader")[0][0]
+    assert opened["last"] == {}
+    assert client.request(STATUS)[0][0]["role"] == "leader"
+    with pytest.raises(Refused) as unknown:
+        client.request(NO_SUCH_TYPE, "from", {"the": "future"})
+    assert unknown.value.args[1] == "unsupported"
+    assert client.request(STATUS)[0][0]["role"] == "leader", "the stream goes on"
+
+
+def a_resume_of_the_page(client: Stranger) -> None:
+    client.declare("orders")
+    client.publish("orders", [b"one", b"two"], [b"", b""])
+    consumer = client.subscribe("orders", 10)
+    before = [client.receive(), client.receive()]
+    assert client.settle(before[0], stranger.ACK)[2] == 0
+    host, port = client.socket.getpeername()
+    client.socket.close()
+
+    back = stranger.connect([f"{host}:{port}"], resumed=client)
+    assert back.welcome[4] == 1, "resumed"
+    assert back.welcome[9] == [[consumer, "stranger", "orders", 30_000]]
+    assert back.receive() == before[1], "what is still locked comes again under its token"
+    assert back.settle(before[0], stranger.ACK)[2] == 1, "already settled"
+    assert back.settle(before[1], stranger.ACK)[2] == 0
+    back.numbers = {"orders": 1}
+    assert back.publish("orders", [b"two", b"three"], [b"", b""])[0] == before[1].id
+    assert back.receive().body == b"three"
+    client.socket, client.correlation = back.socket, back.correlation
+
+
+async def test_a_stranger_asks_for_everything_else_on_the_page(tmp_path: Path) -> None:
+    async with running(tmp_path) as cluster:
+        await with_stranger(cluster, requests_of_the_page)
+
+
+async def test_a_stranger_resumes_its_session_as_the_page_says(tmp_path: Path) -> None:
+    async with running(tmp_path) as cluster:
+        await with_stranger(cluster, a_resume_of_the_page)
 
 
 async def test_a_stranger_publishes_consumes_and_settles_on_real_nodes(tmp_path: Path) -> None:
