@@ -27,7 +27,7 @@ from rich.table import Table
 import fifo
 from bench.machine import machine
 from bench.processes import Household
-from bench.spark import JavaMissing, start_spark
+from bench.spark import JavaMissing, JobFailed, start_spark, task_errors
 from node.cli.histogram import Histogram
 from node.cli.load import new_loop
 
@@ -166,12 +166,9 @@ def run_load(context: SparkContext, load: Load) -> dict[str, Any]:
     """Declare the queue if it is not there, run the job, and give the report as plain data."""
     asyncio.run(_declare(load))
     partitions = load.producers + load.consumers
-    rows = (
-        context.parallelize(range(partitions), partitions)
-        .barrier()
-        .mapPartitions(lambda part: work(load, part))
-        .collect()
-    )
+    job = context.parallelize(range(partitions), partitions).barrier()
+    with task_errors():
+        rows = job.mapPartitions(lambda part: work(load, part)).collect()
     return report_of(load, [Row(**row) for row in rows])
 
 
@@ -301,7 +298,7 @@ def main() -> int:
     )
     try:
         report = _submitted(load) if SUBMITTED in os.environ else _here(load, options.master)
-    except (JavaMissing, fifo.FifoError, OSError) as error:
+    except (JavaMissing, JobFailed, fifo.FifoError, OSError) as error:
         print(f"the load job failed: {error}", file=sys.stderr)
         return 1
     if options.json:

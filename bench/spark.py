@@ -7,7 +7,10 @@ seconds that nobody should wait for who only asks for `--help`.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import re
 import sys
 import tempfile
 from typing import TYPE_CHECKING
@@ -16,6 +19,7 @@ from bench.java import INSTALL_HINT, find_java
 from bench.processes import environment
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark import SparkContext
@@ -72,3 +76,32 @@ def start_spark(name: str, master: str, folder: Path) -> SparkContext:
     context = SparkContext(conf=conf)
     context.setLogLevel("ERROR")
     return context
+
+
+class JobFailed(Exception):
+    """A task of a Spark job raised; the text is what it raised, in one line."""
+
+
+@contextlib.contextmanager
+def task_errors() -> Iterator[None]:
+    """Inside, a job's failure is a JobFailed: Spark's own exception is a page of Java's frames, and
+    cannot even be read once its JVM is gone.
+    """
+    from py4j.protocol import Py4JError
+
+    try:
+        yield
+    except Py4JError as error:
+        raise JobFailed(last_python_error(str(error))) from None
+
+
+def last_python_error(text: str) -> str:
+    """The last line of the first Python traceback in Spark's message; else its first line."""
+    lines = text.splitlines()
+    raised = ""
+    for line in itertools.dropwhile(lambda line: "Traceback (most recent" not in line, lines):
+        if line.startswith("\tat "):
+            break
+        if re.match(r"[A-Za-z_][\w.]*(?::|$)", line):
+            raised = line
+    return raised or next(iter(lines), "no reason given")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from bench.demo.consumer import consume_rows
 from bench.demo.publisher import publish_rows
 from bench.demo.records import DELIVERED
-from bench.spark import JavaMissing, start_spark
+from bench.spark import JavaMissing, JobFailed, start_spark, task_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -76,7 +76,8 @@ def _sum(
     context: SparkContext, parts: Iterable[T], work: Callable[[Iterable[T]], Iterator[int]]
 ) -> int:
     items = list(parts)
-    return int(context.parallelize(items, len(items)).mapPartitions(work).sum())
+    with task_errors():
+        return int(context.parallelize(items, len(items)).mapPartitions(work).sum())
 
 
 def _keeping(failures: list[BaseException], work: Callable[[], object]) -> Callable[[], None]:
@@ -116,6 +117,9 @@ def main() -> int:
         return 1
     try:
         run_jobs(context, options.url, options.queue, options.count, options.folder)
+    except JobFailed as error:
+        print(f"the Spark job failed: {error}", file=sys.stderr)
+        return 1
     finally:
         context.stop()
     return 0
