@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="fifo",
     no_args_is_help=True,
-    help="fifo: a replicated work queue whose messages and message locks survive.",
+    help="fifo: a replicated work queue whose messages and message locks survive. Set FIFO_URL to"
+    " the cluster you mean; FIFO_DEBUG=1 shows more of what goes wrong.",
     epilog="Example: fifo cluster start",
     context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,

@@ -52,8 +52,11 @@ def json_line(value: object) -> str:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A plain table; a column whose name ends in ``#`` is aligned to the right."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    """A plain table; a column whose name ends in ``#`` is aligned to the right.
+
+    Where no column has a name, there is no line of names.
+    """
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(columns))
     for name in columns:
         right = name.endswith("#")
         table.add_column(name.rstrip("#"), justify="right" if right else "left", no_wrap=True)
