@@ -9,7 +9,7 @@ means: whoever adds one hands in an opaque context and gets it back with the bat
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -38,7 +38,9 @@ class Batch(Generic[C]):
 class Batcher(Generic[C]):
     """Gathers commands; says when it is time and hands out whole batches, oldest first."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
+        """`now`: seconds, monotonic; read when a batch is opened, not for each command."""
+        self._now = now
         self._full: deque[Batch[C]] = deque()
         self._open: Batch[C] | None = None
         self._bytes = 0
@@ -53,7 +55,7 @@ class Batcher(Generic[C]):
         """True where nothing waits."""
         return self._open is None and not self._full
 
-    def place(self, raw_bytes: int, now: float) -> int:
+    def place(self, raw_bytes: int) -> int:
         """Where in its entry's area a raw part of this size will begin, if added next."""
         batch = self._open
         if (
@@ -67,22 +69,23 @@ class Batcher(Generic[C]):
             self._full.append(batch)
             batch = None
         if batch is None:
-            batch = self._open = Batch(now)
+            batch = self._open = Batch(self._now())
         return batch.area_bytes
 
-    def add(self, plain: Sequence[Any], context: C, now: float, raw: Buffer = b"") -> None:
+    def add(self, plain: Sequence[Any], context: C, raw: Buffer = b"") -> None:
         """Gather one command; with a raw part only right after `place` for it."""
-        if not len(raw):
-            self.place(0, now)
+        raw_bytes = len(raw)
+        if not raw_bytes:
+            self.place(0)
         batch = self._open
         assert batch is not None, "place opens a batch"
         packed = entry.pack_command(plain)
         batch.packed.append(packed)
         batch.contexts.append(context)
-        size = len(packed) + len(raw)
-        if len(raw):
+        size = len(packed) + raw_bytes
+        if raw_bytes:
             batch.area.append(raw)
-            batch.area_bytes += len(raw)
+            batch.area_bytes += raw_bytes
         batch.size_bytes += size
         self._bytes += size
 

@@ -70,6 +70,7 @@ class Broker:
         self._raft: RaftNode
         self._leads = False
         self._led = False
+        self._in_turn = False
         self._tick_on_its_way = False
         self._tick_again = False
         self._started_at = now()
@@ -207,9 +208,15 @@ class Broker:
 
     def before_turn(self) -> None:
         """What gathered since the last turn goes to Raft, where it is time for it."""
+        self._in_turn = True
         self.clock.look()
         if self._leads:
             self.proposals.flush()
+
+    def after_turn(self) -> None:
+        """What is left of the turn, and everything that waits to be sent."""
+        self.carry_out()
+        self._in_turn = False
 
     def carry_out(self) -> None:
         """Answer and deliver what was applied in this turn; then one write per connection."""
@@ -377,7 +384,7 @@ class Broker:
 
     def to_flush(self, connection: Connection) -> None:
         """Something waits to be sent on a connection."""
-        if not self._to_flush:
+        if not self._to_flush and not self._in_turn:
             self._wake()
         self._to_flush.append(connection)
 

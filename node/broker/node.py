@@ -225,11 +225,12 @@ class Node:
         if raft is None or self._stopping:
             return
         self._in_turn = True
-        self._turn_asked = False
         try:
             self.broker.before_turn()
+            # What was handed over up to here is seen to in this very turn.
+            self._turn_asked = False
             delay = raft.turn()
-            self.broker.carry_out()
+            self.broker.after_turn()
         except RaftStopped as stopped:
             self._end(stopped.reason)
             return

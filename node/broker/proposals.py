@@ -73,7 +73,7 @@ class Proposals:
         self._wall_ms = wall_ms
         self._wake = wake
         self._raft: RaftNode | None = None
-        self._batcher: Batcher[Waiter | None] = Batcher()
+        self._batcher: Batcher[Waiter | None] = Batcher(now)
         self._in_flight: dict[int, int] = {}
         self._next_ticket = 0
         self._in_flight_bytes = 0
@@ -104,7 +104,7 @@ class Proposals:
 
     def place(self, raw_bytes: int) -> int:
         """Offset in the entry's area that a raw part will have, if proposed next."""
-        return self._batcher.place(raw_bytes, self._now())
+        return self._batcher.place(raw_bytes)
 
     def propose(self, command: Command, waiter: Waiter | None, raw: Buffer = b"") -> None:
         """Gather one command; with a raw part only right after `place` for it."""
@@ -114,7 +114,7 @@ class Proposals:
         """The same for a command in its plain form, which has been checked."""
         if self._batcher.empty:
             self._wake()
-        self._batcher.add(plain, waiter, self._now(), raw)
+        self._batcher.add(plain, waiter, raw)
 
     def flush(self, *, committed: bool = False) -> None:
         """Hand Raft what is due, as far as it takes more; `committed`: an entry just was."""
@@ -137,8 +137,8 @@ class Proposals:
 
     def submit_now(self, command: Command, waiter: Waiter) -> None:
         """One command as an entry of its own, before everything gathered: a term's first."""
-        alone: Batcher[Waiter | None] = Batcher()
-        alone.add(to_list(command), waiter, self._now())
+        alone: Batcher[Waiter | None] = Batcher(self._now)
+        alone.add(to_list(command), waiter)
         batch = alone.take()
         assert batch is not None, "one command is gathered"
         self._submit(batch)

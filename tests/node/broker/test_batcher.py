@@ -11,10 +11,10 @@ MIB = 1 << 20
 
 
 def gathered(*raw_sizes: int) -> Batcher[int]:
-    batcher: Batcher[int] = Batcher()
+    batcher: Batcher[int] = Batcher(lambda: 0.0)
     for number, size in enumerate(raw_sizes):
-        batcher.place(size, 0.0)
-        batcher.add([15, number], number, 0.0, bytes(size))
+        batcher.place(size)
+        batcher.add([15, number], number, bytes(size))
     return batcher
 
 
@@ -36,7 +36,7 @@ def test_behind_an_entry_on_its_way_it_waits_two_milliseconds() -> None:
 
 
 def test_nothing_gathered_is_never_due_and_waits_for_nothing() -> None:
-    batcher: Batcher[int] = Batcher()
+    batcher: Batcher[int] = Batcher(lambda: 0.0)
     assert not batcher.due(100.0, in_flight=0)
     assert batcher.wait(100.0) is None
     assert batcher.take() is None
@@ -49,11 +49,11 @@ def test_a_mebibyte_goes_out_behind_whatever_is_on_its_way() -> None:
 
 
 def test_offsets_begin_anew_in_every_entry() -> None:
-    batcher: Batcher[int] = Batcher()
+    batcher: Batcher[int] = Batcher(lambda: 0.0)
     offsets = []
     for number, size in enumerate((1000, 2000, MIB - 100, 50)):
-        offsets.append(batcher.place(size, 0.0))
-        batcher.add([15], number, 0.0, bytes(size))
+        offsets.append(batcher.place(size))
+        batcher.add([15], number, bytes(size))
     assert offsets == [0, 1000, 0, MIB - 100]
 
 
@@ -70,9 +70,9 @@ def test_the_size_of_an_entry_is_what_was_counted() -> None:
 
 
 def test_commands_without_bodies_are_bounded_in_number() -> None:
-    batcher: Batcher[int] = Batcher()
+    batcher: Batcher[int] = Batcher(lambda: 0.0)
     for number in range(limits.GATHER_COMMANDS_MAX + 1):
-        batcher.add([2], number, 0.0)
+        batcher.add([2], number)
     assert len(taken(batcher).contexts) == limits.GATHER_COMMANDS_MAX
     assert taken(batcher).contexts == [limits.GATHER_COMMANDS_MAX]
 
