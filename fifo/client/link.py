@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from fifo.client import limits
 from fifo.client.errors import AuthenticationFailed, ConnectionLost, FifoError, from_code
@@ -98,8 +98,8 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The transport is there."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # A cast, not a check: the transports of other loops (uvloop) only look like asyncio's.
+        self._transport = transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(high=limits.UNSENT_BYTES_MAX)
 
     def data_received(self, data: bytes) -> None:

@@ -290,3 +290,13 @@ async def test_a_session_that_was_taken_is_not_fought_for() -> None:
         with pytest.raises(fifo.SessionTaken, match="another process"):
             await client.queues()
         assert not peer.lines
+
+
+def test_a_client_works_on_uvloop_whose_transports_are_not_asyncios() -> None:
+    uvloop = pytest.importorskip("uvloop", reason="uvloop is not installed here")
+
+    async def connect() -> bool:
+        async with Peer() as peer, fifo.connect(peer.url) as client:
+            return client.connected
+
+    assert uvloop.run(connect())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from fifo.wire import BadMessage, Buffer, Frame, Opening, encode
 from fifo.wire.columns import PUBLISH_TAGS, Layout, Publication, lay_out, pack_publication
@@ -56,8 +56,7 @@ class Line(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client came."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's only looks like one
         self.peer.lines.append(self)
 
     def data_received(self, data: bytes) -> None:
