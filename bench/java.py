@@ -8,6 +8,7 @@ that may be half made. Update with it: the Java that the README names.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
@@ -37,10 +38,12 @@ JAVA_FOLDERS = (
 JAVA_START_LIMIT_S = 20.0
 """A Java that takes longer to say its version would not serve; a loaded laptop needs a second."""
 
-DEBIAN_PACKAGE = "default-jre-headless"
+DEBIAN_PACKAGES = ("openjdk-21-jre-headless", "openjdk-17-jre-headless", "default-jre-headless")
+"""The first that the release has; the default is too old on some that are still in use."""
+
 INSTALL_HINT = (
-    f"install Java {OLDEST_JAVA} or newer (Debian, Ubuntu: sudo apt-get install {DEBIAN_PACKAGE};"
-    " macOS: brew install openjdk@21), or point JAVA_HOME at one"
+    f"install Java {OLDEST_JAVA} or newer (Debian, Ubuntu: sudo apt-get install"
+    " openjdk-17-jre-headless; macOS: brew install openjdk@21), or point JAVA_HOME at one"
 )
 
 VERSION = re.compile(r"""version\s*=?\s*"?(?:1\.)?(?P<major>\d+)""", re.IGNORECASE)
@@ -68,16 +71,25 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java | None:
 
 def install_java() -> Java | None:
     """Install Debian's headless Java if this user may; None where that cannot be or failed."""
-    apt = shutil.which("apt-get")
-    if apt is None or os.geteuid() != 0:
+    if shutil.which("apt-get") is None or os.geteuid() != 0:
         return None
+    print(f"no Java {OLDEST_JAVA} or newer: installing one with apt-get", flush=True)
+    # Without fresh lists a new image knows no packages at all; with stale ones it may still know
+    # it.
+    _apt("apt-get", "--quiet", "update")
+    for package in DEBIAN_PACKAGES:
+        known = subprocess.run(["apt-cache", "show", package], capture_output=True, check=False)
+        if known.returncode == 0:
+            _apt("apt-get", "--quiet", "install", "--yes", "--no-install-recommends", package)
+            java = find_java()
+            if java is not None:
+                return java
+    return None
+
+
+def _apt(*command: str) -> None:
     env = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
-    for arguments in (["update"], ["install", "--yes", "--no-install-recommends", DEBIAN_PACKAGE]):
-        print(f"no Java {OLDEST_JAVA} or newer: apt-get {' '.join(arguments)}", flush=True)
-        outcome = subprocess.run([apt, "--quiet", *arguments], env=env, check=False)
-        if outcome.returncode != 0:
-            return None
-    return find_java()
+    subprocess.run(command, env=env, check=False)
 
 
 def _preference(java: Java) -> tuple[bool, int]:
@@ -99,11 +111,11 @@ def _homes_named(env: Mapping[str, str]) -> Iterator[Path]:
 def _homes_in(folders: Iterable[str]) -> Iterator[Path]:
     for folder in folders:
         path = Path(folder).expanduser()
-        if not path.is_dir():
-            continue
-        for child in sorted(path.iterdir()):
-            yield child
-            yield child / "Contents" / "Home"
+        # Missing, or in somebody else's home: then there is none for us.
+        with contextlib.suppress(OSError):
+            for child in sorted(path.iterdir()):
+                yield child
+                yield child / "Contents" / "Home"
 
 
 def _inspect(home: Path) -> Java | None:
@@ -112,7 +124,7 @@ def _inspect(home: Path) -> Java | None:
     if not os.access(program, os.X_OK) or program.is_dir():
         return None
     release = home / "release"
-    text = release.read_text(errors="replace") if release.is_file() else _ask(program)
+    text = release.read_text(errors="replace") if os.access(release, os.R_OK) else _ask(program)
     match = VERSION.search(text)
     return Java(home, int(match["major"])) if match else None
 

@@ -163,8 +163,7 @@ def work(load: Load, partitions: Iterable[int]) -> Iterator[dict[str, Any]]:
 
 
 def run_load(context: SparkContext, load: Load) -> dict[str, Any]:
-    """Declare the queue if it is not there, run the job, and give the report as plain data."""
-    asyncio.run(_declare(load))
+    """Run the job, and give the report as plain data; the queue must be there."""
     partitions = load.producers + load.consumers
     job = context.parallelize(range(partitions), partitions).barrier()
     with task_errors():
@@ -297,6 +296,7 @@ def main() -> int:
         idle_s=options.idle,
     )
     try:
+        asyncio.run(_declare(load))  # A cluster that cannot be reached is said before a JVM starts.
         report = _submitted(load) if SUBMITTED in os.environ else _here(load, options.master)
     except (JavaMissing, JobFailed, fifo.FifoError, OSError) as error:
         print(f"the load job failed: {error}", file=sys.stderr)

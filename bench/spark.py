@@ -41,6 +41,7 @@ def settings(folder: Path, java_home: Path) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
         "spark.driver.memory": "1g",
@@ -73,9 +74,7 @@ def start_spark(name: str, master: str, folder: Path) -> SparkContext:
 
     conf = SparkConf().setAppName(name).setMaster(master)
     conf.setAll(list(settings(folder, java.home).items()))
-    context = SparkContext(conf=conf)
-    context.setLogLevel("ERROR")
-    return context
+    return SparkContext(conf=conf)
 
 
 class JobFailed(Exception):

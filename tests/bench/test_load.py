@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.load import CONSUMER, PRODUCER, Load, Row, parse, report_of
-from bench.rates import GAP_NAME, WORKLOADS, rows_of
+from bench.rates import GAP, WORKLOADS, rows_of
 from node.cli.histogram import Histogram
 
 LOAD = Load(
@@ -98,12 +98,12 @@ def test_without_an_address_the_options_are_a_usage_error(monkeypatch: pytest.Mo
 def test_the_table_of_rates_has_a_row_per_figure_with_its_median() -> None:
     """In the order of the workloads, the change of leader last."""
     measured = {
-        (workload.name, path): [3.0, 1.0, 2.0]
+        (workload.name, figure): [3.0, 1.0, 2.0]
         for workload in WORKLOADS
-        for path, _, _ in workload.figures
+        for _, figure, _ in workload.figures
     }
-    measured[GAP_NAME, "s"] = [0.5]
+    measured[GAP[:2]] = [0.5]
     rows = rows_of(measured)
     assert len(rows) == sum(len(workload.figures) for workload in WORKLOADS) + 1
     assert rows[0][2] == (2, 1, 3)
-    assert rows[-1][0] == GAP_NAME
+    assert rows[-1][0] == "leader killed"
