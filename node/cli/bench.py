@@ -346,4 +346,4 @@ def _print_report(report: dict[str, Any]) -> None:
         ("settings", ", ".join(f"{key} {value}" for key, value in settings.items())),
         ("machine", ", ".join(f"{key} {value}" for key, value in report["machine"].items())),
     ]
-    output.print_table(("", ""), rows)
+    output.print_pairs(rows)

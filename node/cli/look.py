@@ -68,6 +68,9 @@ def _print_rows(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
     if as_json:
         output.print_json(rows)
         return
+    if not rows:
+        output.note("none")
+        return
     shown = rows[:LIST_COUNT]
     keys = list(dict.fromkeys(key for row in shown for key in row))
     output.print_table(
@@ -75,8 +78,6 @@ def _print_rows(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
     )
     if len(rows) > len(shown):
         output.note(f"{len(rows) - len(shown)} more; --json prints all")
-    elif not rows:
-        output.note("none")
 
 
 def _column(key: str, rows: Iterable[dict[str, Any]]) -> str:

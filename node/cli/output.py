@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -15,6 +15,9 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+_COLUMN_GAP = 2
+_LAST_COLUMN_CHARS_MIN = 20
 
 ROLE_STYLES = {"leader": "bold green", "follower": "", "candidate": "yellow", "down": "red"}
 
@@ -54,15 +57,33 @@ def json_line(value: object) -> str:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A plain table; a column whose name ends in ``#`` is aligned to the right.
 
-    Where no column has a name, there is no line of names.
+    Only the last column is cut to fit a narrow terminal: half an address is of no use.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(columns))
-    for name in columns:
-        right = name.endswith("#")
-        table.add_column(name.rstrip("#"), justify="right" if right else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row))
-    out().print(table)
+    assert columns, "a table without columns has nothing to show"
+    cells = [[_cell(value) for value in row] for row in rows]
+    titles = [name.rstrip("#") for name in columns]
+    widths = [
+        max([len(title), *(row[i].cell_len for row in cells)]) for i, title in enumerate(titles)
+    ]
+    console = out()
+    taken = sum(width + _COLUMN_GAP for width in widths[:-1])
+    widths[-1] = min(widths[-1], max(console.width - taken, _LAST_COLUMN_CHARS_MIN))
+    console.width = max(console.width, taken + widths[-1])
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, title, width in zip(columns, titles, widths, strict=True):
+        justify: Literal["left", "right"] = "right" if name.endswith("#") else "left"
+        table.add_column(title, justify=justify, no_wrap=True, width=width, overflow="ellipsis")
+    for row in cells:
+        table.add_row(*row)
+    console.print(table)
+
+
+def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
+    """Names and values, one per line, never cut."""
+    shown = [(name, _cell(value)) for name, value in pairs]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        out().print(Text(f"{name:<{width}}  ").append_text(value), soft_wrap=True)
 
 
 def _cell(value: object) -> Text:

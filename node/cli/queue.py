@@ -176,7 +176,7 @@ def show(name: Name, url: Url = None, as_json: Json = False) -> None:
     if as_json:
         output.print_json(queue)
     else:
-        output.print_table(("", ""), _flat(queue))
+        output.print_pairs(_flat(queue))
 
 
 @app.command(epilog="Example: fifo queue purge orders")

@@ -81,11 +81,7 @@ def cli_error(error: fifo.FifoError, url: str) -> CliError:
         case fifo.QueueNotFound():
             return CliError(f"{said}; `fifo queue list` shows those that exist")
         case fifo.QueueExists():
-            pairs = error.difference.items()
-            fields = ", ".join(f"{key} is {there}, not {asked}" for key, (there, asked) in pairs)
-            return CliError(
-                f"{said}{f' ({fields})' if fields else ''}; change it with `fifo queue update`"
-            )
+            return CliError(f"{said}; change it with `fifo queue update`")
         case fifo.NoDeadLetterQueue():
             return CliError(f"{said}; give it one: fifo queue update NAME --dead-letter NAME.dlq")
         case fifo.Unsupported():

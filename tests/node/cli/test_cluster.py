@@ -229,6 +229,9 @@ def test_a_delayed_message_is_shown_with_its_time(local: Local) -> None:
     assert len(local.ok("delayed", "later", "--json").json) == 1
     assert local.ok("locks", "later", "--json").json == []
     assert local.ok("consumers", "later", "--json").json == []
+    assert "cause" in local.ok("delayed", "later").out
+    nothing = local.type("locks", "later")
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", "none\n")
     assert local.ok("consume", "later").out == ""
     local.ok("queue", "delete", "later")
 
