@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from fifo.wire import limits
+
 Check: TypeAlias = Callable[[Any], Any]
 
 U8_MAX: Final = 2**8 - 1
@@ -21,7 +23,7 @@ U63_MAX: Final = 2**63 - 1
 _PLAIN_DEPTH_MAX: Final = 8
 """Nesting of a free-form value (specs, results): deeper ones are nobody's honest input."""
 
-_PLAIN_TYPES: Final = frozenset({bool, int, float, str, bytes})
+_PLAIN_TYPES: Final = frozenset({type(None), bool, int, float, str, bytes})
 
 
 class FieldError(ValueError):
@@ -127,26 +129,39 @@ def ranges(items_max: int) -> Check:
     return check
 
 
-def plain(value: Any, depth: int = 0) -> Any:
+def plain(value: Any, values_max: int = limits.PLAIN_VALUES_MAX) -> Any:
     """Any nesting of nil, bool, integer, float, text, bytes, list and text-keyed map."""
-    if depth > _PLAIN_DEPTH_MAX:
-        raise FieldError(f"must not nest deeper than {_PLAIN_DEPTH_MAX}")
-    if type(value) is list:
-        for item in value:
-            plain(item, depth + 1)
-    elif type(value) is dict:
-        for key, item in value.items():
-            if type(key) is not str:
-                raise FieldError("map keys must be text")
-            plain(item, depth + 1)
-    elif value is not None and type(value) not in _PLAIN_TYPES:
-        raise FieldError(f"must not hold {type(value).__name__}")
-    return value
+    layer, left = [value], values_max
+    for _ in range(_PLAIN_DEPTH_MAX + 1):
+        left -= len(layer)
+        if left < 0:
+            raise FieldError(f"must hold at most {values_max} values")
+        layer = _below(layer)
+        if not layer:
+            return value
+    raise FieldError(f"must not nest deeper than {_PLAIN_DEPTH_MAX}")
+
+
+def _below(layer: list[Any]) -> list[Any]:
+    """What the lists and maps among these values hold."""
+    below: list[Any] = []
+    for value in layer:
+        kind = type(value)
+        if kind is list:
+            below += value
+        elif kind is dict:
+            for key in value:
+                if type(key) is not str:
+                    raise FieldError("map keys must be text")
+            below += value.values()
+        elif kind not in _PLAIN_TYPES:
+            raise FieldError(f"must not hold {kind.__name__}")
+    return below
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """A map from text to plain values."""
+    """A map from text to plain values, for options and records."""
     if type(value) is not dict:
         raise FieldError("must be a map")
-    plain(value)
+    plain(value, limits.MAP_VALUES_MAX)
     return value

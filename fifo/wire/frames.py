@@ -120,15 +120,7 @@ def _frame(data: bytes, start: int, split: int, end: int) -> Frame | BadMessage:
 def _parse_header(header: bytes) -> tuple[int, int, list[Any]]:
     """Type, correlation and fields; whatever is not that breaks the stream."""
     try:
-        if len(header) > _TRUSTED_HEADER_BYTES:
-            _check_claims(header)
-        values = msgpack.unpackb(
-            header,
-            raw=False,
-            strict_map_key=False,  # `plain` refuses other keys, and the stream goes on
-            object_pairs_hook=_map,
-            ext_hook=_refuse_extension,
-        )
+        values = _unpack(header)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         # TypeError: a map key that cannot be hashed.
         raise RemoteProtocolError(
@@ -140,6 +132,26 @@ def _parse_header(header: bytes) -> tuple[int, int, list[Any]]:
     if type(kind) is not int or type(correlation) is not int or not 0 <= correlation <= U63_MAX:
         raise RemoteProtocolError(Code.PROTOCOL, "type and correlation are not valid numbers")
     return kind, correlation, values[2:]
+
+
+def _unpack(header: bytes) -> Any:
+    """The header's value. Other than text keys are refused by `plain`, and the stream goes on."""
+    if len(header) <= _TRUSTED_HEADER_BYTES:
+        return msgpack.unpackb(
+            header,
+            strict_map_key=False,
+            object_pairs_hook=_map,
+            ext_hook=_refuse_extension,
+        )
+    _check_claims(header)
+    bounded = _Bounded()
+    return msgpack.unpackb(
+        header,
+        strict_map_key=False,
+        object_pairs_hook=bounded.to_map,
+        list_hook=bounded.to_list,
+        ext_hook=_refuse_extension,
+    )
 
 
 _TRUSTED_HEADER_BYTES: Final = 1 * limits.KIB
@@ -162,6 +174,26 @@ def _map(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     if len(built) != len(pairs):
         raise ValueError("a map holds a key twice")
     return built
+
+
+class _Bounded:
+    """Builds the lists and maps of one header, up to a bound.
+
+    1 MiB holds a million empty ones: a second of the node's time, and 64 MiB of its memory.
+    """
+
+    def __init__(self) -> None:
+        self._left = limits.HEADER_CONTAINERS_MAX
+
+    def to_map(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+        self.to_list(pairs)
+        return _map(pairs)
+
+    def to_list(self, values: list[Any]) -> list[Any]:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError(f"more than {limits.HEADER_CONTAINERS_MAX} arrays and maps")
+        return values
 
 
 def _refuse_extension(code: int, content: bytes) -> Any:

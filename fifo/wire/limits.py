@@ -48,6 +48,15 @@ RANGES_MAX: Final = 10_000
 ITEMS_MAX: Final = 10_000
 """Entries in any other list of a header."""
 
+HEADER_CONTAINERS_MAX: Final = 100_000
+"""Arrays and maps in one header: twice what the largest receipt needs, a tenth of what fits."""
+
+PLAIN_VALUES_MAX: Final = 100_000
+"""Values in one free-form field: looking at each costs the receiver's time."""
+
+MAP_VALUES_MAX: Final = 1_000
+"""Values in one map of options: far more than there are options."""
+
 PREFETCH_MAX: Final = 65_535
 """Messages that one consumer may hold (semantics.md 11)."""
 

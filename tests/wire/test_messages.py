@@ -158,6 +158,8 @@ ACCEPTED: list[tuple[str, str, Any]] = [
     ("Redirect", "leader", None),
     ("Ok", "result", NESTED_8),
     ("Ok", "result", 2**64 - 1),
+    ("Ok", "result", [0] * (limits.PLAIN_VALUES_MAX - 1)),
+    ("Declare", "spec", {"many": [0] * (limits.MAP_VALUES_MAX - 2)}),
     ("Error", "code", "a_code_of_a_newer_node"),
 ]
 
@@ -227,6 +229,9 @@ REFUSED: list[tuple[str, str, Any]] = [
     ("Declare", "spec", {"deep": [NESTED_8]}),
     ("Declare", "spec", {"deep": {b"bytes": 1}}),
     ("Ok", "result", [NESTED_8]),
+    ("Ok", "result", [0] * limits.PLAIN_VALUES_MAX),
+    ("Declare", "spec", {"many": [0] * (limits.MAP_VALUES_MAX - 1)}),
+    ("Declare", "spec", {"many": {str(at): [at] for at in range(limits.MAP_VALUES_MAX // 2)}}),
     ("Ok", "result", msgpack.Timestamp(1)),
 ]
 
