@@ -226,10 +226,11 @@ class Consumer(Generic[M]):
             message = self._factory(delivery, index)
             holding = message.holding
             now = self._session.seams.monotonic()
-            if holding.has_lost and holding.is_lost(message.token):
-                holding.resolve(((message.token, message.token),))
+            token = message.token
+            if holding.lost and token in holding.lost:
+                holding.resolve(((token, token),))
                 continue
-            if now >= self._fresh_until and not self._still_fresh(holding, message.token, now):
+            if now >= self._fresh_until and not self._still_fresh(holding, token, now):
                 continue
             holding.opened(message, now)
             return message
@@ -248,7 +249,7 @@ class Consumer(Generic[M]):
             now = self._session.seams.monotonic()
             if (
                 owner is None
-                or owner.has_lost
+                or owner.lost
                 or owner.handler_timeout_s is not None
                 or now >= self._fresh_until
             ):

@@ -35,7 +35,6 @@ class Holding:
         "_deadlines",
         "_gaps",
         "_last_seen",
-        "_lost",
         "_not_renewed",
         "_opened_at",
         "_renewed",
@@ -47,6 +46,7 @@ class Holding:
         "in_flight",
         "lock",
         "lock_s",
+        "lost",
         "max_lock_s",
         "nack_delay",
         "number",
@@ -93,7 +93,7 @@ class Holding:
         # Of both threads.
         self.lock = threading.Lock()
         self._unresolved = Ranges()
-        self._lost: dict[int, None] = {}
+        self.lost: dict[int, None] = {}
         self._not_renewed: set[int] = set()
         self._opened_at: dict[int, float] = {}
         self._renewed: dict[int, int] = {}
@@ -106,7 +106,7 @@ class Holding:
         """One line for a log."""
         with self.lock:
             held = ranges.count(self._unresolved)
-            return f"unresolved {held}, open {len(self.open)}, lost {len(self._lost)}"
+            return f"unresolved {held}, open {len(self.open)}, lost {len(self.lost)}"
 
     # Arrival, on the user's loop.
 
@@ -154,7 +154,7 @@ class Holding:
         token = message.token
         self.open[token] = message
         # Looked at after the message can be found: the control thread does it the other way round.
-        if self._lost and token in self._lost:
+        if self.lost and token in self.lost:
             message.lose_lock()
         if self.handler_timeout_s is not None:
             with self.lock:
@@ -162,7 +162,7 @@ class Holding:
 
     def is_lost(self, token: int) -> bool:
         """Whether the lock of this token is known to be lost."""
-        return self.void or token in self._lost
+        return self.void or token in self.lost
 
     def is_idle(self) -> bool:
         """Whether all that the program was given is settled, or lost and finished.
@@ -178,22 +178,17 @@ class Holding:
         self.open.clear()
         return True
 
-    @property
-    def has_lost(self) -> bool:
-        """Whether any unresolved token is known to be lost."""
-        return bool(self._lost)
-
     def resolve(self, resolved: Iterable[Range]) -> None:
         """These tokens are done with: settled and answered, or given up."""
         with self.lock:
             for first, last in resolved:
                 self._unresolved.remove(first, last)
-                if self._lost or self._not_renewed or self._opened_at or self._renewed:
+                if self.lost or self._not_renewed or self._opened_at or self._renewed:
                     self._forget(first, last)
 
     def _forget(self, first: int, last: int) -> None:
         for token in range(first, last + 1):
-            self._lost.pop(token, None)
+            self.lost.pop(token, None)
             self._not_renewed.discard(token)
             self._opened_at.pop(token, None)
             self._renewed.pop(token, None)
@@ -222,7 +217,7 @@ class Holding:
         if self.void or not self.renewable:
             return ()
         with self.lock:
-            left_out = set(self._lost) | self._not_renewed
+            left_out = set(self.lost) | self._not_renewed
             if self.handler_timeout_s is not None:
                 left_out.update(
                     token
@@ -259,11 +254,11 @@ class Holding:
                 for first, last in lost
                 for part in self._unresolved.intersection(first, last)
                 for token in range(part[0], part[1] + 1)
-                if token not in self._lost
+                if token not in self.lost
             ]
             for token in found:
-                if len(self._lost) < limits.LOST_MAX:
-                    self._lost[token] = None
+                if len(self.lost) < limits.LOST_MAX:
+                    self.lost[token] = None
             if found:
                 self.suspected = True
         opened = self.open
@@ -274,7 +269,7 @@ class Holding:
         self.void = True
         with self.lock:
             self._unresolved.clear()
-            self._lost.clear()
+            self.lost.clear()
             self._not_renewed.clear()
             self._opened_at.clear()
             self._renewed.clear()

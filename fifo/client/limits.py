@@ -39,7 +39,7 @@ RETRY_MIN_S: Final = 0.05
 RETRY_MAX_S: Final = 5.0
 """Pause before a refused request is sent again (semantics.md 8: 50 ms to 5 s, doubled)."""
 
-STALL_S: Final = 2.0
+STALL_S: Final = 1.2
 """Silence on a connection that owes answers before it is asked for a sign of life; the same again
 and it is given up. A paused leader would otherwise hold its clients for two heartbeats."""
 

@@ -171,9 +171,12 @@ class StoredMessage:
 
 
 class LockedMessage(StoredMessage):
-    """A message that this client holds: its token, its lock, and what became of both."""
+    """A message that this client holds: its token, its lock, and what became of both.
 
-    __slots__ = ("_ack_failed", "_holding", "_lock_lost", "_lost", "_state", "token")
+    `state` (OPEN, SETTLING, SETTLED) and `holding` are the client's; programs read `settled`.
+    """
+
+    __slots__ = ("_ack_failed", "_lock_lost", "_lost", "holding", "state", "token")
 
     def __init__(self, delivery: Delivery, index: int) -> None:
         # Not through super(): this is the hot path of a consumer.
@@ -183,8 +186,8 @@ class LockedMessage(StoredMessage):
         self.token = delivery.first_token + index
         holding = delivery.holding
         assert holding is not None, "a locked message belongs to a consumer"
-        self._holding = holding
-        self._state = OPEN
+        self.holding = holding
+        self.state = OPEN
         self._lost = False
         self._lock_lost: Signal | None = None
         self._ack_failed: Signal | None = None
@@ -192,25 +195,25 @@ class LockedMessage(StoredMessage):
     @property
     def consumer(self) -> int:
         """The number of the consumer that holds it: with the token, what settles it elsewhere."""
-        return self._holding.number
+        return self.holding.number
 
     @property
     def settled(self) -> bool:
         """Whether the program has settled it (the receipt may be outstanding)."""
-        return self._state != OPEN
+        return self.state != OPEN
 
     @property
     def remaining(self) -> float:
         """Seconds until the lock ends, renewals included; 0 once it is over or lost."""
-        if self._lost or self._holding.void:
+        if self._lost or self.holding.void:
             return 0.0
-        now = self._holding.settler.seams.monotonic()
-        return max(0.0, self._holding.deadline(self.token, self._delivery) - now)
+        now = self.holding.settler.seams.monotonic()
+        return max(0.0, self.holding.deadline(self.token, self._delivery) - now)
 
     @property
     def deadline(self) -> datetime:
         """When the lock ends, by the local clock (aware, UTC)."""
-        wall = self._holding.settler.seams.wall()
+        wall = self.holding.settler.seams.wall()
         return datetime.fromtimestamp(wall + self.remaining, UTC)
 
     @property
@@ -243,20 +246,6 @@ class LockedMessage(StoredMessage):
         """Whether the lock is known to be lost."""
         return self._lost
 
-    def mark(self, state: int) -> None:
-        """Called by the client: where its settlement stands."""
-        self._state = state
-
-    @property
-    def state(self) -> int:
-        """OPEN, SETTLING or SETTLED."""
-        return self._state
-
-    @property
-    def holding(self) -> Holding:
-        """For the client: what it belongs to."""
-        return self._holding
-
 
 class Message(LockedMessage):
     """A message in an asyncio program."""
@@ -270,8 +259,8 @@ class Message(LockedMessage):
         `client.on_unsettled`.
         """
         if not receipt:
-            return self._holding.settler.gather(self)
-        return await self._holding.settler.settle(self, ACK, receipt=True)
+            return self.holding.settler.gather(self)
+        return await self.holding.settler.settle(self, ACK, receipt=True)
 
     async def nack(
         self,
@@ -281,12 +270,12 @@ class Message(LockedMessage):
         receipt: bool = True,
     ) -> SettleResult:
         """It failed: counts, and comes back after `delay` seconds or the backoff."""
-        what = nacking(self.failures, self._holding, delay, reason)
-        return await self._holding.settler.settle(self, what, receipt=receipt)
+        what = nacking(self.failures, self.holding, delay, reason)
+        return await self.holding.settler.settle(self, what, receipt=receipt)
 
     async def release(self, delay: Duration | None = None, *, receipt: bool = True) -> SettleResult:
         """Not its fault: goes back uncounted."""
-        return await self._holding.settler.settle(self, releasing(delay), receipt=receipt)
+        return await self.holding.settler.settle(self, releasing(delay), receipt=receipt)
 
     async def terminate(
         self,
@@ -301,11 +290,11 @@ class Message(LockedMessage):
         Raises NoDeadLetterQueue where there is none; the message then stays locked.
         """
         what = terminating(reason, description, exception)
-        return await self._holding.settler.settle(self, what, receipt=receipt)
+        return await self.holding.settler.settle(self, what, receipt=receipt)
 
     async def renew(self) -> datetime:
         """Raise the deadline to now + lock; returns the new one. Raises LockLost."""
-        await self._holding.settler.renew(self)
+        await self.holding.settler.renew(self)
         return self.deadline
 
     def process(

@@ -126,7 +126,7 @@ class Settler:
         if message.state != OPEN:
             return _ALREADY
         holding = message.holding
-        message.mark(SETTLING)
+        message.state = SETTLING
         if holding.void:
             self._unsettled(message, _session_over())
             return _LOST
@@ -145,7 +145,17 @@ class Settler:
     def gather_many(self, messages: Sequence[LockedMessage]) -> None:
         """Ack many without waiting; those that are settled already are left out."""
         for message in messages:
-            self.gather(message)
+            holding = message.holding
+            if message.state == OPEN and holding.acks_due and not holding.void:
+                # As in `gather`, without its call: this is the hot path of batches.
+                message.state = SETTLING
+                holding.open.pop(message.token, None)
+                holding.acks.append(message)
+            else:
+                self.gather(message)
+        for holding in self.session.holdings.values():
+            if len(holding.acks) >= limits.ACKS_GATHERED:
+                self.flush(holding)
 
     def flush(self, holding: Holding) -> None:
         """Send the gathered acks now."""
@@ -161,7 +171,7 @@ class Settler:
         if message.state != OPEN:
             return _ALREADY
         holding = message.holding
-        message.mark(SETTLING)
+        message.state = SETTLING
         if holding.void:
             if future is None:
                 self._unsettled(message, _session_over())
@@ -205,7 +215,7 @@ class Settler:
             elif message.holding.void:
                 results[message] = _LOST
             else:
-                message.mark(SETTLING)
+                message.state = SETTLING
                 message.holding.open.pop(message.token, None)
                 groups.setdefault(message.holding.number, []).append(message)
         futures: list[asyncio.Future[dict[LockedMessage, SettleResult]]] = []
@@ -226,7 +236,7 @@ class Settler:
 
     def give_up(self, message: LockedMessage) -> None:
         """The program is done with a message whose lock is lost, and says nothing about it."""
-        message.mark(SETTLED)
+        message.state = SETTLED
         message.holding.open.pop(message.token, None)
         message.holding.resolve(((message.token, message.token),))
 
@@ -324,7 +334,7 @@ class Settler:
             self._end(settlement)
             self._fail(settlement, error)
             return False
-        self.session.metrics.settlements_retried += 1
+        self.session.metrics.settlements_retried += ranges.count(settlement.ranges)
         return True
 
     # Answers.
@@ -371,7 +381,10 @@ class Settler:
                 if not message.is_lost:
                     self.session.metrics.locks_lost += 1
                     message.lose_lock()
-            elif result.status is Status.OK:
+            elif result.status is Status.OK or (
+                result.status is Status.ALREADY_SETTLED and settlement.attempts
+            ):
+                # Already settled by the attempt whose answer was lost.
                 self._count(settlement.what.verb, 1)
             if settlement.future is None and _came_to_nothing(result, settlement.what):
                 text = f"{message!r} was not settled: {result.status.value}"
@@ -411,7 +424,7 @@ class Settler:
         for one in settlement.messages:
             # Refused, so it is as before: locked, and in the program's hands.
             if not one.is_lost and not settlement.holding.void:
-                one.mark(OPEN)
+                one.state = OPEN
                 settlement.holding.open[one.token] = one
         self._fail(settlement, error)
 
