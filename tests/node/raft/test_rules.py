@@ -1,0 +1,232 @@
+"""The single rules by themselves: append, replication, pre-vote, submissions, handshake."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Any
+
+import pytest
+
+from node.raft.append import MessageRefused, accept, check
+from node.raft.config import Outcome, RaftConfig, RaftCounters
+from node.raft.journal import Journal
+from node.raft.lease import NEVER
+from node.raft.peer import PeerNode
+from node.raft.peer_auth import DialerSide, Identity, ListenerSide, PeerRefused
+from node.raft.progress import Replicator
+from node.raft.submissions import Submission, Submissions
+from tests.support.journals import open_journal
+from tests.support.raft_world import CLUSTER, World
+from tests.support.simdisk import SimStorage
+
+
+def log_of(*terms: int) -> Journal:
+    """A journal with entries of these terms, the first being the no-op of term 0."""
+    journal = open_journal(SimStorage())
+    for index, term in enumerate(terms, start=1):
+        journal.add(b"\x01" if index == 1 else b"\x10x", index, term)
+    journal.sync()
+    return journal
+
+
+def frame(previous: int, previous_term: int, *terms: int, commit: int = 1) -> dict[str, Any]:
+    """An append-entries message of a leader of term 9."""
+    return {
+        "type": "append_entries",
+        "term": 9,
+        "commit_index": commit,
+        "prevLogIdx": previous,
+        "prevLogTerm": previous_term,
+        "round": 1,
+        "entries": [(b"\x10x", previous + 1 + place, term) for place, term in enumerate(terms)],
+    }
+
+
+def test_the_commit_index_moves_to_what_the_frame_verified_and_not_to_the_end_of_the_log() -> None:
+    journal = log_of(0, 1, 1, 1, 1, 1)
+    verdict = accept(journal, frame(2, 1, commit=6), 1, 1)
+    assert (verdict.success, verdict.commit_index, verdict.next_index) == (True, 2, 3)
+    verdict = accept(journal, frame(2, 1, 1, commit=6), 2, 2)
+    assert (verdict.commit_index, verdict.next_index, verdict.added) == (3, 4, 0)
+    assert journal.last_index == 6
+
+
+def test_the_log_is_cut_at_the_first_conflict_and_nowhere_before() -> None:
+    journal = log_of(0, 1, 1, 2, 2)
+    verdict = accept(journal, frame(1, 0, 1, 1, 3), 1, 1)
+    assert verdict.truncated
+    assert [journal.term_at(index) for index in range(1, 5)] == [0, 1, 1, 3]
+    assert journal.last_index == 4
+
+
+def test_gap_and_mismatch_name_the_entry_after_the_commit_index() -> None:
+    for message in (frame(9, 3), frame(4, 3)):
+        verdict = accept(log_of(0, 1, 1, 2, 2), message, 2, 2)
+        assert (verdict.success, verdict.next_index) == (False, 3)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        frame(0, 0),
+        frame(1, 0) | {"prevLogIdx": None},
+        frame(1, 0) | {"serialized": None},
+        frame(1, 0) | {"transmission": "start", "data": b""},
+        frame(1, 0) | {"entries": [(b"\x10x", 3, 1)]},
+        frame(1, 0) | {"entries": [(b"\x10x", 2, 10)]},
+        frame(1, 5) | {"entries": [(b"\x10x", 2, 4)]},
+        frame(1, 0) | {"entries": [(b"\x00pickled", 2, 1)]},
+        frame(1, 0) | {"entries": [(b"\x02member", 2, 1)]},
+        frame(1, 0) | {"entries": [(b"", 2, 1)]},
+    ],
+)
+def test_messages_that_no_leader_sends_are_refused_and_change_nothing(
+    message: dict[str, Any],
+) -> None:
+    with pytest.raises(MessageRefused):
+        check(message, 1)
+
+
+class Sent:
+    """A transport that remembers."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+
+    def send(self, node: PeerNode, message: dict[str, Any]) -> bool:
+        self.messages.append(message)
+        return True
+
+
+def config(**changes: Any) -> RaftConfig:
+    settings: dict[str, Any] = {
+        "name": "a",
+        "peers": {"b": ("127.0.0.1", 1)},
+        "bind": ("127.0.0.1", 2),
+        "cluster_id": CLUSTER,
+    }
+    return RaftConfig(**(settings | changes))
+
+
+def answer(round_number: int, next_index: int, *, success: bool) -> dict[str, Any]:
+    return {
+        "round": round_number,
+        "next_node_idx": next_index,
+        "success": success,
+        "reset": not success,
+    }
+
+
+def test_resets_of_rounds_before_the_probe_are_ignored_until_it_succeeds() -> None:
+    b, sent = PeerNode("b"), Sent()
+    replicator = Replicator([b], config(), log_of(0, *[1] * 19), sent)
+    replicator.begin(0)
+    replicator.connected(b, 0)
+    progress = replicator.peers[b]
+    replicator.send(1, 1, 1, heartbeat=True)
+    assert replicator.acknowledged(b, answer(1, 5, success=False))
+    replicator.send(1, 1, 2, heartbeat=True)
+    probe = sent.messages[-1]
+    assert probe["prevLogIdx"] == 4
+    assert not replicator.acknowledged(b, answer(1, 15, success=False))
+    assert (progress.probing, progress.next_index) == (True, 5)
+    replicator.send(1, 1, 3, heartbeat=True)
+    assert sent.messages[-1]["entries"] == [], "one batch in flight while probing"
+    assert replicator.acknowledged(b, answer(2, 21, success=True))
+    assert (progress.probing, progress.match_index, progress.next_index) == (False, 20, 21)
+    assert not replicator.acknowledged(b, answer(1, 2, success=False))
+    assert progress.next_index == 21
+
+
+def test_an_answer_to_an_old_question_does_not_raise_a_candidate_once_a_leader_was_heard() -> None:
+    world = World("abc", seed=1).start()
+    world.elect("a")
+    world.run(0.5)
+    b = world.nodes["b"]
+    core = b.node._core
+    number = core.prevote.ask()
+    world.run(0.2)
+    grant = {"type": "pre_vote_answer", "term": b.node.term, "number": number, "granted": True}
+    core._SyncObj__onMessageReceived(PeerNode("c"), grant)
+    assert core._SyncObj__raftElectionDeadline != NEVER
+    world.run(1.0)
+    assert world.leaders[0].name == "a"
+
+
+@pytest.mark.parametrize("names", ["a", "abc"])
+def test_nothing_is_applied_or_told_before_it_is_on_the_own_disk(names: str) -> None:
+    world = World(names, seed=2)
+    for node in world.nodes.values():
+
+        def durable(payload: bytes = b"", node: Any = node) -> None:
+            assert node.journal.synced_index >= node.node.commit_index
+
+        node.apply_hook = durable
+    world.start()
+    for node in world.nodes.values():
+
+        def before_sync(node: Any = node) -> None:
+            assert node.journal.synced_index >= node.node.commit_index
+
+        node.node._before_sync = before_sync
+    leader = world.elect()
+    world.commit(leader, 20, size=100)
+    world.run(0.5)
+    assert all(node.stopped is None for node in world.nodes.values())
+
+
+def test_what_was_meant_for_another_leadership_is_refused() -> None:
+    submissions = Submissions(config(), RaftCounters())
+    told: list[tuple[int, Outcome]] = []
+    for term in (1, 2):
+        submissions.add(
+            Submission(
+                command=b"\x10x",
+                size=2,
+                done=lambda outcome, index, term=term: told.append((term, outcome)),  # type: ignore[misc]  # bound above
+                deadline=10.0,
+                term=term,
+            ),
+            accepted=True,
+        )
+    assert [submission.term for submission in submissions.take(2)] == [2]
+    assert told == [(1, Outcome.NOT_LEADER)]
+    assert submissions.queued_bytes == 0
+
+
+def identity(name: str, secret: bytes = b"secret") -> Identity:
+    return Identity(name=name, cluster_id=CLUSTER, secret=secret, incarnation=os.urandom(16))
+
+
+def test_a_listener_has_to_prove_itself_too() -> None:
+    entropy = random.Random(1).randbytes
+    dialer = DialerSide(identity("b"), entropy, "a")
+    listener = ListenerSide(identity("a"), entropy, frozenset("b"))
+    challenge, _ = listener.received(dialer.hello())
+    assert challenge is not None
+    proof, _ = dialer.received(challenge)
+    assert proof is not None
+    for forged in (bytes(32), proof["proof"]):
+        with pytest.raises(PeerRefused):
+            dialer.received({"type": "welcome", "proof": forged})
+    welcome, proven = listener.received(proof)
+    assert welcome is not None
+    assert proven
+    assert dialer.received(welcome) == (None, True)
+    assert (dialer.peer, listener.peer) == ("a", "b")
+
+
+def test_a_handshake_out_of_turn_is_refused() -> None:
+    entropy = random.Random(2).randbytes
+    dialer = DialerSide(identity("b"), entropy, "a")
+    listener = ListenerSide(identity("a"), entropy, frozenset("b"))
+    with pytest.raises(PeerRefused):
+        dialer.received({"type": "welcome", "proof": bytes(32)})
+    challenge, _ = listener.received(dialer.hello())
+    assert challenge is not None
+    with pytest.raises(PeerRefused):
+        listener.received(dialer.hello())
+    dialer.received(challenge)
+    with pytest.raises(PeerRefused):
+        dialer.received(challenge)
