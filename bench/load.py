@@ -25,11 +25,11 @@ from rich.console import Console
 from rich.table import Table
 
 import fifo
+from bench import loop
 from bench.machine import machine
 from bench.processes import Household
 from bench.spark import JavaMissing, JobFailed, start_spark, task_errors
 from node.cli.histogram import Histogram
-from node.cli.load import new_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -157,8 +157,7 @@ def work(load: Load, partitions: Iterable[int]) -> Iterator[dict[str, Any]]:
         producing = partition < load.producers
         row = Row(PRODUCER if producing else CONSUMER, partition, socket.gethostname())
         task = produce(load, row, load.share(partition)) if producing else consume(load, row)
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(task)
+        loop.run(task)
         yield asdict(row)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import fifo
+from bench import loop
 from bench.demo.fate import Fate, fate_of
 from bench.demo.flights import row_of
 from bench.demo.records import DEAD, DELIVERED, Delivery, Recorder, now_ms
@@ -121,7 +122,7 @@ def main() -> int:
     parser.add_argument("--dead-letters", action="store_true", help="ack all, record the reason")
     options = parser.parse_args()
     work = consume_dead_letters if options.dead_letters else consume_rows
-    asyncio.run(work(options.url, options.queue, options.records, options.name, options.stop))
+    loop.run(work(options.url, options.queue, options.records, options.name, options.stop))
     return 0
 
 

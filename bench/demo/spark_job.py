@@ -8,13 +8,13 @@ the records, and `publishing` in the run's folder when it begins to publish.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import itertools
 import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from bench import loop
 from bench.demo.consumer import consume_rows
 from bench.demo.publisher import publish_rows
 from bench.demo.records import DELIVERED
@@ -51,11 +51,11 @@ def run_jobs(context: SparkContext, url: str, queue: str, count: int, folder: Pa
 
     def consume(parts: Iterable[int]) -> Iterator[int]:
         for part in parts:
-            yield asyncio.run(consume_rows(url, queue, records, f"spark-{part}", stop))
+            yield loop.run(consume_rows(url, queue, records, f"spark-{part}", stop))
 
     def publish(parts: Iterable[tuple[int, int]]) -> Iterator[int]:
         for first, last in parts:
-            yield asyncio.run(publish_rows(url, queue, first, last, records))
+            yield loop.run(publish_rows(url, queue, first, last, records))
 
     failures: list[BaseException] = []
     consuming = threading.Thread(
