@@ -173,6 +173,14 @@ def test_nothing_is_applied_or_told_before_it_is_on_the_own_disk(names: str) -> 
     leader = world.elect()
     world.commit(leader, 20, size=100)
     world.run(0.5)
+    # A node that was away gets entries and their commit in one frame.
+    away = next((node for node in world.nodes.values() if node is not leader), None)
+    if away is not None:
+        away.kill()
+        world.commit(leader, 20, size=100)
+        away.start()
+        world.run(1.0)
+        assert len(away.applied) == 40
     assert all(node.stopped is None for node in world.nodes.values())
 
 
