@@ -74,7 +74,7 @@ def _find(step: Step, command: DurableCommand) -> Consumer | Refused:
 
 def _used(step: Step, consumer: Consumer) -> None:
     consumer.used_ms = step.now
-    step.state.queues[consumer.queue].used_ms = step.now
+    step.open_queue(consumer.queue).used_ms = step.now
     if consumer.timer_ms is None:
         step.arm(consumer, step.now + limits.DURABLE_MS)
 

@@ -211,7 +211,7 @@ def delayed_of(state: State, name: str, limit: int) -> list[Plain]:
 
 
 def peek(state: State, name: str, count: int) -> tuple[Run, ...]:
-    """The next `count` ready messages in their order, those that wait for a key left out."""
+    """The first `count` ready messages in their order, those that wait for their key included."""
     queue = _named(state, name)
     if queue is None:
         return ()
@@ -222,7 +222,7 @@ def peek(state: State, name: str, count: int) -> tuple[Run, ...]:
 def _ready_positions(queue: Queue, most: int) -> Iterator[int]:
     """At most `most` from each kind of place, merged in the order of delivery."""
     found = list(islice(queue.returned, most))
-    for positions in queue.avoided.values():
+    for positions in (*queue.avoided.values(), *queue.waiting.values()):
         found += islice(positions, most)
     for lane, head in enumerate(queue.heads):
         position, left = head, most

@@ -177,9 +177,17 @@ def set_disconnected(step: Step, session: Session) -> None:
 def grace_over(step: Step, number: int) -> bool:
     """A queue's `disconnect_grace` has passed: what is still locked is returned. Whether all is."""
     consumer = step.open_consumer(number)
+    held = [(part.first, part.first + part.count - 1) for part, _ in locks.all_holds(consumer)]
     emptied = returns.give_back_all(step, consumer, Cause.DISCONNECT)
     if emptied:
         step.arm(consumer, None)
+    still = [(part.first, part.first + part.count - 1) for part, _ in locks.all_holds(consumer)]
+    lost = [(first, last) for first, last in held if not still or first < still[0][0]]
+    if lost:
+        # The client hears of it as of any other lock that ended, when it is back.
+        if still and lost[-1][1] >= still[0][0]:
+            lost[-1] = (lost[-1][0], still[0][0] - 1)
+        returns.notify(step, step.open_session(consumer.session), number, returns.joined(lost))
     consumers.elect(step, step.open_queue(consumer.queue))
     return emptied
 

@@ -3,7 +3,7 @@
 Owns what these verbs check and answer; how a consumer then lives is the business of `consumers.py`.
 """
 
-from fifo.machine import checkout, checks, consumers, limits, locks, returns, spec
+from fifo.machine import checkout, checks, consumers, limits, locks, returns, sessions, spec
 from fifo.machine.commands import Alive, Cancel, Credit, Get, OpenProducer, Subscribe
 from fifo.machine.replies import (
     Credited,
@@ -118,7 +118,10 @@ def cancel(step: Step, command: Cancel) -> Reply:
     queue.used_ms = step.now
     consumers.refresh(step, queue, consumer)
     consumers.elect(step, queue)
-    consumers.drop_if_done(step, consumer)
+    if step.state.sessions[command.session].disconnected:
+        sessions.start_leaving(step, consumer.number, Cause.DISCONNECT)
+    else:
+        consumers.drop_if_done(step, consumer)
     return Done()
 
 
@@ -178,6 +181,9 @@ def get(step: Step, command: Get) -> Reply:
 
 def _get(step: Step, queue: Queue, consumer: Consumer, count: int) -> int:
     held_by_others = queue.locked - consumer.held
+    if not consumers.is_present(step.state, step.state.sessions.get(consumer.session)):
+        # Proposed before the session was detached or disconnected, applied after: nobody listens.
+        return 0
     if queue.paused or (queue.spec.ordering == "single_active" and held_by_others):
         return 0
     most = min(count, consumer.prefetch - consumer.held)

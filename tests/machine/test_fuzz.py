@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fifo.machine import Machine, commands
+from fifo.machine import Machine, commands, snapshot
 from fifo.machine.commands import Command
 from fifo.machine.effects import Deliver
 from tests.support.machine import Area, Bench, messages_of, publish_command, sixteen
@@ -231,3 +231,18 @@ def test_a_machine_restored_at_any_index_goes_on_as_if_it_had_never_stopped(seed
         if place % 2:
             whole = restored
     assert whole.snapshot() == fuzz.bench.machine.snapshot()
+
+
+@pytest.mark.parametrize("seed", range(500, 508))
+def test_a_frozen_view_does_not_see_what_happens_after_it(seed: int) -> None:
+    fuzz = Fuzz(seed)
+    fuzz.bench.check = False
+    fuzz.run(40)
+    for _ in range(6):
+        state = fuzz.bench.machine.state
+        then = snapshot.encode(state)
+        frozen = fuzz.bench.machine.freeze()
+        fuzz.run(25)
+        assert snapshot.encode(frozen) == then
+        assert snapshot.encode(state) != then
+        frozen.release()
