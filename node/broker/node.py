@@ -14,13 +14,13 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 from node.broker import limits
 from node.broker.broker import Broker
 from node.broker.connection import Connection
 from node.broker.welcome import Identity
-from node.config import ClusterConfig
-from node.http.server import HealthServer
+from node.config import Address, ClusterConfig
 from node.raft import (
     Journal,
     OsStorage,
@@ -43,6 +43,20 @@ class NodeStopped(Exception):
         self.reason = reason
 
 
+class Service(Protocol):
+    """A listener beside the client port that lives as long as the node: its http port."""
+
+    async def start(self) -> None:
+        """Listen. Raises OSError where the address is taken."""
+
+    async def stop(self) -> None:
+        """Stop listening; harmless where it never did."""
+
+
+HttpFactory: TypeAlias = Callable[[Address, Callable[[], str | None]], Service]
+"""Makes the http port from its address and a call that says why the node is not ready, or None."""
+
+
 class Node:
     """A node of the cluster that `config` describes; one per process, or several in a test."""
 
@@ -54,8 +68,12 @@ class Node:
         clock: Callable[[], float] = boot_clock,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
+        http: HttpFactory | None = None,
     ) -> None:
-        """`clock` is monotonic and counts suspended time, `wall` is for people; both in seconds."""
+        """`clock` is monotonic and counts suspended time, `wall` is for people; both in seconds.
+
+        `http` makes the http port (`node.http.server.HealthServer`); None: this node has none.
+        """
         self.config = config
         self.me = config.node(name)
         self._clock = clock
@@ -89,7 +107,7 @@ class Node:
             wake=self._ask_turn,
             emptied=self._emptied.set,
         )
-        self._health = HealthServer(self.me.http, self._unready)
+        self._http = None if http is None else http(self.me.http, self.unready)
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -142,7 +160,8 @@ class Node:
             backlog=limits.LISTEN_BACKLOG,
             reuse_address=True,
         )
-        await self._health.start()
+        if self._http is not None:
+            await self._http.start()
         self._ask_turn()
         self._house_keeping()
 
@@ -201,7 +220,8 @@ class Node:
         self._stopping = True
         if self._timer is not None:
             self._timer.cancel()
-        await self._health.stop()
+        if self._http is not None:
+            await self._http.stop()
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -281,7 +301,7 @@ class Node:
         if not self._stopped.done():
             self._stopped.set_result(None)
 
-    def _unready(self) -> str | None:
+    def unready(self) -> str | None:
         """Why this node should get no traffic, or None."""
         raft = self._raft
         if raft is None or self._stopping:

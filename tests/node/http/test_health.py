@@ -24,7 +24,7 @@ async def asked(address: Address, path: str) -> tuple[int, dict[str, str]]:
 async def test_a_node_that_knows_a_leader_is_ready(tmp_path: Path) -> None:
     async with running(tmp_path) as cluster:
         await cluster.leader()
-        await eventually(lambda: all(node._unready() is None for node in cluster.nodes.values()))
+        await eventually(lambda: all(node.unready() is None for node in cluster.nodes.values()))
         for node in cluster.nodes.values():
             assert await asked(node.me.http, "/health/live") == (200, {"status": "live"})
             assert await asked(node.me.http, "/health/ready") == (200, {"status": "ready"})
