@@ -63,16 +63,23 @@ def base_port() -> int:
 
 
 def free_base_port() -> int:
-    """A base of ten ports per node, of which those of three nodes are free now."""
+    """A base of ten ports per node, of which those of three nodes are free now.
+
+    From below the range that kernels give to outgoing connections: the nodes' own dialing would
+    otherwise take a port that a node, started a moment later, wants to listen on.
+    """
     for _ in range(100):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            base: int = probe.getsockname()[1]
-        if base + 23 <= 65_535 and all(
-            _free(base + 10 * i + j) for i in range(3) for j in (1, 2, 3)
-        ):
+            chance: int = probe.getsockname()[1]
+        base = _BASE_MIN + chance * 37 % (_BASE_MAX - _BASE_MIN)
+        if all(_free(base + 10 * i + j) for i in range(3) for j in (1, 2, 3)):
             return base
     raise AssertionError("no free range of ports")
+
+
+_BASE_MIN = 10_000
+_BASE_MAX = 32_700
 
 
 def _free(port: int) -> bool:
