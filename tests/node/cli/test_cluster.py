@@ -280,6 +280,29 @@ def test_a_benchmark_reports_what_the_contract_promises(local: Local, window: st
     assert local.ok("queue", "list", "--json").json == before
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for the workers in /proc")
+def test_an_interrupted_benchmark_leaves_no_worker_and_no_queue(local: Local) -> None:
+    with subprocess.Popen(
+        local.command("bench", "--seconds", "60"),
+        cwd=local.folder,
+        env=local.environment,
+        stderr=subprocess.PIPE,
+    ) as bench:
+
+        def both_work() -> bool:
+            queues = local.ok("queue", "list", "--json").json
+            return any(queue["consumers"] and queue["counters"]["acked"] for queue in queues)
+
+        assert wait_until(both_work, WAIT_S)
+        workers = children_of(bench.pid)
+        assert len(workers) == 2
+        bench.send_signal(signal.SIGINT)
+        _, err = bench.communicate(timeout=WAIT_S)
+    assert (bench.returncode, err) == (130, b"")
+    assert wait_gone(workers, WAIT_S) == []
+    assert local.ok("queue", "list", "--json").json == []
+
+
 def test_a_killed_leader_is_replaced_and_comes_back_as_a_follower(local: Local) -> None:
     local.ok("queue", "declare", "kept")
     local.ok("publish", "kept", "--body", "still here")
@@ -408,3 +431,35 @@ def test_a_start_whose_nodes_cannot_run_leaves_none_behind_and_says_why(tmp_path
     assert done.code == 1
     assert done.line.startswith("fifo: n2 ended at once: ")
     assert not any(process.alive for process in here.processes())
+
+
+def test_a_node_alone_serves_and_stops_in_order_on_sigterm(tmp_path: Path) -> None:
+    here = Local(tmp_path, free_base_port())
+    url = f"127.0.0.1:{here.base_port + 1}"
+    with subprocess.Popen(
+        here.command("serve", "--base-port", str(here.base_port)),
+        cwd=tmp_path,
+        env=here.environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as node:
+        assert node.stderr is not None
+        assert "fifo node n1 ready client=" in node.stderr.readline()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("FIFO_URL", url)
+            here.ok("queue", "declare", "alone")
+            here.ok("publish", "alone", "--body", "x")
+            assert here.ok("status", "--json").json["leader"] == "n1"
+        assert here.ok("consume", "alone", "--url", f"fifo://{url}").out == "x\n"
+        node.send_signal(signal.SIGTERM)
+        rest = node.stderr.read()
+    assert node.returncode == 0
+    assert all(line.startswith("time=") and " level=" in line for line in rest.splitlines()), rest
+    assert (tmp_path / ".fifo" / "single").is_dir()
+
+
+def children_of(pid: int) -> list[ProcessId]:
+    """The processes that this one started."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    found = [identify(int(child)) for child in listed.split()]
+    return [process for process in found if process is not None]
