@@ -147,7 +147,8 @@ def drop_if_done(step: Step, consumer: Consumer) -> None:
     if (
         consumer.base == Base.CANCELLED
         and consumer.held == 0
-        and consumer.resolved_below >= consumer.next_token
+        # One that never got a token has nothing to resolve, and no command to say so with.
+        and (consumer.resolved_below >= consumer.next_token or consumer.next_token == 1)
         and consumer.leaving is None
         and consumer.number in step.state.consumers
     ):

@@ -6,7 +6,7 @@ deleted while another queue names them.
 
 from itertools import islice
 
-from fifo.machine import checks, deadletter, limits, ordering, ready, spec
+from fifo.machine import checks, deadletter, limits, ordering, ready, sessions, spec
 from fifo.machine.commands import Declare, DeleteQueue, PauseQueue, Purge, ResumeQueue, UpdateQueue
 from fifo.machine.effects import ConsumerRemoved
 from fifo.machine.limits import BLOCK_MESSAGES
@@ -125,7 +125,9 @@ def remove(step: Step, queue: Queue) -> int:
             session.consumers.pop(number, None)
             session.gets.pop(queue.number, None)
             session.tags.pop((queue.number, consumer.tag), None)
-            step.effects.append(ConsumerRemoved(session.number, number, "queue_deleted"))
+            if session.end_cause is None:
+                step.effects.append(ConsumerRemoved(session.number, number, "queue_deleted"))
+            sessions.forget_if_over(step, session.number)
     for number in queue.last_numbers:
         producer = state.producers[number]
         state.touch(producer)

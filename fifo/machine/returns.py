@@ -163,12 +163,9 @@ def time_out(step: Step, consumer: Consumer, ranges: list[Range]) -> None:
         consumers.elect(step, queue)
     locks.raise_bounds(state, consumer)
     consumers.refresh(step, queue, consumer)
-    if session is not None:
+    if session is not None and session.end_cause is None:
         notify(step, session, consumer.number, joined(lost))
-    if consumer.base == Base.CANCELLED and disconnected and consumer.held == 0:
-        consumers.drop(step, consumer)
-    else:
-        consumers.drop_if_done(step, consumer)
+    consumers.drop_if_done(step, consumer)
 
 
 def joined(ranges: list[Range]) -> list[Range]:

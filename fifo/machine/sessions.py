@@ -218,12 +218,10 @@ def end(step: Step, session: Session, cause: EndCause) -> None:
     session.notices.clear()
     step.effects.append(SessionEnded(session.number, int(cause)))
     returned_as = Cause.RELEASED if cause == EndCause.CLOSED else Cause.DISCONNECT
+    if not session.consumers:
+        forget_if_over(step, session.number)
     for number in list(session.consumers):
         start_leaving(step, number, returned_as)
-    if session.consumers:
-        state.chores.append(("session", session.number))
-    else:
-        _forget(step, session)
 
 
 def start_leaving(step: Step, number: int, cause: Cause) -> None:
@@ -247,24 +245,18 @@ def go_on_leaving(step: Step, number: int) -> bool:
     if not returns.give_back_all(step, consumer, Cause(consumer.leaving)):
         return False
     consumers.drop(step, consumer)
+    forget_if_over(step, consumer.session)
     return True
 
 
-def go_on_ending(step: Step, number: int) -> bool:
-    """Forget an ended session once its consumers are gone; whether it is forgotten."""
+def forget_if_over(step: Step, number: int) -> None:
+    """An ended session is forgotten, with its producer, when its last consumer is gone."""
     session = step.state.sessions.get(number)
-    if session is None:
-        return True
-    if session.consumers:
-        return False
-    _forget(step, step.open_session(number))
-    return True
-
-
-def _forget(step: Step, session: Session) -> None:
-    state = step.state
+    if session is None or session.end_cause is None or session.consumers:
+        return
+    step.state.touch(session)
     forget_producer(step, session.producer)
-    del state.sessions[session.number]
+    del step.state.sessions[number]
 
 
 def forget_producer(step: Step, number: int) -> None:

@@ -126,8 +126,6 @@ def _do_chores(step: Step) -> None:
         kind, number = state.chores.popleft()
         if kind == "consumer":
             done = sessions.go_on_leaving(step, number)
-        elif kind == "session":
-            done = sessions.go_on_ending(step, number)
         elif kind == "trim":
             done = _go_on_trimming(step, number)
         else:

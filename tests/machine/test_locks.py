@@ -1,0 +1,183 @@
+"""Locks: deadlines, floors, the index, and what it costs to find what expired."""
+
+import time
+
+from fifo.machine import commands, replies
+from fifo.machine.types import Verb
+from tests.support.machine import Bench, expect, refused
+
+
+def test_a_lock_ends_at_its_deadline_and_not_before() -> None:
+    bench = Bench()
+    bench.declare("q", lock_ms=5_000)
+    bench.attach()
+    bench.publish(1, "q", "a")
+    bench.subscribe(1, "q")
+    assert bench.machine.first_deadline_ms(1) == 5_000
+    assert bench.machine.expired(1, 4_999) == ([], 5_000)
+    assert bench.machine.expired(1, 5_000) == ([(1, 1)], None)
+    bench.now = 4_999
+    bench.do(commands.Tick(((1, 1, 1),)))
+    assert bench.counts("q") == (0, 1, 0)
+
+
+def test_there_is_one_index_entry_per_consumer_and_duration() -> None:
+    bench = Bench()
+    bench.declare("q", lock_ms=5_000)
+    bench.attach()
+    bench.subscribe(1, "q", prefetch=100)
+    for _ in range(20):
+        bench.advance(10)
+        bench.publish(1, "q", "a")
+    assert list(bench.machine.lock_consumers()) == [(5_010, 1)]
+    bench.subscribe(1, "q", prefetch=100, lock_ms=9_000)
+    bench.publish(1, "q", "b")
+    assert list(bench.machine.lock_consumers()) == [(5_010, 1), (9_200, 1)]
+    bench.ack(1, (1, 21))
+    assert list(bench.machine.lock_consumers()) == []
+
+
+def test_an_evaluation_lifts_the_bound_to_the_next_deadline() -> None:
+    bench = Bench()
+    bench.declare("q", lock_ms=5_000)
+    bench.attach()
+    bench.subscribe(1, "q", prefetch=100)
+    bench.publish(1, "q", "a")
+    bench.advance(1_000)
+    bench.publish(1, "q", "b")
+    bench.advance(4_000)
+    bench.tick_all()
+    assert list(bench.machine.lock_consumers()) == [(6_000, 1)]
+
+
+def test_a_change_of_leader_lengthens_every_lock_within_max_lock() -> None:
+    bench = Bench()
+    bench.declare("q", lock_ms=5_000, max_lock_ms=7_000)
+    bench.attach()
+    bench.publish(1, "q", "a", "b")
+    bench.subscribe(1, "q", prefetch=1)
+    bench.advance(4_000)
+    bench.do(commands.Lead(1))
+    assert bench.machine.first_deadline_ms(1) == 7_000
+    bench.attach()
+    bench.subscribe(1, "q", prefetch=2)
+    # The one that was handed out after it has its own deadline.
+    assert bench.machine.expired(1, 8_999) == ([(1, 1)], 9_000)
+    held = bench.machine.held(1, [(1, 2)])
+    assert held is not None
+    assert [part.deadline_ms for part in held.ranges] == [7_000, 9_000]
+
+
+def test_two_changes_of_leader_before_the_resume_count_both() -> None:
+    bench = Bench()
+    bench.declare("q", lock_ms=5_000)
+    bench.attach()
+    bench.publish(1, "q", "a")
+    bench.subscribe(1, "q", prefetch=1)
+    for term in (1, 2):
+        bench.advance(4_000)
+        bench.do(commands.Lead(term))
+    assert bench.machine.first_deadline_ms(1) == 13_000
+    bench.attach()
+    assert bench.machine.first_deadline_ms(1) == 13_000
+    refused(bench.do(commands.Lead(2)), "stale")
+
+
+def test_a_session_that_was_gone_already_gets_no_floor() -> None:
+    bench = Bench()
+    bench.declare("q", lock_ms=5_000)
+    bench.attach()
+    bench.publish(1, "q", "a")
+    bench.subscribe(1, "q", prefetch=1)
+    bench.disconnect(1)
+    bench.advance(4_000)
+    bench.do(commands.Lead(1))
+    assert bench.machine.first_deadline_ms(1) == 5_000
+
+
+def test_expired_finds_both_what_a_floor_covers_and_what_stands_behind_it() -> None:
+    bench = Bench()
+    bench.declare("q", lock_ms=2_000)
+    bench.attach()
+    bench.publish(1, "q", "a", "b")
+    bench.subscribe(1, "q", prefetch=1)
+    bench.disconnect(1, ((1, 60_000),))
+    bench.attach()
+    bench.subscribe(1, "q", prefetch=2)
+    # Token 1 was granted until 60 s; token 2, handed out later, ends at 2 s.
+    assert bench.machine.expired(1, 2_000) == ([(2, 2)], 60_000)
+
+
+def test_at_most_so_many_tokens_expire_in_one_step() -> None:
+    bench = Bench(check=False)
+    bench.declare("q", lock_ms=1_000)
+    bench.attach()
+    for _ in range(3):
+        bench.publish(1, "q", *(b"x" for _ in range(5_000)))
+    bench.subscribe(1, "q", prefetch=15_000)
+    bench.tick()
+    assert bench.counts("q")[1] == 15_000
+    bench.advance(2_000)
+    ranges, next_ms = bench.machine.expired(1, bench.now, 10_000)
+    assert sum(last - first + 1 for first, last in ranges) == 10_000
+    assert next_ms == bench.now
+    bench.do(commands.Tick(((1, 1, 15_000),)))
+    assert bench.counts("q") == (10_000, 5_000, 0)
+
+
+def _spread(bench: Bench, sessions: int, each: int) -> None:
+    for number in range(sessions):
+        bench.attach(f"s{number}")
+    first = next(iter(bench.machine.state.sessions))
+    for number in bench.machine.state.sessions:
+        bench.subscribe(number, "q", prefetch=each)
+        for _ in range(each // 5_000):
+            bench.publish(first, "q", *(b"" for _ in range(5_000)))
+        bench.advance(1)
+
+
+def test_expiring_some_of_many_locks_costs_in_proportion_to_what_expires() -> None:
+    def seconds(sessions: int) -> float:
+        bench = Bench(check=False)
+        bench.declare("q", lock_ms=5_000)
+        _spread(bench, sessions, 5_000)
+        assert bench.counts("q")[1] == sessions * 5_000
+        bench.now = 5_000
+        best = 9.0
+        for _ in range(5):
+            start = time.perf_counter()
+            for _, consumer in bench.machine.lock_consumers():
+                _, next_ms = bench.machine.expired(consumer, bench.now, 10_000)
+                if next_ms is not None and next_ms > bench.now:
+                    break
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    # A hundred times more locks, of which as many have expired: the look costs about the same.
+    assert seconds(40) < max(20 * seconds(2), 0.005)
+
+
+def test_renewing_ranges_shows_only_what_is_held() -> None:
+    bench = Bench()
+    bench.declare("q", lock_ms=5_000)
+    bench.attach()
+    bench.publish(1, "q", *"abcdef")
+    bench.subscribe(1, "q")
+    bench.ack(1, (2, 3))
+    held = bench.machine.held(1, [(1, 4), (6, 9)])
+    assert held is not None
+    assert [(part.first, part.last) for part in held.ranges] == [(1, 1), (4, 4), (6, 6)]
+    assert bench.machine.held(99, [(1, 1)]) is None
+
+
+def test_a_consumer_holds_locks_of_a_bounded_number_of_durations() -> None:
+    bench = Bench()
+    bench.declare("q")
+    bench.attach()
+    bench.publish(1, "q", *"abcdefghijklmnopqrst")
+    for step in range(16):
+        got = bench.do(commands.Get(1, "q", 1, 1_000 + step))
+        assert expect(replies.Got, got).count == 1
+    refused(bench.do(commands.Get(1, "q", 1, 9_000)), "limit")
+    bench.settle(1, Verb.ACK, 1)
+    assert expect(replies.Got, bench.do(commands.Get(1, "q", 1, 9_000))).count == 1

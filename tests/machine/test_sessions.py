@@ -1,0 +1,200 @@
+"""Sessions: epochs, fencing, every order of detach, disconnect, resume, suspicion and leader."""
+
+import itertools
+
+import pytest
+
+from fifo.machine import commands, replies
+from fifo.machine.effects import Deliver, Fenced, Notify, SessionEnded
+from tests.support.machine import Bench, absent, expect, present, refused, sixteen, statuses
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    bench.declare("q", lock_ms=5_000)
+    bench.attach()
+    return bench
+
+
+def flags(bench: Bench, queue: str = "q") -> list[str]:
+    return bench.machine.consumers_of(queue)[0]["flags"]  # type: ignore[no-any-return]
+
+
+def test_another_user_cannot_take_a_session(bench: Bench) -> None:
+    command = commands.Attach(sixteen("s"), 0, sixteen("i"), "mallory", "host:2")
+    refused(bench.do(command), "forbidden")
+
+
+def test_a_newer_connection_of_the_same_client_fences_only_its_role(bench: Bench) -> None:
+    bench.attach(role=1)
+    bench.attach()
+    assert present(bench.effects, Fenced) == [Fenced(1, 0, 1, taken=False)]
+
+
+def test_commands_of_an_older_connection_are_refused(bench: Bench) -> None:
+    bench.attach()
+    refused(bench.do(commands.Subscribe(1, "t", "q", {}, fence=(0, 1))), "fenced")
+    assert isinstance(
+        bench.do(commands.Subscribe(1, "t", "q", {}, fence=(0, 2))), replies.Subscribed
+    )
+
+
+def test_a_disconnect_of_an_older_epoch_changes_nothing(bench: Bench) -> None:
+    bench.attach()
+    refused(bench.do(commands.Disconnect(1, 1, 0)), "fenced")
+    assert bench.machine.session_view(1)["disconnected"] is False  # type: ignore[index]
+
+
+def test_detached_is_nothing_new_until_it_is_back(bench: Bench) -> None:
+    bench.subscribe(1, "q")
+    bench.detach(1)
+    bench.publish(1, "q", "a")
+    assert bench.bodies() == []
+    assert flags(bench) == ["detached"]
+    bench.attach()
+    assert bench.bodies() == ["a"]
+
+
+def test_a_control_connection_alone_keeps_a_session_connected_but_detached(bench: Bench) -> None:
+    bench.subscribe(1, "q")
+    bench.disconnect(1)
+    bench.attach(role=1)
+    assert flags(bench) == ["detached"]
+    bench.publish(1, "q", "a")
+    assert absent(bench.effects, Deliver)
+
+
+def test_a_resume_sends_the_same_tokens_and_the_notices_again(bench: Bench) -> None:
+    bench.publish(1, "q", "a", "b")
+    bench.subscribe(1, "q", prefetch=1)
+    bench.advance(5_000)
+    bench.tick_all()
+    bench.do(commands.Alive(1, 1))
+    bench.disconnect(1)
+    reply = bench.attached()
+    assert reply.consumers == ((1, "t", "q", 5_000),)
+    (message,) = bench.delivered()
+    assert (message.token, message.repeat, message.attempt) == (2, True, 2)
+    assert [notice.ranges for notice in present(bench.effects, Notify)] == [((1, 1),)]
+    assert bench.do(commands.NoticeAck(1, 1)) == replies.Done()
+    bench.attach()
+    assert absent(bench.effects, Notify)
+
+
+EVENTS = ("detach", "disconnect", "disconnect", "expire", "lead", "cancel", "resubscribe")
+
+
+@pytest.mark.parametrize("order", sorted(set(itertools.permutations(EVENTS, 3))))
+def test_any_three_events_and_a_resume_leave_a_consumer_that_works_again(
+    order: tuple[str, ...], bench: Bench
+) -> None:
+    bench.publish(1, "q", "a")
+    bench.subscribe(1, "q", prefetch=1)
+    consumer = 1
+    for event in order:
+        if event == "detach":
+            bench.detach(1)
+        elif event == "disconnect":
+            bench.disconnect(1)
+        elif event == "expire":
+            bench.advance(5_000)
+            bench.tick_all()
+        elif event == "lead":
+            bench.do(commands.Lead(bench.machine.state.term + 1))
+        elif event == "cancel" and consumer in bench.machine.state.consumers:
+            bench.do(commands.Cancel(1, consumer))
+        elif event == "resubscribe":
+            consumer = bench.subscribe(1, "q", prefetch=1).consumer
+    bench.attach()
+    consumer = bench.subscribe(1, "q", prefetch=1).consumer
+    (held,) = bench.machine.locks_of("q", 5)
+    assert statuses(bench.settle(consumer, 0, held["token"])) == ["ok"]  # type: ignore[arg-type]
+    assert bench.counts("q") == (0, 0, 0)
+    bench.publish(1, "q", "b")
+    assert bench.bodies() == ["b"]
+
+
+def test_who_has_not_resumed_ten_seconds_after_a_change_of_leader_is_disconnected(
+    bench: Bench,
+) -> None:
+    bench.subscribe(1, "q")
+    other = bench.attach("other")
+    bench.do(commands.Lead(1))
+    assert bench.machine.next_due_ms() == 10_000
+    bench.attach("other")
+    bench.advance(10_000)
+    bench.tick_all()
+    assert bench.machine.session_view(1)["disconnected"] is True  # type: ignore[index]
+    assert bench.machine.session_view(other)["disconnected"] is False  # type: ignore[index]
+
+
+def test_a_late_close_after_a_change_of_leader_is_no_resume(bench: Bench) -> None:
+    bench.subscribe(1, "q")
+    bench.do(commands.Lead(1))
+    bench.detach(1)
+    bench.advance(10_000)
+    bench.tick_all()
+    assert bench.machine.session_view(1)["disconnected"] is True  # type: ignore[index]
+
+
+def test_a_session_ends_five_minutes_after_its_disconnect_and_its_tokens_are_void(
+    bench: Bench,
+) -> None:
+    bench.publish(1, "q", "a")
+    bench.subscribe(1, "q", lock_ms=300_000)
+    bench.disconnect(1)
+    refused(bench.do(commands.EndSession(1, 1)), "session_connected")
+    bench.advance(299_999)
+    bench.tick_all()
+    assert bench.counts("q") == (0, 1, 0)
+    bench.advance(1)
+    bench.tick_all()
+    assert present(bench.effects, SessionEnded) == [SessionEnded(1, 1)]
+    assert bench.counts("q") == (1, 0, 0)
+    assert bench.machine.session_of(sixteen("s")) is None
+    assert bench.machine.next_due_ms() is None
+    refused(bench.do(commands.Settle(1, 1, 0, ((1, 1),))), "unknown_session")
+
+
+def test_the_id_of_an_ended_session_opens_a_new_one_with_a_new_producer(bench: Bench) -> None:
+    bench.publish(1, "q", "a")
+    bench.do(commands.EndSession(1))
+    reply = bench.attached()
+    assert (reply.session, reply.resumed) == (2, False)
+    assert expect(replies.Published, bench.publish(2, "q", "a", previous=0, number=1)).stored == 1
+
+
+def test_ending_a_session_with_many_locks_goes_on_by_ticks() -> None:
+    bench = Bench()
+    bench.declare("q")
+    ann, bob = bench.attach("ann"), bench.attach("bob")
+    for _ in range(5):
+        bench.publish(bob, "q", *(b"x" for _ in range(5_000)))
+    bench.check = False
+    bench.subscribe(ann, "q", prefetch=25_000)
+    while bench.counts("q")[0]:
+        bench.tick()
+    bench.check = True
+    assert bench.counts("q") == (0, 25_000, 0)
+    bench.do(commands.EndSession(ann))
+    assert bench.counts("q") == (10_000, 15_000, 0)
+    assert bench.tick() is True
+    assert bench.counts("q") == (20_000, 5_000, 0)
+    assert bench.tick() is False
+    assert bench.counts("q") == (25_000, 0, 0)
+    assert ann not in bench.machine.state.sessions
+
+
+def test_deleting_a_queue_tells_its_consumers() -> None:
+    bench = Bench()
+    bench.declare("q")
+    bench.attach()
+    bench.publish(1, "q", "a", "b")
+    bench.subscribe(1, "q", prefetch=1)
+    assert bench.do(commands.DeleteQueue("q")) == replies.Deleted(2)
+    (removed,) = bench.effects
+    assert (removed.session, removed.consumer) == (1, 1)  # type: ignore[union-attr]
+    assert bench.ack(1, 1) == ["unknown_consumer"]
+    bench.declare("q")
+    assert bench.subscribe(1, "q").consumer == 2
