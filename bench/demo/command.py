@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
     from bench.demo.run import Progress as Seen
 
+BAR_CHARS = 18
+"""All of the line fits into a terminal of 80 columns."""
+
 LIMIT_S = 290.0
 """The whole run ends within five minutes, one way or the other."""
 
@@ -103,8 +106,8 @@ def main() -> int:
 @contextlib.contextmanager
 def _bar(console: Console, count: int) -> Iterator[_Show]:
     columns = (
-        TextColumn("{task.description:<32}"),
-        BarColumn(),
+        TextColumn("{task.description:<26}"),
+        BarColumn(BAR_CHARS),
         TextColumn("{task.fields[figures]}"),
         TimeElapsedColumn(),
     )
@@ -129,6 +132,5 @@ class _Show:
             self._task,
             description=seen.stage,
             completed=seen.finished,
-            figures=f"{seen.finished:,} of {self._count:,} done, {seen.confirmed:,} confirmed,"
-            f" {seen.dead} dead-lettered",
+            figures=f"{seen.finished:,} of {self._count:,} done",
         )

@@ -99,9 +99,7 @@ class Progress:
     """What a progress bar shows."""
 
     stage: str
-    confirmed: int
     finished: int
-    dead: int
 
 
 class Run:
@@ -211,9 +209,7 @@ class Run:
         if self._tally.confirmed * 2 >= self._count:
             self._half_done.set()
         stage = self._outage.events[-1].text if self._outage.events else self._stage
-        self._show(
-            Progress(stage, self._tally.confirmed, len(self._tally.finished), len(self._tally.dead))
-        )
+        self._show(Progress(stage, len(self._tally.finished)))
         return moved
 
     def _refuse_early_ends(self) -> None:
