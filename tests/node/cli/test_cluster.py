@@ -355,10 +355,11 @@ def test_a_node_started_twice_is_refused(local: Local) -> None:
     assert f"port {port} (client port of n1) is already in use; is the node already" in done.line
 
 
-def test_stop_ends_all_and_the_next_start_has_the_data(local: Local) -> None:
+def test_stop_ends_all_even_a_paused_node_and_the_next_start_has_the_data(local: Local) -> None:
     local.ok("queue", "declare", "durable")
     local.ok("publish", "durable", "--body", "x")
     processes = local.processes()
+    local.ok("cluster", "pause", "2")
     assert local.ok("cluster", "stop").out == "stopped 3 nodes\n"
     assert not any(process.alive for process in processes)
     assert [node["role"] for node in local.status()["nodes"]] == ["down"] * 3
