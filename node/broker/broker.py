@@ -74,6 +74,7 @@ class Broker:
         self._tick_on_its_way = False
         self._tick_again = False
         self._started_at = now()
+        self._disk_looked_at = now()
         self._connections: dict[Connection, None] = {}
         self._unopened: dict[Connection, None] = {}
         self._to_flush: list[Connection] = []
@@ -307,21 +308,48 @@ class Broker:
         self.proposals.propose(Tick(expired), Waiter(answer, lost=lambda _: decided()))
 
     def sweep(self) -> None:
-        """Heartbeats, openings that take too long, peers that take nothing."""
+        """Heartbeats, openings that take too long, peers that take nothing, and what all hold."""
         now = self._now()
         self.sessions.sweep(now)
+        held_bytes = 0
         for connection in list(self._connections):
             if connection.session is None or not connection.open:
                 self._sweep_sessionless(connection, now)
-            output = connection.output
-            if (
-                output.blocked
-                and not output.empty
-                and (now - output.moved_at > limits.STALLED_SECONDS)
-            ):
+            if connection.stalled(now):
                 logger.warning("event=peer_closed reason=stalled peer=%s", connection.address)
                 connection.abort()
+            held_bytes += connection.held_bytes
+        if held_bytes > self._settings.memory_high_bytes:
+            self._make_room(held_bytes)
+        if now - self._disk_looked_at >= limits.DISK_LOOK_SECONDS:
+            self._disk_looked_at = now
+            self._look_at_disk()
         self._flush()
+
+    def _make_room(self, held_bytes: int) -> None:
+        """Cut whoever makes us hold most, until the rest is below the high-water mark."""
+        for connection in sorted(self._connections, key=lambda c: c.held_bytes, reverse=True):
+            if held_bytes <= self._settings.memory_high_bytes:
+                return
+            logger.warning(
+                "event=peer_closed reason=memory peer=%s held_bytes=%d",
+                connection.address,
+                connection.held_bytes,
+            )
+            held_bytes -= connection.held_bytes
+            connection.abort()
+
+    def _look_at_disk(self) -> None:
+        """Below the low-water mark publishing is refused, while settlements still fit."""
+        free_bytes = self._raft.status().journal.free_bytes
+        low = free_bytes < self._settings.disk_low_bytes
+        if low != (self._requests.publishing_refused is not None):
+            logger.warning("event=disk_%s free_bytes=%d", "low" if low else "ok", free_bytes)
+        self._requests.publishing_refused = (
+            f"the leader's disk has only {free_bytes} bytes left: publishing waits for room"
+            if low
+            else None
+        )
 
     def _sweep_sessionless(self, connection: Connection, now: float) -> None:
         age = now - connection.made_at

@@ -206,6 +206,17 @@ class Connection(asyncio.Protocol):
             self._queued_for_flush = True
             self._owner.to_flush(self)
 
+    @property
+    def held_bytes(self) -> int:
+        """What this peer makes us hold: answers that it does not take, and an unfinished frame."""
+        return self.output.waiting_bytes + self.opening.decoder.pending_bytes
+
+    def stalled(self, now: float) -> bool:
+        """Whether the peer has taken nothing for long, while something waits for it."""
+        output = self.output
+        waits = output.blocked and not output.empty
+        return waits and now - output.moved_at > limits.STALLED_SECONDS
+
     # --- closing ----------------------------------------------------------------------------------
 
     def fail(self, code: str, text: str) -> None:

@@ -79,6 +79,9 @@ HEARTBEAT_MS_MIN: Final = 500
 HEARTBEAT_MS_MAX: Final = 30_000
 """What a client may ask for: shorter ones would load the node, longer ones hide the dead."""
 
+DISK_LOOK_SECONDS: Final = 1.0
+"""Period in which the free space of the disk is looked at."""
+
 SWEEP_SECONDS: Final = 0.25
 """Period in which heartbeats, openings and stalled peers are looked at: half a shortest beat."""
 

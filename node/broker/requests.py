@@ -57,7 +57,10 @@ _QUEUE_ACTIONS: dict[str, Callable[[str], commands.Command]] = {
 
 
 class Requests:
-    """Handlers of everything that goes through the log."""
+    """Handlers of everything that goes through the log.
+
+    `publishing_refused`: why nothing may be published at the moment, or None.
+    """
 
     def __init__(
         self,
@@ -80,6 +83,7 @@ class Requests:
         self._queues_max = queues_max
         self._end_session = end_session
         self._declaring = 0
+        self.publishing_refused: str | None = None
         self.handlers: dict[type[Message], Handler] = {
             Publish: self.publish,
             Settle: self.settle,
@@ -106,6 +110,9 @@ class Requests:
         """Messages into the log unopened: columns are checked, bodies are not touched."""
         message, correlation, raw = frame
         assert isinstance(message, Publish)
+        if self.publishing_refused is not None:
+            connection.refuse(correlation, Code.OVERLOADED, self.publishing_refused)
+            return
         try:
             layout = columns.lay_out(message.columns, raw, message.count, columns.PUBLISH_TAGS)
             columns.check_publish(layout)

@@ -1,0 +1,188 @@
+"""Starting, stopping and failing of a node, and what it does when there is too much."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fifo.wire.messages import Confirms, Error, Ok, QueueQuery, Redirect, Status, Welcome
+from node.broker import limits
+from node.broker.node import Node, NodeStopped
+from node.config import LimitSettings
+from node.http.server import HealthServer
+from node.raft import JournalLocked
+from tests.support.cluster import eventually, loopback_config, passed, running, within
+from tests.support.rawclient import Closed, RawClient, connected
+
+
+async def test_a_node_whose_apply_raises_stops_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, count=1) as cluster:
+        node = await cluster.leader()
+        client = await connected(node.me.client)
+
+        def broken(*_: object) -> None:
+            raise AssertionError("a broken invariant")
+
+        monkeypatch.setattr(node.broker.host.machine, "apply_batch", broken)
+        ended = asyncio.ensure_future(node.run())
+        with pytest.raises(Closed):
+            await client.declare("q")
+        with pytest.raises(NodeStopped, match="a broken invariant"):
+            await within(ended)
+
+
+async def test_a_second_node_on_the_folder_is_refused_and_the_first_goes_on(
+    tmp_path: Path,
+) -> None:
+    config = loopback_config(tmp_path, 1)
+    first = Node(config, "n1", http=HealthServer)
+    await first.start()
+    try:
+        with pytest.raises(JournalLocked):
+            await Node(loopback_config(tmp_path, 1), "n1").start()
+        await eventually(lambda: first.leads)
+        client = await connected(first.me.client)
+        await client.declare("q")
+    finally:
+        await first.stop()
+
+
+@pytest.mark.parametrize("kind", ["client", "peer", "http"])
+async def test_a_port_in_use_is_refused_and_nothing_is_left_open(tmp_path: Path, kind: str) -> None:
+    config = loopback_config(tmp_path, 1)
+    address = getattr(config.nodes[0], kind)
+    blocker = await asyncio.start_server(lambda _r, w: w.close(), address.host, address.port)
+    async with blocker:
+        with pytest.raises(OSError, match=r"in use|bind"):
+            await Node(config, "n1", http=HealthServer).start()
+    node = Node(config, "n1", http=HealthServer)
+    await node.start()
+    await eventually(lambda: node.leads)
+    await node.stop()
+
+
+async def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> None:
+    config = loopback_config(tmp_path, 1)
+    node = Node(config, "n1")
+    await node.start()
+    await eventually(lambda: node.leads)
+    client = await connected(node.me.client)
+    await client.declare("q")
+    await client.confirmed(client.publish("q", 0, 1, [b"one", b"two"]))
+    await node.crash()
+    node = Node(config, "n1")
+    await node.start()
+    await eventually(lambda: node.leads)
+    client = await connected(node.me.client)
+    await client.subscribe("q")
+    assert (await client.delivery())[1] == [b"one", b"two"]
+    await node.stop()
+
+
+async def test_a_leader_without_a_majority_confirms_nothing_and_sends_its_clients_away(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as cluster:
+        leader = await cluster.leader()
+        client = await connected(leader.me.client)
+        await client.declare("q")
+        for follower in cluster.followers():
+            await cluster.crash(follower.me.name)
+        client.publish("q", 0, 1, [b"nobody else has it"])
+        said = await client.closed()
+        assert isinstance(said[-1], Redirect)
+        assert said[-1].moved
+        assert not [one for one in said if isinstance(one, Confirms)]
+        assert not leader.leads
+
+
+async def test_without_a_lease_nothing_is_answered_from_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, count=1) as cluster:
+        node = await cluster.leader()
+        client = await connected(node.me.client)
+        await client.declare("q")
+        assert node._raft is not None
+        monkeypatch.setattr(node._raft, "lease_until", lambda: 0.0)
+        answer = await client.ask(QueueQuery("q", "show"))
+        assert isinstance(answer, Error)
+        assert (answer.code, answer.retryable) == ("not_now", True)
+        assert isinstance(await client.ask(Status()), Ok)
+
+
+async def test_unfinished_frames_cannot_fill_a_node(tmp_path: Path) -> None:
+    small = LimitSettings(memory_high_bytes=10 << 20)
+    async with running(tmp_path, count=1, limits=small) as cluster:
+        node = await cluster.leader()
+        clients = [await connected(node.me.client) for _ in range(4)]
+        for client in clients:
+            client.send_bytes(struct.pack("<II", 10, 7 << 20) + bytes(6 << 20))
+        await eventually(lambda: node.broker.connection_count <= 1)
+        fine = await connected(node.me.client)
+        await fine.declare("q")
+
+
+async def test_a_full_disk_refuses_publishers_and_lets_consumers_settle(tmp_path: Path) -> None:
+    async with running(tmp_path, count=1) as cluster:
+        node = await cluster.leader()
+        client = await connected(node.me.client)
+        await client.declare("q")
+        consumer = (await client.subscribe("q")).consumer
+        await client.confirmed(client.publish("q", 0, 1, [b"one"]))
+        await client.delivery()
+        settings = replace(node.config.limits, disk_low_bytes=1 << 49)
+        node.broker._settings = settings
+        await eventually(lambda: node.broker._requests.publishing_refused is not None)
+        correlation = client.publish("q", 1, 2, [b"two"])
+        answer = (await client.take(lambda frame: frame.correlation == correlation)).message
+        assert isinstance(answer, Error)
+        assert (answer.code, answer.retryable) == ("overloaded", True)
+        assert (await client.settle(consumer, 1, 1))[0][2] == 0
+
+
+async def test_a_flood_of_publishes_is_read_no_faster_than_it_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "GATHERED_BYTES_MAX", 2 << 20)
+    monkeypatch.setattr(limits, "REQUEST_BYTES_IN_FLIGHT_MAX", 1 << 20)
+    async with running(tmp_path, count=1) as cluster:
+        node = await cluster.leader()
+        client = await connected(node.me.client)
+        await client.declare("q")
+        count = 60
+        last = 0
+        for number in range(1, count + 1):
+            last = client.publish("q", number - 1, number, [bytes(200_000)])
+        most = 0
+
+        def confirmed() -> bool:
+            nonlocal most
+            most = max(most, node.broker.proposals._batcher.gathered_bytes)
+            return node.broker.host.ready("q") == count
+
+        await eventually(confirmed)
+        assert most <= 4 << 20
+        await client.confirmed(last)
+
+
+async def test_a_hello_waits_for_a_leader_that_has_just_been_elected(tmp_path: Path) -> None:
+    config = loopback_config(tmp_path, 1)
+    node = Node(config, "n1")
+    await node.start()
+    try:
+        welcome = None
+        while welcome is None:
+            client = await RawClient().connect(node.me.client)
+            frame = await client.hello()
+            welcome = frame.message if isinstance(frame.message, Welcome) else None
+            await passed(0.01)
+        assert node.leads
+    finally:
+        await node.stop()
