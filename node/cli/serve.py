@@ -37,7 +37,7 @@ def serve(
         str | None, typer.Option("--node", help="Which [[node]] of the file to be.")
     ] = None,
     recover: Annotated[
-        bool, typer.Option("--recover", help="Start on a damaged journal, after a backup.")
+        bool, typer.Option("--recover", help="Start on a damaged journal (not yet supported).")
     ] = False,
     data_dir: Annotated[
         Path, typer.Option("--data-dir", help="Without --config: where the data is kept.")
@@ -52,8 +52,8 @@ def serve(
         die_with_parent(parent)
     if recover:
         raise CliError(
-            "--recover: unsupported, this version cannot repair a journal yet;"
-            " delete the node's data folder, and the others will bring it up to date"
+            "--recover: unsupported, this version cannot repair a journal yet; keep the data folder"
+            " as it is: the other nodes go on without this one"
         )
     settings, name = _choose(config, node, data_dir, base_port)
     member = settings.node(name)
