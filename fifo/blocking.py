@@ -262,15 +262,27 @@ class BlockingConsumer:
             try:
                 message = self._fetched.popleft()
             except IndexError:
-                break
+                if not self._fetch_more(timeout):
+                    return None
+                continue
             if not message.is_lost:
                 return message
-        with self._fetching:
+
+    def _fetch_more(self, timeout: float | None) -> bool:
+        """Get messages over here, one thread at a time; False when there are none (any more)."""
+        if not self._fetching.acquire(timeout=-1 if timeout is None else timeout):
+            return False
+        try:
             # Another thread may have fetched while this one waited for its turn.
-            if not self._fetched:
-                found = self._threads.run(self._consumer.next_batch(_BATCH, timeout))
-                self._fetched.extend(found)
-            return self._fetched.popleft() if self._fetched else None
+            return bool(self._fetched) or self._threads.run(self._fetch(timeout))
+        finally:
+            self._fetching.release()
+
+    async def _fetch(self, timeout: float | None) -> bool:
+        # Kept over there: a thread that is interrupted while it waits loses nothing.
+        found = await self._consumer.next_batch(_BATCH, timeout)
+        self._fetched.extend(found)
+        return bool(found)
 
     def next_batch(self, count: int, timeout: float | None = None) -> list[BlockingMessage]:
         """At least one and at most `count` messages; empty when too late, or cancelled."""

@@ -19,7 +19,7 @@ from fifo.client import limits, ranges
 from fifo.client.backoff import BackoffCallable
 from fifo.client.calls import EXPIRED, Call, until
 from fifo.client.delivery import Delivery
-from fifo.client.errors import FifoError, LockLost, SessionEnded, again
+from fifo.client.errors import FifoError, LockLost, QueueNotFound, SessionEnded, again
 from fifo.client.holding import Holding
 from fifo.client.message import LockedMessage, SettleResult
 from fifo.client.ranges import Range
@@ -176,10 +176,16 @@ class Consumer(Generic[M]):
         if self._subscribed_once:
             return
         self._subscribed_once = True
+        session = self._session
+        call = session.begin(self._options.subscribe, on_answer=self._subscribed)
+        seconds = session.options.timeout
         try:
-            await self._session.call(self._options.subscribe, on_answer=self._subscribed)
+            answer = await until(_copy(call), session.loop.time() + seconds, session.loop)
+            if answer is EXPIRED:
+                raise session.expired(seconds, "Subscribe", sent=call.sent)
         except BaseException:
-            self._subscribed_once = False
+            # The answer may still come: it then finds a consumer to be cancelled.
+            self.cancelled = True
             raise
         self._on_start()
 
@@ -197,15 +203,18 @@ class Consumer(Generic[M]):
             return
         holding.retired = True
         self._settler.flush(holding)
-        call = self._session.begin(Cancel(holding.number, unopened))
-        holding.resolve(unopened)
+        pieces = list(ranges.chunks(unopened, limits.SETTLE_RANGES, limits.SETTLE_TOKENS)) or [()]
+        call = self._session.begin(Cancel(holding.number, pieces[0]))
+        holding.resolve(pieces[0])
+        for piece in pieces[1:]:
+            self._settler.release_unopened(holding, piece)
         seconds = min(self._session.options.timeout, self._session.options.close_timeout)
         loop = self._session.loop
         try:
             # Waited for a moment only: without a connection it is sent after the next resume.
             answer = await until(_copy(call), loop.time() + seconds, loop)
             if answer is not EXPIRED and not holding.has_unresolved():
-                self._session.unbind(holding.number)
+                self._settler.finish(holding)
         except LockLost:
             self._session.unbind(holding.number)
         except FifoError as error:
@@ -317,10 +326,16 @@ class Consumer(Generic[M]):
                 return None
             waiter: asyncio.Future[Any] = loop.create_future()
             self._waiters.append(waiter)
-            if deadline is None:
-                await waiter
-            elif await until(waiter, deadline, loop) is EXPIRED:
-                return None
+            try:
+                if deadline is None:
+                    await waiter
+                elif await until(waiter, deadline, loop) is EXPIRED:
+                    return None
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    # Woken and cancelled at once: the message is for somebody else.
+                    self._wake(1)
+                raise
 
     def _wake(self, count: int) -> None:
         waiters = self._waiters
@@ -361,8 +376,9 @@ class Consumer(Generic[M]):
         if self._holding is None or self._holding.number != message.consumer:
             self._replace(message)
         if self.cancelled and self._holding is not None:
-            # Cancelled while the answer was on its way.
-            self._session.begin(Cancel(self._holding.number))
+            # Cancelled while the answer was on its way: what comes goes back as it comes.
+            self._holding.retired = True
+            self._session.begin(Cancel(self._holding.number)).future.add_done_callback(_look_at)
 
     def _replace(self, message: Subscribed) -> None:
         if self._holding is not None:
@@ -419,6 +435,10 @@ class Consumer(Generic[M]):
     def lost(self) -> None:
         """Locks were lost: whoever waits asks again, which tells the node that we are alive."""
         self._wake_all()
+
+    def removed(self) -> None:
+        """The queue was deleted: the iteration ends with that."""
+        self.fail(QueueNotFound(f"queue {self.queue} was deleted"))
 
     def session_ended(self) -> None:
         """What it held is void; it subscribes again with the next session."""
@@ -497,6 +517,12 @@ class Consumers:
     def owes(self) -> bool:
         """Deliveries are not owed."""
         return False
+
+
+def _look_at(future: asyncio.Future[Any]) -> None:
+    """Take note of an error that nobody waits for."""
+    if not future.cancelled() and (error := future.exception()) is not None:
+        _log.info("a consumer could not be cancelled: %s", error)
 
 
 def _copy(call: Call) -> asyncio.Future[Any]:

@@ -143,7 +143,7 @@ class Control:
         self._sent.clear()
         self._lost.clear()
         link.attach(self, welcome.heartbeat_ms / 1000)
-        while not self._lost.is_set() and self._session.identity.session == identity.session:
+        while not self._lost.is_set() and self._belongs(link, identity):
             self._wake.clear()
             self._renew()
             try:
@@ -153,6 +153,16 @@ class Control:
                 continue
         link.close()
         self.link = None
+
+    def _belongs(self, link: Link, identity: Identity) -> bool:
+        """Whether this connection goes where the session is: same session, same node.
+
+        The data connection may find the next leader first, where the old one only hangs.
+        """
+        data = self._session.link
+        return self._session.identity.session == identity.session and (
+            data is None or data.address == link.address
+        )
 
     async def _until_another(self, identity: Identity) -> None:
         """The session ended: wait until the user's loop has begun another."""
@@ -191,12 +201,14 @@ class Control:
             return
         now = self._seams.monotonic()
         items: list[tuple[int, tuple[ranges.Range, ...]]] = []
-        room = wire.RANGES_MAX
+        room = limits.SETTLE_RANGES
         for number, holding in self._session.holdings.items():
-            for part in ranges.chunks(holding.to_renew(now), wire.RANGES_MAX):
+            for part in ranges.chunks(
+                holding.to_renew(now), limits.SETTLE_RANGES, limits.RENEW_TOKENS
+            ):
                 if len(part) > room or len(items) >= wire.ITEMS_MAX:
                     self._send(link, items, now)
-                    items, room = [], wire.RANGES_MAX
+                    items, room = [], limits.SETTLE_RANGES
                 items.append((number, part))
                 room -= len(part)
         self._send(link, items, now)
@@ -221,13 +233,13 @@ class Control:
                 self._dialer.hint = message.address
             link.abort(from_code(Code.MOVED, f"{link.address} does not lead any more"))
         elif isinstance(message, Error):
-            self._sent.pop(frame.correlation, None)
+            renewal = self._sent.pop(frame.correlation, None)
             if frame.correlation == 0:
                 link.abort(from_code(message.code, message.text, message.detail))
-            elif message.retryable:
+            elif message.retryable and renewal is not None:
                 self._retry_soon = True
                 self._set_wake()
-            else:
+            elif renewal is not None:
                 _log.warning("a renewal was refused: %s", message.text)
 
     def _renewed(self, answer: Renewed, sent_at: float | None) -> None:
@@ -240,20 +252,25 @@ class Control:
                 holding.renewed(granted, sent_at)
                 self._session.metrics.renewals += ranges.count([one[:2] for one in granted])
             if lost:
-                self._lose(holding, lost)
+                # What was settled just before the renewal came is named as lost, too: not a sign
+                # that the node suspects us.
+                self._lose(holding, lost, suspected=False)
 
     def _notice(self, link: Link, notice: Notice) -> None:
         if notice.kind == NOTICE_MESSAGE_TIMEOUT:
             holding = self._session.holdings.get(notice.consumer)
             if holding is not None:
-                self._lose(holding, notice.tokens)
+                self._lose(holding, notice.tokens, suspected=True)
         else:
             self._tell(self._session.notice, notice)
-        link.send(NoticeAck(notice.notice))
+        if notice.notice:
+            link.send(NoticeAck(notice.notice), next(self._correlations))
 
-    def _lose(self, holding: Holding, tokens: tuple[tuple[int, int], ...]) -> None:
+    def _lose(
+        self, holding: Holding, tokens: tuple[tuple[int, int], ...], *, suspected: bool
+    ) -> None:
         """Flag the messages here and now: a handler that blocks the user's loop can look."""
-        self._session.lose(holding, tokens)
+        self._session.lose(holding, tokens, suspected=suspected)
         self._tell(self._session.told_lost, holding.number)
 
     def _tell_ended(self, identity: Identity) -> None:

@@ -68,6 +68,9 @@ class Box:
     def lost(self) -> None:
         """Nobody waits in an iterator here."""
 
+    def removed(self) -> None:
+        """The queue was deleted: the next get is told."""
+
 
 class Getter:
     """All implicit consumers of a client."""

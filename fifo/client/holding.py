@@ -194,6 +194,11 @@ class Holding:
             self._renewed.pop(token, None)
 
     @property
+    def last_seen(self) -> int:
+        """The highest token that ever arrived; 0 for none."""
+        return self._last_seen
+
+    @property
     def resolved_below(self) -> int:
         """The client never asks about a token below this one again."""
         with self.lock:
@@ -246,8 +251,11 @@ class Holding:
                         if token in self._unresolved:
                             self._renewed[token] = self._renewed.get(token, 0) + 1
 
-    def lose(self, lost: Iterable[Range]) -> list[LockedMessage]:
-        """These locks are gone. Returns the messages in the program's hands that it concerns."""
+    def lose(self, lost: Iterable[Range], *, suspected: bool) -> list[LockedMessage]:
+        """These locks are gone. Returns the messages in the program's hands that it concerns.
+
+        `suspected`: the node says that they timed out, so it suspects this consumer.
+        """
         with self.lock:
             found = [
                 token
@@ -259,7 +267,7 @@ class Holding:
             for token in found:
                 if len(self.lost) < limits.LOST_MAX:
                     self.lost[token] = None
-            if found:
+            if suspected:
                 self.suspected = True
         opened = self.open
         return [message for token in found if (message := opened.get(token)) is not None]

@@ -81,7 +81,13 @@ SETTLE_ANSWER_S: Final = 5.0
 """A settlement without a receipt for so long, on a live connection, is sent again."""
 
 SETTLE_RANGES: Final = 4_096
-"""Token ranges of one settlement: the machine's bound."""
+"""Token ranges of one settlement, cancellation or renewal: the machine's bound."""
+
+SETTLE_TOKENS: Final = 10_000
+"""Tokens of one settlement or cancellation: the machine's bound for one command."""
+
+RENEW_TOKENS: Final = 2**63
+"""A renewal touches ranges, not messages: it may name any number of tokens."""
 
 CLOSE_TIMEOUT_S: Final = 5.0
 """Closing drains acks and says goodbye for so long at most, then reports what is unsettled."""
@@ -94,9 +100,6 @@ GAPS_MAX: Final = 1_000
 
 LOST_MAX: Final = 65_535
 """Tokens of one consumer known as lost and not yet finished: no consumer may hold more."""
-
-ORPHANS_MAX: Final = 1_000
-"""Deliveries for a consumer whose number has not been heard yet; they come just before it."""
 
 RENEWALS_PER_LOCK: Final = 3
 """A lock is renewed after a third of it: two renewals may fail before it is lost."""

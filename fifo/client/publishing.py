@@ -284,13 +284,20 @@ class Publisher:
         while self._is_full():
             waiter: asyncio.Future[Any] = loop.create_future()
             self._room.append(waiter)
-            if await until(waiter, deadline, loop) is EXPIRED:
-                raise self.session.expired(seconds, "publish", sent=False)
+            try:
+                if await until(waiter, deadline, loop) is EXPIRED:
+                    raise self.session.expired(seconds, "publish", sent=False)
+            except asyncio.CancelledError:
+                # Woken and cancelled at once: the room is for somebody else.
+                self._wake()
+                raise
             self.session.check()
 
     def _add(self, stream: Stream, work: Work) -> PublishFrame:
         self._bytes += work.bytes_held
         self._frames += 1
+        if self._room:
+            self._wake()
         return stream.add(work)
 
     def released(self, work: Work) -> None:

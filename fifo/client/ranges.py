@@ -46,10 +46,23 @@ def tokens(ranges: Iterable[Range]) -> Iterator[int]:
         yield from range(first, last + 1)
 
 
-def chunks(ranges: Sequence[Range], size: int) -> Iterator[tuple[Range, ...]]:
-    """Pieces of at most `size` ranges."""
-    for at in range(0, len(ranges), size):
-        yield tuple(ranges[at : at + size])
+def chunks(
+    ranges: Iterable[Range], ranges_max: int, tokens_max: int
+) -> Iterator[tuple[Range, ...]]:
+    """Pieces of at most so many ranges and tokens; a longer range is cut."""
+    piece: list[Range] = []
+    room = tokens_max
+    for first, last in ranges:
+        while first <= last:
+            end = min(last, first + room - 1)
+            piece.append((first, end))
+            room -= end - first + 1
+            first = end + 1
+            if not room or len(piece) == ranges_max:
+                yield tuple(piece)
+                piece, room = [], tokens_max
+    if piece:
+        yield tuple(piece)
 
 
 class Ranges:

@@ -12,9 +12,8 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from fifo.client import limits
 from fifo.client.calls import EXPIRED, Call, Expected, until
 from fifo.client.delivery import Delivery
 from fifo.client.dialing import Dialer
@@ -38,18 +37,26 @@ from fifo.wire.messages import (
     NOTICE_MESSAGE_TIMEOUT,
     NOTICE_SESSION_ENDED,
     ROLE_DATA,
+    VERB_RELEASE,
     Confirms,
     Deliver,
     Error,
+    Get,
     Hello,
     Message,
     Notice,
     NoticeAck,
     Redirect,
+    Settle,
+    Subscribe,
     Welcome,
 )
 
 _log = logging.getLogger("fifo.client")
+
+
+_NOTICE_CONSUMER_REMOVED: Final = 3
+"""A kind of notice beside those of `fifo.wire.messages`: the consumer's queue was deleted."""
 
 
 class Identity(NamedTuple):
@@ -93,6 +100,9 @@ class Sink(Protocol):
 
     def lost(self) -> None:
         """Some of its locks were lost."""
+
+    def removed(self) -> None:
+        """The node has removed the consumer: its queue was deleted."""
 
 
 class Session:
@@ -375,7 +385,9 @@ class Session:
         self.loop.call_later(delay * (0.75 + self.seams.chance() / 2), self._send_call, call)
 
     def _forget(self, call: Call) -> None:
-        self._calls.pop(call.correlation, None)
+        if self._calls.pop(call.correlation, None) is not None and self._orphans:
+            # After this turn: an answer binds what came before it first.
+            self.loop.call_soon(self._give_orphans_back)
 
     # Frames in.
 
@@ -389,7 +401,8 @@ class Session:
                 self._answered(item[0], Frame(Confirms((item,)), item[0]))
         elif isinstance(message, Notice):
             self.notice(message)
-            link.send(NoticeAck(message.notice))
+            if message.notice:
+                link.send(NoticeAck(message.notice), self.next_correlation())
         elif isinstance(message, Redirect):
             if message.address:
                 self.dialer.hint = message.address
@@ -439,26 +452,47 @@ class Session:
         if sink is not None:
             sink.deliver(delivery)
             return
-        # Deliveries may come before the number of their consumer does.
-        if sum([len(one) for one in self._orphans.values()]) < limits.ORPHANS_MAX:
-            self._orphans.setdefault(message.consumer, []).append(delivery)
+        # Deliveries may come before the number of their consumer does; what nobody waits for any
+        # more, because its call was given up, goes back.
+        self._orphans.setdefault(message.consumer, []).append(delivery)
+        self._give_orphans_back()
+
+    def _give_orphans_back(self) -> None:
+        """Release deliveries whose consumer nobody here has, or will have, asked for."""
+        if not self._orphans or any(
+            isinstance(call.message, Subscribe | Get) for call in self._calls.values()
+        ):
+            return
+        orphans, self._orphans = self._orphans, {}
+        for number, deliveries in orphans.items():
+            for one in deliveries:
+                tokens = ((one.first_token, one.first_token + one.count - 1),)
+                if self.link is not None:
+                    self.link.send(Settle(number, VERB_RELEASE, tokens), self.next_correlation())
 
     def notice(self, notice: Notice) -> None:
         """What happened to a consumer; on the user's loop."""
         if notice.kind == NOTICE_MESSAGE_TIMEOUT:
             holding = self.holdings.get(notice.consumer)
             if holding is not None:
-                self.lose(holding, notice.tokens)
+                self.lose(holding, notice.tokens, suspected=True)
+                self.told_lost(notice.consumer)
         elif notice.kind == NOTICE_SESSION_ENDED:
             self.ended_elsewhere(self.identity.session)
         elif notice.kind == NOTICE_ACTIVITY:
             sink = self._sinks.get(notice.consumer)
             if sink is not None:
                 sink.activity(notice.active)
+        elif notice.kind == _NOTICE_CONSUMER_REMOVED:
+            sink = self._sinks.get(notice.consumer)
+            if sink is not None:
+                sink.removed()
 
-    def lose(self, holding: Holding, tokens: tuple[tuple[int, int], ...]) -> None:
+    def lose(
+        self, holding: Holding, tokens: tuple[tuple[int, int], ...], *, suspected: bool
+    ) -> None:
         """These locks are lost: flag their messages, on any thread."""
-        for message in holding.lose(tokens):
+        for message in holding.lose(tokens, suspected=suspected):
             self.metrics.locks_lost += 1
             message.lose_lock()
 

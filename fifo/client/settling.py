@@ -220,6 +220,7 @@ class Settler:
                 groups.setdefault(message.holding.number, []).append(message)
         futures: list[asyncio.Future[dict[LockedMessage, SettleResult]]] = []
         for group in groups.values():
+            # No more messages than ranges are allowed: each part is one frame, whatever its gaps.
             for at in range(0, len(group), limits.SETTLE_RANGES):
                 future: asyncio.Future[dict[LockedMessage, SettleResult]] = loop.create_future()
                 futures.append(future)
@@ -257,9 +258,9 @@ class Settler:
                 holding.renewed(renewed, sent_at)
                 granted = granted or bool(renewed)
                 if lost:
-                    self.session.lose(holding, lost)
+                    self.session.lose(holding, lost, suspected=False)
         if not granted:
-            self.session.lose(holding, ((token, token),))
+            self.session.lose(holding, ((token, token),), suspected=False)
             raise LockLost(f"the lock of {message!r} is lost")
         holding.suspected = False
 
@@ -275,9 +276,9 @@ class Settler:
         many: bool = False,
     ) -> None:
         tokens = ranges.from_tokens([message.token for message in messages])
-        for part in ranges.chunks(tokens, limits.SETTLE_RANGES):
+        for part in ranges.chunks(tokens, limits.SETTLE_RANGES, limits.SETTLE_TOKENS):
             said = messages
-            if len(part) != len(tokens):
+            if part != tokens:
                 inside = ranges.Ranges(part)
                 said = [message for message in messages if message.token in inside]
             settlement = Settlement(self, holding, said, part, what, future)
@@ -292,12 +293,22 @@ class Settler:
 
     def release_unopened(self, holding: Holding, unopened: tuple[Range, ...]) -> None:
         """Give back messages that the program never saw, uncounted."""
-        for part in ranges.chunks(unopened, limits.SETTLE_RANGES):
-            settlement = Settlement(self, holding, (), part, Settling(VERB_RELEASE), None)
-            self._outstanding[settlement.correlation] = settlement
-            self.session.expect(settlement.correlation, settlement)
-            holding.in_flight += 1
-            self._send(settlement)
+        for part in ranges.chunks(unopened, limits.SETTLE_RANGES, limits.SETTLE_TOKENS):
+            self._say_tokens(holding, part, Settling(VERB_RELEASE))
+
+    def finish(self, holding: Holding) -> None:
+        """All of a cancelled consumer is settled: say so, for the node keeps it until then."""
+        if not holding.void and self.session.fatal is None:
+            self._say_tokens(holding, (), ACK)
+
+    def _say_tokens(self, holding: Holding, tokens: tuple[Range, ...], what: Settling) -> None:
+        settlement = Settlement(self, holding, (), tokens, what, None)
+        self._outstanding[settlement.correlation] = settlement
+        self.session.expect(settlement.correlation, settlement)
+        holding.in_flight += 1
+        self._send(settlement)
+        if self._sweeping is None:
+            self._sweep_later()
 
     def _send(self, settlement: Settlement) -> None:
         link = self.session.link
@@ -364,7 +375,10 @@ class Settler:
         if holding.acks:
             self.flush(holding)
         elif holding.retired and not holding.has_unresolved():
-            self.session.unbind(holding.number)
+            if settlement.ranges:
+                self.finish(holding)
+            else:
+                self.session.unbind(holding.number)
 
     def _mixed(self, settlement: Settlement, receipt: Receipt) -> None:
         """Not all were simply ok: each message gets its own result."""
@@ -402,6 +416,9 @@ class Settler:
     def _error(self, settlement: Settlement, message: Error) -> None:
         if message.code == Code.UNKNOWN_CONSUMER:
             self._end(settlement)
+            if not settlement.ranges:
+                self.session.unbind(settlement.holding.number)
+                return
             all_of_it = (
                 settlement.ranges[0][0],
                 settlement.ranges[-1][1],

@@ -110,7 +110,7 @@ class Stream:
 
     def pump(self) -> None:
         """Send what waits, in order, as long as the connection takes it."""
-        if not self._waiting:
+        if not self._waiting or not self._may_send():
             return
         before: PublishFrame | None = None
         for frame in list(self._frames):

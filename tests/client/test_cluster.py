@@ -1,0 +1,402 @@
+"""The client against real nodes: the whole way of a message, and leaders that go away.
+
+Three nodes on this process's own loop (`tests.support.cluster`), and once as processes that are
+killed. What only a scripted node can do stands in the other modules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fifo
+from fifo.client import observe
+from tests.support.cluster import LocalCluster, free_ports, running
+from tests.support.wire_peer import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+
+def url_of(cluster: LocalCluster) -> str:
+    return "fifo://" + ",".join(str(node.client) for node in cluster.config.nodes)
+
+
+@asynccontextmanager
+async def three(folder: Path, **options: Any) -> AsyncIterator[tuple[LocalCluster, fifo.Client]]:
+    """Three nodes with a leader, and a client."""
+    async with running(folder) as cluster:
+        await cluster.leader()
+        async with fifo.connect(url_of(cluster), **options) as client:
+            yield cluster, client
+
+
+async def crash_leader(cluster: LocalCluster) -> None:
+    """Cut off the node that leads, without a word."""
+    leader = await cluster.leader()
+    [name] = [name for name, node in cluster.nodes.items() if node is leader]
+    await cluster.crash(name)
+
+
+async def take(messages: fifo.Consumer[fifo.Message], count: int) -> list[fifo.Message]:
+    async with asyncio.timeout(10):
+        return [await anext(messages) for _ in range(count)]
+
+
+async def test_the_whole_way_of_a_message(tmp_path: Path) -> None:
+    async with three(tmp_path) as (cluster, client):
+        spec = fifo.QueueSpec(
+            "orders",
+            lock=30,
+            max_deliveries=2,
+            dead_letter="orders.dlq",
+            nack_backoff=fifo.Fixed(0.05),
+        )
+        assert await client.declare(spec) is True
+        assert await client.declare(spec) is False
+        with pytest.raises(fifo.QueueExists) as exists:
+            await client.declare(fifo.QueueSpec("orders", lock=20))
+        assert exists.value.difference["lock_ms"] == (30_000, 20_000)
+        confirm = await client.publish("orders", b"first", key="k", headers={"a": "b"})
+        await client.publish_many("orders", [b"%d" % n for n in range(1000)])
+        [peeked] = await client.peek("orders")
+        assert (peeked.id, peeked.key, peeked.headers) == (confirm.id, "k", {"a": "b"})
+        async with client.consume("orders", prefetch=2000) as messages:
+            [first, failing, hopeless] = await take(messages, 3)
+            assert (first.body, first.id, first.attempt) == (b"first", confirm.id, 1)
+            assert 25 < first.remaining <= 30
+            locks = await client.locks("orders")
+            assert {lock["token"] for lock in locks} >= {1, 2, 3}
+            assert (await first.ack(receipt=True)).status == "ok"
+            assert (await failing.nack()).status == "ok"
+            async with hopeless.process():
+                raise fifo.Terminal("hopeless", "no such customer")
+            rest = await take(messages, 999)
+            assert [message.body for message in rest if message.attempt == 2] == [b"0"]
+            [again] = [message for message in rest if message.attempt == 2]
+            assert again.failures == 1
+            assert (await again.nack()).status == "dead_lettered"
+            messages.ack_many([message for message in rest if message is not again])
+            await until(lambda: client.metrics.acked == 999)
+        dead = await client.get("orders.dlq", 10, wait=5)
+        assert {letter.body for letter in dead} == {b"0", b"1"}
+        reasons = {letter.body: letter.dead_letter for letter in dead}
+        assert reasons[b"0"] is not None
+        assert reasons[b"0"].reason == "max_deliveries"
+        assert reasons[b"1"] is not None
+        assert (reasons[b"1"].reason, reasons[b"1"].detail) == ("terminated", "hopeless")
+        assert reasons[b"1"].source == "orders"
+        overview = await client.queue("orders")
+        assert (overview["ready"], overview["locked"]) == (0, 0)
+        assert {queue["name"] for queue in await client.queues()} == {"orders", "orders.dlq"}
+        status = await client.status()
+        assert status["role"] == "leader"
+        followers = [await observe(str(node.client)) for node in cluster.config.nodes]
+        assert Counter(one["role"] for one in followers) == {"leader": 1, "follower": 2}
+
+
+async def test_what_the_nodes_refuse_has_its_error(tmp_path: Path) -> None:
+    async with three(tmp_path) as (_, client):
+        with pytest.raises(fifo.QueueNotFound):
+            await client.publish("nowhere", b"x")
+        with pytest.raises(fifo.QueueNotFound):
+            await client.publish_many("nowhere", [b"x"] * 2000)
+        with pytest.raises(fifo.QueueNotFound):
+            async with client.consume("nowhere"):
+                pass
+        with pytest.raises(fifo.QueueNotFound):
+            await client.get("nowhere")
+        with pytest.raises(fifo.QueueNotFound):
+            await client.queue("nowhere")
+        with pytest.raises(fifo.Unsupported):
+            await client.redrive("nowhere")
+        with pytest.raises(fifo.Unsupported):
+            await client.durable("nowhere", "reader").reserve(1)
+        await client.declare(fifo.QueueSpec("small", max_length=3))
+        with pytest.raises(fifo.QueueFull) as full:
+            await client.publish_many("small", [b"%d" % n for n in range(5000)])
+        error: Any = full.value
+        assert (error.index, len(error.confirms)) == (3, 3)
+        [message] = await client.get("small", wait=5)
+        with pytest.raises(fifo.NoDeadLetterQueue):
+            await message.terminate("never")
+        assert (await message.ack(receipt=True)).status == "ok"
+        await client.publish("small", b"room again")
+
+
+async def test_cancelled_consumers_do_not_pile_up_in_the_cluster(tmp_path: Path) -> None:
+    async with three(tmp_path) as (_, client):
+        await client.declare(fifo.QueueSpec("orders"))
+        await client.publish_many("orders", [b"x"] * 20)
+        for _ in range(3):
+            async with client.consume("orders", prefetch=10) as messages:
+                one, two = await take(messages, 2)
+                await one.ack()
+            assert (await two.ack(receipt=True)).status == "ok"
+
+        async def left() -> int:
+            return len(await client.consumers("orders"))
+
+        async with asyncio.timeout(5):
+            while await left():  # noqa: ASYNC110 - each look is a request
+                await asyncio.sleep(0.01)
+        assert (await client.queue("orders"))["ready"] == 14
+
+
+async def test_a_deleted_queue_ends_its_consumers(tmp_path: Path) -> None:
+    async with three(tmp_path) as (_, client):
+        await client.declare(fifo.QueueSpec("orders"))
+        async with client.consume("orders") as messages:
+            waiting = asyncio.create_task(messages.next())
+            await asyncio.sleep(0)
+            await client.delete("orders")
+            with pytest.raises(fifo.QueueNotFound, match="orders"):
+                await asyncio.wait_for(waiting, 10)
+
+
+async def test_a_lock_is_renewed_while_the_handler_works_and_lost_where_nobody_renews(
+    tmp_path: Path,
+) -> None:
+    async with three(tmp_path) as (_, client):
+        await client.declare(fifo.QueueSpec("orders"))
+        await client.publish_many("orders", [b"a", b"b"])
+        async with client.consume("orders", lock=1) as renewing:
+            one, two = await take(renewing, 2)
+            await asyncio.sleep(2.5)
+            assert not one.lock_lost.is_set()
+            assert one.remaining > 0.3
+            assert (await one.ack(receipt=True)).status == "ok"
+            assert (await two.release()).status == "ok"
+        async with client.consume("orders", lock=1, auto_renew=False) as messages:
+            [message] = await take(messages, 1)
+            await asyncio.wait_for(message.lock_lost.wait(), 5)
+            # Asking for more says that this program lives: it gets the message once more.
+            [again] = await take(messages, 1)
+            assert (again.id, again.failures) == (message.id, 1)
+            assert (await again.ack(receipt=True)).status == "ok"
+            assert (await message.ack(receipt=True)).status == "lock_lost"
+
+
+async def test_publishers_and_consumers_go_on_by_themselves_when_the_leader_crashes(
+    tmp_path: Path,
+) -> None:
+    async with three(tmp_path) as (cluster, client):
+        await client.declare(fifo.QueueSpec("orders"))
+        confirmed: list[bytes] = []
+        seen: Counter[bytes] = Counter()
+        attempts: Counter[int] = Counter()
+        loop = asyncio.get_running_loop()
+        at: list[float] = []
+        stop = asyncio.Event()
+
+        async def publish(name: int) -> None:
+            n = 0
+            while not stop.is_set():
+                body = b"%d-%d" % (name, n)
+                await client.publish("orders", body)
+                confirmed.append(body)
+                at.append(loop.time())
+                n += 1
+
+        async def consume() -> None:
+            async with client.consume("orders", prefetch=200) as messages:
+                async for message in messages:
+                    async with message.process():
+                        seen[message.body] += 1
+                        attempts[message.attempt] += 1
+
+        consuming = asyncio.create_task(consume())
+        publishing = [asyncio.create_task(publish(name)) for name in range(5)]
+        await until(lambda: len(confirmed) > 300, 20)
+        before = len(confirmed)
+        await crash_leader(cluster)
+        await until(lambda: len(confirmed) > before + 300, 20)
+        stop.set()
+        await asyncio.gather(*publishing)
+        await until(lambda: len(seen) >= len(confirmed), 20)
+        consuming.cancel()
+        await asyncio.gather(consuming, return_exceptions=True)
+        assert set(seen) == set(confirmed)
+        assert set(seen.values()) == {1}, "the same consumer got a message twice"
+        assert set(attempts) == {1}
+        assert client.metrics.disconnects >= 1
+        gap = max(later - earlier for earlier, later in itertools.pairwise(at))
+        assert gap < 5, "publishing stopped for too long"
+
+
+async def test_a_windowed_publish_across_a_crash_stores_each_message_once_and_in_order(
+    tmp_path: Path,
+) -> None:
+    async with three(tmp_path) as (cluster, client):
+        await client.declare(fifo.QueueSpec("orders"))
+        bodies = [b"%05d" % n + b"x" * 500 for n in range(20_000)]
+        publishing = asyncio.create_task(client.publish_many("orders", bodies))
+        await until(lambda: client.metrics.confirmed > 2_000, 20)
+        await crash_leader(cluster)
+        confirms = await publishing
+        assert len(confirms) == len(bodies)
+        assert len({confirm.id for confirm in confirms}) == len(bodies)
+        found: list[bytes] = []
+        async with client.consume("orders", prefetch=5000) as messages:
+            async for batch in messages.batches(1000):
+                found += [message.body for message in batch]
+                messages.ack_many(batch)
+                if len(found) >= len(bodies):
+                    break
+        assert found == bodies
+
+
+async def test_what_is_held_stays_held_through_a_crash_of_the_leader(tmp_path: Path) -> None:
+    async with three(tmp_path) as (cluster, client):
+        await client.declare(fifo.QueueSpec("orders"))
+        await client.publish_many("orders", [b"%d" % n for n in range(50)])
+        async with client.consume("orders", prefetch=20, lock=5) as messages:
+            held = await take(messages, 10)
+            await crash_leader(cluster)
+            await until(lambda: client.metrics.connects == 2, 20)
+            for message in held:
+                assert (await message.ack(receipt=True)).status == "ok"
+            rest = await take(messages, 20)
+            assert [message.body for message in [*held, *rest]] == [b"%d" % n for n in range(30)]
+            assert all(message.attempt == 1 for message in rest)
+
+
+async def test_a_dropped_connection_redelivers_nothing(tmp_path: Path) -> None:
+    async with three(tmp_path) as (_, client):
+        await client.declare(fifo.QueueSpec("orders"))
+        await client.publish_many("orders", [b"%d" % n for n in range(500)])
+        seen: list[int] = []
+        async with client.consume("orders", prefetch=50) as messages:
+            async for message in messages:
+                async with message.process():
+                    seen.append(int(message.body))
+                if len(seen) % 50 == 0 and len(seen) < 400:
+                    link = client._session.link
+                    if link is not None:
+                        link.abort(fifo.ConnectionLost("cut by the test"))
+                if len(seen) == 500:
+                    break
+        assert seen == list(range(500))
+        assert client.metrics.disconnects >= 3
+        overview = await client.queue("orders")
+        assert overview["counters"]["delivered"] == 500
+
+
+async def test_a_named_producer_is_known_to_the_next_client(tmp_path: Path) -> None:
+    async with three(tmp_path) as (cluster, client):
+        await client.declare(fifo.QueueSpec("orders"))
+        producer = await client.open_producer("loader")
+        await producer.publish_many("orders", [b"a", b"b"], numbers=[10, 20])
+        async with fifo.connect(url_of(cluster)) as other:
+            again = await other.open_producer("loader")
+            assert again.last("orders") == 20
+            confirms = await again.publish_many("orders", [b"b", b"c"], numbers=[20, 30])
+            assert [confirm.duplicate for confirm in confirms] == [True, False]
+        assert (await client.queue("orders"))["ready"] == 3
+
+
+async def test_a_client_that_comes_and_goes_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with three(tmp_path) as (cluster, client):
+        await client.declare(fifo.QueueSpec("orders"))
+        await client.publish_many("orders", [b"x"] * 10)
+        async with fifo.connect(url_of(cluster)) as other:
+            messages = other.consume("orders")
+            await take(messages, 3)
+        overview = await client.queue("orders")
+        assert (overview["ready"], overview["locked"], overview["consumers"]) == (10, 0, 0)
+        assert (await client.status())["sessions"] == 1
+
+
+async def test_the_blocking_twin_goes_the_same_way(tmp_path: Path) -> None:
+    async with running(tmp_path) as cluster:
+        await cluster.leader()
+
+        def program() -> list[bytes]:
+            with fifo.blocking.connect(url_of(cluster)) as client:
+                client.declare(fifo.QueueSpec("orders", dead_letter="orders.dlq"))
+                client.publish("orders", b"one")
+                client.publish_many("orders", [b"two", b"three"])
+                found = []
+                with client.consume("orders") as messages:
+                    for message in messages:
+                        with message.process():
+                            found.append(message.body)
+                            if message.body == b"two":
+                                raise fifo.Terminal("no twos")
+                        if len(found) == 3:
+                            break
+                [dead] = client.get("orders.dlq", wait=5)
+                assert dead.body == b"two"
+                assert dead.ack(receipt=True).status == "ok"
+                return found
+
+        assert await asyncio.to_thread(program) == [b"one", b"two", b"three"]
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """Three node processes, started and stopped by the command line."""
+    folder = tmp_path / "cluster"
+    base = ["--dir", str(folder)]
+    command = [sys.executable, "-m", "node", "cluster"]
+    port = free_ports(1)[0] // 10 * 10
+    ports = ["--base-port", str(port)]
+    started = subprocess.run(
+        [*command, "start", "-n", "3", *base, *ports, "--detach", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert started.returncode == 0, started.stderr
+    try:
+        yield json.loads(started.stdout)
+    finally:
+        subprocess.run(
+            [*command, "stop", *base],
+            capture_output=True,
+            timeout=60,
+            check=True,
+        )
+
+
+async def test_a_killed_leader_process_stops_publishing_for_less_than_three_seconds(
+    processes: dict[str, Any],
+) -> None:
+    async with fifo.connect(processes["url"]) as client:
+        await client.declare(fifo.QueueSpec("orders"))
+        pids = {node["client"]: node["pid"] for node in processes["nodes"]}
+        assert client.address is not None
+        loop = asyncio.get_running_loop()
+        seen: list[int] = []
+        async with client.consume("orders", prefetch=100) as messages:
+
+            async def consume() -> None:
+                async for message in messages:
+                    async with message.process():
+                        seen.append(int(message.body))
+
+            consuming = asyncio.create_task(consume())
+            for n in range(100):
+                await client.publish("orders", b"%d" % n)
+            os.kill(pids[client.address], signal.SIGKILL)
+            began = loop.time()
+            await client.publish("orders", b"100")
+            # The number of the specification is 3 s on a quiet machine; a busy one gets more.
+            assert loop.time() - began < 6
+            await client.publish_many("orders", [b"%d" % n for n in range(101, 1000)])
+            await until(lambda: len(seen) >= 1000, 20)
+            consuming.cancel()
+        assert sorted(seen) == list(range(1000))
+        assert client.metrics.sessions_ended == 0
