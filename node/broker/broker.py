@@ -59,6 +59,7 @@ class Broker:
         wall_ms: Callable[[], int],
         wake: Callable[[], None],
         emptied: Callable[[], None],
+        connections_max: int = limits.CONNECTIONS_MAX,
     ) -> None:
         """`now`: seconds, monotonic, the clock of Raft's lease too; `wake` asks for a turn;
         `emptied`: the last connection is gone."""
@@ -67,6 +68,7 @@ class Broker:
         self._now = now
         self._wake = wake
         self._emptied = emptied
+        self._connections_max = connections_max
         self._raft: RaftNode
         self._leads = False
         self._led = False
@@ -302,8 +304,8 @@ class Broker:
         def answer(reply: Reply) -> None:
             self._tick_again = isinstance(reply, Ticked) and reply.more
             decided()
-            if self._tick_again:
-                self.look(0.0)
+            if self._tick_again or expired:
+                self.look(0.0)  # What did not fit into this one is due already.
 
         self.proposals.propose(Tick(expired), Waiter(answer, lost=lambda _: decided()))
 
@@ -370,7 +372,7 @@ class Broker:
     def connected(self, connection: Connection) -> None:
         """A new connection; where there are too many, somebody unknown has to go."""
         self._connections[connection] = None
-        if len(self._connections) > limits.CONNECTIONS_MAX:
+        if len(self._connections) > self._connections_max:
             connection.fail(Code.OVERLOADED, "this node has all the connections it takes")
             return
         self._unopened[connection] = None

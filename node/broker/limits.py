@@ -64,7 +64,8 @@ RESUME_SECONDS: Final = 10.0
 # --- connections ---------------------------------------------------------------------------------
 
 CONNECTIONS_MAX: Final = 20_000
-"""Client connections of one node: two for each of the 10 000 sessions."""
+"""Client connections of one node: two for each of the 10 000 sessions; fewer where the system
+gives the process too few descriptors (`descriptors.py`)."""
 
 UNOPENED_MAX: Final = 512
 """Connections that have not been welcomed; with one more, the oldest of them is closed."""
@@ -148,5 +149,9 @@ RETRY_LEADERLESS_MS: Final = 100
 TIMER_SECONDS_MIN: Final = 0.001
 """Shortest timer: uvloop fires shorter ones at once, and the loop would spin."""
 
-LISTEN_BACKLOG: Final = 1_024
-"""Connections that the kernel keeps for us while a turn lasts: all clients come back at once."""
+LISTEN_BACKLOG: Final = 128
+"""Connections that the kernel keeps for us while a turn lasts. A loop may accept all of them at
+once, so they count into the reserve below; who finds it full dials again."""
+
+DESCRIPTORS_RESERVED: Final = 512
+"""Descriptors that clients never get: the journal's files, peers, http, and one backlog."""

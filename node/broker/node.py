@@ -19,6 +19,7 @@ from typing import Protocol, TypeAlias
 from node.broker import limits
 from node.broker.broker import Broker
 from node.broker.connection import Connection
+from node.broker.descriptors import connections_max
 from node.broker.welcome import Identity
 from node.config import Address, ClusterConfig
 from node.raft import (
@@ -106,6 +107,7 @@ class Node:
             wall_ms=lambda: int(wall() * 1000),
             wake=self._ask_turn,
             emptied=self._emptied.set,
+            connections_max=connections_max(),
         )
         self._http = None if http is None else http(self.me.http, self.unready)
 
