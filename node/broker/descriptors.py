@@ -27,5 +27,5 @@ def fitting(descriptors: int) -> int:
     """Connections that fit beside the node's own files, at least a few."""
     if descriptors == resource.RLIM_INFINITY:
         return limits.CONNECTIONS_MAX
-    room = descriptors - limits.DESCRIPTORS_RESERVED
-    return max(min(room, limits.CONNECTIONS_MAX), descriptors // 4)
+    room = max(descriptors - limits.DESCRIPTORS_RESERVED, descriptors // 4)
+    return min(room, limits.CONNECTIONS_MAX)
