@@ -61,7 +61,7 @@ def bury(
 def transfer(step: Step, source: Queue, position: int, target: Queue, record: Record | None) -> int:
     """Move a message to the end of its lane in another queue; its position there.
 
-    Its id, key, headers and priority stay, its ttl and delay end.
+    Its id, key, headers and priority stay, its ttl and delay end; the target's own ttl holds.
     """
     priority = source.priority_of(position)
     block = source.blocks[position >> BLOCK_BITS]
@@ -72,7 +72,12 @@ def transfer(step: Step, source: Queue, position: int, target: Queue, record: Re
     if target.spec.ordering == "key" and batch.key_lengths is not None and not batch.key_hashes:
         # It was published where keys are not hashed: all such messages share their order.
         batch = batch._replace(key_hashes=array("Q", [1]))
+    if target.spec.ttl_ms is not None:
+        batch = batch._replace(expires=array("Q", [step.now + target.spec.ttl_ms]))
     lane = ready.lane_of(target.spec, priority)
+    if target.spec.overflow == "drop_oldest":
+        # Before it comes, so that it is never its own victim: a move is not refused.
+        trim(step, target, further=False, more=1, more_bytes=batch.sizes[0])
     moved_to = ready.append(target, batch, lane, step.state.generation)
     if record is not None:
         # What has a record is never served from a fresh range.
@@ -82,8 +87,6 @@ def transfer(step: Step, source: Queue, position: int, target: Queue, record: Re
     target.counters["moved_in"] += 1
     source.counters["moved_out"] += 1
     ready.remove(source, position, 1)
-    if target.spec.overflow == "drop_oldest":
-        trim(step, target, further=False)
     return moved_to
 
 
@@ -110,13 +113,15 @@ def expire(step: Step, queue: Queue, position: int) -> bool:
     return False
 
 
-def trim(step: Step, queue: Queue, *, further: bool) -> None:
-    """Drop the oldest of a `drop_oldest` queue until it fits; nothing that is locked.
+def trim(
+    step: Step, queue: Queue, *, further: bool, more: int = 0, more_bytes: int = 0
+) -> None:
+    """Drop the oldest of a `drop_oldest` queue until it fits, with so much more; nothing locked.
 
     `further`: what is dropped is dead-lettered, if the spec wants that. What does not fit into
     this step goes on in the next tick.
     """
-    while overflow.is_over(queue):
+    while overflow.is_over(queue, more=more, more_bytes=more_bytes):
         if step.budget <= 0:
             if ("trim", queue.number) not in step.state.chores:
                 step.state.chores.append(("trim", queue.number))
