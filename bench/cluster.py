@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -32,6 +33,10 @@ PORTS_PER_NODE = 10
 
 BASE_PORTS = range(17_100, 32_000, 100)
 """Below those that systems hand out by themselves, and away from the default of 7100."""
+
+PORT_ATTEMPTS = 5
+PORT_TAKEN = "already in use"
+"""Between looking for free ports and using them somebody else may take one: another run, say."""
 
 START_LIMIT_S = 40.0
 ELECTION_LIMIT_S = 30.0
@@ -66,23 +71,35 @@ class BenchCluster:
 
     async def start(self) -> None:
         """Start the nodes and wait for their leader."""
-        output = self._folder.with_suffix(".json")
-        self._process = self._household.start(
-            "cluster",
-            *_command("start", self._folder, "--json"),
-            *("--nodes", str(NODES), "--base-port", str(free_base_port())),
-            stdout=output,
-        )
+        for attempt in range(PORT_ATTEMPTS):
+            output = self._folder.with_suffix(f".{attempt}.json")
+            process = self._process = self._household.start(
+                f"cluster-{attempt}",
+                *_command("start", self._folder, "--json"),
+                *("--nodes", str(NODES), "--base-port", str(free_base_port())),
+                stdout=output,
+            )
+            view = await self._started(process, output)
+            if view is not None:
+                self.url = view["url"]
+                self.nodes = tuple(
+                    Node(number, node["name"], node["client"])
+                    for number, node in enumerate(view["nodes"], 1)
+                )
+                return
+        raise ClusterFailed(f"no cluster came up: {PORT_ATTEMPTS} times a port was taken")
+
+    async def _started(self, process: Child, output: Path) -> dict[str, Any] | None:
+        """What the started cluster says of itself; None where somebody else took its ports."""
         deadline = time.monotonic() + START_LIMIT_S
         while not (view := _parsed(output)):
-            if self._process.exit_code() is not None or time.monotonic() > deadline:
-                raise ClusterFailed(f"no cluster came up:\n{self._process.last_lines()}")
+            ended = process.exit_code() is not None
+            if ended and PORT_TAKEN in process.last_lines():
+                return None
+            if ended or time.monotonic() > deadline:
+                raise ClusterFailed(f"no cluster came up:\n{process.last_lines()}")
             await asyncio.sleep(LOOK_S)
-        self.url = view["url"]
-        self.nodes = tuple(
-            Node(number, node["name"], node["client"])
-            for number, node in enumerate(view["nodes"], 1)
-        )
+        return view
 
     @property
     def supervisor(self) -> Child:
@@ -153,8 +170,8 @@ async def observe(node: Node) -> dict[str, Any] | None:
 
 
 def free_base_port() -> int:
-    """A base of which every port that the nodes will use is free now."""
-    for base in BASE_PORTS:
+    """A base of which every port that the nodes will use is free now: a different one each time."""
+    for base in random.sample(BASE_PORTS, len(BASE_PORTS)):
         ports = [base + PORTS_PER_NODE * node + use for node in range(NODES) for use in (1, 2, 3)]
         if all(map(_is_free, ports)):
             return base

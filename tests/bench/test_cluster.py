@@ -1,0 +1,65 @@
+"""The cluster of a demo or a benchmark comes up beside others."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bench import cluster
+from bench.cluster import NODES, PORTS_PER_NODE, ClusterFailed, free_base_port
+from bench.processes import environment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# In a process of its own, because the end of a Household is the end of every child of its process.
+SCRIPT = """
+import asyncio, pathlib, sys
+import bench.cluster as cluster
+from bench.processes import Household
+
+folder, taken = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+bases = [taken, cluster.free_base_port()]
+cluster.free_base_port = lambda: bases.pop(0)
+household = Household(folder / "logs")
+try:
+    started = cluster.BenchCluster(household, folder / "cluster")
+    asyncio.run(started.start())
+    print(len(started.nodes), len(bases))
+finally:
+    household.end()
+"""
+
+
+@pytest.mark.cluster
+def test_a_port_that_is_taken_meanwhile_leads_to_another_try(tmp_path: Path) -> None:
+    """Two demos that start together must not both fail."""
+    base = free_base_port()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", base + PORTS_PER_NODE + 1))
+        other.listen()
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, str(tmp_path), str(base)],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+    assert (done.stdout, done.returncode) == (f"{NODES} 0\n", 0), done.stderr
+
+
+def test_a_base_with_a_taken_port_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any of the nine ports counts."""
+    base = free_base_port()
+    monkeypatch.setattr(cluster, "BASE_PORTS", range(base, base + 1))
+    assert free_base_port() == base
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", base + 2 * PORTS_PER_NODE + 3))
+        other.listen()
+        with pytest.raises(ClusterFailed):
+            free_base_port()
