@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import threading
 from typing import Final
 
 from fifo.client import limits, ranges
@@ -21,6 +20,7 @@ from fifo.client.errors import FifoError, SessionEnded, from_code
 from fifo.client.holding import Holding
 from fifo.client.link import Link
 from fifo.client.session import Identity, Session, hello
+from fifo.client.threads import OwnLoop
 from fifo.wire import Code, Frame
 from fifo.wire import limits as wire
 from fifo.wire.messages import (
@@ -51,7 +51,7 @@ class Control:
         self._user_loop = session.loop
         self._seams = session.seams
         self._dialer = Dialer(session.options, session.seams)
-        self._thread: threading.Thread | None = None
+        self._thread: OwnLoop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -74,8 +74,8 @@ class Control:
     def start(self) -> None:
         """Start the thread, once."""
         if self._thread is None and not self._stopping:
-            self._thread = threading.Thread(target=self._run, name="fifo control", daemon=True)
-            self._thread.start()
+            self._thread = self._seams.own_loop()
+            self._thread.start(self._main)
 
     def nudge(self) -> None:
         """A lock may be shorter than those before: look at once. From any thread."""
@@ -91,21 +91,13 @@ class Control:
             return
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._cancel)
-        await asyncio.to_thread(thread.join, limits.THREAD_JOIN_S)
+        await thread.join()
 
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
     # On the control thread from here on.
-
-    def _run(self) -> None:
-        # A loop of asyncio's own, whatever the program has made the default: it does little.
-        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-            try:
-                runner.run(self._main())
-            except asyncio.CancelledError:
-                _log.debug("the control thread ends")
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -93,7 +93,8 @@ class Dialer:
                     timeout=limits.STAGGER_S if waiting else None,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                for task in done:
+                # In the order of dialing: a set has another one in every process.
+                for task in [one for one in running if one in done]:
                     address = running.pop(task)
                     link, answer = self._outcome(task, address)
                     if isinstance(answer, Welcome) and link is not None:

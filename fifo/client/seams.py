@@ -1,4 +1,4 @@
-"""What the client takes from the world: clocks, chance, entropy. Tests bring their own.
+"""What the client takes from the world: clocks, chance, entropy, threads. Tests bring their own.
 
 Owns nothing but the list. The network's seam is the loop that the client runs on.
 """
@@ -11,12 +11,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fifo.client.threads import LoopThread, OwnLoop
+
 
 @dataclass(frozen=True, slots=True)
 class Seams:
-    """`monotonic` decides everything; `wall` is shown to people; `chance` gives 0.0 to 1.0."""
+    """`monotonic` decides everything; `wall` is shown to people; `chance` gives 0.0 to 1.0.
+
+    `own_loop` makes what runs the control connection beside the user's loop: a thread.
+    """
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
     chance: Callable[[], float] = random.random
     entropy: Callable[[int], bytes] = os.urandom
+    own_loop: Callable[[], OwnLoop] = LoopThread

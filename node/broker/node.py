@@ -14,6 +14,7 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from node.broker import limits
@@ -29,6 +30,7 @@ from node.raft import (
     RaftError,
     RaftNode,
     RaftStopped,
+    Storage,
     TcpTransport,
     boot_clock,
 )
@@ -58,6 +60,11 @@ HttpFactory: TypeAlias = Callable[[Address, Callable[[], str | None]], Service]
 """Makes the http port from its address and a call that says why the node is not ready, or None."""
 
 
+def tcp(config: RaftConfig, rng: random.Random) -> TcpTransport:
+    """The peer port on the running loop's sockets."""
+    return TcpTransport(config, rng=rng)
+
+
 class Node:
     """A node of the cluster that `config` describes; one per process, or several in a test."""
 
@@ -70,16 +77,22 @@ class Node:
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
         http: HttpFactory | None = None,
+        storage: Callable[[Path], Storage] = OsStorage,
+        transport: Callable[[RaftConfig, random.Random], TcpTransport] = tcp,
     ) -> None:
         """`clock` is monotonic and counts suspended time, `wall` is for people; both in seconds.
 
         `http` makes the http port (`node.http.server.HealthServer`); None: this node has none.
+        `storage` opens the journal's folder, `transport` makes the peer port; the client port is
+        the running loop's.
         """
         self.config = config
         self.me = config.node(name)
         self._clock = clock
         self._wall = wall
         self._rng = random.Random() if rng is None else rng
+        self._storage = storage
+        self._transport = transport
         self._loop: asyncio.AbstractEventLoop
         self._listener: asyncio.Server | None = None
         self._raft: RaftNode | None = None
@@ -133,12 +146,11 @@ class Node:
 
     async def _start(self) -> None:
         raft_config = self._raft_config()
-        self.me.data_dir.mkdir(parents=True, exist_ok=True)
         journal = Journal.open(
-            OsStorage(self.me.data_dir), cluster_id=self.config.cluster_id, node=self.me.name
+            self._storage(self.me.data_dir), cluster_id=self.config.cluster_id, node=self.me.name
         )
         try:
-            transport = TcpTransport(raft_config, rng=self._rng)
+            transport = self._transport(raft_config, self._rng)
             self._raft = RaftNode(
                 raft_config,
                 journal=journal,

@@ -28,7 +28,7 @@ from node.raft.errors import (
 from node.raft.journal import Journal, JournalLimits
 from node.raft.journalstats import JournalStats
 from node.raft.node import RaftNode
-from node.raft.storage import OsStorage
+from node.raft.storage import OsStorage, Storage
 from node.raft.transport import TcpTransport, TransportCounters
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "JournalLimits",
     "JournalStats",
     "OsStorage",
+    "Storage",
     "TcpTransport",
     "TransportCounters",
     "RaftError",
