@@ -194,7 +194,7 @@ async def _measure(jobs: Sequence[Job], warmup: float, seconds: float) -> dict[s
             task = progress.add_task("warm-up", total=warmup + seconds, rates="")
             ticker = asyncio.ensure_future(_tick(progress, task, workers, times, warmup))
             try:
-                results = await asyncio.gather(*(worker.result() for worker in workers))
+                results = await _results(workers)
             finally:
                 ticker.cancel()
     except TimeoutError:
@@ -205,6 +205,17 @@ async def _measure(jobs: Sequence[Job], warmup: float, seconds: float) -> dict[s
         for worker in workers:
             await worker.close()
     return {job.role: result for job, result in zip(jobs, results, strict=True)}
+
+
+async def _results(workers: Sequence[Worker]) -> list[dict[str, Any]]:
+    """Wait for all; when one fails, nobody listens to the others any more."""
+    tasks = [asyncio.ensure_future(worker.result()) for worker in workers]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Worker:
@@ -245,13 +256,17 @@ class Worker:
         return found
 
     async def close(self) -> None:
-        """End the process, whatever it does."""
-        if self._process is None:
+        """End the process, whatever it does, and let go of its pipes while there is a loop."""
+        process = self._process
+        if process is None or process.stdin is None:
             return
         with contextlib.suppress(ProcessLookupError):
-            if self._process.returncode is None:
-                self._process.kill()
-        await self._process.wait()
+            if process.returncode is None:
+                process.kill()
+        process.stdin.close()
+        with contextlib.suppress(ConnectionError):
+            await process.stdin.wait_closed()
+        await process.communicate()
 
     async def _tell(self, line: dict[str, Any]) -> None:
         assert self._process is not None
