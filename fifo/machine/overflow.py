@@ -7,6 +7,7 @@ ones. A return never triggers a drop. What becomes of a victim is the business o
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import accumulate
 
 from fifo.machine import ready
@@ -34,11 +35,22 @@ def room(queue: Queue, sizes: "array[int]", start: int) -> int:
     return stop
 
 
-def admit(queue: Queue, sizes: "array[int]", start: int) -> tuple[int, Refused | None]:
-    """How far messages from `start` on may be stored where nothing is dropped for them."""
+def admit(
+    queue: Queue, sizes: "array[int]", start: int, known: Sequence[int] = ()
+) -> tuple[int, Refused | None]:
+    """How far messages from `start` on may be stored where nothing is dropped for them.
+
+    Those at the places `known` are duplicates, which need no room.
+    """
     if queue.spec.overflow == "drop_oldest":
         return len(sizes), None
-    stop = room(queue, sizes, start)
+    if known:
+        left_out = dict.fromkeys(known)
+        places = [place for place in range(start, len(sizes)) if place not in left_out]
+        fits = room(queue, array("I", [sizes[place] for place in places]), 0)
+        stop = places[fits] if fits < len(places) else len(sizes)
+    else:
+        stop = room(queue, sizes, start)
     return stop, None if stop == len(sizes) else full(queue)
 
 

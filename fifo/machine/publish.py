@@ -89,7 +89,11 @@ def _store(
         refused = Refused(Code.GAP, text, {"expected": last})
         stop = 0
     elif duplicates < command.count:
-        stop, refused = overflow.admit(queue, columns.sizes, duplicates)
+        known: list[int] = []
+        if columns.dedup_ids is not None:
+            dedup.forget_due(step, queue)
+            known = dedup.known(step, queue, columns.dedup_ids, duplicates, stop)
+        stop, refused = overflow.admit(queue, columns.sizes, duplicates, known)
         if columns.dedup_ids is not None:
             stop, refused = dedup.admit(queue, columns.dedup_ids, duplicates, stop, refused)
     repeated = 0
