@@ -143,10 +143,11 @@ def disconnect(step: Step, command: Disconnect) -> Reply:
     session = step.state.sessions.get(command.session)
     if session is None or session.end_cause is not None:
         return Refused(Code.UNKNOWN_SESSION, "there is no such session, or it has ended")
+    if session.epochs != [command.data_epoch, command.control_epoch]:
+        # Before `sync`: a session brought up to date without a resume would count as resumed.
+        return Refused(Code.FENCED, "the session has been attached since")
     session = step.open_session(command.session)
     sync(step, session)
-    if session.epochs != [command.data_epoch, command.control_epoch]:
-        return Refused(Code.FENCED, "the session has been attached since")
     for number, granted_ms in command.floors:
         if number in session.consumers:
             consumer = step.open_consumer(number)
