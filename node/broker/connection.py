@@ -131,9 +131,9 @@ class Connection(asyncio.Protocol):
         self.output.blocked = True
 
     def resume_writing(self) -> None:
-        """The socket took everything."""
+        """The socket took everything: the next turn sends on, where a failed read is seen to."""
         self.output.blocked = False
-        self.flush()
+        self._want_flush()
 
     # --- sending ----------------------------------------------------------------------------------
 

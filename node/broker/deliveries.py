@@ -27,22 +27,27 @@ Columns: TypeAlias = list[tuple[int, int]]
 _PRIORITY_DEFAULT = bytes([columns.PRIORITY_DEFAULT])
 _ONE = array("I", [1])
 _ZERO = array("I", [0])
+_ORIGIN_BYTES = 46  # five integers of at most nine bytes, and the list around them
+_LETTER_BYTES = 200  # the names of a dead letter's fields, and what msgpack adds
+_ATTEMPT_BYTES = 32
 
 
 def chunks(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
-    """Cut runs into lists that each fit into a frame of `DELIVER_BYTES`, or hold one run."""
+    """Cut runs into lists that each fit into one frame, or hold one run."""
     if len(runs) == 1:
         yield runs
         return
-    start = size = 0
+    start = size = header = 0
     for at, run in enumerate(runs):
-        run_bytes = run.bodies_bytes + _metadata_bytes(run)
+        run_bytes, header_bytes = _sizes(run)
         if at > start and (
-            size + run_bytes > limits.DELIVER_BYTES or at - start >= limits.DELIVER_RUNS_MAX
+            size + run_bytes > limits.DELIVER_BYTES
+            or header + header_bytes > limits.DELIVER_HEADER_BYTES
         ):
             yield runs[start:at]
-            start, size = at, 0
+            start, size, header = at, 0, 0
         size += run_bytes
+        header += header_bytes
     if start < len(runs):
         yield runs[start:]
 
@@ -68,10 +73,12 @@ def deliver_frame(
 
 def peeked(queue: str, runs: Sequence[Run], read: ReadArea) -> tuple[Peeked, list[Buffer]]:
     """The answer to a peek: as many of these runs as one frame holds, and its raw part."""
-    size, taken = 0, 0
+    size = header = taken = 0
     for run in runs:
-        size += run.bodies_bytes + _metadata_bytes(run)
-        if taken and size > limits.PEEK_BYTES_MAX:
+        run_bytes, header_bytes = _sizes(run)
+        size += run_bytes
+        header += header_bytes
+        if taken and (size > limits.PEEK_BYTES_MAX or header > limits.DELIVER_HEADER_BYTES):
             break
         taken += 1
     runs = runs[:taken]
@@ -80,10 +87,18 @@ def peeked(queue: str, runs: Sequence[Run], read: ReadArea) -> tuple[Peeked, lis
     return Peeked(queue, count, tuple(listed), _origins(runs), dead_letters), raw
 
 
-def _metadata_bytes(run: Run) -> int:
+def _sizes(run: Run) -> tuple[int, int]:
+    """Bytes that a run takes in the raw part of a frame, and at most in its header."""
     keys = 0 if run.keys is None else run.keys.blob_bytes
     headers = 0 if run.headers is None else run.headers.blob_bytes
-    return keys + headers + 4 * run.count
+    header = _ORIGIN_BYTES
+    letter = run.dead_letter
+    if letter is not None:
+        header += _LETTER_BYTES + len(letter.history) * _ATTEMPT_BYTES
+        texts = (letter.detail, letter.description, letter.exception_type, letter.exception_text)
+        header += sum([4 * len(text or "") for text in (*texts, letter.source, letter.stack)])
+        header += 0 if letter.stack_place is None else letter.stack_place[2]
+    return run.bodies_bytes + keys + headers + 4 * run.count, header
 
 
 def _origins(runs: Sequence[Run]) -> tuple[tuple[int, int, int, int, int], ...]:

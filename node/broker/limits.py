@@ -112,8 +112,9 @@ REQUEST_BYTES_IN_FLIGHT_MAX: Final = 16 * MIB
 DELIVER_BYTES: Final = 1 * MIB
 """Bodies in one delivery frame, or one message: keeps frames small enough to interleave."""
 
-DELIVER_RUNS_MAX: Final = 4_096
-"""Runs in one delivery frame: far below the protocol's 65 535, for a header of 100 KiB."""
+DELIVER_HEADER_BYTES: Final = 512 * KIB
+"""Header of a delivery frame, where the runs' origins and dead letters with their stacks stand:
+half of what the protocol allows."""
 
 CONFIRMS_PER_FRAME_MAX: Final = 8_192
 """Items of one confirms frame: below the protocol's 10 000."""
@@ -131,6 +132,10 @@ RENEWALS_WAITING_MAX: Final = 10_000
 
 RENEWAL_WAIT_SECONDS: Final = 1.0
 """A renewal waits this long for a lease or an evaluation, then it is answered `not_now`."""
+
+LIST_BYTES_MAX: Final = 768 * KIB
+"""Packed answer to a query; below the protocol's 1 MiB header. A list of more queues is answered
+without their specs and counters, and refused where that is too long still."""
 
 PEEK_BYTES_MAX: Final = 4 * MIB
 """Bodies in one answer to a peek."""

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgpack
+
 from fifo.wire import Code, Frame
 from fifo.wire.messages import Ok, Peek, QueueQuery
-from node.broker import deliveries
+from node.broker import deliveries, limits
 from node.broker.clock import ClusterClock
 from node.broker.connection import Connection
 from node.broker.lock_clock import LockClock
@@ -55,13 +57,31 @@ class Queries:
         if not self._may_answer():
             self._not_now(connection, frame)
         elif query.query == "list":
-            names = self._machine.queues()[: query.limit]
-            overviews = [self._machine.queue_overview(name) for name in names]
-            connection.send(Ok(plain(overviews)), frame.correlation)
+            self._list(connection, frame, query.limit)
         elif query.queue is None or not self._host.has_queue(query.queue):
             self._no_queue(connection, frame, query.queue)
         else:
             self._one_queue(connection, frame, query, query.queue)
+
+    def _list(self, connection: Connection, frame: Frame, limit: int) -> None:
+        overviews = [self._machine.queue_overview(name) for name in self._machine.queues()[:limit]]
+        found = plain(overviews)
+        if _packed_bytes(found) > limits.LIST_BYTES_MAX:
+            found = [
+                {key: value for key, value in one.items() if key not in ("spec", "counters")}
+                for one in overviews
+                if one is not None
+            ]
+        self._answer(connection, frame, found)
+
+    def _answer(self, connection: Connection, frame: Frame, found: object) -> None:
+        """Answer with plain data, where a frame can hold it."""
+        if _packed_bytes(found) > limits.LIST_BYTES_MAX:
+            connection.refuse(
+                frame.correlation, Code.TOO_LARGE, "the answer is too long: ask with a lower limit"
+            )
+        else:
+            connection.send(Ok(found), frame.correlation)
 
     def _one_queue(
         self, connection: Connection, frame: Frame, query: QueueQuery, name: str
@@ -85,7 +105,7 @@ class Queries:
                     "a query must be one of list, show, locks, delayed, consumers",
                 )
                 return
-        connection.send(Ok(plain(found)), frame.correlation)
+        self._answer(connection, frame, plain(found))
 
     def peek(self, connection: Connection, session: Session, frame: Frame) -> None:
         """The next messages, without locking them."""
@@ -195,6 +215,10 @@ def _quantile_ms(buckets: Sequence[int], fraction: float) -> float:
         wanted -= count
         below = upper
     return round(1000 * below, 3) if sum(buckets) else 0.0
+
+
+def _packed_bytes(found: object) -> int:
+    return len(msgpack.packb(found))
 
 
 def _id(message: tuple[int, int, int]) -> str:

@@ -96,6 +96,24 @@ def test_large_deliveries_are_cut_into_frames(monkeypatch: pytest.MonkeyPatch) -
     assert list(deliveries.chunks([])) == []
 
 
+def test_dead_letters_with_long_stacks_are_cut_into_frames_that_fit() -> None:
+    letter = DeadLetter(0, None, None, None, None, (8, 0, 16_384), "orders", None, 55, ())
+    dead = [
+        run(count=1, sizes=array("I", [5]), bodies_bytes=5, dead_letter=letter) for _ in range(200)
+    ]
+    effect = Deliver(1, 9, "orders", 1, 30_000, 99_000, tuple(dead), False)
+    stack = memoryview(b"s" * 16_384)
+    delivered = 0
+    for chunk in deliveries.chunks(dead):
+        parts = deliveries.deliver_frame(effect, chunk, 1, 1, lambda _: stack)
+        (frame,) = Decoder().receive_data(b"".join(parts))
+        assert isinstance(frame, Frame)
+        assert isinstance(frame.message, DeliverFrame)
+        assert frame.message.dead_letters[0][1]["stack"] == "s" * 16_384
+        delivered += frame.message.count
+    assert delivered == 200
+
+
 def test_a_peek_stops_at_what_one_frame_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PEEK_BYTES_MAX", 60)
     answer, raw = deliveries.peeked("orders", [run() for _ in range(10)], read)

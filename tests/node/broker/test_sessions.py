@@ -11,6 +11,7 @@ import pytest
 from fifo.wire.messages import (
     Close,
     Confirms,
+    Declare,
     Deliver,
     Error,
     Get,
@@ -403,6 +404,20 @@ async def test_a_refused_publish_refuses_what_is_behind_it(node: Node) -> None:
     assert [item[4] for item in items] == [1, 1, 0, 0]
     assert [item[5] and item[5][0] for item in items] == [None, None, "queue_full", "gap"]  # type: ignore[index]  # an error item
     await client.close()
+
+
+async def test_a_list_of_many_queues_leaves_out_what_does_not_fit(node: Node) -> None:
+    client = await connected(node.me.client)
+    for number in range(1500):
+        client.send(Declare(f"queue-{number}-{'x' * 100}", {}), 1000 + number)
+    await client.take(lambda frame: frame.correlation == 1000 + 1499)
+    answer = await client.ask(QueueQuery(None, "list", 1500))
+    assert isinstance(answer, Ok)
+    assert len(answer.result) == 1500
+    assert "spec" not in answer.result[0]
+    few = await client.ask(QueueQuery(None, "list", 2))
+    assert isinstance(few, Ok)
+    assert few.result[0]["spec"]["ordering"] == "none"
 
 
 async def test_confirms_of_one_turn_share_a_frame(node: Node) -> None:
