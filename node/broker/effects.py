@@ -8,6 +8,7 @@ it, so the remaining time on it is the one at that moment.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import assert_never
@@ -22,7 +23,7 @@ from fifo.machine.effects import (
     Run,
     SessionEnded,
 )
-from fifo.wire import Buffer
+from fifo.wire import Buffer, LocalProtocolError
 from fifo.wire.messages import (
     NOTICE_ACTIVITY,
     NOTICE_MESSAGE_TIMEOUT,
@@ -32,6 +33,8 @@ from fifo.wire.messages import (
 from node.broker import deliveries
 from node.broker.lock_clock import LockClock
 from node.broker.sessions import Sessions
+
+logger = logging.getLogger(__name__)
 
 NOTICE_CONSUMER_REMOVED = 3
 """The consumer is gone, for its queue was deleted; a client that does not know it may ignore it."""
@@ -93,7 +96,14 @@ class Effects:
 
     def _frame(self, effect: Deliver, runs: Sequence[Run], first_token: int) -> list[Buffer]:
         remaining_ms = max(0, effect.deadline_ms - self._now_ms())
-        return deliveries.deliver_frame(effect, runs, first_token, remaining_ms, self._read_area)
+        try:
+            return deliveries.deliver_frame(
+                effect, runs, first_token, remaining_ms, self._read_area
+            )
+        except LocalProtocolError as error:
+            # A frame that nobody could read: these locks run out, the node goes on.
+            logger.exception("event=delivery_failed consumer=%d", effect.consumer, exc_info=error)
+            return []
 
     def _tell(self, number: int, notice: Notice) -> None:
         session = self._sessions.get(number)

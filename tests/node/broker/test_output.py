@@ -1,0 +1,93 @@
+"""What waits for a peer: in order, in few writes, and as handles where it may be large."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from fifo.wire import Buffer
+from node.broker import limits
+from node.broker.output import Output
+
+
+class Socket:
+    """A transport that takes what a test allows."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.output: Output | None = None
+        self.takes = 10**9
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """Told at once when it is full."""
+        assert high == 0
+
+    def write(self, data: Buffer) -> None:
+        """One buffer."""
+        self.writelines([data])
+
+    def writelines(self, buffers: Sequence[Buffer]) -> None:
+        """Several in one write."""
+        self.writes.append(b"".join(buffers))
+        if sum(map(len, self.writes)) >= self.takes:
+            assert self.output is not None
+            self.output.blocked = True
+
+
+@pytest.fixture
+def socket() -> Socket:
+    return Socket()
+
+
+@pytest.fixture
+def output(socket: Socket) -> Output:
+    made = Output(cast("None", socket), 0.0)  # type: ignore[arg-type]  # a transport of the test
+    socket.output = made
+    return made
+
+
+def test_frames_of_a_turn_leave_in_one_write(socket: Socket, output: Output) -> None:
+    output.add([b"one", b"two"])
+    output.add_later(lambda: [b"three"])
+    output.add([b"four"])
+    output.flush(1.0)
+    assert socket.writes == [b"onetwothreefour"]
+    assert (output.empty, output.waiting_bytes) == (True, 0)
+
+
+def test_a_delivery_is_made_only_when_the_socket_takes_it(socket: Socket, output: Output) -> None:
+    made: list[int] = []
+
+    def delivery(number: int) -> list[bytes]:
+        made.append(number)
+        return [bytes(limits.WRITE_BYTES)]
+
+    for number in range(100):
+        output.add_later(lambda number=number: delivery(number))  # type: ignore[misc]  # its default
+    socket.takes = 1
+    output.flush(1.0)
+    assert made == [0]
+    assert output.waiting_bytes == 0
+    socket.takes = 10**9
+    output.blocked = False
+    output.flush(2.0)
+    assert made == list(range(100))
+    assert len(socket.writes) == 100, "no write is larger than it needs to be"
+
+
+def test_too_much_waiting_is_over(output: Output) -> None:
+    output.blocked = True
+    output.add([bytes(limits.OUTPUT_BYTES_MAX)])
+    assert not output.over
+    output.add([b"x"])
+    assert output.over
+    output.clear()
+    assert not output.over
+
+
+def test_an_empty_frame_is_left_out(socket: Socket, output: Output) -> None:
+    output.add_later(list)
+    output.flush(1.0)
+    assert socket.writes == []
