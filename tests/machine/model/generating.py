@@ -1,0 +1,506 @@
+"""What to do next: weighted commands, drawn against what is really there.
+
+Owns the weights (the property suite of rabbit_fifo taught them: publishing 20, settling 40, of which
+acks are most, the rest rare) and the shapes of arguments. Draws come through `Draw`, so that the
+same generator serves Hypothesis, which shrinks, and a plain seeded generator, which is quick.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from fifo.machine import commands
+from tests.machine.model.comparing import Pair, Step
+from tests.machine.model.records import LOCKED, READY, Consumer, Message, Session
+from tests.machine.model.verbs import Letter, Post
+from tests.support.machine import sixteen
+
+T = TypeVar("T")
+
+QUEUES = ("q1", "q2", "dead", "deader")
+BACKOFFS = (None, "fixed:0ms", "fixed:2s", "exponential:1s..60s*2", "exponential:500ms..10s*1.5")
+BACKOFFS = (*BACKOFFS, "table:1s,5s,30s", "exponential:1s..60s*5")
+ADVANCES = (0, 0, 0, 1, 10, 250, 999, 1_000, 1_001, 5_000, 10_000, 30_000, 60_000, 300_000)
+
+
+class Draw(Protocol):
+    """Where choices come from."""
+
+    def below(self, limit: int) -> int:
+        """An integer from 0 up to, not including, `limit`."""
+
+
+@dataclass
+class Chooser:
+    """Choices in the words of the generator."""
+
+    draw: Draw
+
+    def one(self, choices: Sequence[T]) -> T:
+        """One of them; the first is the simplest."""
+        return choices[self.draw.below(len(choices))]
+
+    def chance(self, percent: int) -> bool:
+        """True so often."""
+        return self.draw.below(100) >= 100 - percent
+
+    def some(self, choices: Sequence[T], percent: int = 50) -> list[T]:
+        """Some of them, in their order."""
+        return [choice for choice in choices if self.chance(percent)]
+
+
+@dataclass
+class Generator:
+    """Draws the next entry for a pair."""
+
+    pair: Pair
+    choose: Chooser
+    stamp_ms: int = 0
+    numbers: dict[tuple[int, str], int] = field(default_factory=dict)
+    bodies: int = 0
+
+    def entry(self) -> list[Step]:
+        """The commands of the next entry, most often one."""
+        if self.choose.chance(25):
+            self.stamp_ms += self.choose.one(ADVANCES)
+        count = 1 if self.choose.chance(85) else 2 + self.choose.draw.below(3)
+        steps: list[Step] = []
+        for _ in range(count):
+            steps.append(self.step())
+            if isinstance(steps[-1], commands.Credit):
+                break  # it hands out by itself, before what follows: easier to follow at the end
+        return steps
+
+    def stamp(self) -> int:
+        """The entry's stamp: a former leader's may lie behind."""
+        return max(0, self.stamp_ms - 500) if self.choose.chance(3) else self.stamp_ms
+
+    def step(self) -> Step:
+        """One command of a kind that can be meant now."""
+        if len(self.pair.world.messages) > 60:
+            return self.choose.one((self.purge, self.ack_all))()
+        return self.choose.one(self._weighted())()
+
+    def _weighted(self) -> list[Callable[[], Step]]:
+        weights: tuple[tuple[Callable[[], Step], int], ...] = (
+            (self.publish, 24),
+            (self.subscribe, 8),
+            (self.settle, 30),
+            (self.tick, 18),
+            (self.attach, 8),
+            (self.detach, 2),
+            (self.disconnect, 4),
+            (self.get, 4),
+            (self.cancel, 3),
+            (self.credit, 3),
+            (self.alive, 3),
+            (self.lead, 2),
+            (self.update, 3),
+            (self.notice_ack, 1),
+            (self.end_session, 1),
+            (self.declare, 3),
+            (self.pause, 1),
+            (self.resume, 2),
+            (self.purge, 1),
+            (self.delete, 1),
+            (self.open_producer, 1),
+        )
+        return [verb for verb, weight in weights for _ in range(weight)]
+
+    # -- queues --
+
+    def first_queues(self) -> list[Step]:
+        """The queues that a run starts with, and a first session with consumers."""
+        return [
+            commands.Declare("dead", self.spec_of("dead")),
+            commands.Declare("q1", self.spec_of("q1")),
+            commands.Declare("q2", self.spec_of("q2")),
+            commands.Attach(sixteen("s0"), 0, sixteen("i0"), "u"),
+            self.subscribe(),
+        ]
+
+    def spec_of(self, name: str) -> dict[str, Any]:
+        """A spec; dead letters go one way only, mostly."""
+        pick, chance = self.choose.one, self.choose.chance
+        kinds = ("none", "none", "single_active", "key") if name.startswith("q") else ("none",) * 2
+        spec: dict[str, Any] = {"ordering": pick((*kinds, "single_active"))}
+        if chance(30):
+            spec["priorities"] = pick((True, False))
+        if chance(30):
+            spec["on_delay"] = "skip"
+        if name.startswith("q") and chance(60):
+            spec["dead_letter"] = pick(("dead", "deader"))
+        elif name == "dead" and chance(20):
+            spec["dead_letter"] = "deader"
+        if chance(30):
+            spec["max_deliveries"] = pick((1, 2, 3))
+            if chance(30) or "dead_letter" not in spec:
+                spec["on_exhausted"] = "drop"
+        for option in ("count_timeouts", "dead_letter_expired"):
+            if chance(20):
+                spec[option] = False
+        if chance(20):
+            spec["max_length"] = pick((3, 5, 8))
+        if chance(15):
+            spec["max_bytes"] = pick((20, 40))
+        if chance(50):
+            spec["overflow"] = "drop_oldest"
+            if chance(50) and "dead_letter" in spec:
+                spec["dead_letter_overflow"] = True
+        spec.update(self._times())
+        return spec
+
+    def _times(self) -> dict[str, Any]:
+        pick, chance = self.choose.one, self.choose.chance
+        spec: dict[str, Any] = {}
+        if chance(30):
+            spec["lock_ms"] = pick((1_000, 5_000, 60_000))
+        if chance(15):
+            spec["max_lock_ms"] = pick((60_000, 65_000, 120_000))
+        for option in ("nack_backoff", "timeout_backoff"):
+            if chance(30):
+                spec[option] = pick(BACKOFFS)
+        if chance(15):
+            spec["ttl_ms"] = pick((1_000, 30_000, 45_000))
+        if chance(25):
+            spec["disconnect_grace_ms"] = pick((0, 1_000, 20_000))
+        if chance(30):
+            spec["dedup_window_ms"] = pick((1_000, 60_000))
+            spec["dedup_max"] = pick((2, 4, 100))
+        return spec
+
+    def declare(self) -> Step:
+        """A new queue, the same again, or a difference."""
+        name = self.choose.one(QUEUES)
+        there = self.pair.world.queues.get(name)
+        if there is not None and self.choose.chance(50):
+            spec = self.pair.machine.queue_overview(name)
+            return commands.Declare(name, dict(spec["spec"]) if spec else {})
+        return commands.Declare(name, self.spec_of(name))
+
+    def update(self) -> Step:
+        """A few changes to a live queue."""
+        name = self.queue()
+        spec = self.spec_of(name)
+        spec.pop("ordering")
+        spec.pop("priorities", None)
+        fields = self.choose.some(sorted(spec), 40)
+        changes = {option: spec[option] for option in fields}
+        if self.choose.chance(20):
+            changes[self.choose.one(("max_length", "max_bytes", "ttl_ms", "dead_letter"))] = None
+        return commands.UpdateQueue(name, changes)
+
+    def queue(self) -> str:
+        """A queue's name, seldom one that is not there."""
+        there = sorted(self.pair.world.queues)
+        if self.choose.chance(97) and there:
+            return self.choose.one([*(n for n in there if n.startswith("q")), *there])
+        return self.choose.one(QUEUES)
+
+    def pause(self) -> Step:
+        """Hand nothing out."""
+        return commands.PauseQueue(self.queue())
+
+    def resume(self) -> Step:
+        """Hand out again, where it was paused."""
+        paused = [n for n, q in sorted(self.pair.world.queues.items()) if q.paused]
+        return commands.ResumeQueue(self.choose.one(paused) if paused else self.queue())
+
+    def purge(self) -> Step:
+        """Empty a queue of what nobody holds."""
+        return commands.Purge(self.queue())
+
+    def delete(self) -> Step:
+        """Remove a queue, if nobody names it."""
+        return commands.DeleteQueue(self.queue())
+
+    # -- publishing --
+
+    def publish(self) -> Step:
+        """A few messages, numbered as a producer does; sometimes sent again, or too early."""
+        world, queue, choose = self.pair.world, self.queue(), self.choose
+        session, producer = self.producer()
+        owner = producer or (world.sessions[session].producer if session in world.sessions else 0)
+        last = world.producers[owner].last.get(queue, 0) if owner in world.producers else 0
+        previous, number = last, last + 1
+        if choose.chance(10):
+            previous = choose.draw.below(last + 1)
+            number = previous + 1 + choose.draw.below(2)
+        elif choose.chance(5):
+            previous, number = last + 1, last + 2
+        count = 1 + choose.draw.below(4)
+        letters = []
+        plain = choose.chance(40)
+        for _ in range(count):
+            letters.append(Letter(number, self.body()) if plain else self.letter(number))
+            number += 1 + (choose.draw.below(3) if choose.chance(5) else 0)
+        return Post(session, producer, queue, previous, letters)
+
+    def producer(self) -> tuple[int, int]:
+        """(session, named producer or 0)."""
+        named = [p.number for p in self.pair.world.producers.values() if p.name]
+        if named and self.choose.chance(15):
+            return (0, self.choose.one(named))
+        session = self.session()
+        return (session.number if session else 99, 0)
+
+    def body(self) -> bytes:
+        """A body that no other message has, of changing length."""
+        self.bodies += 1
+        return b"%d" % self.bodies + b"." * self.choose.one((0, 1, 6))
+
+    def letter(self, number: int) -> Letter:
+        """One message with columns."""
+        pick, chance = self.choose.one, self.choose.chance
+        return Letter(
+            number,
+            self.body(),
+            key=pick((b"", b"k1", b"k2", b"k1", b"k3")),
+            headers=b"h" * self.choose.draw.below(3) if chance(20) else b"",
+            priority=pick((4, 0, 9, 4)) if chance(50) else 4,
+            delay_ms=pick((1, 1_000, 20_000)) if chance(15) else 0,
+            ttl_ms=pick((500, 5_000, 31_000, 100_000)) if chance(20) else 0,
+            dedup=pick((b"a", b"b", b"c")) if chance(20) else b"",
+        )
+
+    def open_producer(self) -> Step:
+        """A named producer."""
+        return commands.OpenProducer(self.choose.one(("p1", "p2")))
+
+    # -- sessions --
+
+    def session(self) -> Session | None:
+        """One of the sessions that there are."""
+        there = list(self.pair.world.sessions.values())
+        return self.choose.one(there) if there else None
+
+    def attach(self) -> Step:
+        """Open or resume; mostly who is away, as the client it was."""
+        choose, world = self.choose, self.pair.world
+        label = choose.one(("s0", "s1", "s2"))
+        away = [s for s in world.sessions.values() if not s.attached[0] or s.disconnected]
+        incarnation = sixteen("i0")
+        if away and choose.chance(80):
+            session = choose.one(away)
+            label = session.session_id.decode().rstrip(".")
+            incarnation = session.incarnation
+        if choose.chance(5):
+            incarnation = sixteen(choose.one(("i0", "i1")))
+        role = 1 if choose.chance(20) else 0
+        user = "v" if (label == "s2") != choose.chance(1) else "u"
+        return commands.Attach(sixteen(label), role, incarnation, user, "host:1")
+
+    def detach(self) -> Step:
+        """A connection closes, sometimes an old one."""
+        session = self.session()
+        if session is None:
+            return self.attach()
+        role = 0 if self.choose.chance(70) else 1
+        epoch = session.epochs[role]
+        if self.choose.chance(15):
+            epoch = max(1, epoch - 1)
+        return commands.Detach(session.number, role, max(1, epoch))
+
+    def disconnect(self) -> Step:
+        """Nothing heard of a session, with what its leader had granted."""
+        session = self.session()
+        if session is None:
+            return self.attach()
+        epochs = list(session.epochs)
+        if self.choose.chance(10):
+            epochs[0] = max(0, epochs[0] - 1)
+        now_ms, floors = self.pair.world.now_ms, []
+        for consumer in self.pair.world.of_session(session):
+            if self.choose.chance(30):
+                floors.append((consumer.number, now_ms + self.choose.one((0, 1_000, 40_000))))
+        return commands.Disconnect(session.number, epochs[0], epochs[1], tuple(floors))
+
+    def end_session(self) -> Step:
+        """A client closes, or the leader finds a session long gone."""
+        session = self.session()
+        if session is None:
+            return self.attach()
+        return commands.EndSession(session.number, 1 if self.choose.chance(30) else 0)
+
+    def lead(self) -> Step:
+        """A new term."""
+        return commands.Lead(self.pair.world.term + self.choose.one((1, 1, 1, 3, 0)))
+
+    def notice_ack(self) -> Step:
+        """The client's library has a notice."""
+        session = self.session()
+        if session is None:
+            return self.attach()
+        known = sorted(session.notices) or [1]
+        return commands.NoticeAck(session.number, self.choose.one(known))
+
+    # -- consumers --
+
+    def subscribe(self) -> Step:
+        """A new consumer, or one of those again with other options."""
+        session = self.session()
+        queue = self.queue()
+        options = self.options()
+        known = self.pair.world.queues.get(queue)
+        if known is not None and options.get("lock_ms", 0) > known.spec.max_lock_ms:
+            options["max_lock_ms"] = 300_000
+        tag = self.choose.one(("a", "b"))
+        return commands.Subscribe(session.number if session else 1, tag, queue, options)
+
+    def options(self) -> dict[str, Any]:
+        """What a consumer asks for."""
+        pick, chance = self.choose.one, self.choose.chance
+        options: dict[str, Any] = {"prefetch": pick((1, 2, 3, 10))}
+        if chance(30):
+            options["lock_ms"] = pick((1_000, 10_000, 30_000, 300_000))
+        if chance(20):
+            options["max_lock_ms"] = pick((300_000, 310_000))
+        if chance(30):
+            options["priority"] = pick((1, 2, -1))
+        if chance(15):
+            options["credit"] = "explicit"
+        for option in ("nack_backoff", "timeout_backoff"):
+            if chance(20):
+                options[option] = pick(BACKOFFS)
+        return options
+
+    def consumer(self, *, implicit: bool = True) -> Consumer | None:
+        """One of the consumers that there are."""
+        there = [c for c in self.pair.world.consumers.values() if implicit or not c.implicit]
+        return self.choose.one(there) if there else None
+
+    def cancel(self) -> Step:
+        """An iterator is left; some of what it holds was never opened."""
+        consumer = self.consumer(implicit=False)
+        if consumer is None:
+            return self.subscribe()
+        held = [m.token for m in self.pair.world.held_by(consumer)]
+        unopened = tuple((t, t) for t in self.choose.some(held))
+        return commands.Cancel(consumer.session, consumer.number, unopened)
+
+    def credit(self) -> Step:
+        """Ask for some, or give back what is not used."""
+        there = [c for c in self.pair.world.consumers.values() if c.explicit] or [self.consumer()]
+        consumer = self.choose.one(there)
+        if consumer is None:
+            return self.subscribe()
+        amount = self.choose.one((1, 2, 5, 0))
+        return commands.Credit(
+            consumer.session, consumer.number, amount, drain=self.choose.chance(30)
+        )
+
+    def get(self) -> Step:
+        """A few messages now."""
+        session = self.session()
+        lock_ms = self.choose.one((None, None, 1_000, 40_000))
+        count = self.choose.one((1, 2, 5))
+        return commands.Get(session.number if session else 1, self.queue(), count, lock_ms)
+
+    def alive(self) -> Step:
+        """The program speaks; mostly where it was suspected."""
+        there = list(self.pair.world.consumers.values())
+        suspected = [c for c in there if c.suspicion != "none"] or there
+        if not suspected:
+            return self.subscribe()
+        consumer = self.choose.one(suspected)
+        return commands.Alive(consumer.session, consumer.number)
+
+    # -- settling --
+
+    def settle(self) -> Step:
+        """Settle what was really delivered; sometimes again, late, or never delivered."""
+        choose, world = self.choose, self.pair.world
+        held = [m for m in world.messages if m.where == LOCKED]
+        if held and choose.chance(75):
+            consumer = world.consumers[choose.one(held).consumer]
+            tokens = choose.some([m.token for m in world.held_by(consumer)], 60)
+        elif self.pair.delivered and choose.chance(90):
+            one = choose.one(self.pair.delivered[-12:])
+            there = world.consumers.get(one.consumer)
+            if there is None:
+                return commands.Settle(self._any_session(), one.consumer, 0, ((1, 2),))
+            consumer, tokens = there, [one.token]
+        else:
+            found = self.consumer()
+            if found is None:
+                return self.publish()
+            consumer, tokens = found, []
+        if choose.chance(10) or not tokens:
+            tokens = sorted({*tokens, 1 + choose.draw.below(consumer.next_token + 1)})
+        return self._settlement(consumer, tokens)
+
+    def _any_session(self) -> int:
+        session = self.session()
+        return session.number if session else 1
+
+    def _settlement(self, consumer: Consumer, tokens: list[int]) -> Step:
+        choose = self.choose
+        verb = choose.one((0, 0, 0, 1, 1, 2, 3))
+        delay_ms = choose.one((0, 1_000, 7_000)) if verb in (1, 2) and choose.chance(30) else None
+        texts: dict[str, Any] = {}
+        if verb == 3 and choose.chance(50):
+            texts = {"reason": "why", "description": "said", "exception_type": "E"}
+            texts["exception_text"] = "text"
+        world = self.pair.world
+        session = self._any_session() if choose.chance(3) else consumer.session
+        open_tokens = [m.token for m in world.held_by(consumer)] + sorted(consumer.taken)
+        bound = min([consumer.next_token, *open_tokens])
+        resolved = choose.one((0, 0, bound, 1 + choose.draw.below(bound)))
+        if choose.chance(3):
+            resolved = choose.draw.below(consumer.next_token + 1)
+        return commands.Settle(
+            session,
+            consumer.number,
+            verb,
+            ranges_of(tokens),
+            delay_ms,
+            resolved_below=resolved,
+            **texts,
+        )
+
+    def ack_all(self) -> Step:
+        """Ack everything that some consumer holds."""
+        held = [m for m in self.pair.world.messages if m.where == LOCKED]
+        if not held:
+            return self.purge()
+        consumer = self.pair.world.consumers[self.choose.one(held).consumer]
+        tokens = [m.token for m in self.pair.world.held_by(consumer)]
+        return commands.Settle(consumer.session, consumer.number, 0, ranges_of(tokens))
+
+    # -- time --
+
+    def tick(self) -> Step:
+        """What the leader finds expired; sometimes with more than that, or on time to the ms."""
+        machine, choose = self.pair.machine, self.choose
+        due = machine.next_due_ms()
+        ends = [
+            self.pair.world.deadline_ms(m) for m in self.pair.world.messages if m.where == LOCKED
+        ]
+        soon = [t for t in (due, *sorted(set(ends))[:2]) if t is not None and t > self.stamp_ms]
+        if soon and choose.chance(50):
+            self.stamp_ms = choose.one(soon) - (1 if choose.chance(10) else 0)
+        named = []
+        for number in sorted(self.pair.world.consumers):
+            ranges, _ = machine.expired(number, self.stamp_ms)
+            named += [(number, first, last) for first, last in ranges]
+        if named and choose.chance(15):
+            named = choose.some(named)
+        if choose.chance(15):
+            named += [(c, 1, n.next_token) for c, n in sorted(self.pair.world.consumers.items())]
+        return commands.Tick(tuple(dict.fromkeys(named)))
+
+
+def ranges_of(tokens: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Ascending tokens as inclusive ranges."""
+    found: list[tuple[int, int]] = []
+    for token in tokens:
+        if found and found[-1][1] == token - 1:
+            found[-1] = (found[-1][0], token)
+        else:
+            found.append((token, token))
+    return tuple(found)
+
+
+def waiting(pair: Pair, queue: str) -> list[Message]:
+    """The ready messages of a queue, for a test's own questions."""
+    return pair.world.in_queue(queue, READY)

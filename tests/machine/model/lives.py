@@ -1,0 +1,357 @@
+"""Sessions, time and queues in the model: attach, leave, lead, tick, declare, delete.
+
+Owns sections 2 to 5 as far as the machine sees them, and the queue commands of section 11.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fifo.machine import limits
+from fifo.machine import spec as specs
+from tests.machine.model import moving
+from tests.machine.model.records import DELAYED, READY, Consumer, Producer, Queue, Session
+from tests.machine.model.verbs import Answer
+from tests.machine.model.world import World
+
+
+def attach(world: World, session_id: bytes, role: int, incarnation: bytes, user: str) -> Answer:
+    """Open or resume a session in one role."""
+    known = [s for s in world.sessions.values() if s.session_id == session_id]
+    if not known:
+        session = Session(
+            world.number("session"), session_id, incarnation, user, world.number("producer")
+        )
+        world.producers[session.producer] = Producer(session.producer, None, world.now_ms)
+        world.sessions[session.number] = session
+    else:
+        session = known[0]
+        if session.user != user:
+            return ("refused", "forbidden")
+        if session.incarnation != incarnation:
+            for other in (0, 1):
+                if session.attached[other]:
+                    world.effects.append(("fenced", session.number, other, session.epochs[other]))
+            session.attached = [False, False]
+            session.epochs[1 - role] += 1  # its connection is an older one from now on
+        elif session.attached[role]:
+            world.effects.append(("fenced", session.number, role, session.epochs[role]))
+    session.incarnation = incarnation
+    session.attached[role] = True
+    session.epochs[role] += 1
+    session.resume_by_ms = None
+    if session.disconnected:
+        session.disconnected = False
+        for consumer in world.of_session(session):
+            if consumer.suspicion == "timeout_while_disconnected":
+                consumer.suspicion = "none"
+    reseat_all(world, world.of_session(session))
+    if role == 0:
+        for consumer in world.of_session(session):
+            for message in world.held_by(consumer):
+                world.effects.append(("repeat", session.number, consumer.number, message.token))
+    for number in session.notices:
+        world.effects.append(("notice", session.number, number))
+    listed = {(c.number, c.tag, c.queue, c.lock_ms) for c in world.of_session(session)}
+    return ("attached", session.number, bool(known), listed)
+
+
+def reseat_all(world: World, consumers: list[Consumer]) -> None:
+    """Every single-active queue of these consumers looks again who is active."""
+    for name in dict.fromkeys(c.queue for c in consumers):
+        moving.reseat(world, world.queues[name])
+
+
+def detach(world: World, number: int, role: int, epoch: int) -> Answer:
+    """A connection closed; an older one's close harms nobody."""
+    session = world.sessions.get(number)
+    if session is None:
+        return ("refused", "unknown_session")
+    if epoch != session.epochs[role]:
+        return ("refused", "fenced")
+    session.attached[role] = False
+    reseat_all(world, world.of_session(session))
+    return ("done",)
+
+
+def disconnect(
+    world: World, number: int, epochs: tuple[int, int], floors: Sequence[tuple[int, int]]
+) -> Answer:
+    """No connection is left, said of these epochs."""
+    session = world.sessions.get(number)
+    if session is None:
+        return ("refused", "unknown_session")
+    if epochs != tuple(session.epochs):
+        return ("refused", "fenced")
+    for consumer_number, floor_ms in floors:
+        consumer = world.consumers.get(consumer_number)
+        if consumer is not None and consumer.session == number:
+            raise_floor(consumer, floor_ms)
+    if not session.disconnected:
+        become_disconnected(world, session)
+    return ("done",)
+
+
+def raise_floor(consumer: Consumer, floor_ms: int) -> None:
+    """A floor for every token so far; it never lowers one."""
+    consumer.floor_ms = max(consumer.floor_ms, floor_ms)
+    consumer.floor_last = consumer.next_token - 1
+
+
+def become_disconnected(world: World, session: Session) -> None:
+    """Its consumers keep their locks; the cancelled ones give everything back and are gone."""
+    session.disconnected, session.disconnected_ms = True, world.now_ms
+    session.attached, session.resume_by_ms = [False, False], None
+    consumers = world.of_session(session)
+    for consumer in consumers:
+        if consumer.cancelled:
+            for message in world.held_by(consumer):
+                moving.take(world, message, moving.DISCONNECT)
+            moving.remove_consumer(world, consumer)
+    reseat_all(world, consumers)
+
+
+def end_session(world: World, number: int, cause: int) -> Answer:
+    """Closed by its client, or expired if it is still disconnected and due."""
+    session = world.sessions.get(number)
+    if session is None:
+        return ("refused", "unknown_session")
+    due = session.disconnected and is_due(world, session)
+    if cause == 1 and not due:
+        return ("refused", "session_connected")
+    over(world, session, cause)
+    return ("done",)
+
+
+def is_due(world: World, session: Session) -> bool:
+    """Whether it has been disconnected for the session timeout."""
+    return session.disconnected_ms + world.session_timeout_ms(session) <= world.now_ms
+
+
+def over(world: World, session: Session, cause: int) -> None:
+    """Everything is returned, and the session and what it owned are gone."""
+    consumers = world.of_session(session)
+    for consumer in consumers:
+        for message in world.held_by(consumer):
+            moving.take(world, message, moving.DISCONNECT if cause else moving.RELEASED)
+    for consumer in consumers:
+        moving.remove_consumer(world, consumer)
+    del world.producers[session.producer]
+    del world.sessions[session.number]
+    reseat_all(world, consumers)
+    world.effects.append(("ended", session.number, cause))
+
+
+def lead(world: World, term: int) -> Answer:
+    """Every session is detached; every lock of a connected one gets a floor."""
+    if term <= world.term:
+        return ("refused", "stale")
+    world.term = term
+    for session in world.sessions.values():
+        session.attached = [False, False]
+        if session.disconnected:
+            continue
+        session.resume_by_ms = world.now_ms + limits.RESUME_MS
+        for consumer in world.of_session(session):
+            consumer.lead_ms, consumer.lead_last = world.now_ms, consumer.next_token - 1
+    for queue in world.queues.values():
+        moving.reseat(world, queue)
+    return ("led", len(world.sessions))
+
+
+def notice_ack(world: World, number: int, notice: int) -> Answer:
+    """The client has it."""
+    session = world.sessions.get(number)
+    if session is None:
+        return ("refused", "unknown_session")
+    session.notices.pop(notice, None)  # acknowledged twice is acknowledged
+    return ("done",)
+
+
+def tick(world: World, named: Sequence[tuple[int, int, int]]) -> Answer:
+    """Everything that time does."""
+    expired_locks(world, named)
+    for session in list(world.sessions.values()):
+        if session.resume_by_ms is not None and session.resume_by_ms <= world.now_ms:
+            become_disconnected(world, session)
+        if session.disconnected:
+            grace(world, session)
+            if is_due(world, session):
+                over(world, session, 1)
+    for message in list(world.messages):
+        if message.where == DELAYED and message.due_ms <= world.now_ms:
+            message.where = READY
+    # In which order is open: those that a full dead-letter queue dropped again came first.
+    for message in sorted(world.messages, key=lambda m: m.message_id in world.survivors):
+        if message.where in (READY, DELAYED) and world.has_surely_expired(message):
+            moving.expire(world, message)
+    for message in world.messages:
+        if message.avoid_until_ms and message.avoid_until_ms <= world.now_ms:
+            message.avoid = message.avoid_until_ms = 0
+    for producer in list(world.producers.values()):
+        if producer.name and producer.used_ms + limits.PRODUCER_MS <= world.now_ms:
+            del world.producers[producer.number]
+    return ("ticked",)
+
+
+def expired_locks(world: World, named: Sequence[tuple[int, int, int]]) -> None:
+    """Section 3: that very token is still held, and its deadline has come."""
+    lost: dict[int, list[int]] = {}
+    for number, first, last in named:
+        consumer = world.consumers.get(number)
+        if consumer is None:
+            continue
+        for message in world.held_by(consumer):
+            if first <= message.token <= last and world.deadline_ms(message) <= world.now_ms:
+                lost.setdefault(number, []).append(message.token)
+                cause = moving.cause_for(world, consumer, moving.TIMEOUT)
+                if cause == moving.TIMEOUT:
+                    world.count(consumer.queue, "lock_timeouts")
+                moving.take(world, message, cause)
+    for number, tokens in lost.items():
+        timed_out(world, world.consumers[number], tokens)
+
+
+def timed_out(world: World, consumer: Consumer, tokens: list[int]) -> None:
+    """The consumer is suspected and told; on a single-active queue it gives everything back."""
+    queue = world.queues[consumer.queue]
+    session = world.sessions[consumer.session]
+    told = set(tokens)
+    if world.is_single_active(queue):
+        # Order is kept only if it gives everything back. While its session is disconnected all that
+        # is returned has that cause (section 4), else the rest is released.
+        for message in world.held_by(consumer):
+            told.add(message.token)
+            moving.take(world, message, moving.cause_for(world, consumer, moving.RELEASED))
+    if not consumer.implicit and consumer.suspicion == "none":
+        away = session.disconnected
+        consumer.suspicion = "timeout_while_disconnected" if away else "timeout"
+    notify(world, session, consumer, told)
+    moving.drop_if_done(world, consumer)
+    moving.reseat(world, queue)
+
+
+def grace(world: World, session: Session) -> None:
+    """A queue's disconnect_grace returns what a disconnected session still holds there."""
+    for consumer in world.of_session(session):
+        queue = world.queues[consumer.queue]
+        wait_ms = queue.spec.disconnect_grace_ms
+        if wait_ms is None or session.disconnected_ms + wait_ms > world.now_ms:
+            continue
+        held = world.held_by(consumer)
+        for message in held:
+            moving.take(world, message, moving.DISCONNECT)
+        if held:
+            notify(world, session, consumer, {message.token for message in held})
+        moving.reseat(world, queue)
+
+
+def notify(world: World, session: Session, consumer: Consumer, tokens: set[int]) -> None:
+    """The client is told which tokens are lost; kept until it says that it knows."""
+    session.last_notice += 1
+    session.notices[session.last_notice] = (consumer.number, tokens)
+    world.effects.append(("notice", session.number, session.last_notice))
+
+
+def open_producer(world: World, name: str) -> Answer:
+    """Find or create a named producer."""
+    known = [p for p in world.producers.values() if p.name == name]
+    producer = known[0] if known else Producer(world.number("producer"), name, world.now_ms)
+    producer.used_ms = world.now_ms
+    world.producers[producer.number] = producer
+    return ("producer", producer.number, dict(producer.last))
+
+
+def declare(world: World, name: str, given: dict[str, Any]) -> Answer:
+    """Create a queue, and its dead-letter queue where there is none."""
+    try:
+        spec = specs.queue_spec(given)
+    except specs.SpecError:
+        return ("refused", "invalid")
+    if name in world.queues:
+        there = world.queues[name]
+        if specs.differences(there.spec, spec):
+            return ("refused", "queue_exists")
+        return ("declared", there.number, False)
+    if leads_back(world, name, spec.dead_letter):
+        return ("refused", "cycle")
+    create_target(world, spec)
+    found = create(world, name, spec)
+    return ("declared", found.number, True)
+
+
+def create(world: World, name: str, spec: Any) -> Queue:
+    """A queue with a number that none had."""
+    found = Queue(name, world.number("queue"), spec, unused_since_ms=world.now_ms)
+    world.queues[name] = found
+    return found
+
+
+def create_target(world: World, spec: Any) -> None:
+    """The dead-letter queue is created with the policy."""
+    if spec.dead_letter is not None and spec.dead_letter not in world.queues:
+        create(world, spec.dead_letter, specs.queue_spec({}))
+
+
+def leads_back(world: World, name: str, target: str | None) -> bool:
+    """Whether dead letters of this queue would come back to it."""
+    while target is not None:
+        if target == name:
+            return True
+        there = world.queues.get(target)
+        target = there.spec.dead_letter if there is not None else None
+    return False
+
+
+def update(world: World, name: str, changes: dict[str, Any]) -> Answer:
+    """Change a live queue."""
+    queue = world.queues.get(name)
+    if queue is None:
+        return ("refused", "queue_not_found")
+    try:
+        spec = specs.updated_spec(queue.spec, changes)
+    except specs.SpecError:
+        return ("refused", "invalid")
+    if leads_back(world, name, spec.dead_letter):
+        return ("refused", "cycle")
+    queue.spec = spec
+    create_target(world, spec)
+    moving.drop_own_oldest(world, queue, further=True)
+    return ("done",)
+
+
+def delete(world: World, name: str) -> Answer:
+    """Remove a queue with all that is in it."""
+    queue = world.queues.get(name)
+    if queue is None:
+        return ("refused", "queue_not_found")
+    if world.names_as_dead_letter(name):
+        return ("refused", "in_use")
+    gone = world.in_queue(name)
+    for message in gone:
+        moving.remove(world, message)
+    for consumer in world.consumers_of(name):
+        world.effects.append(("removed", consumer.session, consumer.number))
+        moving.remove_consumer(world, consumer)
+    del world.queues[name]
+    for producer in world.producers.values():
+        producer.last.pop(name, None)
+    return ("deleted", len(gone))
+
+
+def purge(world: World, name: str) -> Answer:
+    """Remove what is ready or delayed."""
+    if name not in world.queues:
+        return ("refused", "queue_not_found")
+    gone = world.in_queue(name, READY, DELAYED)
+    for message in gone:
+        moving.remove(world, message)
+    world.count(name, "purged", len(gone))
+    return ("purged", len(gone))
+
+
+def pause(world: World, name: str, *, paused: bool) -> Answer:
+    """Hand nothing out, or again."""
+    if name not in world.queues:
+        return ("refused", "queue_not_found")
+    world.queues[name].paused = paused
+    return ("done",)

@@ -1,0 +1,131 @@
+"""What the model keeps: plain records, one message in one list with a word for where it is.
+
+Owns no rule. Everything that can be computed from these records is computed anew each time it is
+asked for (`world.py`): how many a consumer holds, who may be given what, what a queue contains.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+READY = "ready"
+LOCKED = "locked"
+DELAYED = "delayed"
+
+
+@dataclass
+class Dead:
+    """Why a message is a dead letter, as far as the model follows it."""
+
+    reason: str
+    source: str
+    detail: str | None = None
+    description: str | None = None
+    exception_type: str | None = None
+    exception_text: str | None = None
+    stack: str | None = None
+    history: list[tuple[int, str, int]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Message:
+    """One message; `where` is its one place."""
+
+    message_id: tuple[int, int, int]
+    body: bytes
+    key: bytes
+    headers: bytes
+    priority: int
+    queue: str
+    order: int  # publish order within the queue
+    published_wall_ms: int
+    expires_ms: int | None = None
+    expires_slack_ms: int = 0  # how much later than that it may really be
+    where: str = READY
+    attempts: int = 0
+    failures: int = 0
+    due_ms: int = 0  # while delayed
+    returned: bool = False  # while delayed: it came back (else it was published with a delay)
+    cause: str = "published"
+    avoid: int = 0  # the consumer that released it
+    avoid_until_ms: int = 0
+    avoid_sure: bool = True  # false: the time is over, but no tick has come since
+    consumer: int = 0  # the holder, or the last one
+    token: int = 0
+    checkout_ms: int = 0
+    lock_ms: int = 0
+    late_ok: bool = False  # taken from its last holder and nobody else had it since
+    history: list[tuple[int, str, int]] = field(default_factory=list)
+    dead: Dead | None = None
+    expired_at: int = 0  # the entry that dead-lettered it as expired
+
+
+@dataclass
+class Queue:
+    """A queue: its spec is the machine's validated one, the rest is here."""
+
+    name: str
+    number: int
+    spec: Any
+    paused: bool = False
+    active: int | None = None
+    ordered: int = 0  # the last publish order given out
+    dedup: dict[bytes, int] = field(default_factory=dict)  # id -> remembered until
+    counters: dict[str, int] = field(default_factory=dict)
+    unused_since_ms: int = 0
+
+
+@dataclass
+class Consumer:
+    """A consumer: base status by `cancelled` and the queue's `active`, flags beside it."""
+
+    number: int
+    session: int
+    queue: str
+    tag: str
+    implicit: bool
+    prefetch: int
+    lock_ms: int
+    max_lock_ms: int
+    priority: int
+    explicit: bool
+    credit: int
+    drains: bool
+    nack_backoff: str | None
+    timeout_backoff: str | None
+    cancelled: bool = False
+    suspicion: str = "none"
+    next_token: int = 1
+    floor_ms: int = 0  # what the last leader granted before a disconnect
+    floor_last: int = 0
+    lead_ms: int = 0  # when the last term began that found it connected
+    lead_last: int = 0
+    resolved_below: int = 0
+    taken: dict[int, str] = field(default_factory=dict)  # token -> returned | dead
+
+
+@dataclass
+class Session:
+    """A session with its two roles."""
+
+    number: int
+    session_id: bytes
+    incarnation: bytes
+    user: str
+    producer: int
+    epochs: list[int] = field(default_factory=lambda: [0, 0])
+    attached: list[bool] = field(default_factory=lambda: [False, False])
+    disconnected: bool = False
+    disconnected_ms: int = 0
+    resume_by_ms: int | None = None  # after a change of leader
+    notices: dict[int, tuple[int, set[int]]] = field(default_factory=dict)
+    last_notice: int = 0
+
+
+@dataclass
+class Producer:
+    """A producer: the last number stored in each queue."""
+
+    number: int
+    name: str | None
+    used_ms: int
+    last: dict[str, int] = field(default_factory=dict)

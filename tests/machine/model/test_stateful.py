@@ -1,0 +1,56 @@
+"""The machine beside the model, one entry at a time, with Hypothesis choosing what to do.
+
+`--hypothesis-profile=thorough` makes it long; without it, it is quick, and derandomized in CI.
+"""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from fifo.machine import Machine
+from tests.machine.model.comparing import Pair
+from tests.machine.model.generating import Chooser, Generator
+
+
+class DataDraw:
+    """Choices that Hypothesis makes, and shrinks toward the first of each."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self.data = data
+
+    def below(self, limit: int) -> int:
+        """An integer from 0 up to, not including, `limit`."""
+        return self.data.draw(st.integers(0, limit - 1))
+
+
+class SideBySide(RuleBasedStateMachine):
+    """Every entry goes to both; `Pair.apply` compares replies, effects, places and invariants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair = Pair()
+        self.generator = Generator(self.pair, Chooser(DataDraw(None)))  # type: ignore[arg-type]  # each rule brings its own
+
+    def _draws_from(self, data: st.DataObject) -> Generator:
+        self.generator.choose = Chooser(DataDraw(data))
+        return self.generator
+
+    @initialize(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        """A few queues and the first consumer."""
+        for step in self._draws_from(data).first_queues():
+            self.pair.apply(0, step)
+
+    @rule(data=st.data())
+    def entry(self, data: st.DataObject) -> None:
+        """One entry of one or a few commands."""
+        generator = self._draws_from(data)
+        steps = generator.entry()
+        self.pair.apply(generator.stamp(), *steps)
+
+    @rule()
+    def restart(self) -> None:
+        """The machine goes on from its snapshot; the model does not notice."""
+        self.pair.machine = Machine.restore(self.pair.machine.snapshot())
+
+
+TestSideBySide = SideBySide.TestCase
