@@ -23,7 +23,8 @@ import pytest
 
 import fifo
 from fifo.client import observe
-from tests.support.cluster import LocalCluster, free_ports, running
+from tests.node.cli.conftest import free_base_port
+from tests.support.cluster import LocalCluster, running
 from tests.support.wire_peer import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -350,7 +351,7 @@ def processes(tmp_path: Path) -> Iterator[dict[str, Any]]:
     folder = tmp_path / "cluster"
     base = ["--dir", str(folder)]
     command = [sys.executable, "-m", "node", "cluster"]
-    port = free_ports(1)[0] // 10 * 10
+    port = free_base_port()
     ports = ["--base-port", str(port)]
     started = subprocess.run(
         [*command, "start", "-n", "3", *base, *ports, "--detach", "--json"],
