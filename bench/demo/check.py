@@ -84,7 +84,7 @@ def check(
             "redelivered",
             redelivered,
             None,
-            f"deliveries after a row's first; {plan.nacked} by plan",
+            f"after a row's first; {plan.nacked:,} by plan",
         ),
         Line("dead-lettered", len(seen.dead), plan.dead_lettered, "rows in the dead-letter queue"),
         Line("lost", len(lost), 0, "rows neither acked nor dead-lettered"),

@@ -54,12 +54,12 @@ def measured(report: Report) -> Iterator[tuple[str, str]]:
     yield "published, confirmed", f"{figures.confirmed_per_second:,.0f} per second"
     yield "consumed, acked", f"{figures.acked_per_second:,.0f} per second"
     yield "publish to confirm", _latency(figures.confirm_ms)
-    yield "publish to delivery, queueing included", _latency(figures.delivery_ms)
+    yield "publish to delivery, in all", _latency(figures.delivery_ms)
     yield "without a leader", _seconds(report.leaderless_s)
     yield "pause of confirms then", _seconds(figures.confirm_pause_s)
     yield "pause of deliveries then", _seconds(figures.delivery_pause_s)
-    yield "killed node: from its start to the others' state", _seconds(report.caught_up_s)
-    yield "the whole run, JVM start included", _seconds(report.total_s)
+    yield "killed node, start to caught up", _seconds(report.caught_up_s)
+    yield "the whole run, with JVM start", _seconds(report.total_s)
 
 
 def print_report(report: Report, console: Console) -> None:
