@@ -150,7 +150,8 @@ def renew(step: Step, command: RenewDurable) -> Reply:
     if isinstance(consumer, Refused):
         return consumer
     if consumer.lanes:
-        consumer.floor_ms = max(consumer.floor_ms, step.now + max(consumer.lanes))
+        floor_ms = step.now + max(consumer.lanes)
+        consumer.floor_ms = max(locks.standing_floor_ms(consumer), floor_ms)
         consumer.floor_token = consumer.next_token - 1
     return Done()
 

@@ -134,8 +134,18 @@ def floor_of(state: State, consumer: Consumer) -> tuple[int, int]:
     lagging = session is not None and session.lead_epoch != state.lead_epoch
     if session is not None and lagging and not session.disconnected and consumer.held:
         floor_ms = state.lead_ms + max(consumer.lanes)
-        return max(consumer.floor_ms, floor_ms), consumer.next_token - 1
+        return max(standing_floor_ms(consumer), floor_ms), consumer.next_token - 1
     return consumer.floor_ms, consumer.floor_token
+
+
+def standing_floor_ms(consumer: Consumer) -> int:
+    """The floor that still holds for some lock; 0 where all that it was about have ended.
+
+    There is one floor per consumer: a new one is at least as high as the one that stands, so locks
+    between may be lengthened, never shortened.
+    """
+    first = min((lane.holds[0].first for lane in consumer.lanes.values()), default=None)
+    return consumer.floor_ms if first is not None and first <= consumer.floor_token else 0
 
 
 def write_floor(state: State, consumer: Consumer) -> None:

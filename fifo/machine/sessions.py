@@ -151,7 +151,7 @@ def disconnect(step: Step, command: Disconnect) -> Reply:
     for number, granted_ms in command.floors:
         if number in session.consumers:
             consumer = step.open_consumer(number)
-            consumer.floor_ms = max(consumer.floor_ms, granted_ms)
+            consumer.floor_ms = max(locks.standing_floor_ms(consumer), granted_ms)
             consumer.floor_token = consumer.next_token - 1
     set_disconnected(step, session)
     return Done()

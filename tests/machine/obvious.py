@@ -24,7 +24,6 @@ class Lock:
     token: int
     checkout_ms: int
     lock_ms: int
-    ends_ms: int
 
 
 @dataclass(eq=False)
@@ -36,6 +35,7 @@ class Note:
     born: int  # command in which it came to this queue
     place: int  # among those of one publish
     key: bytes = b""
+    priority: int = 4
     attempts: int = 0
     failures: int = 0
     due_ms: int | None = None
@@ -67,6 +67,7 @@ class ModelConsumer:
     suspected: bool = False
     suspected_away: bool = False
     last_token: int = 0
+    floor: tuple[int, int] = (0, 0)  # (no lock ends before, up to this token)
     taken: dict[int, str] = field(default_factory=dict)
     gone: bool = False
 
@@ -198,7 +199,7 @@ class Model:
             if queue.max_length is not None and len(queue.notes) >= queue.max_length:
                 break
             lane = 9 - item["priority"] if queue.ordering == "none" else 5
-            note = Note(item["body"], lane, self.command, place, item["key"])
+            note = Note(item["body"], lane, self.command, place, item["key"], item["priority"])
             ttls = [ttl for ttl in (item["ttl"], queue.ttl_ms) if ttl]
             note.expires_ms = self.now + min(ttls) if ttls else None
             note.due_ms = self.now + item["delay"] if item["delay"] else None
@@ -226,7 +227,7 @@ class Model:
         note.attempts += 1
         note.avoid = None
         note.last = None
-        note.lock = Lock(consumer_number, token, self.now, lock_ms, self.now + lock_ms)
+        note.lock = Lock(consumer_number, token, self.now, lock_ms)
         consumer.last_token = token
         return note
 
@@ -312,8 +313,8 @@ class Model:
         if queue.dead_letter is None:
             return
         target = self.queues[queue.dead_letter]
-        lane = note.lane if queue.ordering == target.ordering == "none" else 5
-        dead = Note(note.body, lane, self.command, -1, note.key, dead=reason)
+        lane = 9 - note.priority if target.ordering == "none" else 5
+        dead = Note(note.body, lane, self.command, -1, note.key, note.priority, dead=reason)
         target.notes.append(dead)
 
     # -- time --
@@ -324,7 +325,7 @@ class Model:
             (note.lock.consumer, note.lock.token)
             for queue in self.queues.values()
             for note in queue.notes
-            if note.lock is not None and note.lock.ends_ms <= self.now
+            if note.lock is not None and self.ends_ms(note.lock) <= self.now
         }
 
     def tick(self, named: list[tuple[int, int]]) -> None:
@@ -376,19 +377,28 @@ class Model:
 
     def lead(self) -> None:
         """A new leader: floors, and everybody is detached."""
-        for queue in self.queues.values():
-            for note in queue.notes:
-                lock = note.lock
-                if lock is None:
-                    continue
-                consumer = self.consumers[lock.consumer]
-                if self.sessions[consumer.session].disconnected_ms is None:
-                    longest = max(n.lock.lock_ms for n in self.held(lock.consumer) if n.lock)
-                    floor_ms = min(self.now + longest, lock.checkout_ms + consumer.max_lock_ms)
-                    lock.ends_ms = max(lock.ends_ms, floor_ms)
+        for consumer in self.consumers.values():
+            held = [note.lock.lock_ms for note in self.held(consumer.number) if note.lock]
+            if held and self.sessions[consumer.session].disconnected_ms is None:
+                self.grant(consumer, self.now + max(held))
         for session in self.sessions.values():
             session.behind = True
         self.resume_by_ms = self.now + RESUME_MS
+
+    def grant(self, consumer: ModelConsumer, until_ms: int) -> None:
+        """No lock that the consumer has now ends before; nor before an older floor that stands."""
+        tokens = [note.lock.token for note in self.held(consumer.number) if note.lock]
+        stands = any(token <= consumer.floor[1] for token in tokens)
+        older_ms = consumer.floor[0] if stands else 0
+        consumer.floor = (max(older_ms, until_ms), consumer.last_token)
+
+    def ends_ms(self, lock: Lock) -> int:
+        """When a lock ends: at its deadline, or at its consumer's floor within the longest lock."""
+        consumer = self.consumers[lock.consumer]
+        ends = lock.checkout_ms + lock.lock_ms
+        if lock.token <= consumer.floor[1]:
+            ends = max(ends, min(consumer.floor[0], lock.checkout_ms + consumer.max_lock_ms))
+        return ends
 
     def attach(self, number: int, role: int, *, taken: bool) -> None:
         """A session is opened or resumed."""
