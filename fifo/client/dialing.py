@@ -81,7 +81,6 @@ class Dialer:
         seen = set(waiting)
         running: dict[asyncio.Task[tuple[Link, Welcome | Redirect]], str] = {}
         retry_s: float | None = None
-        self.tried = {}
         try:
             while waiting or running:
                 if waiting:

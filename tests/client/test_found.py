@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 import fifo
-from fifo.client import limits, ranges
+from fifo.client import Seams, from_url, limits, ranges
+from fifo.client.dialing import Dialer
 from fifo.wire import Code, Frame
 from fifo.wire.messages import (
     VERB_RELEASE,
@@ -26,6 +27,7 @@ from fifo.wire.messages import (
     Subscribe,
 )
 from tests.client.test_consuming import bodies, consuming, take
+from tests.support.cluster import free_ports
 from tests.support.wire_peer import Line, Peer, receive_all, subscribe_as, until, welcome
 
 
@@ -191,6 +193,35 @@ async def test_a_session_that_ended_is_ended_once_whoever_hears_it_first() -> No
         await until(lambda: client.metrics.connects == 2)
         await until(lambda: has(peer, 1))
         assert client.metrics.sessions_ended == 1
+
+
+async def test_a_renewal_counts_from_when_it_was_sent() -> None:
+    async with Peer() as peer:
+        peer.answers[Subscribe] = subscribe_as(11, lock_ms=3_000)
+        peer.answers[Renew] = lambda line, frame: None
+        async with consuming(peer) as (client, messages):
+            peer.line().deliver(11, 1, bodies(1), remaining_ms=200)
+            [message] = await take(messages, 1)
+            client._control.nudge()
+            line, frame, _ = await peer.hear(Renew)
+            # The answer is on its way for half a second: that much less is left of the lock.
+            await asyncio.sleep(0.5)
+            line.send(Renewed(((11, ((1, 1, 3_000),), ()),)), frame.correlation)
+            await until(lambda: message.remaining > 1)
+            assert message.remaining <= 2.5
+
+
+async def test_what_was_tried_is_told_whenever_the_time_is_over() -> None:
+    [port] = free_ports(1)
+    dialer = Dialer(from_url(f"fifo://127.0.0.1:{port}", {}), Seams())
+    dialing = asyncio.create_task(dialer.dial(lambda: Hello(1, 1, 0, b"s" * 16, b"i" * 16)))
+    await until(lambda: "refused" in dialer.explain())
+    # Also while the next round has only begun.
+    for _ in range(300):
+        await asyncio.sleep(0.001)
+        assert "refused" in dialer.explain()
+    dialing.cancel()
+    await asyncio.gather(dialing, return_exceptions=True)
 
 
 async def test_a_closed_session_is_no_lost_connection() -> None:
