@@ -60,6 +60,7 @@ class RawClient:
         self.session = session or os.urandom(16)
         self.incarnation = incarnation or os.urandom(16)
         self.frames: list[Frame] = []
+        self.arrived: list[type[Message]] = []
         self._decoder = Decoder()
         self._correlation = 0
 
@@ -132,6 +133,7 @@ class RawClient:
             raise Closed
         for frame in self._decoder.receive_data(data):
             assert isinstance(frame, Frame), frame
+            self.arrived.append(type(frame.message))
             if isinstance(frame.message, Ping):
                 self.send(Pong(), frame.correlation)
             else:

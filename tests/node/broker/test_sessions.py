@@ -363,6 +363,36 @@ async def test_a_renewal_never_goes_beyond_the_longest_lock(node: Node) -> None:
     await client.close()
 
 
+async def test_without_a_lease_a_renewal_waits_and_is_then_answered_not_now(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, consumer = await holding(node, [b"one"])
+    assert node._raft is not None
+    lease = node._raft.lease_until
+    monkeypatch.setattr(node._raft, "lease_until", lambda: 0.0)
+    answer = await client.ask(Renew(((consumer, ((1, 1),)),)))
+    assert isinstance(answer, Error)
+    assert (answer.code, answer.retryable) == ("not_now", True)
+    waiting = asyncio.create_task(client.ask(Renew(((consumer, ((1, 1),)),))))
+    await passed(0.2)
+    assert not waiting.done()
+    monkeypatch.setattr(node._raft, "lease_until", lease)
+    assert isinstance(await waiting, Renewed)
+
+
+async def test_nobody_is_let_in_before_the_leaders_own_first_entry_is_applied(
+    node: Node,
+) -> None:
+    node.broker._led = False
+    client = await RawClient().connect(node.me.client)
+    waiting = asyncio.create_task(client.hello())
+    await passed(0.2)
+    assert not waiting.done()
+    node.broker._led = True
+    node.broker._door.led()
+    assert isinstance((await waiting).message, Welcome)
+
+
 async def test_a_consumer_without_renewal_is_told_so(node: Node) -> None:
     client = await connected(node.me.client)
     await client.declare("q")
@@ -384,8 +414,7 @@ async def test_a_get_finds_what_is_there_or_waits_for_it(node: Node) -> None:
     got = await waiting
     assert isinstance(got, Got)
     assert (got.first_token, got.count) == (1, 1)
-    delivered = [frame for frame in client.frames if isinstance(frame.message, Deliver)]
-    assert len(delivered) == 1, "the message comes before the answer"
+    assert client.arrived[-2:] == [Deliver, Got], "the message comes before the answer"
     loop = asyncio.get_running_loop()
     started = loop.time()
     nothing = await client.ask(Get("q", 1, wait_ms=200))

@@ -1,0 +1,140 @@
+"""Commands into entries and replies back: nobody is answered before, or without, a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import pytest
+
+from fifo.machine.commands import Lead, PauseQueue
+from fifo.machine.replies import Done
+from fifo.wire import Buffer
+from fifo.wire.messages import Nodes
+from node.broker import entry, limits
+from node.broker.broker import Broker
+from node.broker.clock import ClusterClock
+from node.broker.proposals import Proposals, Waiter
+from node.broker.welcome import Identity
+from node.config import LimitSettings
+from node.raft import Outcome, RaftNode
+
+NODES: Nodes = (("n1", "127.0.0.1:1"),)
+
+
+class Log:
+    """A Raft that does with entries what a test says."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[bytes, Callable[[Outcome, int], None]]] = []
+
+    def submit(self, parts: Sequence[Buffer], done: Callable[[Outcome, int], None]) -> None:
+        """Keep it."""
+        self.entries.append((b"".join(parts), done))
+
+
+class Scene:
+    """Proposals over such a log, in a time that stands still unless moved."""
+
+    def __init__(self) -> None:
+        self.now = 50.0
+        self.log = Log()
+        self.told: list[str] = []
+        self.proposals = Proposals(
+            ClusterClock(lambda: self.now),
+            now=lambda: self.now,
+            wall_ms=lambda: 7,
+            wake=lambda: self.told.append("wake"),
+        )
+        self.proposals.attach(cast("RaftNode", self.log))
+
+    def propose(self, name: str) -> None:
+        """One command, with somebody who waits for it."""
+        waiter = Waiter(
+            lambda _: self.told.append(f"{name} answered"),
+            lost=lambda outcome: self.told.append(f"{name} {outcome.value}"),
+        )
+        self.proposals.propose(PauseQueue(name), waiter)
+
+    def end(self, at: int, outcome: Outcome, index: int = 9) -> None:
+        """The outcome of an entry, after its application where it has one."""
+        payload, done = self.log.entries[at]
+        if outcome is Outcome.COMMITTED:
+            count = len(entry.unpack(memoryview(payload)).commands)
+            self.proposals.applied(index, [Done()] * count, [])
+        done(outcome, index)
+        for applied in self.proposals.take_applied():
+            for waiter, reply in zip(applied.waiters or [], applied.replies, strict=True):
+                assert waiter is not None
+                waiter.answer(reply)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    made = Scene()
+    made.propose("a")
+    made.proposals.flush()
+    made.told.clear()
+    return made
+
+
+def test_nobody_is_answered_before_the_commit(scene: Scene) -> None:
+    assert len(scene.log.entries) == 1
+    assert scene.told == []
+    scene.end(0, Outcome.COMMITTED)
+    assert scene.told == ["a answered"]
+
+
+@pytest.mark.parametrize("outcome", [one for one in Outcome if one is not Outcome.COMMITTED])
+def test_what_is_not_committed_is_never_answered(scene: Scene, outcome: Outcome) -> None:
+    scene.end(0, outcome)
+    assert scene.told == [f"a {outcome.value}"]
+
+
+def test_what_gathers_behind_an_entry_leaves_together_when_that_commits(scene: Scene) -> None:
+    scene.propose("b")
+    scene.propose("c")
+    scene.proposals.flush()
+    assert len(scene.log.entries) == 1
+    scene.end(0, Outcome.COMMITTED)
+    assert len(scene.log.entries) == 2
+    scene.end(1, Outcome.COMMITTED, 10)
+    assert scene.told == ["wake", "a answered", "b answered", "c answered"]
+
+
+def test_after_the_leadership_nobody_is_told_anything(scene: Scene) -> None:
+    scene.propose("b")
+    scene.proposals.clear()
+    scene.told.clear()
+    scene.log.entries[0][1](Outcome.UNKNOWN, 9)
+    assert scene.told == []
+    assert scene.proposals.in_flight == 0
+
+
+def test_entries_in_flight_are_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ENTRIES_IN_FLIGHT_MAX", 2)
+    for name in ("b", "c", "d"):
+        scene.propose(name)
+        scene.now += 1
+        scene.proposals.flush()
+    assert len(scene.log.entries) == 2
+    scene.end(0, Outcome.COMMITTED)
+    assert len(scene.log.entries) == 3
+
+
+def test_a_follower_takes_the_time_of_what_it_applies() -> None:
+    now = 1.0
+    broker = Broker(
+        Identity("n1", bytes(16), NODES, ()),
+        LimitSettings(),
+        now=lambda: now,
+        wall_ms=lambda: 0,
+        wake=lambda: None,
+        emptied=lambda: None,
+    )
+    packed = [entry.pack_command([1, 5])]
+    assert entry.unpack(memoryview(b"".join(entry.pack(packed, [], stamp_ms=1, wall_ms=1))))
+    payload = b"".join(entry.pack(packed, [], stamp_ms=1_000_000, wall_ms=1))
+    broker.apply(3, 5, memoryview(payload))
+    assert broker.clock.now_ms() == 1_000_000
+    assert broker.host.machine.state.term == Lead(5).term
