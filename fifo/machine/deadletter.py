@@ -113,9 +113,7 @@ def expire(step: Step, queue: Queue, position: int) -> bool:
     return False
 
 
-def trim(
-    step: Step, queue: Queue, *, further: bool, more: int = 0, more_bytes: int = 0
-) -> None:
+def trim(step: Step, queue: Queue, *, further: bool, more: int = 0, more_bytes: int = 0) -> None:
     """Drop the oldest of a `drop_oldest` queue until it fits, with so much more; nothing locked.
 
     `further`: what is dropped is dead-lettered, if the spec wants that. What does not fit into

@@ -11,7 +11,7 @@ from fifo.machine import checks, consumers, deadletter, limits, locks, ordering,
 from fifo.machine.commands import Settle
 from fifo.machine.deadletter import LOCKED_ONCE, Death
 from fifo.machine.replies import Receipt, Refused, Reply
-from fifo.machine.state import Consumer, Hold, Queue, Step
+from fifo.machine.state import Consumer, Hold, Queue, Record, Step
 from fifo.machine.types import NEVER_MS, Attempt, Cause, Code, Outcome, Reason, Status, Verb
 
 Line = tuple[int, int, int, bool]
@@ -112,7 +112,7 @@ def _terminate(step: Step, command: Settle, queue: Queue, consumer: Consumer, he
     queue.counters["terms"] += held.count
     for position in range(held.position, held.position + held.count):
         record = queue.records.get(position, LOCKED_ONCE)
-        _bury_terminated(step, queue, consumer.number, position, record.history, death)
+        _bury_terminated(step, queue, consumer.number, position, record, death)
 
 
 def _bury_terminated(
@@ -120,11 +120,11 @@ def _bury_terminated(
     queue: Queue,
     consumer: int,
     position: int,
-    history: tuple[Attempt, ...],
+    before: Record,
     death: Death,
 ) -> None:
     line = Attempt(consumer, int(Outcome.TERMINATED), step.wall)
-    record = LOCKED_ONCE._replace(history=(*history, line))
+    record = before._replace(history=(*before.history, line))
     ordering.finished(step, queue, position)
     deadletter.bury(step, queue, position, Reason.TERMINATED, record, death)
 
@@ -215,7 +215,7 @@ def _settle_late(step: Step, command: Settle, queue: Queue, consumer: Consumer, 
     else:
         queue.counters["terms"] += 1
         death = death_of(step, command)
-        _bury_terminated(step, queue, consumer.number, position, record.history, death)
+        _bury_terminated(step, queue, consumer.number, position, record, death)
     return True
 
 

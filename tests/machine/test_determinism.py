@@ -1,0 +1,131 @@
+"""The same log gives the same bytes: under other hash seeds, in other processes, on a replica.
+
+And the rules of purity that a program can check, over the syntax tree: no clock, no randomness, no
+float arithmetic, no iteration over sets.
+"""
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fifo.machine import Machine
+from tests.machine.test_fuzz import Fuzz
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted((ROOT / "fifo" / "machine").glob("*.py"))
+NOT_APPLIED = {"invariants.py"}  # only tests run it: sets are fine there
+
+SCRIPT = """
+from tests.machine.test_fuzz import Fuzz
+fuzz = Fuzz(11)
+fuzz.bench.check = False
+fuzz.run(200)
+print(fuzz.bench.machine.digest().hex())
+"""
+
+
+def digest_under(seed: str) -> str:
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def test_the_same_log_under_two_hash_seeds_gives_the_same_digest() -> None:
+    first = digest_under("1")
+    assert len(first) == 64
+    assert first == digest_under("4242")
+
+
+def test_a_replica_that_applies_the_log_has_the_same_outcomes_and_bytes() -> None:
+    fuzz = Fuzz(12)
+    fuzz.run(100)
+    replica = Machine()
+    for meta, batch in fuzz.bench.log:
+        replica.apply_batch(meta, batch)
+    assert replica.snapshot() == fuzz.bench.machine.snapshot()
+    assert replica.digest() == fuzz.bench.machine.digest()
+
+
+def test_queries_change_nothing() -> None:
+    fuzz = Fuzz(13)
+    fuzz.run(80)
+    machine = fuzz.bench.machine
+    before = machine.snapshot()
+    for name in machine.queues():
+        machine.queue_overview(name)
+        machine.consumers_of(name)
+        machine.locks_of(name, 5)
+        machine.delayed_of(name, 5)
+        machine.peek(name, 5)
+        machine.redrive_of(name)
+        machine.redrive_candidates(name, 5)
+    for _, consumer in machine.lock_consumers():
+        machine.expired(consumer, machine.cluster_time_ms + 60_000)
+        machine.first_deadline_ms(consumer)
+        machine.held(consumer, [(1, 100)])
+    for session in list(machine.state.sessions):
+        machine.session_view(session)
+    machine.next_due_ms()
+    repr(machine)
+    assert machine.snapshot() == before
+
+
+BANNED_CALLS = {"set", "frozenset", "float", "id", "hash", "open", "print"}
+BANNED = {"time", "random", "os", "asyncio", "logging", "uuid", "threading", "locale", "secrets"}
+
+
+def impurities(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                if name.name.split(".")[0] in BANNED:
+                    yield f"imports {name.name}"
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in BANNED:
+            yield f"imports from {node.module}"
+        elif isinstance(node, ast.Constant) and isinstance(node.value, float):
+            yield "a float"
+        elif isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, ast.Div):
+            yield "a true division"
+        elif isinstance(node, (ast.Set, ast.SetComp)):
+            yield "a set"
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in BANNED_CALLS:
+            yield "calls something impure"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_a_module_of_the_machine_is_pure(path: Path) -> None:
+    if path.name in NOT_APPLIED:
+        return
+    found = [f"{what} in {path.name}" for what in impurities(ast.parse(path.read_text()))]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time",
+        "from os import path",
+        "x = 1.5",
+        "x = a / b",
+        "x /= 2",
+        "x = {1, 2}",
+        "x = {a for a in b}",
+        "x = set()",
+        "x = hash(y)",
+    ],
+)
+def test_the_rule_of_purity_finds_what_it_forbids(source: str) -> None:
+    assert list(impurities(ast.parse(source)))

@@ -1,0 +1,287 @@
+"""Settlements: a receipt per message, fencing, late acks, the bounds of what is remembered."""
+
+import pytest
+
+from fifo.machine import commands, consumers, limits, replies
+from fifo.machine.effects import Deliver
+from fifo.machine.types import Verb
+from tests.support.machine import Bench, absent, expect, refused, statuses
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    bench.declare("q", lock_ms=2_000, nack_backoff="fixed:0s")
+    bench.attach()
+    return bench
+
+
+def test_every_token_of_a_range_gets_its_own_answer(bench: Bench) -> None:
+    bench.publish(1, "q", *"abcdef")
+    bench.subscribe(1, "q", prefetch=5)
+    bench.ack(1, 2)
+    assert bench.ack(1, (1, 4)) == ["ok", "already_settled", "ok", "ok"]
+    # Token 6 went out when there was room; 9 never did, which promises nothing.
+    assert bench.ack(1, (5, 6), 9) == ["ok", "ok", "lock_lost"]
+
+
+def test_an_unknown_consumer_is_answered_for_each_token(bench: Bench) -> None:
+    assert statuses(bench.settle(9, Verb.ACK, (1, 2), session=1)) == ["unknown_consumer"] * 2
+
+
+def test_another_session_of_the_same_user_may_settle_and_proves_nothing(bench: Bench) -> None:
+    other = bench.attach("other")
+    bench.publish(1, "q", "a", "b", "c")
+    bench.subscribe(1, "q", prefetch=2)
+    bench.advance(1_000)
+    bench.ack(1, 2)
+    bench.advance(1_000)
+    bench.tick_all()
+    assert bench.machine.consumers_of("q")[0]["flags"] == ["suspected"]
+    assert bench.ack(1, 3, session=other) == ["ok"]
+    assert bench.machine.consumers_of("q")[0]["flags"] == ["suspected"]
+
+
+def test_a_session_of_another_user_may_not_settle(bench: Bench) -> None:
+    mallory = bench.attach("mallory", user="mallory")
+    bench.publish(1, "q", "a")
+    bench.subscribe(1, "q")
+    assert bench.ack(1, 1, session=mallory) == ["unknown_consumer"]
+    assert bench.counts("q") == (0, 1, 0)
+
+
+def test_below_the_resolved_mark_the_answer_is_always_lock_lost(bench: Bench) -> None:
+    bench.publish(1, "q", "a", "b")
+    bench.subscribe(1, "q")
+    assert bench.ack(1, 1, resolved_below=2) == ["ok"]
+    assert bench.ack(1, 1) == ["lock_lost"]
+    assert bench.ack(1, 2) == ["ok"]
+    assert bench.ack(1, 2) == ["already_settled"]
+
+
+def test_late_nack_and_release_change_nothing(bench: Bench) -> None:
+    bench.publish(1, "q", "a")
+    bench.subscribe(1, "q", prefetch=1)
+    bench.do(commands.PauseQueue("q"))
+    bench.advance(2_000)
+    bench.tick_all()
+    assert bench.nack(1, 1) == ["lock_lost"]
+    assert bench.release(1, 1) == ["lock_lost"]
+    assert bench.counts("q") == (1, 0, 0)
+    assert bench.ack(1, 1) == ["ok+late"]
+    assert bench.ack(1, 1) == ["already_settled"]
+
+
+def test_a_late_ack_reaches_a_message_that_waits_for_its_key() -> None:
+    bench = Bench()
+    bench.declare("q", ordering="key", lock_ms=2_000)
+    bench.attach()
+    bench.publish(1, "q", "a", "b", keys=[b"k", b"k"], delays=[1_000, 0])
+    bench.subscribe(1, "q", prefetch=1)
+    assert bench.bodies() == ["b"]
+    bench.advance(2_000)
+    bench.tick_all()
+    assert bench.ack(1, 1) == ["ok+late"]
+    assert bench.bodies() == ["a"]
+
+
+def test_nothing_late_reaches_what_was_purged_or_moved(bench: Bench) -> None:
+    bench.declare("r")
+    bench.publish(1, "q", "a", "b")
+    bench.subscribe(1, "q", prefetch=2)
+    bench.do(commands.PauseQueue("q"))
+    bench.advance(2_000)
+    bench.tick_all()
+    assert bench.do(commands.Move("q", "r", 1)) == replies.Moved(1, 0)
+    bench.do(commands.Purge("q"))
+    assert bench.ack(1, (1, 2)) == ["lock_lost", "lock_lost"]
+    assert bench.counts("r") == (1, 0, 0)
+
+
+def test_too_many_tokens_in_one_command_are_refused(bench: Bench) -> None:
+    bench.subscribe(1, "q")
+    command = commands.Settle(1, 1, 0, ((1, limits.STEP_MESSAGES + 1),))
+    refused(bench.do(command), "too_large")
+
+
+def test_taken_ranges_are_bounded_and_merge_into_lock_lost(bench: Bench) -> None:
+    consumer = bench.machine.state.consumers[bench.subscribe(1, "q").consumer]
+    consumer.next_token = 100_000
+    for token in range(2, 2 * limits.TAKEN_RANGES + 4, 2):
+        consumers.add_taken(consumer, token, token, dead=True)
+    assert len(consumer.taken) == limits.TAKEN_RANGES
+    assert consumer.taken[0] == (2, 4, False)
+    # 3 was settled; in doubt it is lost. 7 stands between two ranges that were not merged.
+    assert bench.ack(1, 3, 6, 7) == ["lock_lost", "dead_lettered", "already_settled"]
+
+
+def test_notices_are_bounded_and_keep_the_newest_ranges(bench: Bench) -> None:
+    bench.subscribe(1, "q", prefetch=1)
+    for _ in range(limits.NOTICES + 20):
+        bench.check = False
+        bench.publish(1, "q", "a")
+        bench.advance(2_000)
+        bench.tick_all()
+        bench.do(commands.Alive(1, 1))
+    session = bench.machine.state.sessions[1]
+    assert len(session.notices) == limits.NOTICES
+    named = [
+        token
+        for n in session.notices.values()
+        for low, high in n.ranges
+        for token in range(low, high + 1)
+    ]
+    assert len(named) == limits.NOTICES + 20
+
+
+def test_a_stack_that_lies_in_the_log_is_a_handle_in_the_state() -> None:
+    bench = Bench()
+    bench.declare("q", dead_letter="d")
+    bench.attach()
+    bench.publish(1, "q", "a", "b")
+    bench.subscribe(1, "q")
+    bench.terminate(1, 1, reason="bad", exception_type="ValueError", exception_text="no")
+    bench.subscribe(1, "d", tag="dead")
+    (message,) = bench.delivered()
+    letter = message.dead_letter
+    assert (letter.detail, letter.exception_type, letter.stack_place) == ("bad", "ValueError", None)
+    assert (letter.source, letter.attempts, message.attempt, message.failures) == ("q", 1, 1, 0)
+
+
+def test_single_active_nobody_is_activated_while_a_get_holds_messages() -> None:
+    bench = Bench()
+    bench.declare("q", ordering="single_active")
+    bench.attach()
+    bob = bench.attach("bob")
+    bench.publish(1, "q", "a", "b")
+    got = expect(replies.Got, bench.do(commands.Get(1, "q", 1)))
+    assert got.count == 1
+    reply = bench.subscribe(bob, "q")
+    assert reply.active is False
+    assert absent(bench.effects, Deliver)
+    refused(bench.do(commands.Get(1, "q", 1)), "subscribed")
+    bench.ack(got.consumer, 1)
+    assert bench.bodies() == ["b"]
+
+
+def test_a_durable_consumer_reads_the_same_tokens_again_in_another_session(bench: Bench) -> None:
+    bench.publish(1, "q", *"abcd")
+    opened = expect(replies.DurableOpened, bench.do(commands.OpenDurable("q", "spark")))
+    reserve = commands.Reserve(opened.consumer, 1, 3, session=1)
+    assert bench.do(reserve) == replies.Reserved(opened.consumer, 1, 3)
+    assert bench.bodies() == ["a", "b", "c"]
+    bench.do(commands.EndSession(1))
+    other = bench.attach("other")
+    again = expect(replies.DurableOpened, bench.do(commands.OpenDurable("q", "spark")))
+    assert again == replies.DurableOpened(opened.consumer, 2, 4, ((1, 3),))
+    refused(bench.do(reserve), "old_generation")
+    bench.do(commands.Fetch(opened.consumer, 2, 1, 3, session=other))
+    assert [(m.body, m.repeat, m.session) for m in bench.delivered()] == [
+        (b"a", True, other),
+        (b"b", True, other),
+        (b"c", True, other),
+    ]
+    for _ in range(2):
+        receipt = expect(replies.Receipt, bench.do(commands.AckUpto(opened.consumer, 2, 2)))
+        assert receipt.ranges == ()
+    assert bench.counts("q") == (1, 1, 0)
+
+
+def test_a_durable_consumers_renewal_is_in_the_log_and_its_lost_tokens_are_named(
+    bench: Bench,
+) -> None:
+    bench.publish(1, "q", "a", "b")
+    consumer = expect(replies.DurableOpened, bench.do(commands.OpenDurable("q", "n"))).consumer
+    bench.do(commands.Reserve(consumer, 1, 2, session=1))
+    bench.advance(1_500)
+    bench.do(commands.RenewDurable(consumer, 1))
+    bench.advance(1_500)
+    bench.tick_all()
+    assert bench.counts("q") == (0, 2, 0)
+    assert bench.machine.first_deadline_ms(consumer) == 3_500
+    bench.advance(500)
+    bench.tick_all()
+    assert bench.counts("q") == (2, 0, 0)
+    other = bench.attach("other")
+    bench.do(commands.Get(other, "q", 1))
+    receipt = expect(replies.Receipt, bench.do(commands.AckUpto(consumer, 1, 2)))
+    # Token 1 is with somebody else; token 2 was in nobody's hands, so the late ack counted.
+    assert receipt.ranges == ((1, 1, 2, False),)
+
+
+def test_a_durable_consumer_ends_by_forget_or_after_seven_idle_days(bench: Bench) -> None:
+    bench.publish(1, "q", "a")
+    consumer = expect(replies.DurableOpened, bench.do(commands.OpenDurable("q", "n"))).consumer
+    bench.do(commands.Reserve(consumer, 1, 1, session=1))
+    assert bench.do(commands.Forget(consumer, 1)) == replies.Done()
+    assert bench.counts("q") == (1, 0, 0)
+    bench.do(commands.OpenDurable("q", "n"))
+    bench.advance(limits.DURABLE_MS - 1)
+    bench.tick_all()
+    assert len(bench.machine.consumers_of("q")) == 1
+    bench.advance(1)
+    bench.tick_all()
+    assert bench.machine.consumers_of("q") == []
+
+
+def test_a_redrive_pauses_at_a_missing_target_and_keeps_counts_if_asked() -> None:
+    bench = Bench()
+    bench.declare("q", dead_letter="d", nack_backoff="fixed:0s")
+    bench.attach()
+    bench.publish(1, "q", "a")
+    bench.subscribe(1, "q", prefetch=1)
+    bench.nack(1, 1)
+    bench.terminate(1, 2)
+    bench.do(commands.DeleteQueue("q"))
+    bench.do(commands.Redrive("d", reset_counts=False))
+    found, until = bench.machine.redrive_candidates("d", 10)
+    step = commands.RedriveStep("d", 0, until, tuple(position for position, _ in found))
+    assert bench.do(step) == replies.Moved(0, 0)
+    view = bench.machine.redrive_of("d")
+    assert view is not None
+    assert (view["status"], view["reason"]) == ("paused", "the target 'q' does not exist")
+    bench.declare("q")
+    assert expect(replies.Moved, bench.do(step)).messages == 1
+    bench.subscribe(1, "q")
+    assert [(m.body, m.attempt, m.failures) for m in bench.delivered()] == [(b"a", 3, 1)]
+
+
+def test_a_redrive_keeps_to_its_rate() -> None:
+    bench = Bench()
+    bench.declare("q", dead_letter="d")
+    bench.attach()
+    bench.publish(1, "q", *"abcd")
+    bench.subscribe(1, "q")
+    bench.terminate(1, (1, 4))
+    bench.do(commands.Redrive("d", rate_per_s=2))
+
+    def go_on() -> replies.Reply:
+        view = bench.machine.redrive_of("d")
+        assert view is not None
+        found, until = bench.machine.redrive_candidates("d", 2)
+        positions = tuple(position for position, _ in found)
+        return bench.do(commands.RedriveStep("d", view["cursor"], until, positions))
+
+    assert expect(replies.Moved, go_on()).messages == 2
+    refused(go_on(), "stale")
+    bench.advance(1_000)
+    assert expect(replies.Moved, go_on()).messages == 2
+    view = bench.machine.redrive_of("d")
+    assert view is not None
+    assert view["status"] == "done"
+
+
+@pytest.mark.parametrize("count", [25_000])
+def test_a_purge_of_many_goes_on_by_ticks_and_spares_what_comes_later(count: int) -> None:
+    bench = Bench(check=False)
+    bench.declare("q")
+    bench.attach()
+    for _ in range(count // 5_000):
+        bench.publish(1, "q", *(b"" for _ in range(5_000)))
+    assert bench.do(commands.Purge("q")) == replies.Purged(10_000, more=True)
+    bench.publish(1, "q", "later")
+    assert bench.machine.next_due_ms() == bench.now
+    while bench.tick():
+        pass
+    assert bench.counts("q") == (1, 0, 0)
+    assert bench.overview("q")["counters"]["purged"] == count

@@ -1,0 +1,66 @@
+"""Snapshots: canonical, complete, and refused where they are not what they should be."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fifo.machine import Machine, codec, snapshot
+from fifo.machine.snapshot import SnapshotError
+from fifo.machine.state import Consumer, Producer, Queue, Session
+from tests.machine.test_fuzz import Fuzz
+
+
+@pytest.mark.parametrize("kind", [Session, Consumer, Producer, Queue])
+def test_every_field_of_a_record_is_written_or_built_again(kind: type) -> None:
+    name = kind.kind  # type: ignore[attr-defined]
+    written = set(snapshot._FORMS[name])
+    derived = set(snapshot.DERIVED.get(name, ()))
+    assert written | derived | {"generation"} == set(kind.__slots__)  # type: ignore[attr-defined]
+    assert not written & derived
+
+
+def test_a_cut_or_damaged_snapshot_is_refused() -> None:
+    fuzz = Fuzz(21)
+    fuzz.run(20)
+    data = fuzz.bench.machine.snapshot()
+    for end in range(0, len(data), max(len(data) // 50, 1)):
+        with pytest.raises(SnapshotError):
+            Machine.restore(data[:end])
+    with pytest.raises(SnapshotError):
+        Machine.restore(data + b"\x00")
+
+
+@pytest.mark.parametrize("value", [None, 7, [], ["fifo machine"], ["other", 1, [], []]])
+def test_what_is_no_snapshot_is_refused(value: object) -> None:
+    with pytest.raises(SnapshotError):
+        Machine.restore(codec.encode(value))
+
+
+def test_a_later_format_is_refused_by_its_number() -> None:
+    with pytest.raises(SnapshotError, match="99"):
+        Machine.restore(codec.encode([snapshot.MAGIC, 99, [], []]))
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.binary(max_size=9) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=5),
+)
+
+
+@given(PLAIN)
+def test_plain_values_come_back_from_their_bytes(value: object) -> None:
+    assert codec.decode(codec.encode(value)) == value
+
+
+@given(st.binary(max_size=40))
+def test_random_bytes_are_a_value_or_an_error(data: bytes) -> None:
+    try:
+        codec.decode(data)
+    except codec.CodecError:
+        return
+
+
+@pytest.mark.parametrize("value", [1.5, {1: 2}, {1}, object()])
+def test_what_has_no_canonical_form_is_refused(value: object) -> None:
+    with pytest.raises(TypeError):
+        codec.encode(value)
