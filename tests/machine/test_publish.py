@@ -284,3 +284,13 @@ def test_a_thousand_ready_messages_of_batches_take_few_bytes_each() -> None:
         if isinstance(column := getattr(block, name), array)
     )
     assert held / 2_048 < 5
+
+
+def test_the_lowest_priority_is_dropped_before_an_older_message_of_a_higher_one() -> None:
+    bench = Bench()
+    bench.declare("q", max_length=3, overflow="drop_oldest")
+    bench.attach()
+    bench.publish(1, "q", "middle", "low", "lower", priorities=[3, 2, 1])
+    bench.publish(1, "q", "new1", "new2", priorities=[5, 5])
+    bench.subscribe(1, "q")
+    assert bench.bodies() == ["new1", "new2", "middle"]

@@ -285,3 +285,55 @@ def test_a_purge_of_many_goes_on_by_ticks_and_spares_what_comes_later(count: int
         pass
     assert bench.counts("q") == (1, 0, 0)
     assert bench.overview("q")["counters"]["purged"] == count
+
+
+def test_messages_of_one_key_come_in_their_order_whatever_is_settled_how() -> None:
+    bench = Bench()
+    bench.declare("q", ordering="key", nack_backoff="fixed:1s")
+    bench.attach()
+    bench.publish(1, "q", *"abcde", keys=[b"k"] * 5)
+    bench.subscribe(1, "q")
+    assert bench.bodies() == ["a"]
+    bench.ack(1, 1)
+    assert bench.bodies() == ["b"]
+    # A delayed return holds its key: nothing of it comes before.
+    bench.nack(1, 2)
+    assert bench.bodies() == []
+    bench.advance(1_000)
+    bench.tick_all()
+    assert bench.bodies() == ["b"]
+    # So does a release, until its own consumer may have it again.
+    bench.release(1, 3)
+    assert bench.bodies() == []
+    bench.advance(1_000)
+    bench.tick_all()
+    assert bench.bodies() == ["b"]
+    bench.ack(1, 4)
+    assert bench.bodies() == ["c"]
+
+
+def test_a_key_is_passed_on_when_the_message_that_was_to_be_next_expires() -> None:
+    bench = Bench()
+    bench.declare("q", ordering="key", lock_ms=60_000)
+    bench.attach()
+    bench.publish(1, "q", *"abc", keys=[b"k"] * 3, ttls=[0, 5_000, 0])
+    bench.subscribe(1, "q")
+    bench.do(commands.PauseQueue("q"))
+    bench.ack(1, 1)
+    bench.advance(5_000)
+    bench.tick_all()
+    bench.do(commands.ResumeQueue("q"))
+    assert bench.bodies() == ["c"]
+
+
+def test_single_active_what_its_holder_released_is_not_overtaken() -> None:
+    bench = Bench()
+    bench.declare("q", ordering="single_active")
+    bench.attach()
+    bench.publish(1, "q", *"abc")
+    bench.subscribe(1, "q", prefetch=1)
+    bench.release(1, 1)
+    assert bench.bodies() == []
+    bench.advance(1_000)
+    bench.tick_all()
+    assert bench.bodies() == ["a"]
