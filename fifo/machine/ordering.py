@@ -26,9 +26,11 @@ def take_key(queue: Queue, position: int) -> bool:
     now (it still counts as ready).
     """
     key = key_of(queue, position)
-    if not key or queue.busy_keys.get(key) == position:
+    holder = queue.busy_keys.get(key) if key else None
+    if not key or holder == position:
         return True
-    if key in queue.busy_keys:
+    # One of higher priority passes one that only has the key reserved: priority is strict.
+    if holder is not None and not (holder > position and _is_reserved(queue, holder)):
         waiting = queue.waiting.get(key)
         if waiting is None:
             waiting = queue.waiting[key] = SortedList()
