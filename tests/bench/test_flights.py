@@ -14,6 +14,9 @@ from bench.demo.flights import COUNT, DataMissing, Flight
 from bench.demo.publisher import CHUNK_ROWS, in_chunks
 from bench.demo.spark_job import ranges
 
+# One worker reads the file once for all of these.
+pytestmark = pytest.mark.xdist_group("flights")
+
 WITHOUT_TAIL_NUMBER = 2_512
 
 
