@@ -58,6 +58,7 @@ class Generator:
     stamp_ms: int = 0
     numbers: dict[tuple[int, str], int] = field(default_factory=dict)
     bodies: int = 0
+    tight: bool = False  # small dead-letter queues and no ttls; else it is the other way round
 
     def entry(self) -> list[Step]:
         """The commands of the next entry, most often one."""
@@ -110,7 +111,12 @@ class Generator:
     # -- queues --
 
     def first_queues(self) -> list[Step]:
-        """The queues that a run starts with, and a first session with consumers."""
+        """The queues that a run starts with, and a first session with consumers.
+
+        In which order one tick expires messages is open, and in a dead-letter queue that drops its
+        oldest that decides what is left: so a run has either ttls or tight dead-letter queues.
+        """
+        self.tight = self.choose.chance(40)
         return [
             commands.Declare("dead", self.spec_of("dead")),
             commands.Declare("q1", self.spec_of("q1")),
@@ -139,10 +145,11 @@ class Generator:
         for option in ("count_timeouts", "dead_letter_expired"):
             if chance(20):
                 spec[option] = False
-        if chance(20):
-            spec["max_length"] = pick((3, 5, 8))
-        if chance(15):
-            spec["max_bytes"] = pick((20, 40))
+        if self.tight or name.startswith("q"):
+            if chance(20):
+                spec["max_length"] = pick((3, 5, 8))
+            if chance(15):
+                spec["max_bytes"] = pick((20, 40))
         if chance(50):
             spec["overflow"] = "drop_oldest"
             if chance(50) and "dead_letter" in spec:
@@ -160,7 +167,7 @@ class Generator:
         for option in ("nack_backoff", "timeout_backoff"):
             if chance(30):
                 spec[option] = pick(BACKOFFS)
-        if chance(15):
+        if not self.tight and chance(15):
             spec["ttl_ms"] = pick((1_000, 30_000, 45_000))
         if chance(25):
             spec["disconnect_grace_ms"] = pick((0, 1_000, 20_000))
@@ -259,7 +266,7 @@ class Generator:
             headers=b"h" * self.choose.draw.below(3) if chance(20) else b"",
             priority=pick((4, 0, 9, 4)) if chance(50) else 4,
             delay_ms=pick((1, 1_000, 20_000)) if chance(15) else 0,
-            ttl_ms=pick((500, 5_000, 31_000, 100_000)) if chance(20) else 0,
+            ttl_ms=pick((500, 5_000, 31_000, 100_000)) if chance(20) and not self.tight else 0,
             dedup=pick((b"a", b"b", b"c")) if chance(20) else b"",
         )
 

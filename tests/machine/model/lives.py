@@ -27,6 +27,7 @@ def attach(world: World, session_id: bytes, role: int, incarnation: bytes, user:
         session = known[0]
         if session.user != user:
             return ("refused", "forbidden")
+        world.keep_floors(session)
         if session.incarnation != incarnation:
             for other in (0, 1):
                 if session.attached[other]:
@@ -82,18 +83,19 @@ def disconnect(
         return ("refused", "unknown_session")
     if epochs != tuple(session.epochs):
         return ("refused", "fenced")
+    world.keep_floors(session)
     for consumer_number, floor_ms in floors:
         consumer = world.consumers.get(consumer_number)
         if consumer is not None and consumer.session == number:
-            raise_floor(consumer, floor_ms)
+            raise_floor(world, consumer, floor_ms)
     if not session.disconnected:
         become_disconnected(world, session)
     return ("done",)
 
 
-def raise_floor(consumer: Consumer, floor_ms: int) -> None:
+def raise_floor(world: World, consumer: Consumer, floor_ms: int) -> None:
     """A floor for every token so far; it never lowers one."""
-    consumer.floor_ms = max(consumer.floor_ms, floor_ms)
+    consumer.floor_ms = max(world.standing_floor_ms(consumer), floor_ms)
     consumer.floor_last = consumer.next_token - 1
 
 
@@ -172,6 +174,7 @@ def tick(world: World, named: Sequence[tuple[int, int, int]]) -> Answer:
     expired_locks(world, named)
     for session in list(world.sessions.values()):
         if session.resume_by_ms is not None and session.resume_by_ms <= world.now_ms:
+            world.keep_floors(session)
             become_disconnected(world, session)
         if session.disconnected:
             grace(world, session)

@@ -76,12 +76,34 @@ class World:
         """When the lock ends: its own deadline or the floor, within checkout + max_lock."""
         consumer = self.consumers[message.consumer]
         own = message.checkout_ms + message.lock_ms
-        floor_ms = 0
-        if message.token <= consumer.floor_last:
-            floor_ms = consumer.floor_ms
+        latest = message.checkout_ms + consumer.max_lock_ms
+        floor_ms, last = self.floor_of(consumer)
+        ends_ms = max(own, min(floor_ms, latest)) if message.token <= last else own
+        # What the rules promise: whatever a former leader may have granted to this token.
         if message.token <= consumer.lead_last:
-            floor_ms = max(floor_ms, consumer.lead_ms + message.lock_ms)
-        return max(own, min(floor_ms, message.checkout_ms + consumer.max_lock_ms))
+            granted_ms = min(consumer.lead_ms + message.lock_ms, latest)
+            assert ends_ms >= granted_ms, f"a floor below what may have been granted: {message}"
+        return ends_ms
+
+    def floor_of(self, consumer: Consumer) -> tuple[int, int]:
+        """(floor, last token): one pair per consumer, so the longest lock held speaks for all;
+        lengthening is allowed, shortening is not."""
+        held = self.held_by(consumer)
+        if self.sessions[consumer.session].resume_by_ms is not None and held:
+            floor_ms = consumer.lead_ms + max(message.lock_ms for message in held)
+            return max(self.standing_floor_ms(consumer), floor_ms), consumer.next_token - 1
+        return consumer.floor_ms, consumer.floor_last
+
+    def standing_floor_ms(self, consumer: Consumer) -> int:
+        """The floor as long as a lock is there that it was meant for."""
+        held = self.held_by(consumer)
+        stands = any(message.token <= consumer.floor_last for message in held)
+        return consumer.floor_ms if stands else 0
+
+    def keep_floors(self, session: Session) -> None:
+        """Before a session that has not resumed since the last term changes its status."""
+        for consumer in self.of_session(session):
+            consumer.floor_ms, consumer.floor_last = self.floor_of(consumer)
 
     def consumers_of(self, queue: str) -> list[Consumer]:
         """The consumers of a queue by number."""

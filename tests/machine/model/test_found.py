@@ -1,0 +1,139 @@
+"""What the comparison with the model has found in the machine, each as the smallest story."""
+
+from fifo.machine import Machine, commands, invariants, replies
+from fifo.machine.types import Verb
+from tests.support.machine import Bench, expect, refused
+
+
+def bodies(bench: Bench) -> list[str]:
+    """The bodies that the last entry delivered anew."""
+    return [one.body.decode() for one in bench.delivered() if not one.repeat]
+
+
+def test_a_get_of_a_disconnected_session_gets_nothing() -> None:
+    bench = Bench()
+    bench.declare("q")
+    session = bench.attach()
+    bench.publish(session, "q", "a")
+    bench.disconnect(session)
+    got = expect(replies.Got, bench.do(commands.Get(session, "q", 5)))
+    assert got.count == 0
+    assert bench.counts("q") == (1, 0, 0)
+
+
+def test_a_get_of_a_detached_session_gets_nothing() -> None:
+    bench = Bench()
+    bench.declare("q")
+    session = bench.attach()
+    bench.publish(session, "q", "a")
+    bench.detach(session)
+    assert expect(replies.Got, bench.do(commands.Get(session, "q", 5))).count == 0
+
+
+def test_a_cancelled_consumer_that_never_got_anything_is_gone_at_once() -> None:
+    bench = Bench()
+    bench.declare("q")
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q").consumer
+    bench.do(commands.Cancel(session, consumer))
+    assert bench.machine.consumers_of("q") == []
+    refused(bench.do(commands.Alive(session, consumer)), "unknown_consumer")
+
+
+def test_dead_letters_expire_by_the_ttl_of_the_dead_letter_queue() -> None:
+    bench = Bench()
+    bench.declare("dead", ttl_ms=30_000)
+    bench.declare("q", dead_letter="dead")
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q").consumer
+    bench.publish(session, "q", "a")
+    bench.terminate(consumer, 1)
+    assert bench.machine.next_due_ms() == 30_000
+    bench.advance(30_000)
+    bench.tick()
+    assert bench.counts("dead") == (0, 0, 0)
+
+
+def test_a_dead_letter_is_never_dropped_by_its_own_move() -> None:
+    bench = Bench()
+    bench.declare("dead", max_length=1, overflow="drop_oldest")
+    bench.declare("q", dead_letter="dead")
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q").consumer
+    bench.publish(session, "dead", "old")
+    bench.do(commands.Get(session, "dead"))
+    bench.publish(session, "q", "new")
+    bench.terminate(consumer, 1)
+    assert bench.counts("dead") == (1, 1, 0), "over its limit, for what is locked cannot go"
+
+
+def test_a_dead_letter_of_low_priority_drops_another_not_itself() -> None:
+    bench = Bench()
+    bench.declare("dead", max_length=1, overflow="drop_oldest")
+    bench.declare("q", dead_letter="dead")
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q").consumer
+    bench.publish(session, "dead", "old", priorities=[9])
+    bench.publish(session, "q", "new", priorities=[0])
+    bench.terminate(consumer, 1)
+    bench.do(commands.Get(session, "dead"))
+    assert bodies(bench) == ["new"]
+
+
+def test_a_dedup_duplicate_needs_no_room_in_a_full_queue() -> None:
+    bench = Bench()
+    bench.declare("q", max_length=2, dedup_window_ms=60_000)
+    session = bench.attach()
+    bench.publish(session, "q", "a", dedup=[b"a"])
+    reply = bench.publish(session, "q", "b", "a", dedup=[b"b", b"a"])
+    assert expect(replies.Published, reply).refused is None
+    reply = bench.publish(session, "q", "a", "c", dedup=[b"a", b"c"])
+    published = expect(replies.Published, reply)
+    assert (published.stored, bench.overview("q")["messages"]) == (1, 2)
+    refused(published.refused, "queue_full")
+
+
+def test_dedup_ids_whose_window_has_passed_make_room_before_a_tick_comes() -> None:
+    bench = Bench()
+    bench.declare("q", dedup_window_ms=1_000, dedup_max=1)
+    session = bench.attach()
+    bench.publish(session, "q", "a", dedup=[b"a"])
+    refused(
+        expect(replies.Published, bench.publish(session, "q", "b", dedup=[b"b"])).refused,
+        "dedup_full",
+    )
+    bench.advance(1_000)
+    assert expect(replies.Published, bench.publish(session, "q", "b", dedup=[b"b"])).stored == 1
+
+
+def test_a_late_disconnect_does_not_count_as_a_resume() -> None:
+    bench = Bench()
+    session = bench.attach()
+    bench.do(commands.Lead(1))
+    refused(bench.do(commands.Disconnect(session, 0, 0)), "fenced")
+    bench.advance(10_000)
+    bench.tick()
+    view = bench.machine.session_view(session)
+    assert view is not None
+    assert view["disconnected"]
+    bench.advance(300_000)
+    bench.tick()
+    assert bench.machine.session_view(session) is None
+
+
+def test_a_higher_priority_passes_one_that_waits_with_its_key_reserved() -> None:
+    bench = Bench()
+    bench.declare("q", ordering="key", priorities=True)
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q").consumer
+    bench.publish(session, "q", "low", keys=[b"k"])
+    bench.release(consumer, 1)
+    bench.publish(session, "q", "high", keys=[b"k"], priorities=[9])
+    assert bodies(bench) == ["high"]
+    bench.advance(1_000)
+    bench.tick()
+    assert bodies(bench) == [], "one at a time per key"
+    bench.ack(consumer, 2)
+    assert bodies(bench) == ["low"]
+    assert bench.settle(consumer, Verb.ACK, 3)
+    invariants.check(Machine.restore(bench.machine.snapshot()).state)
