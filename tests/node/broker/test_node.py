@@ -94,12 +94,17 @@ async def test_a_leader_without_a_majority_confirms_nothing_and_sends_its_client
         await client.declare("q")
         for follower in cluster.followers():
             await cluster.crash(follower.me.name)
-        client.publish("q", 0, 1, [b"nobody else has it"])
+        for number in range(1, 20):
+            client.publish("q", number - 1, number, [b"nobody else has it"])
+            await passed(0.01)
         said = await client.closed()
         assert isinstance(said[-1], Redirect)
         assert said[-1].moved
         assert not [one for one in said if isinstance(one, Confirms)]
         assert not leader.leads
+        proposals = leader.broker.proposals
+        assert proposals._batcher.empty, "nothing of this term may be proposed in a later one"
+        assert proposals.in_flight == 0
 
 
 async def test_without_a_lease_nothing_is_answered_from_memory(
@@ -160,14 +165,16 @@ async def test_a_flood_of_publishes_is_read_no_faster_than_it_commits(
         last = 0
         for number in range(1, count + 1):
             last = client.publish("q", number - 1, number, [bytes(200_000)])
-        most = 0
+        most, stopped = 0, False
 
         def confirmed() -> bool:
-            nonlocal most
+            nonlocal most, stopped
             most = max(most, node.broker.proposals._batcher.gathered_bytes)
+            stopped = stopped or any(not one.reading for one in node.broker._connections)
             return node.broker.host.ready("q") == count
 
         await eventually(confirmed)
+        assert stopped, "the publisher was not read for a while"
         assert most <= 4 << 20
         await client.confirmed(last)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import aiohttp
 
 from node.broker.node import Node
 from node.config import Address
 from node.http.server import HealthServer
+from node.raft import RaftNode
 from tests.support.cluster import LocalCluster, eventually, free_ports, loopback_config, running
 
 
@@ -40,6 +43,15 @@ async def test_a_node_alone_in_its_cluster_is_alive_and_not_ready(tmp_path: Path
         assert (status, body["reason"]) == (503, "no leader known")
     finally:
         await cluster.stop()
+
+
+def test_a_node_that_is_far_behind_is_not_ready(tmp_path: Path) -> None:
+    node = Node(loopback_config(tmp_path, 1), "n1")
+    assert node.unready() == "stopping"
+    for behind, reason in ((1_000, None), (1_001, "1001 entries behind")):
+        raft = SimpleNamespace(leader="n2", commit_index=5_000, applied_index=5_000 - behind)
+        node._raft = cast("RaftNode", raft)
+        assert node.unready() == reason
 
 
 async def test_an_unknown_address_is_not_found() -> None:
