@@ -1,0 +1,110 @@
+"""What must hold of the log while a simulated cluster runs (faults.md 2: R1, R2, R3, S12).
+
+Owns the memory that the checks need. Looks into nodes, never changes them. A violation ends the
+run with an AssertionError that names the seed.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+from fifo.machine import invariants
+from node.raft import Journal
+
+if TYPE_CHECKING:
+    from node.broker.node import Node
+    from tests.sim.world import World
+
+DIGEST_EVERY = 16
+"""Entries between two comparisons of whole states: a digest costs as much as many entries."""
+
+
+class RaftChecks:
+    """The properties of one world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._leaders: dict[int, tuple[str, int]] = {}
+        self._entries: dict[int, int] = {}
+        self._digests: dict[int, bytes] = {}
+        self._last: dict[tuple[str, int], int] = {}
+        self.digests_compared = 0
+
+    def role(self, name: str, incarnation: int, role: str, term: int) -> None:
+        """R1: one leader per term, and a process that starts anew is another."""
+        if role != "leader":
+            return
+        known = self._leaders.setdefault(term, (name, incarnation))
+        if known != (name, incarnation):
+            self._world.fail(f"R1: {known} and {(name, incarnation)} lead term {term}")
+
+    def applied(self, name: str, index: int, payload: int, node: Node) -> bool:
+        """R2, R3 and S12, after an entry was applied. Whether it was the first node to do so."""
+        known = self._entries.setdefault(index, payload)
+        if known != payload:
+            self._world.fail(f"R2: {name} applied another entry at {index} than was applied before")
+        machine = node.broker.host.machine
+        first = index not in self._digests
+        if index % DIGEST_EVERY:
+            self._digests.setdefault(index, b"")
+            if first:
+                self._durable(index)
+            return first
+        digest = machine.digest()
+        if first:
+            self._digests[index] = digest
+            invariants.check(machine.state)
+            self._durable(index)
+        else:
+            self.digests_compared += 1
+            if self._digests[index] != digest:
+                self._world.fail(f"S12: {name} has another state at {index} than was seen before")
+        return first
+
+    def _durable(self, index: int) -> None:
+        """R3: what is applied is on a majority of disks, not of page caches."""
+        hosts = list(self._world.hosts.values())
+        copies = 0
+        for host in hosts:
+            node = host.node
+            raft = None if node is None else node._raft
+            if raft is not None:
+                copies += raft._journal.synced_index >= index
+            elif not host.alive:
+                copies += self._on_disk(host.name, host.incarnation) >= index
+            else:
+                copies += 1  # It starts just now: what it reads is what it had.
+        if copies <= len(hosts) // 2:
+            self._world.fail(f"R3: entry {index} is applied with {copies} durable copies")
+
+    def _on_disk(self, name: str, incarnation: int) -> int:
+        """The last entry on the disk of a node that does not run."""
+        known = self._last.get((name, incarnation))
+        if known is None:
+            storage = copy.deepcopy(self._world.hosts[name].storage)
+            config = self._world.config
+            journal = Journal.open(storage, cluster_id=config.cluster_id, node=name)
+            known = self._last[(name, incarnation)] = journal.last_index
+        return known
+
+    def converged(self) -> bool:
+        """Whether all nodes have applied the whole of one log."""
+        ends = set()
+        for host in self._world.hosts.values():
+            if host.running is None:
+                return False
+            raft = host.running._raft
+            assert raft is not None, "running"
+            ends.add((raft.last_index, raft.applied_index))
+        return len(ends) == 1
+
+    def at_rest(self) -> None:
+        """S12: equal states everywhere."""
+        digests = {
+            host.running.broker.host.machine.digest()
+            for host in self._world.hosts.values()
+            if host.running is not None
+        }
+        if len(digests) != 1:
+            self._world.fail("S12: the nodes end in different states")

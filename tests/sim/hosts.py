@@ -1,0 +1,134 @@
+"""The machines of a simulated cluster: a disk that stays, and node programs that come and go on it.
+
+Owns starting, killing and pausing a real `Node`, with everything it takes from outside replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from node.broker.node import Node
+from node.raft import RaftConfig, TcpTransport
+from node.raft.peer_auth import ListenerSide
+from node.raft.transport import PeerLink
+from tests.sim.clockwork import Program
+from tests.support.simdisk import PowerCut, SimStorage
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+
+class PeerPort(TcpTransport):
+    """The peer port on the simulated network: only the listening socket is another."""
+
+    async def start(self) -> None:
+        """Listen and dial as the real one does."""
+        loop = asyncio.get_running_loop()
+        self._port = await loop.create_server(self._accepted, *self._config.bind)
+        for name, address in self._config.peers.items():
+            if name < self._config.name:
+                self._tasks.append(loop.create_task(self._dial(name, address)))
+
+    def _accepted(self) -> PeerLink:
+        side = ListenerSide(self._identity, self._entropy, self._dialing_members)
+        return PeerLink(self, side)
+
+    async def close(self) -> None:
+        """End in order."""
+        await super().close()
+        self._port.close()
+
+
+class Host:
+    """One machine, and the node on it if one runs."""
+
+    node_class: type[Node] = Node
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.storage = SimStorage(name)
+        self.incarnation = 0
+        self.program: Program | None = None
+        self.node: Node | None = None
+        self._rate = world.rng.uniform(0.98, 1.02)
+        self._offset = world.rng.uniform(0.0, 1e5)
+
+    @property
+    def alive(self) -> bool:
+        """Whether a node runs here; a paused one does."""
+        return self.program is not None
+
+    @property
+    def running(self) -> Node | None:
+        """The node, where it runs, is not paused, and has started."""
+        if self.program is None or self.program.paused:
+            return None
+        return self.node if self.node is not None and self.node._raft is not None else None
+
+    def start(self) -> None:
+        """Start a node on this machine's disk."""
+        if self.program is not None:
+            return
+        self.incarnation += 1
+        self.world.network.down.pop(self.name, None)
+        self.program = Program(
+            self.world.loop, f"{self.name}#{self.incarnation}", self.name,
+            rate=self._rate, offset=self._offset,
+        )  # fmt: skip
+        self.program.run(self._main(self.program))
+
+    async def _main(self, program: Program) -> None:
+        rng = self.world.chance(program.name)
+        node = self.node = self.node_class(
+            self.world.config,
+            self.name,
+            clock=program.clock,
+            wall=program.wall,
+            rng=rng,
+            storage=lambda _folder: self.storage,
+            transport=partial(_peer_port, rng.randbytes),
+        )
+        self.world.watch(self, node)
+        await node.start()
+        await node.run()
+
+    def kill(self, *, power: bool = False) -> None:
+        """End the node: by a signal, or with the power and all that was not synced."""
+        program, self.program, self.node = self.program, None, None
+        if program is None:
+            return
+        self.world.network.kill(program, power=power)
+        program.die()
+        if power:
+            self.world.network.down[self.name] = None
+            self.storage.power_loss(self.world.rng)
+            self._offset = self.world.rng.uniform(0.0, 1e5)
+        else:
+            self.storage.crash()
+
+    def lose_power_in_turn(self, operations: int) -> None:
+        """Lose power in the middle of some disk operation, a few from now."""
+
+        def hook(operation: str, name: str) -> None:
+            nonlocal operations
+            operations -= 1
+            if operations <= 0:
+                self.kill(power=True)
+                raise PowerCut(f"in {operation} of {name}")
+
+        if self.alive:
+            self.storage.hook = hook
+
+
+def _peer_port(entropy: object, config: RaftConfig, rng: random.Random) -> TcpTransport:
+    return PeerPort(config, rng=rng, entropy=entropy)  # type: ignore[arg-type]  # rng.randbytes
+
+
+def simulated(config_folder: str = "simulated") -> Path:
+    """A folder that is never touched."""
+    return Path(config_folder)

@@ -1,0 +1,142 @@
+"""Everything that a seed decides before anything runs: the cluster, the programs, the faults.
+
+Owns the odds. A plan is data: a failing one can be cut (`cut`) and run again. Knows nothing of how
+a fault is done.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+FAULT_SECONDS = 9.0
+"""How long faults last: several elections, and locks that run out in between."""
+
+FIRST_FAULT_SECONDS = 1.2
+"""By then there is a leader, as a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that goes wrong: when, to whom, and with whom; `number` is a little chance."""
+
+    at: float
+    kind: str
+    node: str = ""
+    other: str = ""
+    number: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.at:.3f} {self.kind} {self.node} {self.other} {self.number}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Consuming:
+    """How one consuming program behaves."""
+
+    prefetch: int
+    lock_s: float
+    workers: int
+    auto_renew: bool
+    slow: float
+    """How likely a handler takes longer than the lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run. Everything else is drawn from `seed` while it runs."""
+
+    seed: int
+    nodes: int
+    producers: tuple[int, ...]
+    consumers: tuple[Consuming, ...]
+    max_deliveries: int
+    faults: tuple[Fault, ...]
+
+
+KINDS = {
+    "kill": 4,
+    "kill_leader": 4,
+    "power": 3,
+    "power_leader": 2,
+    "power_in_turn": 4,
+    "power_all": 1,
+    "restart": 14,
+    "pause": 3,
+    "pause_leader": 4,
+    "resume": 9,
+    "cut": 3,
+    "cut_one_way": 4,
+    "isolate_leader": 4,
+    "heal": 9,
+    "break": 3,
+    "slow": 3,
+    "client_break": 5,
+    "client_cut": 3,
+    "client_kill": 3,
+    "client_pause": 3,
+    "client_resume": 5,
+}
+"""What happens, and how often in proportion; what ends a fault is among it."""
+
+
+def draw(seed: int, nodes: int | None = None) -> Plan:
+    """The plan of a seed."""
+    rng = random.Random(f"plan {seed}")
+    count = rng.choice((3, 3, 3, 3, 5, 1)) if nodes is None else nodes
+    producers = tuple(rng.randint(15, 45) for _ in range(rng.randint(1, 3)))
+    consumers = tuple(
+        Consuming(
+            prefetch=rng.choice((1, 2, 5, 20)),
+            lock_s=rng.choice((1.0, 1.0, 1.5, 3.0)),
+            workers=rng.choice((1, 1, 2, 4)),
+            auto_renew=rng.random() < 0.7,
+            slow=rng.choice((0.0, 0.05, 0.3)),
+        )
+        for _ in range(rng.randint(2, 4))
+    )
+    return Plan(
+        seed,
+        count,
+        producers,
+        consumers,
+        max_deliveries=rng.choice((3, 4, 20)),
+        faults=_faults(rng, count, len(producers), len(consumers)),
+    )
+
+
+def _faults(
+    rng: random.Random, nodes: int, producers: int, consumers: int
+) -> tuple[Fault, ...]:  # fmt: skip
+    names = [f"n{place + 1}" for place in range(nodes)]
+    clients = [f"p{place + 1}" for place in range(producers)]
+    clients += [f"c{place + 1}" for place in range(consumers)]
+    kinds, weights = list(KINDS), list(KINDS.values())
+    pace = rng.choice((0.0, 1.0, 2.5, 5.0))
+    faults: list[Fault] = []
+    at = FIRST_FAULT_SECONDS
+    while pace and at < FAULT_SECONDS:
+        kind = rng.choices(kinds, weights)[0]
+        node = rng.choice(names)
+        other = rng.choice([name for name in names if name != node] or names)
+        if kind.startswith("client"):
+            other = rng.choice(clients)
+        faults.append(Fault(round(at, 4), kind, node, other, rng.randint(1, 40)))
+        at += rng.expovariate(pace)
+    return tuple(faults)
+
+
+def cut(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:
+    """The plan with every fault left out that it fails without: halves first, then singles."""
+    size = max(1, len(plan.faults) // 2)
+    while size:
+        at = 0
+        while at < len(plan.faults):
+            shorter = replace(plan, faults=plan.faults[:at] + plan.faults[at + size :])
+            if fails(shorter):
+                plan = shorter
+            else:
+                at += size
+        size //= 2
+    return plan

@@ -1,0 +1,317 @@
+"""What client programs do: publish numbered messages, take them, settle them in every way.
+
+Owns the programs and what they write into the history. They use the public client only, but for a
+look at when a delivery was received, which bounds what the client can know of its lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import zlib
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import fifo
+from fifo.client.message import Message
+from fifo.client.seams import Seams
+from tests.sim.clockwork import Program
+from tests.sim.plan import Consuming
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+QUEUE, DEAD = "work", "dead"
+
+CALL_SECONDS = 8.0
+"""Timeout of every call: longer than two elections."""
+
+LOOK_SECONDS = 0.1
+"""How often a handler looks whether its lock still holds."""
+
+RATE_ERROR = 0.05
+"""Clocks may differ by this part: 0.98 against 1.02, and a little."""
+
+
+class SameLoop:
+    """The control connection's own loop: in a simulation there is one for all."""
+
+    def start(self, main: Callable[[], Coroutine[object, object, None]]) -> None:
+        """Run it beside the user's tasks."""
+        self._task = asyncio.get_running_loop().create_task(main())
+
+    async def join(self) -> None:
+        """Wait until it has ended."""
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+def body_of(name: str) -> bytes:
+    """The body of a message by its name: some short, some long, all different."""
+    number = zlib.crc32(name.encode())
+    size = (0, 10, 100, 900, 5_000, 20_000)[number % 6]
+    return name.encode() + b" " + bytes((number >> (place % 4)) & 127 for place in range(size))
+
+
+def name_of(body: bytes) -> str:
+    """The name in a body."""
+    return body.split(b" ", 1)[0].decode(errors="replace")
+
+
+class Programs:
+    """The client programs of one world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._publishing: dict[str, None] = {}
+        self._incarnations: dict[str, int] = {}
+
+    # --- programs ---------------------------------------------------------------------------------
+
+    def start(self, name: str, main: Callable[[str, random.Random], Any]) -> None:
+        """Run a client program on a machine of its own; one that was killed starts again later."""
+        incarnation = self._incarnations[name] = self._incarnations.get(name, 0) + 1
+        rng = self.world.chance(f"client {name} {incarnation}")
+        program = Program(
+            self.world.loop, f"{name}#{incarnation}", name,
+            rate=rng.uniform(0.98, 1.02), offset=rng.uniform(0.0, 1e5),
+        )  # fmt: skip
+        self.world.programs[name] = program
+        program.run(main(name, rng))
+
+    def restart_dead(self, mains: dict[str, Callable[[str, random.Random], Any]]) -> None:
+        """Start what was killed again."""
+        for name, main in mains.items():
+            if not self.world.programs[name].alive:
+                self.start(name, main)
+
+    async def connect(self, name: str, rng: random.Random) -> fifo.Client:
+        """A client, as soon as there is a leader."""
+        program = self.world.programs[name]
+        seams = Seams(
+            monotonic=program.clock,
+            wall=program.wall,
+            chance=rng.random,
+            entropy=rng.randbytes,
+            own_loop=SameLoop,
+        )
+        while True:
+            try:
+                return await fifo.connect(
+                    self.world.url, seams=seams, timeout=CALL_SECONDS, heartbeat=2.0
+                )
+            except fifo.FifoError:
+                await asyncio.sleep(0.5)
+
+    async def timed(self, name: str, what: str, call: Coroutine[Any, Any, Any]) -> Any:
+        """V4: a call, and how long it took."""
+        program = self.world.programs[name]
+        began, paused = self.world.loop.now, program.paused_seconds
+        try:
+            return await call
+        finally:
+            took = self.world.loop.now - began - (program.paused_seconds - paused)
+            self.world.history.add(
+                "ok", "call", name, what=what, seconds=round(took, 4), limit_s=CALL_SECONDS
+            )
+
+    def publishing(self) -> list[str]:
+        """Publishers that live and have not ended."""
+        return [name for name in self._publishing if self.world.programs[name].alive]
+
+    # --- declaring --------------------------------------------------------------------------------
+
+    async def declare(self, name: str, rng: random.Random) -> None:
+        """Make the queues."""
+        client = await self.connect(name, rng)
+        spec = fifo.QueueSpec(
+            QUEUE,
+            dead_letter=DEAD,
+            max_deliveries=self.world.plan.max_deliveries,
+            nack_backoff="fixed:300ms",
+        )
+        while True:
+            try:
+                await client.declare(fifo.QueueSpec(DEAD))
+                await client.declare(spec)
+                break
+            except fifo.FifoError:
+                await asyncio.sleep(0.2)
+        await client.close()
+
+    # --- publishing -------------------------------------------------------------------------------
+
+    async def publish(self, name: str, rng: random.Random, count: int) -> None:
+        """So many messages, alone or a few at once, one call after the other."""
+        self._publishing[name] = None
+        client = await self.connect(name, rng)
+        number = 0
+        while number < count:
+            some = min(rng.choice((1, 1, 1, 3, 8)), count - number)
+            names = [f"{name}-{number + place}" for place in range(some)]
+            number += some
+            await self._publish(client, name, names)
+            if not self.world.calm:
+                await asyncio.sleep(rng.expovariate(4.0))
+        await client.close()
+        del self._publishing[name]
+
+    async def _publish(self, client: fifo.Client, name: str, names: list[str]) -> None:
+        add = self.world.history.add
+        for one in names:
+            add("invoke", "publish", name, body=one)
+        try:
+            if len(names) == 1:
+                call = client.publish(QUEUE, body_of(names[0]))
+                confirms: Any = [await self.timed(name, "publish", call)]
+            else:
+                many = client.publish_many(QUEUE, [body_of(one) for one in names])
+                confirms = await self.timed(name, "publish_many", many)
+            error = None
+        except fifo.FifoError as failed:
+            confirms = getattr(failed, "confirms", ())
+            error = failed
+        for one, confirm in zip(names, confirms, strict=False):
+            add("ok", "publish", name, body=one, id=confirm.id)
+        for one in names[len(confirms) :]:
+            assert error is not None, "all are confirmed without an error"
+            kind = "info" if error.unknown else "fail"
+            add(kind, "publish", name, body=one, error=repr(error))
+
+    # --- consuming --------------------------------------------------------------------------------
+
+    async def consume(self, name: str, rng: random.Random, how: Consuming) -> None:
+        """Take messages and settle them, for ever: `leave` ends it."""
+        client = await self.connect(name, rng)
+        while True:
+            consumer = client.consume(
+                QUEUE,
+                prefetch=how.prefetch,
+                lock=how.lock_s,
+                max_lock=4 * how.lock_s,
+                auto_renew=how.auto_renew,
+            )
+            workers: list[asyncio.Task[None]] = []
+            try:
+                await self.timed(name, "subscribe", consumer.subscribe())
+                workers = [
+                    asyncio.get_running_loop().create_task(self._work(name, rng, consumer, how))
+                    for _ in range(how.workers)
+                ]
+                await asyncio.gather(*workers)
+            except fifo.FifoError as error:
+                self.world.happened(f"consumer error {type(error).__name__}")
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            await asyncio.sleep(0.3)
+            if client._session.fatal is not None:
+                client = await self.connect(name, rng)
+
+    async def _work(self, name: str, rng: random.Random, consumer: Any, how: Consuming) -> None:
+        async for message in consumer:
+            self._delivered(name, message)
+            if not self.world.calm:
+                await self._handle(name, rng, message, how)
+            await self._settle(name, rng, message)
+
+    def _delivered(self, name: str, message: Message) -> None:
+        body = name_of(message.body)
+        letter = message.dead_letter
+        self.world.note(f"{name} has {message.id} {message.consumer} {message.token}")
+        self.world.history.add(
+            "ok", "deliver", name,
+            id=message.id,
+            body=body,
+            intact=message.body == body_of(body),
+            queue=message.queue,
+            consumer=message.consumer,
+            token=message.token,
+            attempt=message.attempt,
+            failures=message.failures,
+            reason=None if letter is None else letter.reason,
+        )  # fmt: skip
+
+    async def _handle(
+        self, name: str, rng: random.Random, message: Message, how: Consuming
+    ) -> None:  # fmt: skip
+        """Work on it for a while, and tell the history as long as its lock is sure to hold."""
+        if rng.random() < how.slow:
+            seconds = rng.uniform(0.3, 2.5) * how.lock_s
+        else:
+            seconds = rng.choice((0.0, 0.002, 0.02, 0.2)) * rng.random()
+        program = self.world.programs[name]
+        late = program.transits.get(message._delivery.received, 0.05)
+        slack = late + RATE_ERROR * how.lock_s + LOOK_SECONDS / 10
+        until = program.clock() + seconds
+        while program.clock() < until:
+            await asyncio.sleep(min(LOOK_SECONDS, until - program.clock()))
+            if message.remaining > slack and not message.is_lost:
+                self.world.history.add(
+                    "ok", "holds", name,
+                    id=message.id, consumer=message.consumer, token=message.token,
+                )  # fmt: skip
+
+    async def _settle(self, name: str, rng: random.Random, message: Message) -> None:
+        chance = 0.0 if self.world.calm else rng.random()
+        if chance > 0.97:
+            self.world.happened("left unsettled")
+            return
+        delay = rng.choice((None, 0.05, 0.5))
+        if chance < 0.35:
+            verb, call = "ack", message.ack(receipt=True)
+        elif chance < 0.75:
+            verb, call = "ack", message.ack()
+        elif chance < 0.87:
+            verb, call = "nack", message.nack(delay)
+        elif chance < 0.94:
+            verb, call = "release", message.release()
+        else:
+            verb, call = "terminate", message.terminate("cannot be done")
+        await self._say(name, message, verb, call, delay)
+
+    async def _say(
+        self, name: str, message: Message, verb: str, call: Any, delay: float | None = None
+    ) -> None:
+        what = {
+            "id": message.id,
+            "consumer": message.consumer,
+            "token": message.token,
+            "verb": verb,
+            "delay_s": (0.3 if delay is None else delay) if verb == "nack" else None,
+        }
+        add = self.world.history.add
+        add("invoke", "settle", name, **what)
+        try:
+            result = await call
+        except fifo.FifoError as error:
+            self.world.happened(f"settle {type(error).__name__}")
+            kind = "fail" if isinstance(error, fifo.LockLost) else "info"
+            add(kind, "settle", name, **what, error=repr(error))
+            return
+        except asyncio.CancelledError:
+            add("info", "settle", name, **what)
+            raise
+        self.world.happened(f"{verb} {result.status}")
+        kind = "info" if result.status == "sent" else "ok"
+        add(kind, "settle", name, **what, status=str(result.status), late=result.late)
+
+    # --- draining ---------------------------------------------------------------------------------
+
+    async def drain(self, name: str, rng: random.Random) -> None:
+        """Take everything that is left in both queues."""
+        client = await self.connect(name, rng)
+        for queue in (QUEUE, DEAD):
+            async with client.consume(queue, prefetch=50, lock=30) as consumer:
+                while await self._left(client, queue):
+                    message = await consumer.next(timeout=0.5)
+                    if message is not None:
+                        self._delivered(name, message)
+                        await self._say(name, message, "ack", message.ack(receipt=True))
+        await client.close()
+
+    async def _left(self, client: fifo.Client, queue: str) -> int:
+        while True:
+            try:
+                return int((await client.queue(queue))["messages"])
+            except fifo.FifoError:
+                await asyncio.sleep(0.2)

@@ -1,0 +1,221 @@
+"""One simulated cluster with its clients: nodes, network, history, and what is known of all.
+
+Owns the parts and the faults. What must hold is checked by `check_raft` while it runs, and by
+`check_queue` afterwards on the history; what clients do is `workload`'s business.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fifo.machine.effects import Deliver
+from fifo.machine.machine import Outcome
+from node.broker.node import Node
+from node.config import Address, ClusterConfig, cluster_config
+from tests.sim.check_raft import RaftChecks
+from tests.sim.clockwork import Program, VirtualLoop
+from tests.sim.history import History
+from tests.sim.hosts import Host
+from tests.sim.network import Network
+from tests.sim.plan import Fault, Plan
+
+QUEUE, DEAD = "work", "dead"
+
+
+class World:
+    """Everything of one run. `plan` decides all of it."""
+
+    def __init__(self, plan: Plan, *, tracing: bool = False) -> None:
+        self.plan = plan
+        self.rng = random.Random(f"world {plan.seed}")
+        self.loop = VirtualLoop()
+        self.network = Network(self.loop, random.Random(f"network {plan.seed}"))
+        self.history = History(lambda: self.loop.now)
+        self.tracing = tracing
+        self.trace = 0
+        self.config = _config(plan.nodes)
+        self.hosts = {node.name: Host(self, node.name) for node in self.config.nodes}
+        self.checks = RaftChecks(self)
+        self.programs: dict[str, Program] = {}
+        self.calm = False
+        self.counts: dict[str, int] = {}
+        self.url = "fifo://" + ",".join(str(node.client) for node in self.config.nodes)
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def note(self, what: str) -> None:
+        """Something that has to happen at this instant in every run of this plan."""
+        line = f"{self.loop.now:.6f} {what}"
+        self.trace = zlib.crc32(line.encode(), self.trace)
+        if self.tracing:
+            print(line)
+
+    def happened(self, what: str) -> None:
+        """Count something that should happen sometimes."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def fail(self, what: str) -> None:
+        """A property does not hold: the run is over."""
+        self.loop.failed(AssertionError(f"seed {self.plan.seed}, {self.loop.now:.4f} s: {what}"))
+
+    def chance(self, name: str) -> random.Random:
+        """A source of randomness of one program's own."""
+        return random.Random(f"{self.plan.seed} {name}")
+
+    # --- nodes ------------------------------------------------------------------------------------
+
+    def watch(self, host: Host, node: Node) -> None:
+        """See what a new node does: its roles, and what it applies."""
+        on_role, apply = node.broker.on_role, node.broker.host.apply
+        incarnation = host.incarnation
+
+        def role(name: str, term: int) -> None:
+            self.note(f"{host.name} is {name} of term {term}")
+            self.happened(f"role {name}")
+            self.checks.role(host.name, incarnation, name, term)
+            on_role(name, term)
+
+        def applied(index: int, payload: memoryview) -> Any:
+            result = apply(index, payload)
+            digest = zlib.crc32(payload)
+            self.note(f"{host.name} applies {index} {digest:08x}")
+            if self.checks.applied(host.name, index, digest, node):
+                self._first_applied(host.name, result[2])
+            return result
+
+        node.broker.on_role = role  # type: ignore[method-assign]  # a look from outside
+        node.broker.host.apply = applied  # type: ignore[method-assign]  # likewise
+
+    def _first_applied(self, name: str, outcome: Outcome) -> None:
+        """What the machine hands out with an entry, seen where it is applied first."""
+        for effect in outcome.effects:
+            self.happened(f"effect {type(effect).__name__}")
+            if isinstance(effect, Deliver) and not effect.repeat:
+                self._handed_out(name, effect)
+
+    def _handed_out(self, name: str, effect: Deliver) -> None:
+        token = effect.first_token
+        for run in effect.runs:
+            for place in range(run.count):
+                self.history.add(
+                    "ok", "checkout", name,
+                    id=f"{run.queue_number}.{run.producer}.{run.number + place}",
+                    queue=effect.queue,
+                    consumer=effect.consumer,
+                    token=token,
+                    attempt=1 if run.attempts is None else run.attempts[place],
+                    failures=0 if run.failures is None else run.failures[place],
+                )  # fmt: skip
+                token += 1
+
+    def leader(self) -> Host | None:
+        """The host whose node leads the newest term and may act, if there is one."""
+        leading = [host for host in self.hosts.values() if host.running and host.running.leads]
+        return max(leading, key=lambda host: host.node._raft.term, default=None)  # type: ignore[union-attr]  # running
+
+    # --- faults -----------------------------------------------------------------------------------
+
+    def act(self, fault: Fault) -> None:
+        """Do what a fault says, where it can be done now."""
+        self.note(f"fault {fault}")
+        kind = fault.kind
+        host = self.hosts.get(fault.node)
+        if kind.endswith("leader"):
+            host = self.leader()
+        if host is None:
+            return
+        self.happened(f"fault {kind}")
+        if kind.startswith("client"):
+            self._act_on_client(fault, self.programs.get(fault.other))
+        elif kind in ("kill", "kill_leader", "power", "power_leader"):
+            host.kill(power=kind.startswith("power"))
+        elif kind == "power_in_turn":
+            host.lose_power_in_turn(fault.number % 12 + 1)
+        elif kind == "power_all":
+            for each in self.hosts.values():
+                each.kill(power=True)
+                each.start()
+        elif kind in ("pause", "pause_leader") and host.program is not None:
+            host.program.pause()
+        else:
+            self._act_on_links(fault, host)
+
+    def _act_on_links(self, fault: Fault, host: Host) -> None:
+        network = self.network
+        match fault.kind:
+            case "restart":
+                down = [each for each in self.hosts.values() if not each.alive]
+                for each in down[:1]:
+                    each.start()
+            case "resume":
+                programs = [each.program for each in self.hosts.values() if each.program]
+                for program in [one for one in programs if one.paused][:1]:
+                    program.resume()
+            case "cut":
+                network.cut(fault.node, fault.other)
+                network.cut(fault.other, fault.node)
+            case "cut_one_way":
+                network.cut(fault.node, fault.other)
+            case "isolate_leader":
+                for name in self.hosts:
+                    if name != host.name:
+                        network.cut(name, host.name)
+                        if fault.number % 3:
+                            network.cut(host.name, name)
+            case "heal":
+                network.heal()
+            case "break":
+                network.break_between(fault.node, fault.other)
+            case "slow":
+                network.slow[(fault.node, fault.other)] = fault.number / 200
+
+    def _act_on_client(self, fault: Fault, program: Program | None) -> None:
+        if program is None or not program.alive:
+            return
+        match fault.kind:
+            case "client_break":
+                for name in self.hosts:
+                    self.network.break_between(fault.other, name)
+            case "client_cut":
+                self.network.cut(fault.other, fault.node)
+                if fault.number % 2:
+                    self.network.cut(fault.node, fault.other)
+            case "client_kill":
+                self.network.kill(program, power=False)
+                program.die()
+            case "client_pause":
+                program.pause()
+            case "client_resume":
+                for each in self.programs.values():
+                    each.resume()
+
+    def heal(self) -> None:
+        """End every fault: all links, all nodes, all clients."""
+        self.note("heal")
+        self.network.heal()
+        for host in self.hosts.values():
+            host.storage.hook = None
+            if host.program is not None:
+                host.program.resume()
+            host.start()
+        for program in self.programs.values():
+            program.resume()
+
+
+def _config(count: int) -> ClusterConfig:
+    """A cluster whose machines are called as its nodes are."""
+    config = cluster_config(count, 7100, Path("simulated"))
+    nodes = tuple(
+        replace(
+            node,
+            client=Address(node.name, 7101),
+            peer=Address(node.name, 7102),
+            http=Address(node.name, 7103),
+        )
+        for node in config.nodes
+    )
+    return replace(config, nodes=nodes, secret=b"simulated secret")
