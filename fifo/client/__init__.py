@@ -5,13 +5,12 @@ from fifo.client.client import (
     BaseClient,
     Client,
     Connecting,
-    DurableConsumer,
-    Producer,
     connect,
 )
 from fifo.client.confirms import Confirm, Confirms
 from fifo.client.consumer import Consumer
 from fifo.client.delivery import DeadLetter, Delivery
+from fifo.client.durable import DurableConsumer
 from fifo.client.errors import (
     AckRetriesExhausted,
     AuthenticationFailed,
@@ -45,6 +44,7 @@ from fifo.client.message import LockedMessage, Message, SettleResult, Status, St
 from fifo.client.metrics import Metrics
 from fifo.client.observing import observe
 from fifo.client.options import Options, from_url
+from fifo.client.producer import Producer
 from fifo.client.seams import Seams
 from fifo.client.signals import Signal
 from fifo.client.spec import QueueSpec

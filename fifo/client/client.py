@@ -22,6 +22,7 @@ from fifo.client.confirms import Confirm, Confirms
 from fifo.client.consumer import ConsumeOptions, Consumer, Consumers
 from fifo.client.control import Control
 from fifo.client.delivery import Delivery
+from fifo.client.durable import DurableConsumer
 from fifo.client.durations import Duration, milliseconds, seconds
 from fifo.client.errors import ClientClosed, FifoError, InvalidArgument, ProtocolError
 from fifo.client.getting import Getter
@@ -38,6 +39,7 @@ from fifo.client.message import (
 )
 from fifo.client.metrics import Metrics
 from fifo.client.options import Options, from_url
+from fifo.client.producer import Producer
 from fifo.client.publishing import Batch, Publisher, item
 from fifo.client.seams import Seams
 from fifo.client.session import Session
@@ -48,7 +50,6 @@ from fifo.wire.messages import (
     VERB_NACK,
     Close,
     Declare,
-    Durable,
     Get,
     Ok,
     OpenProducer,
@@ -536,126 +537,6 @@ class Client(BaseClient[Message]):
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-
-class Producer:
-    """A named producer (semantics.md 10): a number is stored at most once, whoever sends it again.
-
-    Without numbers, messages get the next ones. With them (they ascend, holes are fine) what was
-    stored before is confirmed as a duplicate.
-    """
-
-    def __init__(self, publisher: Publisher, name: str, number: int, last: dict[str, int]) -> None:
-        self.name = name
-        self.number = number
-        self._publisher = publisher
-        self._last = last
-
-    def __repr__(self) -> str:
-        return f"<producer {self.name!r}, number {self.number}>"
-
-    def last(self, queue: str) -> int:
-        """The number last stored in this queue, as far as this client knows; 0 for none."""
-        return self._stream_last(queue)
-
-    def _stream_last(self, queue: str) -> int:
-        stream = self._publisher.stream(self.number, queue, self._last.get(queue, 0))
-        return stream.last_stored
-
-    async def publish(
-        self,
-        queue: str,
-        body: bytes,
-        *,
-        number: int | None = None,
-        key: str | bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        delay: Duration | None = None,
-        priority: int = 4,
-        ttl: Duration | None = None,
-        dedup_id: str | bytes | None = None,
-        timeout: float | None = None,
-    ) -> Confirm:
-        """As `client.publish`, under this producer's numbers."""
-        checks.name(queue, "queue")
-        self._stream_last(queue)
-        one = item(
-            body,
-            key=key,
-            headers=headers,
-            delay=delay,
-            priority=priority,
-            ttl=ttl,
-            dedup_id=dedup_id,
-            number=number,
-            future=self._publisher.session.loop.create_future(),
-        )
-        return await self._publisher.publish(self.number, queue, one, timeout)
-
-    async def publish_many(
-        self,
-        queue: str,
-        bodies: Iterable[bytes],
-        *,
-        numbers: Sequence[int] | None = None,
-        keys: Sequence[str | bytes | None] | None = None,
-        headers: Sequence[Mapping[str, str] | None] | None = None,
-        delays: Sequence[Duration | None] | None = None,
-        priorities: Sequence[int] | None = None,
-        ttls: Sequence[Duration | None] | None = None,
-        dedup_ids: Sequence[str | bytes | None] | None = None,
-        timeout: float | None = None,
-    ) -> Confirms:
-        """As `client.publish_many`, under this producer's numbers."""
-        checks.name(queue, "queue")
-        self._stream_last(queue)
-        batch = Batch(
-            bodies,
-            keys=keys,
-            headers=headers,
-            delays=delays,
-            priorities=priorities,
-            ttls=ttls,
-            dedup_ids=dedup_ids,
-            numbers=numbers,
-        )
-        return await self._publisher.publish_many(self.number, queue, batch, timeout)
-
-
-class DurableConsumer:
-    """A durable consumer's verbs. A node that cannot do it yet answers with Unsupported."""
-
-    def __init__(self, session: Session, queue: str, name: str) -> None:
-        self.queue = queue
-        self.name = name
-        self.generation = 0
-        self._session = session
-
-    async def reserve(self, count: int) -> Any:
-        """Check out the next messages under this consumer's own growing numbers."""
-        return await self._do("reserve", 0, checks.integer(count, "count", 1, 10_000))
-
-    async def fetch(self, first: int, last: int) -> Any:
-        """The messages first..last, the same each time."""
-        return await self._do("fetch", first, last)
-
-    async def ack(self, upto: int) -> Any:
-        """Settle all up to this number."""
-        return await self._do("ack", 0, upto)
-
-    async def renew(self) -> Any:
-        """Renew what is reserved."""
-        return await self._do("renew")
-
-    async def forget(self) -> Any:
-        """End this consumer."""
-        return await self._do("forget")
-
-    async def _do(self, verb: str, first: int = 0, last: int = 0) -> Any:
-        request = Durable(self.queue, self.name, verb, self.generation, first, last)
-        frame = await self._session.call(request)
-        message = frame.message
-        return message.result if isinstance(message, Ok) else message
 
 
 class Connecting:

@@ -6,7 +6,6 @@ Owns the observer's connection. Must not know what the answer means.
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Any
 
 from fifo.client.dialing import connect
@@ -27,7 +26,7 @@ async def observe(address: str, timeout: float = 5.0, seams: Seams | None = None
         async with asyncio.timeout(timeout):
             link = await connect(address, seams, timeout)
             try:
-                return await _ask(link)
+                return await _ask(link, seams)
             finally:
                 link.close()
     except TimeoutError as error:
@@ -40,10 +39,9 @@ async def observe(address: str, timeout: float = 5.0, seams: Seams | None = None
         raise ConnectionLost(f"{address}: {error}") from error
 
 
-async def _ask(link: Link) -> dict[str, Any]:
-    hello = Hello(
-        VERSION_MIN, VERSION_MAX, ROLE_OBSERVER, os.urandom(16), os.urandom(16), "fifo-observer"
-    )
+async def _ask(link: Link, seams: Seams) -> dict[str, Any]:
+    session, incarnation = seams.entropy(16), seams.entropy(16)
+    hello = Hello(VERSION_MIN, VERSION_MAX, ROLE_OBSERVER, session, incarnation, "fifo-observer")
     answer = await link.open(hello)
     if not isinstance(answer, Welcome):
         raise ProtocolError(f"{link.address} redirects observers")

@@ -218,9 +218,11 @@ async def test_a_node_that_is_overloaded_is_asked_again_in_order() -> None:
     async with Peer() as peer, fifo.connect(peer.url) as client:
         store = Store()
         refusals = 0
+        asked: list[float] = []
 
         def busy_at_first(line: Line, frame: Frame) -> None:
             nonlocal refusals
+            asked.append(asyncio.get_running_loop().time())
             if refusals < 3:
                 refusals += 1
                 line.send(Error(Code.OVERLOADED, "busy", retryable=True), frame.correlation)
@@ -230,6 +232,8 @@ async def test_a_node_that_is_overloaded_is_asked_again_in_order() -> None:
         peer.answers[Publish] = busy_at_first
         await client.publish_many("orders", [b"%d" % n for n in range(1500)])
         assert store.bodies == [b"%d" % n for n in range(1500)]
+        # All three frames were refused, and came again after a pause.
+        assert asked[3] - asked[2] > limits.RETRY_MIN_S / 2
 
 
 async def test_a_timeout_is_unknown_and_the_message_is_not_sent_again_behind_our_back() -> None:
