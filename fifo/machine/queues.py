@@ -9,7 +9,6 @@ from itertools import islice
 from fifo.machine import checks, deadletter, limits, ordering, ready, sessions, spec
 from fifo.machine.commands import Declare, DeleteQueue, PauseQueue, Purge, ResumeQueue, UpdateQueue
 from fifo.machine.effects import ConsumerRemoved
-from fifo.machine.limits import BLOCK_MESSAGES
 from fifo.machine.replies import Declared, Deleted, Done, Purged, Refused, Reply
 from fifo.machine.spec import QueueSpec, SpecError
 from fifo.machine.state import LANE_SHIFT, LANES, Queue, Step
@@ -195,16 +194,13 @@ def go_on_purging(step: Step, number: int) -> bool:
 
 
 def _purge_fresh(step: Step, queue: Queue, below: list[int]) -> None:
-    while step.budget > 0:
-        front = ready.fresh_front(queue)
-        if front is None:
-            return
-        position, count = front
-        count = min(count, below[position >> LANE_SHIFT] - position, step.budget, BLOCK_MESSAGES)
-        if count <= 0:
-            return  # published since: lanes further down were purged in an earlier step
-        ready.take_fresh(queue, position, count)
-        _purged(step, queue, position, count)
+    """Purge the fresh ranges up to where they ended: what was published since stays."""
+    for lane, end in enumerate(below):
+        while step.budget > 0 and queue.heads[lane] < end:
+            position, count = ready.fresh_in(queue, lane)
+            count = min(count, end - position, step.budget)
+            ready.take_fresh(queue, position, count)
+            _purged(step, queue, position, count)
 
 
 def _purged(step: Step, queue: Queue, position: int, count: int) -> None:

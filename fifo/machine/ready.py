@@ -82,15 +82,20 @@ def fresh_front(queue: Queue) -> tuple[int, int] | None:
     """The first fresh message and how many stand behind each other from there in one block."""
     tails = queue.tails
     for lane, head in enumerate(queue.heads):
-        tail = tails[lane]
-        if head != tail:
-            end = min(tail, (head | BLOCK_MASK) + 1)
-            if queue.holes:
-                place = queue.holes.bisect_left((head, 0))
-                if place < len(queue.holes):
-                    end = min(end, queue.holes[place][0])
-            return head, end - head
+        if head != tails[lane]:
+            return fresh_in(queue, lane)
     return None
+
+
+def fresh_in(queue: Queue, lane: int) -> tuple[int, int]:
+    """The same for one lane, in which something is fresh."""
+    head = queue.heads[lane]
+    end = min(queue.tails[lane], (head | BLOCK_MASK) + 1)
+    if queue.holes:
+        place = queue.holes.bisect_left((head, 0))
+        if place < len(queue.holes):
+            end = min(end, queue.holes[place][0])
+    return head, end - head
 
 
 def take_fresh(queue: Queue, position: int, count: int) -> None:

@@ -279,11 +279,11 @@ def test_a_purge_of_many_goes_on_by_ticks_and_spares_what_comes_later(count: int
     for _ in range(count // 5_000):
         bench.publish(1, "q", *(b"" for _ in range(5_000)))
     assert bench.do(commands.Purge("q")) == replies.Purged(10_000, more=True)
-    bench.publish(1, "q", "later")
+    bench.publish(1, "q", "later", "urgent", priorities=[4, 9])
     assert bench.machine.next_due_ms() == bench.now
     while bench.tick():
         pass
-    assert bench.counts("q") == (1, 0, 0)
+    assert bench.counts("q") == (2, 0, 0)
     assert bench.overview("q")["counters"]["purged"] == count
 
 
