@@ -3,7 +3,7 @@
 PY := .venv/bin/python
 TESTS ?= tests
 
-.PHONY: help setup check test demo bench lock clean
+.PHONY: help setup check test thorough mutants demo bench lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +18,12 @@ check: setup ## lint, formatting, types
 
 test: check ## everything that CI runs
 	$(PY) -m pytest -n 2 --dist loadgroup $(TESTS)
+
+thorough: setup ## the queue machine beside its model: some 250 000 steps, half an hour
+	$(PY) -m pytest -n 2 --timeout 3600 --hypothesis-profile=thorough tests/machine/model
+
+mutants: setup ## break the queue machine in many ways: each must be caught by the model
+	$(PY) -m pytest -m mutants tests/machine/model
 
 demo: setup ## three nodes, Spark, 336 776 flights, a killed leader, a report
 	@exec $(PY) -m bench.demo

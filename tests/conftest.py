@@ -8,10 +8,21 @@ skipped, with the reason, where there is no Java for it.
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from bench.java import INSTALL_HINT, find_java
 
 ALONE = ("cluster", "spark")
+
+# `--hypothesis-profile=thorough`: 100 000 steps of each stateful test that leaves it the choice.
+settings.register_profile(
+    "thorough",
+    max_examples=1_000,
+    stateful_step_count=100,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 from fifo.machine import Machine, Meta, commands, effects, invariants, replies
 from fifo.machine.commands import Command
-from fifo.machine.types import Outcome, Reason, Status
 from fifo.machine.spec import consumer_options
+from fifo.machine.types import Outcome, Reason, Status
 from tests.machine.model import handing, lives, verbs
 from tests.machine.model.handing import Handed
 from tests.machine.model.records import DELAYED, LOCKED, READY, Consumer, Message
-from tests.machine.model.verbs import Answer, Letter, Post
+from tests.machine.model.verbs import Answer, Post
 from tests.machine.model.world import World
 from tests.support.machine import WALL_EPOCH_MS, Area, messages_of, publish_command
 from tests.support.machine import Message as Delivered
@@ -90,12 +90,13 @@ class Pair:
         world.effects, world.entry = [], meta.index
         names = self.machine.queues()
         world.survivors = {one for name in names for one in ready_in(self.machine, name)}
+        new = [e for e in found if isinstance(e, effects.Deliver) and not e.repeat]
+        handed = [m for e in new for m in messages_of(e, self.areas)]
+        world.handed = {one.message_id for one in handed}
         before = {c.number: is_active(world, c) for c in world.consumers.values()}
         for step, command, reply in zip(steps, batch, answers, strict=True):
             answer = step_model(world, step if isinstance(step, Post) else command)
             compare_reply(world, answer, reply)
-        new = [e for e in found if isinstance(e, effects.Deliver) and not e.repeat]
-        handed = [m for e in new for m in messages_of(e, self.areas)]
         self.delivered += handed
         self._hand_out(handed)
         compare_effects(world, found, before, self.areas)
@@ -103,8 +104,10 @@ class Pair:
     def _hand_out(self, handed: Sequence[Delivered]) -> None:
         world = self.world
         fresh = [m for m in handed if (m.consumer, m.token) not in world.got]
-        while any([self._expire_gone(queue, handed, fresh) for queue in world.queues]):
-            pass  # into a dead-letter queue, where it may expire in its turn
+        moved = True
+        while moved:  # into a dead-letter queue, where it may expire in its turn
+            gone = [self._expire_gone(queue, handed, fresh) for queue in world.queues]
+            moved = any(gone)
         for queue in world.queues:
             shown = [m.message_id for m in handed if m.queue == queue]
             handing.order_of_expired(world, queue, shown + ready_in(self.machine, queue))
@@ -255,7 +258,6 @@ def compare_reply(world: World, answer: Answer, reply: replies.Reply) -> None:
             assert not reply.more, "a tick that leaves something, with so little there"
             shown = ("ticked",)
         case replies.Attached():
-            session = world.sessions[reply.session]
             listed = set(reply.consumers)
             assert answer == ("attached", reply.session, reply.resumed, listed), (answer, reply)
             return
@@ -306,8 +308,8 @@ def compare_effects(
         match effect:
             case effects.Deliver():
                 if effect.repeat:
-                    for one in messages_of(effect, areas):
-                        repeats.append(("repeat", one.session, one.consumer, one.token))
+                    again = messages_of(effect, areas)
+                    repeats += [("repeat", m.session, m.consumer, m.token) for m in again]
             case effects.Notify():
                 notices.append(("notice", effect.session, effect.notice))
                 compare_notice(world, effect)
@@ -347,9 +349,9 @@ def compare_notice(world: World, effect: effects.Notify) -> None:
 
 def compare_message(world: World, message: Message, one: Delivered) -> None:
     """What the client sees of a fresh delivery."""
-    assert message.message_id == one.message_id
+    assert message.message_id == one.message_id, (message, one)
     assert (message.body, message.key, message.headers) == (one.body, one.key, one.headers)
-    assert message.priority == one.priority
+    assert message.priority == one.priority, (message, one)
     assert (message.attempts, message.failures) == (one.attempt, one.failures), (message, one)
     assert one.deadline_ms == message.checkout_ms + message.lock_ms, (message, one)
     dead, shown = message.dead, one.dead_letter

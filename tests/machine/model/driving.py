@@ -1,4 +1,4 @@
-"""Runs of a pair from a seed, without Hypothesis: many steps quickly, and short stories when it fails.
+"""Runs of a pair from a seed, without Hypothesis: many steps quickly, and short stories.
 
 `python -m tests.machine.model.driving SEEDS STEPS [FIRST]` runs them; the first that differs is cut
 down to the entries that matter, and printed.
@@ -114,20 +114,24 @@ def story(script: Script) -> str:
     return "\n".join(lines)
 
 
+def report(seed: int, pair: Pair, error: AssertionError) -> str:
+    """What went wrong, after the entries that matter."""
+    script = pair.script
+    if replay(script) is not None:
+        script = shorten(script)
+        error = replay(script) or error
+    return f"seed {seed} differs after {len(pair.script)} entries\n{story(script)}\n{error}"
+
+
 def main() -> None:
     """Run seeds from the command line."""
     seeds, steps = int(sys.argv[1]), int(sys.argv[2])
     first = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     for seed in range(first, first + seeds):
         pair, error = run(seed, steps)
-        if error is None:
-            continue
-        script = pair.script
-        if replay(script) is not None:
-            script = shorten(script)
-            error = replay(script) or error
-        print(f"seed {seed} differs after {len(pair.script)} entries\n{story(script)}\n{error}")
-        raise SystemExit(1)
+        if error is not None:
+            print(report(seed, pair, error))
+            raise SystemExit(1)
     print(f"{seeds} runs of {steps} steps agree")
 
 

@@ -1,8 +1,8 @@
 """What to do next: weighted commands, drawn against what is really there.
 
-Owns the weights (the property suite of rabbit_fifo taught them: publishing 20, settling 40, of which
-acks are most, the rest rare) and the shapes of arguments. Draws come through `Draw`, so that the
-same generator serves Hypothesis, which shrinks, and a plain seeded generator, which is quick.
+Owns the weights and the shapes of arguments. The weights are those of rabbit_fifo's property suite:
+publishing 20, settling 40, of which acks are most, the rest rare. Draws come through `Draw`, so
+that one generator serves Hypothesis, which shrinks, and a plain seeded generator, which is quick.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,8 +18,15 @@ from tests.support.machine import sixteen
 T = TypeVar("T")
 
 QUEUES = ("q1", "q2", "dead", "deader")
-BACKOFFS = (None, "fixed:0ms", "fixed:2s", "exponential:1s..60s*2", "exponential:500ms..10s*1.5")
-BACKOFFS = (*BACKOFFS, "table:1s,5s,30s", "exponential:1s..60s*5")
+BACKOFFS = (
+    None,
+    "fixed:0ms",
+    "fixed:2s",
+    "exponential:1s..60s*2",
+    "exponential:500ms..10s*1.5",
+    "table:1s,5s,30s",
+    "exponential:1s..60s*5",
+)
 ADVANCES = (0, 0, 0, 1, 10, 250, 999, 1_000, 1_001, 5_000, 10_000, 30_000, 60_000, 300_000)
 
 
@@ -316,10 +323,9 @@ class Generator:
         epochs = list(session.epochs)
         if self.choose.chance(10):
             epochs[0] = max(0, epochs[0] - 1)
-        now_ms, floors = self.pair.world.now_ms, []
-        for consumer in self.pair.world.of_session(session):
-            if self.choose.chance(30):
-                floors.append((consumer.number, now_ms + self.choose.one((0, 1_000, 40_000))))
+        now_ms = self.pair.world.now_ms
+        known = self.choose.some(self.pair.world.of_session(session), 30)
+        floors = [(c.number, now_ms + self.choose.one((0, 1_000, 40_000))) for c in known]
         return commands.Disconnect(session.number, epochs[0], epochs[1], tuple(floors))
 
     def end_session(self) -> Step:
@@ -387,8 +393,8 @@ class Generator:
 
     def credit(self) -> Step:
         """Ask for some, or give back what is not used."""
-        there = [c for c in self.pair.world.consumers.values() if c.explicit] or [self.consumer()]
-        consumer = self.choose.one(there)
+        there = [c for c in self.pair.world.consumers.values() if c.explicit]
+        consumer = self.choose.one(there) if there else self.consumer()
         if consumer is None:
             return self.subscribe()
         amount = self.choose.one((1, 2, 5, 0))

@@ -1,6 +1,6 @@
-"""Handing out in the model. semantics.md leaves open which of several equal consumers is served, so
-the model follows the machine's choice, after asking whether it was a legal one, and whether anything
-was left lying that somebody should have got.
+"""Handing out in the model. semantics.md leaves open which of several equal consumers is served,
+so the model follows the machine's choice, after asking whether it was a legal one, and whether
+anything was left lying that somebody should have got.
 
 Owns the rules of a checkout: strict order, priorities of consumers, prefetch and credit, the second
 after a release, keys and single active, ttl.

@@ -131,7 +131,7 @@ def delay_of(queue: Queue, consumer: Consumer, message: Message, cause: str) -> 
 
 
 def give_back(world: World, message: Message, cause: str, delay_ms: int | None = None) -> str:
-    """A locked message comes back for this cause: "returned", or "dead" or "gone" where it did not stay."""
+    """A locked message comes back for this cause: "returned", or else "dead" or "gone"."""
     assert message.where == LOCKED
     consumer = world.consumers[message.consumer]
     queue = world.queues[message.queue]
@@ -151,6 +151,7 @@ def give_back(world: World, message: Message, cause: str, delay_ms: int | None =
         return became(world, message)
     assert not world.has_expired(message), "a ttl in doubt: the driver leaves none"
     message.cause, message.returned = cause, True
+    message.blocks = queue.spec.on_delay == "block"
     message.avoid = message.avoid_until_ms = 0
     message.where, message.due_ms = READY, 0
     if wait_ms:
@@ -188,13 +189,11 @@ def cause_for(world: World, consumer: Consumer, cause: str) -> str:
 
 def drop_if_done(world: World, consumer: Consumer) -> None:
     """A cancelled consumer is gone when its last token is settled and resolved."""
-    if consumer.cancelled and not world.held_by(consumer):
-        if (
-            world.sessions[consumer.session].disconnected
-            or consumer.resolved_below >= consumer.next_token
-            or consumer.next_token == 1
-        ):
-            remove_consumer(world, consumer)
+    if not consumer.cancelled or world.held_by(consumer):
+        return
+    resolved = consumer.resolved_below >= consumer.next_token or consumer.next_token == 1
+    if resolved or world.sessions[consumer.session].disconnected:
+        remove_consumer(world, consumer)
 
 
 def remove_consumer(world: World, consumer: Consumer) -> None:
@@ -220,8 +219,9 @@ def reseat(world: World, queue: Queue) -> None:
     eligible = [c for c in world.consumers_of(queue.name) if world.is_eligible(c)]
     if active is not None and eligible and not world.held_by(active):
         # It keeps its place where nobody could take it: nothing is handed out meanwhile.
-        if not world.is_eligible(active) or world.challenger(queue) is not None:
-            queue.active = active = None
+        replaced = not world.is_eligible(active) or world.challenger(queue) is not None
+        queue.active = None if replaced else active.number
+        active = None if replaced else active
     if active is not None or holders:
         return
     first = world.first_in_line(eligible)

@@ -45,6 +45,7 @@ class Message:
     failures: int = 0
     due_ms: int = 0  # while delayed
     returned: bool = False  # while delayed: it came back (else it was published with a delay)
+    blocks: bool = False  # while delayed: by the queue's word when it came back
     cause: str = "published"
     avoid: int = 0  # the consumer that released it
     avoid_until_ms: int = 0

@@ -3,12 +3,16 @@
 `--hypothesis-profile=thorough` makes it long; without it, it is quick, and derandomized in CI.
 """
 
+import os
+
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from fifo.machine import Machine
 from tests.machine.model.comparing import Pair
 from tests.machine.model.generating import Chooser, Generator
+from tests.machine.model.profiles import is_thorough, present
 
 
 class DataDraw:
@@ -28,9 +32,12 @@ class SideBySide(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.pair = Pair()
-        self.generator = Generator(self.pair, Chooser(DataDraw(None)))  # type: ignore[arg-type]  # each rule brings its own
+        self.generator: Generator | None = None
 
     def _draws_from(self, data: st.DataObject) -> Generator:
+        """The generator, with the draws of this very rule."""
+        if self.generator is None:
+            self.generator = Generator(self.pair, Chooser(DataDraw(data)))
         self.generator.choose = Chooser(DataDraw(data))
         return self.generator
 
@@ -53,4 +60,13 @@ class SideBySide(RuleBasedStateMachine):
         self.pair.machine = Machine.restore(self.pair.machine.snapshot())
 
 
+QUICK = settings(
+    max_examples=40,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize="CI" in os.environ,
+    print_blob=True,
+)
+
 TestSideBySide = SideBySide.TestCase
+TestSideBySide.settings = present() if is_thorough() else QUICK

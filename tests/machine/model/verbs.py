@@ -310,8 +310,12 @@ def next_for(world: World, queue: Queue, consumer: Consumer) -> Message | None:
         if world.has_surely_expired(message):
             moving.expire(world, message)
             continue
-        if not world.is_avoided(message, consumer):
-            return message
+        if world.is_avoided(message, consumer):
+            continue
+        # The second may be over before a tick says so: then either is right.
+        if world.may_be_avoided(message, consumer) and message.message_id not in world.handed:
+            continue
+        return message
     return None
 
 

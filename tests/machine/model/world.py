@@ -34,6 +34,7 @@ class World:
     producers: dict[int, Producer] = field(default_factory=dict)
     last_number: dict[str, int] = field(default_factory=dict)
     survivors: set[tuple[int, int, int]] = field(default_factory=set)  # ids seen after the entry
+    handed: set[tuple[int, int, int]] = field(default_factory=set)  # ids delivered by the entry
     got: set[tuple[int, int]] = field(
         default_factory=set
     )  # (consumer, token), by gets of this entry
@@ -169,19 +170,18 @@ class World:
         """Whether the queue's order holds a ready message back (semantics.md sections 6 and 11)."""
         queue = self.queues[message.queue]
         others = [m for m in self.in_queue(queue.name) if m is not message]
-        blocks = queue.spec.on_delay == "block"
         if queue.spec.ordering == "key" and message.key:
             same = [m for m in others if m.key == message.key]
             return any(
                 m.where == LOCKED
-                or (m.where == DELAYED and m.returned and blocks)
+                or (m.where == DELAYED and m.returned and m.blocks)
                 or (m.where == READY and self.place(m) < self.place(message))
                 for m in same
             )
         if self.is_single_active(queue):
             ahead = [m for m in others if self.place(m) < self.place(message)]
             return any(
-                m.where == READY or (m.where == DELAYED and m.returned and blocks) for m in ahead
+                m.where == READY or (m.where == DELAYED and m.returned and m.blocks) for m in ahead
             )
         return False
 
