@@ -33,7 +33,9 @@ class Interrupts:
     @contextlib.contextmanager
     def caught(self) -> Iterator[None]:
         """Inside, a signal is counted, and cancels what `run` runs; it raises nothing elsewhere."""
-        before = {number: signal.signal(number, self._count) for number in SIGNALS}
+        # Whoever started this with nohup wants it to survive the terminal.
+        heard = [n for n in SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+        before = {number: signal.signal(number, self._count) for number in heard}
         try:
             yield
         finally:

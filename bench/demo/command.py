@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import shutil
 import sys
 import tempfile
@@ -58,7 +59,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--keep", action="store_true", help="keep the nodes' data, logs and records"
     )
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if not os.access(options.report.parent, os.W_OK) or options.report.is_dir():
+        parser.error(f"--report {options.report}: no file can be written there")
+    return options
 
 
 def _rows(text: str) -> int:

@@ -195,11 +195,14 @@ class Run:
             if len(self._tally.finished) >= self._count and outage.done():
                 return
             self._refuse_early_ends()
-            publishing = (self._folder / "publishing").exists()
-            if publishing and now - moved_at > STALLED_S and outage.done():
+            if now - moved_at > STALLED_S and (self._folder / "published").exists():
                 return  # What is missing shows in the verdict.
             if now - self._began > self._limit_s:
-                raise RunFailed(f"not finished after {self._limit_s:.0f} s")
+                tally = self._tally
+                raise RunFailed(
+                    f"not finished after {self._limit_s:.0f} s: {tally.confirmed} rows confirmed,"
+                    f" {len(tally.finished)} done"
+                )
             await asyncio.sleep(LOOK_S)
 
     def _look(self) -> bool:

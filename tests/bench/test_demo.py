@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bench.demo.command import parse
 from bench.processes import environment
 
 if TYPE_CHECKING:
@@ -76,6 +77,19 @@ def test_a_small_run_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "report.html").read_text()
     assert left_behind(tmp_path) == []
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "options", [["--rows", "0"], ["--rows", "336777"], ["--report", "no/such/folder/x.html"]]
+)
+def test_options_that_make_no_sense_are_refused_at_once(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, and one line that names the option; not after a minute of work."""
+    with pytest.raises(SystemExit) as ended:
+        parse(options)
+    assert ended.value.code == 2
+    assert options[0] in capsys.readouterr().err
 
 
 def cluster_is_starting(tmp_path: Path) -> bool:

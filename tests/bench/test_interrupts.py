@@ -55,6 +55,16 @@ def test_handlers_are_as_before_outside() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_a_hang_up_that_is_ignored_stays_ignored() -> None:
+    """Under nohup a run outlives its terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts().caught():
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 async def _quick() -> int:
     return 7
 

@@ -74,7 +74,12 @@ def test_the_job_publishes_and_acks_every_message_and_leaves_no_file(
 def test_a_cluster_that_is_not_there_is_said_before_spark_starts(tmp_path: Path) -> None:
     """One line, exit code 1."""
     done = call(
-        "bench.load", "--url", "fifo://127.0.0.1:1?connect_timeout=1", "--queue", "q", folder=tmp_path
+        "bench.load",
+        "--url",
+        "fifo://127.0.0.1:1?connect_timeout=1",
+        "--queue",
+        "q",
+        folder=tmp_path,
     )
     assert done.returncode == 1
     assert done.stdout == ""
