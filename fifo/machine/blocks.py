@@ -212,6 +212,40 @@ class Block:
             None,
         )
 
+    def single(
+        self,
+        offset: int,
+        attempts: int,
+        failures: int,
+        dead_letter: DeadLetter | None,
+        priority: int,
+    ) -> Run:
+        """One message that is not fresh, with what its record says, as a run of one."""
+        span = bisect_right(self.starts, offset) - 1
+        start, stop = self.starts[span], offset + 1
+        keys = headers = None
+        if self.key_lengths is not None and self.keys_at is not None:
+            keys = _blob_column(self.key_lengths, self.keys_at[span], start, offset, stop)
+        if self.header_lengths is not None and self.headers_at is not None:
+            headers = _blob_column(self.header_lengths, self.headers_at[span], start, offset, stop)
+        return Run(
+            self.indexes[span],
+            1,
+            self.places[span] + sum(self.sizes[start:offset]),
+            self.sizes[offset:stop],
+            self.sizes[offset],
+            keys,
+            headers,
+            self.producers[span],
+            self.numbers[span] + offset - start,
+            self.queues[span],
+            self.walls[span],
+            bytes([priority]) if priority != DEFAULT_PRIORITY else None,
+            array("I", [attempts]) if attempts != 1 else None,
+            array("I", [failures]) if failures else None,
+            dead_letter,
+        )
+
     def stamp_ms(self, offset: int) -> int:
         """Cluster time at which the message was published."""
         return self.stamps[bisect_right(self.starts, offset) - 1]
@@ -272,19 +306,6 @@ def _blob_column(
     if offset != start:
         blob_at += sum(lengths[start:offset])
     return BlobColumn(blob_at, wanted, total)
-
-
-def exceptional(
-    run: Run, attempts: int, failures: int, dead_letter: DeadLetter | None, priority: int
-) -> Run:
-    """A run of one message that is not fresh, with what its record says."""
-    assert run.count == 1, "only single messages are exceptional"
-    return run._replace(
-        attempts=array("I", [attempts]) if attempts != 1 else None,
-        failures=array("I", [failures]) if failures else None,
-        dead_letter=dead_letter,
-        priorities=bytes([priority]) if priority != DEFAULT_PRIORITY else None,
-    )
 
 
 def unpack(area: memoryview, at: int, count: int, kind: str) -> "array[int] | None":

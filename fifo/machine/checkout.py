@@ -7,11 +7,10 @@ message is where it stands.
 
 from bisect import bisect_right
 
-from fifo.machine import consumers, deadletter, locks, ordering, ready
-from fifo.machine.blocks import exceptional
+from fifo.machine import consumers, deadletter, limits, locks, ordering, ready
 from fifo.machine.effects import Deliver, Run
 from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
-from fifo.machine.state import LANES, Consumer, Hold, Queue, Session, State, Step
+from fifo.machine.state import LANES, Consumer, Hold, Queue, Record, Session, State, Step
 from fifo.machine.types import DEFAULT_PRIORITY, NEVER_MS
 
 
@@ -78,8 +77,8 @@ def deliver(
             break
         position, piece = taken
         locks.hold(state, consumer, lock_ms, position, piece, step.now)
-        if queue.records:
-            _handed_out(step, queue, position)
+        if queue.records and _handed_out(step, queue, position):
+            step.checkouts -= limits.RECORD_COST - 1
         runs += runs_of(queue, position, piece)
         count += piece
         step.checkouts -= piece
@@ -158,12 +157,19 @@ def _stretch(step: Step, queue: Queue, position: int, count: int) -> int:
     return count
 
 
-def _handed_out(step: Step, queue: Queue, position: int) -> None:
-    """A message with a record is out again: one attempt more, and nobody can settle it late."""
+def _handed_out(step: Step, queue: Queue, position: int) -> bool:
+    """A message with a record is out again: one attempt more, and nobody can settle it late.
+
+    Whether it has a record.
+    """
     record = queue.records.get(position)
     if record is not None:
-        deadletter.forget_late(step, record)
-        queue.records[position] = record._replace(attempts=record.attempts + 1, consumer=0, token=0)
+        if record.consumer:
+            deadletter.forget_late(step, record)
+        queue.records[position] = Record(
+            record.attempts + 1, record.failures, 0, 0, record.history, record.dead_letter
+        )
+    return record is not None
 
 
 def runs_of(queue: Queue, position: int, count: int) -> list[Run]:
@@ -185,8 +191,8 @@ def runs_of(queue: Queue, position: int, count: int) -> list[Run]:
             record = queue.records[position]
             piece = 1
             found.append(
-                exceptional(
-                    block.runs(offset, 1)[0],
+                block.single(
+                    offset,
                     record.attempts,
                     record.failures,
                     record.dead_letter,

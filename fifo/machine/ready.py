@@ -127,6 +127,10 @@ def returned_front(queue: Queue, consumer: int) -> int | None:
 
 def take_returned(queue: Queue, position: int) -> bool:
     """A ready message outside the fresh ranges leaves its place; False if it is not there."""
+    if queue.returned and queue.returned[0] == position:
+        queue.returned.pop(0)
+        queue.ready -= 1
+        return True
     if _discard(queue.returned, position):
         queue.ready -= 1
         return True
