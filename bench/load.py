@@ -26,6 +26,7 @@ from rich.table import Table
 
 import fifo
 from bench import loop
+from bench.interrupts import EXIT_CODE
 from bench.machine import machine
 from bench.processes import Household
 from bench.spark import JavaMissing, JobFailed, start_spark, task_errors
@@ -300,6 +301,9 @@ def main() -> int:
     except (JavaMissing, JobFailed, fifo.FifoError, OSError) as error:
         print(f"the load job failed: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return EXIT_CODE
     if options.json:
         print(json.dumps(report, indent=2))
     else:
