@@ -23,7 +23,7 @@ thorough: setup ## the queue machine beside its model: some 250 000 steps, half 
 	$(PY) -m pytest -n 2 --timeout 3600 --hypothesis-profile=thorough tests/machine/model
 
 mutants: setup ## break the queue machine in many ways: each must be caught by the model
-	$(PY) -m pytest -m mutants tests/machine/model
+	$(PY) -m tests.machine.model.mutants
 
 demo: setup ## three nodes, Spark, 336 776 flights, a killed leader, a report
 	@exec $(PY) -m bench.demo

@@ -71,6 +71,8 @@ class Generator:
         """The commands of the next entry, most often one."""
         if self.choose.chance(25):
             self.stamp_ms += self.choose.one(ADVANCES)
+        elif self.choose.chance(8):
+            self.to_the_next_end()
         count = 1 if self.choose.chance(85) else 2 + self.choose.draw.below(3)
         steps: list[Step] = []
         for _ in range(count):
@@ -78,6 +80,16 @@ class Generator:
             if isinstance(steps[-1], commands.Credit):
                 break  # it hands out by itself, before what follows: easier to follow at the end
         return steps
+
+    def to_the_next_end(self) -> None:
+        """Let time pass to the millisecond at which something ends, or to just before."""
+        world = self.pair.world
+        ends = [world.deadline_ms(m) for m in world.messages if m.where == LOCKED]
+        ends += [m.expires_ms for m in world.messages if m.expires_ms is not None]
+        ends += [self.pair.machine.next_due_ms() or 0]
+        soon = sorted({end for end in ends if end > self.stamp_ms})[:3]
+        if soon:
+            self.stamp_ms = self.choose.one(soon) - (1 if self.choose.chance(10) else 0)
 
     def stamp(self) -> int:
         """The entry's stamp: a former leader's may lie behind."""
@@ -112,6 +124,7 @@ class Generator:
             (self.purge, 1),
             (self.delete, 1),
             (self.open_producer, 1),
+            (self.move, 2),
         )
         return [verb for verb, weight in weights for _ in range(weight)]
 
@@ -170,7 +183,7 @@ class Generator:
         if chance(30):
             spec["lock_ms"] = pick((1_000, 5_000, 60_000))
         if chance(15):
-            spec["max_lock_ms"] = pick((60_000, 65_000, 120_000))
+            spec["max_lock_ms"] = pick((60_000, 60_001, 65_000, 120_000))
         for option in ("nack_backoff", "timeout_backoff"):
             if chance(30):
                 spec[option] = pick(BACKOFFS)
@@ -223,6 +236,15 @@ class Generator:
     def purge(self) -> Step:
         """Empty a queue of what nobody holds."""
         return commands.Purge(self.queue())
+
+    def move(self) -> Step:
+        """Some messages to another queue. What waits for a key is passed over: not in the model."""
+        queues = self.pair.world.queues
+        plain = [name for name, queue in sorted(queues.items()) if queue.spec.ordering != "key"]
+        if len(plain) < 2:
+            return self.publish()
+        source, target = self.choose.one(plain), self.choose.one(plain)
+        return commands.Move(source, target, self.choose.one((1, 2, 10)))
 
     def delete(self) -> Step:
         """Remove a queue, if nobody names it."""
@@ -485,13 +507,8 @@ class Generator:
     def tick(self) -> Step:
         """What the leader finds expired; sometimes with more than that, or on time to the ms."""
         machine, choose = self.pair.machine, self.choose
-        due = machine.next_due_ms()
-        ends = [
-            self.pair.world.deadline_ms(m) for m in self.pair.world.messages if m.where == LOCKED
-        ]
-        soon = [t for t in (due, *sorted(set(ends))[:2]) if t is not None and t > self.stamp_ms]
-        if soon and choose.chance(50):
-            self.stamp_ms = choose.one(soon) - (1 if choose.chance(10) else 0)
+        if choose.chance(50):
+            self.to_the_next_end()
         named = []
         for number in sorted(self.pair.world.consumers):
             ranges, _ = machine.expired(number, self.stamp_ms)

@@ -317,6 +317,10 @@ def update(world: World, name: str, changes: dict[str, Any]) -> Answer:
     if leads_back(world, name, spec.dead_letter):
         return ("refused", "cycle")
     queue.spec = spec
+    if spec.on_delay == "skip" and world.is_single_active(queue):
+        # Keys that delayed messages hold stay held: that was decided when those came back.
+        for message in world.in_queue(name, DELAYED):
+            message.blocks = False
     create_target(world, spec)
     moving.drop_own_oldest(world, queue, further=True)
     return ("done",)
@@ -358,3 +362,20 @@ def pause(world: World, name: str, *, paused: bool) -> Answer:
         return ("refused", "queue_not_found")
     world.queues[name].paused = paused
     return ("done",)
+
+
+def move(world: World, name: str, target_name: str, limit: int) -> Answer:
+    """Ready messages from the front go to another queue, in order, counts kept, ttl ended."""
+    queue, target = world.queues.get(name), world.queues.get(target_name)
+    if queue is None or target is None:
+        return ("refused", "queue_not_found")
+    if queue is target:
+        return ("refused", "invalid")
+    moved = 0
+    for message in world.in_queue(name, READY)[:limit]:
+        over = moving.over_limit(world, target, 1, world.size(message))
+        if over and target.spec.overflow == "reject":
+            return ("moved", moved) if moved else ("refused", "queue_full")
+        moving.transfer(world, message, target)
+        moved += 1
+    return ("moved", moved)

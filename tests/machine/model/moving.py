@@ -36,12 +36,16 @@ def dead_letter(world: World, message: Message, reason: str, **why: str | None) 
     message.dead = Dead(reason, source.name, history=message.history[-limits.HISTORY :], **why)
     message.history = []
     message.attempts = message.failures = 0
+    transfer(world, message, target)
+
+
+def transfer(world: World, message: Message, target: Queue) -> None:
+    """To the end of its lane in another queue: its ttl and delay end, the target's ttl holds."""
     message.expires_ms = None
     if target.spec.ttl_ms is not None:
         set_ttl(world, message, target.spec.ttl_ms)
     message.avoid_until_ms = message.avoid = 0
-    forget_lock(message)
-    world.count(source.name, "moved_out", 0)
+    message.late_ok = False
     target.ordered += 1
     message.queue, message.order, message.where = target.name, target.ordered, READY
     drop_own_oldest(world, target, message)

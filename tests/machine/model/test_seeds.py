@@ -9,7 +9,7 @@ from fifo.machine import Machine
 from tests.machine.model import driving
 from tests.machine.model.profiles import is_thorough
 
-RUNS = 1_000 if is_thorough() else 40
+RUNS = 1_000 if is_thorough() else 120
 STEPS = 150 if is_thorough() else 80
 GROUP = 20
 SNAPSHOT_RUNS = 100 if is_thorough() else 10

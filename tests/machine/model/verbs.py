@@ -88,6 +88,9 @@ def store(world: World, queue: Queue, producer: int, letter: Letter) -> str | No
         if letter.dedup in queue.dedup:
             world.count(queue.name, "duplicates")
             return None
+        rejects = queue.spec.overflow == "reject"
+        if rejects and moving.over_limit(world, queue, 1, len(letter.body)):
+            return "queue_full"  # of two reasons at one message the machine tells this one
         if len(queue.dedup) >= queue.spec.dedup_max:
             return "dedup_full"
     message = Message(
