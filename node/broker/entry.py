@@ -45,7 +45,7 @@ class Entry:
     machine_version: int
     stamp_ms: int
     wall_ms: int
-    commands: list[list[Any]]
+    commands: tuple[tuple[Any, ...], ...]
     area: memoryview
 
 
@@ -70,7 +70,7 @@ def unpack(payload: memoryview) -> Entry:
     end = HEADER_BYTES + commands_bytes
     try:
         commands = msgpack.unpackb(
-            payload[HEADER_BYTES:end], raw=False, use_list=True, strict_map_key=False
+            payload[HEADER_BYTES:end], raw=False, use_list=False, strict_map_key=False
         )
     except (ValueError, msgpack.UnpackException) as error:
         raise EntryUnreadable(f"entry: commands are not msgpack: {error}") from None

@@ -8,14 +8,21 @@ sockets or Raft's roles: whoever leads asks for the outcome, the others drop it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from fifo.machine.commands import Command, Lead, from_list
+from fifo.machine.commands import Command, Lead, Publish, Settle, from_list, to_list
 from fifo.machine.machine import Machine, Meta, Outcome
 from fifo.machine.queries import Held
 from fifo.machine.types import Range
 from node.broker import entry
 
 __all__ = ["MachineHost"]
+
+_FREQUENT: dict[Any, Callable[..., Command]] = {
+    to_list(Publish(1, 0, "", 0, 1, 1, 0, 0))[0]: Publish,
+    to_list(Settle(1, 1, 0, ()))[0]: Settle,
+}
+"""By code; their fields are plain values and tuples, which is how an entry is unpacked."""
 
 
 class MachineHost:
@@ -30,7 +37,7 @@ class MachineHost:
     def apply(self, index: int, payload: memoryview) -> tuple[entry.Entry, list[Command], Outcome]:
         """Apply one entry of the log."""
         unpacked = entry.unpack(payload)
-        batch = [from_list(plain) for plain in unpacked.commands]
+        batch = [_command(plain) for plain in unpacked.commands]
         meta = Meta(index, unpacked.stamp_ms, unpacked.wall_ms, unpacked.area)
         outcome = self.machine.apply_batch(meta, batch)
         self.applied_wall_ms = unpacked.wall_ms
@@ -85,6 +92,13 @@ class MachineHost:
         if found is None:
             return None
         return (found.epochs[0], found.epochs[1]), tuple(found.consumers)
+
+
+def _command(plain: Sequence[Any]) -> Command:
+    """A command of the log. It was checked before it came there: the frequent ones are not checked
+    again, which is a third of what they cost a follower."""
+    kind = _FREQUENT.get(plain[0])
+    return from_list(list(plain)) if kind is None else kind(*plain[1:])
 
 
 def term_of(batch: list[Command]) -> int | None:

@@ -7,7 +7,7 @@ changes no state by itself. `docs/protocol.md` says what each request means.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from fifo.machine import commands, replies
@@ -47,6 +47,9 @@ M = TypeVar("M", bound=Message)
 
 _NO_REPLY_SIZE = 64
 """Bytes that a small request counts while it is unanswered."""
+
+_PUBLISH = commands.to_list(commands.Publish(1, 0, "", 0, 1, 1, 0, 0))[0]
+_NO_COLUMNS = (None,) * 7
 
 _QUEUE_ACTIONS: dict[str, Callable[[str], commands.Command]] = {
     "delete": commands.DeleteQueue,
@@ -125,18 +128,20 @@ class Requests:
             return
         size = len(raw)
         at = self._proposals.place(size)
-        command = commands.Publish(
-            session=session.number,
-            producer=message.producer,
-            queue=message.queue,
-            previous=message.previous,
-            number=message.number,
-            count=message.count,
-            sizes_at=at + layout.places[columns.SIZES][0],
-            bodies_at=at + layout.bodies_at,
-            fence=(connection.role, connection.epoch),
-            **_optional_columns(layout, at),
-        )
+        # The plain form of `commands.Publish`, laid directly: this is the one hot command.
+        plain = [
+            _PUBLISH,
+            session.number,
+            message.producer,
+            message.queue,
+            message.previous,
+            message.number,
+            message.count,
+            at + layout.places[columns.SIZES][0],
+            at + layout.bodies_at,
+            *_optional_columns(layout, at),
+            (connection.role, connection.epoch),
+        ]
         connection.begin(size, message.count)
 
         def answer(reply: Reply) -> None:
@@ -157,7 +162,7 @@ class Requests:
             else:
                 _refuse(connection, correlation, reply)
 
-        self._proposals.propose(command, Waiter(answer, lost=connection.lose), raw)
+        self._proposals.propose_plain(plain, Waiter(answer, lost=connection.lose), raw)
 
     def _check_bodies(self, layout: columns.Layout) -> None:
         """The operator's own, lower bound of a body."""
@@ -454,26 +459,27 @@ def _cut(text: str | None, bytes_max: int) -> str | None:
     return text.encode()[:bytes_max].decode(errors="ignore")
 
 
-def _optional_columns(layout: columns.Layout, at: int) -> dict[str, Any]:
-    """The columns that are there beyond sizes, as fields of the command."""
+def _optional_columns(layout: columns.Layout, at: int) -> Sequence[object]:
+    """Where the columns beyond sizes lie, in the order of `commands.Publish`."""
     if len(layout.places) == 1:
-        return {}
-    fields: dict[str, Any] = {}
-    for name, lengths_tag, blob_tag in (
-        ("keys", columns.KEY_LENGTHS, columns.KEY_BLOB),
-        ("headers", columns.HEADER_LENGTHS, columns.HEADER_BLOB),
-        ("dedup", columns.DEDUP_LENGTHS, columns.DEDUP_BLOB),
-    ):
+        return _NO_COLUMNS
+
+    def single(tag: int) -> int | None:
+        offset = layout.at(tag)
+        return None if offset is None else at + offset
+
+    def pair(lengths_tag: int, blob_tag: int) -> tuple[int, int] | None:
         lengths_at, blob_at = layout.at(lengths_tag), layout.at(blob_tag)
-        if lengths_at is not None and blob_at is not None:
-            fields[name] = (at + lengths_at, at + blob_at)
-    for name, tag in (
-        ("priorities_at", columns.PRIORITIES),
-        ("delays_at", columns.DELAYS_MS),
-        ("ttls_at", columns.TTLS_MS),
-        ("numbers_at", columns.NUMBERS),
-    ):
-        column_at = layout.at(tag)
-        if column_at is not None:
-            fields[name] = at + column_at
-    return fields
+        if lengths_at is None or blob_at is None:
+            return None
+        return at + lengths_at, at + blob_at
+
+    return (
+        pair(columns.KEY_LENGTHS, columns.KEY_BLOB),
+        pair(columns.HEADER_LENGTHS, columns.HEADER_BLOB),
+        single(columns.PRIORITIES),
+        single(columns.DELAYS_MS),
+        single(columns.TTLS_MS),
+        pair(columns.DEDUP_LENGTHS, columns.DEDUP_BLOB),
+        single(columns.NUMBERS),
+    )

@@ -82,7 +82,7 @@ def test_an_entry_is_read_back_as_it_was_packed() -> None:
     payload = memoryview(b"".join(batch.parts(stamp_ms=77, wall_ms=88)))
     read = entry.unpack(payload)
     assert (read.stamp_ms, read.wall_ms) == (77, 88)
-    assert read.commands == [[15, 0], [15, 1]]
+    assert read.commands == ((15, 0), (15, 1))
     assert read.area == bytes(5)
     assert entry.area_of(payload) == bytes(5)
     assert entry.stamp_of(payload) == 77

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fifo.wire import columns
 from fifo.wire.messages import (
     Close,
     Confirms,
@@ -20,6 +21,7 @@ from fifo.wire.messages import (
     NoticeAck,
     Ok,
     Ping,
+    Publish,
     QueueQuery,
     Redirect,
     Renew,
@@ -423,6 +425,46 @@ async def test_a_get_finds_what_is_there_or_waits_for_it(node: Node) -> None:
     assert loop.time() - started >= 0.2
     await client.close()
     await other.close()
+
+
+async def test_every_column_of_a_publish_arrives(node: Node) -> None:
+    client = await connected(node.me.client)
+    await client.declare("q", dedup_window_ms=60_000)
+    bodies = [b"one", b"two", b"three"]
+    headers = [columns.encode_headers({"a": "1"}), b"", columns.encode_headers({"b": "2"})]
+    listed, raw = columns.pack_publication(
+        columns.Publication(
+            bodies,
+            keys=[b"k1", b"", b"k3"],
+            headers=headers,
+            priorities=[4, 4, 4],
+            delays_ms=[0, 0, 100],
+            ttls_ms=[60_000, 0, 60_000],
+            dedup_ids=[b"d1", b"d2", b"d3"],
+            numbers=[10, 20, 35],
+        )
+    )
+    correlation = client.next_correlation()
+    client.send(Publish("q", 0, 0, 10, 3, listed), correlation, raw)
+    item = await client.confirmed(correlation)
+    assert item[3:5] == (0, 3)
+    await client.subscribe("q")
+    tokens: list[tuple[bytes, bytes, bytes, int]] = []
+    while len(tokens) < 3:
+        frame = await client.next_frame(Deliver)
+        message = frame.message
+        assert isinstance(message, Deliver)
+        layout = columns.lay_out(message.columns, frame.raw, message.count, columns.DELIVER_TAGS)
+        none = [b""] * message.count
+        numbers = [run[3] + at for run in message.runs for at in range(run[0])]
+        tokens += zip(
+            layout.bodies(),
+            layout.blobs(columns.KEY_LENGTHS) or none,
+            layout.blobs(columns.HEADER_LENGTHS) or none,
+            numbers,
+            strict=True,
+        )
+    assert tokens == list(zip(bodies, [b"k1", b"", b"k3"], headers, [10, 20, 35], strict=True))
 
 
 async def test_a_refused_publish_refuses_what_is_behind_it(node: Node) -> None:
