@@ -16,7 +16,7 @@ from node.broker import limits
 @dataclass(slots=True)
 class _Waiting:
     deadline: float
-    again: Callable[[], None]
+    again: Callable[[], bool]
     give_up: Callable[[], None]
 
 
@@ -38,10 +38,13 @@ class WaitingGets:
         self,
         queue: str,
         deadline: float,
-        again: Callable[[], None],
+        again: Callable[[], bool],
         give_up: Callable[[], None],
     ) -> bool:
-        """Wait; False where it is too late for that, or too many wait."""
+        """Wait; False where it is too late for that, or too many wait.
+
+        `again()` says whether it asked: who has gone meanwhile must not use up a message.
+        """
         if deadline <= self._now() or self._count >= limits.GETS_WAITING_MAX:
             return False
         self._queues.setdefault(queue, deque()).append(_Waiting(deadline, again, give_up))
@@ -52,9 +55,10 @@ class WaitingGets:
         """After entries were applied: ask again for as many gets as there are messages."""
         for queue in list(self._queues):
             waiting = self._queues[queue]
-            for _ in range(min(len(waiting), self._ready(queue))):
+            ready = self._ready(queue)
+            while waiting and ready > 0:
                 self._count -= 1
-                waiting.popleft().again()
+                ready -= waiting.popleft().again()
             if not waiting:
                 del self._queues[queue]
 

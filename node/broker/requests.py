@@ -272,9 +272,8 @@ class Requests:
                     Got(reply.consumer, reply.first_token, reply.count), frame.correlation
                 )
 
-        def again() -> None:
-            if connection.open:
-                self._ask(connection, frame, command, answer, late=True)
+        def again() -> bool:
+            return connection.open and self._ask(connection, frame, command, answer, late=True)
 
         def give_up() -> None:
             connection.send(Got(0, 0, 0), frame.correlation)

@@ -15,14 +15,22 @@ class Scene:
         self.now = 100.0
         self.ready: dict[str, int] = {}
         self.called: list[str] = []
+        self.gone: set[str] = set()
         self.gets = WaitingGets(lambda: self.now, lambda queue: self.ready.get(queue, 0))
+
+    def ask(self, name: str) -> bool:
+        """Ask again, unless gone."""
+        if name in self.gone:
+            return False
+        self.called.append(f"{name} again")
+        return True
 
     def wait(self, name: str, wait_ms: int, queue: str = "q") -> bool:
         """One get begins to wait."""
         return self.gets.add(
             queue,
             self.gets.deadline(wait_ms),
-            lambda: self.called.append(f"{name} again"),
+            lambda: self.ask(name),
             lambda: self.called.append(f"{name} gives up"),
         )
 
@@ -38,6 +46,15 @@ def test_the_first_to_wait_is_the_first_to_ask_again(scene: Scene) -> None:
     scene.ready["q"] = 2
     scene.gets.look()
     assert scene.called == ["a again", "b again"]
+
+
+def test_who_has_gone_uses_up_no_message(scene: Scene) -> None:
+    for name in ("a", "b", "c"):
+        assert scene.wait(name, 1000)
+    scene.gone = {"a"}
+    scene.ready["q"] = 1
+    scene.gets.look()
+    assert scene.called == ["b again"]
 
 
 def test_who_waits_for_another_queue_goes_on_waiting(scene: Scene) -> None:
