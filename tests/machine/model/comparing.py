@@ -1,7 +1,7 @@
 """Model and machine side by side: one entry into both, then reply, effects and state compared.
 
 Owns the translation of commands and the comparison; the rules are in the model's modules. Redrive
-and durable consumers are not in the model: their own tests stand one folder up.
+is not in the model: its tests stand one folder up.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from fifo.machine import Machine, Meta, commands, effects, invariants, replies
 from fifo.machine.commands import Command
 from fifo.machine.spec import consumer_options
 from fifo.machine.types import Outcome, Reason, Status
-from tests.machine.model import handing, lives, verbs
+from tests.machine.model import durables, handing, lives, verbs
 from tests.machine.model.handing import Handed
 from tests.machine.model.records import DELAYED, LOCKED, READY, Consumer, Message
 from tests.machine.model.verbs import Answer, Post
@@ -238,6 +238,15 @@ def _step_lives(world: World, step: Command) -> Answer:
             return lives.purge(world, step.name)
         case commands.Move():
             return lives.move(world, step.queue, step.target, step.limit)
+        case (
+            commands.OpenDurable()
+            | commands.Reserve()
+            | commands.Fetch()
+            | commands.AckUpto()
+            | commands.RenewDurable()
+            | commands.Forget()
+        ):
+            return durables.durable(world, step)
         case commands.PauseQueue():
             return lives.pause(world, step.name, paused=True)
         case commands.ResumeQueue():
@@ -267,6 +276,11 @@ def compare_reply(world: World, answer: Answer, reply: replies.Reply) -> None:
             shown = ("declared", reply.queue, reply.created)
         case replies.Deleted():
             shown = ("deleted", reply.messages)
+        case replies.DurableOpened():
+            held = tokens_of(reply.held)
+            shown = ("durable", reply.consumer, reply.generation, reply.next_token, held)
+        case replies.Reserved():
+            shown = ("reserved", reply.consumer, reply.first_token, reply.count)
         case replies.Moved():
             shown = ("moved", reply.messages)
         case replies.Purged():
@@ -455,15 +469,16 @@ def compare_consumers(world: World, machine: Machine, name: str) -> None:
     for consumer in world.consumers_of(name):
         view = shown[consumer.number]
         held = world.held_by(consumer)
-        session = world.sessions[consumer.session]
+        session = world.sessions.get(consumer.session)
         waits = world.is_single_active(queue) and queue.active != consumer.number
         base = "cancelled" if consumer.cancelled else "waiting" if waits else "active"
         if not consumer.implicit:
             assert view["status"] == base, (view, consumer)
         assert view["suspected"] == consumer.suspicion, (view, consumer)
-        assert ("disconnected" in view["flags"]) == session.disconnected, view
-        away = not session.disconnected and not session.attached[0]
-        assert ("detached" in view["flags"]) == away, view
+        if session is not None:
+            assert ("disconnected" in view["flags"]) == session.disconnected, view
+            away = not session.disconnected and not session.attached[0]
+            assert ("detached" in view["flags"]) == away, view
         assert view["credit"] == (consumer.credit if consumer.explicit else None), view
         facts = (view["held"], view["next_token"], view["lock_ms"], view["priority"])
         model = (len(held), consumer.next_token, consumer.lock_ms, consumer.priority)

@@ -125,6 +125,7 @@ class Generator:
             (self.delete, 1),
             (self.open_producer, 1),
             (self.move, 2),
+            (self.durable, 7),
         )
         return [verb for verb, weight in weights for _ in range(weight)]
 
@@ -402,6 +403,7 @@ class Generator:
     def consumer(self, *, implicit: bool = True) -> Consumer | None:
         """One of the consumers that there are."""
         there = [c for c in self.pair.world.consumers.values() if implicit or not c.implicit]
+        there = [c for c in there if not c.generation]
         return self.choose.one(there) if there else None
 
     def cancel(self) -> Step:
@@ -433,12 +435,35 @@ class Generator:
 
     def alive(self) -> Step:
         """The program speaks; mostly where it was suspected."""
-        there = list(self.pair.world.consumers.values())
+        there = [c for c in self.pair.world.consumers.values() if not c.generation]
         suspected = [c for c in there if c.suspicion != "none"] or there
         if not suspected:
             return self.subscribe()
         consumer = self.choose.one(suspected)
         return commands.Alive(consumer.session, consumer.number)
+
+    def durable(self) -> Step:
+        """A durable consumer is opened, or goes on; sometimes as an older generation."""
+        choose = self.choose
+        there = [c for c in self.pair.world.consumers.values() if c.generation]
+        if not there or choose.chance(20):
+            options = {"lock_ms": choose.one((1_000, 30_000))} if choose.chance(30) else {}
+            return commands.OpenDurable(self.queue(), choose.one(("d1", "d2")), options)
+        consumer = choose.one(there)
+        generation = consumer.generation - (1 if choose.chance(5) else 0) or 1
+        number, last = consumer.number, consumer.next_token
+        session = self._any_session()
+        verb = choose.draw.below(10)
+        if verb < 5:
+            return commands.Reserve(number, generation, choose.one((1, 2, 5)), session)
+        if verb == 5:
+            first = 1 + choose.draw.below(last)
+            return commands.Fetch(number, generation, first, last + 1, session)
+        if verb < 8:
+            return commands.AckUpto(number, generation, choose.draw.below(last + 2))
+        if verb == 8:
+            return commands.RenewDurable(number, generation)
+        return commands.Forget(number, generation)
 
     # -- settling --
 
@@ -477,7 +502,8 @@ class Generator:
             texts = {"reason": "why", "description": "said", "exception_type": "E"}
             texts["exception_text"] = "text"
         world = self.pair.world
-        session = self._any_session() if choose.chance(3) else consumer.session
+        own = consumer.session and not choose.chance(3)
+        session = consumer.session if own else self._any_session()
         open_tokens = [m.token for m in world.held_by(consumer)] + sorted(consumer.taken)
         bound = min([consumer.next_token, *open_tokens])
         resolved = choose.one((0, 0, bound, 1 + choose.draw.below(bound)))
@@ -500,6 +526,8 @@ class Generator:
             return self.purge()
         consumer = self.pair.world.consumers[self.choose.one(held).consumer]
         tokens = [m.token for m in self.pair.world.held_by(consumer)]
+        if consumer.generation:
+            return commands.AckUpto(consumer.number, consumer.generation, tokens[-1])
         return commands.Settle(consumer.session, consumer.number, 0, ranges_of(tokens))
 
     # -- time --

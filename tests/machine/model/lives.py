@@ -8,7 +8,7 @@ from typing import Any
 
 from fifo.machine import limits
 from fifo.machine import spec as specs
-from tests.machine.model import moving
+from tests.machine.model import durables, moving
 from tests.machine.model.records import DELAYED, READY, Consumer, Producer, Queue, Session
 from tests.machine.model.verbs import Answer
 from tests.machine.model.world import World
@@ -190,6 +190,9 @@ def tick(world: World, named: Sequence[tuple[int, int, int]]) -> Answer:
     for message in world.messages:
         if message.avoid_until_ms and message.avoid_until_ms <= world.now_ms:
             message.avoid = message.avoid_until_ms = 0
+    for consumer in list(world.consumers.values()):
+        if consumer.generation and consumer.used_ms + limits.DURABLE_MS <= world.now_ms:
+            durables.end(world, consumer)
     for producer in list(world.producers.values()):
         if producer.name and producer.used_ms + limits.PRODUCER_MS <= world.now_ms:
             del world.producers[producer.number]
@@ -217,7 +220,9 @@ def expired_locks(world: World, named: Sequence[tuple[int, int, int]]) -> None:
 def timed_out(world: World, consumer: Consumer, tokens: list[int]) -> None:
     """The consumer is suspected and told; on a single-active queue it gives everything back."""
     queue = world.queues[consumer.queue]
-    session = world.sessions[consumer.session]
+    session = world.sessions.get(consumer.session)
+    if session is None:
+        return  # a durable consumer is never suspected, and hears of it when it fetches or acks
     told = set(tokens)
     if world.is_single_active(queue):
         # Order is kept only if it gives everything back. While its session is disconnected all that
@@ -337,7 +342,8 @@ def delete(world: World, name: str) -> Answer:
     for message in gone:
         moving.remove(world, message)
     for consumer in world.consumers_of(name):
-        world.effects.append(("removed", consumer.session, consumer.number))
+        if not consumer.generation:
+            world.effects.append(("removed", consumer.session, consumer.number))
         moving.remove_consumer(world, consumer)
     del world.queues[name]
     for producer in world.producers.values():

@@ -188,7 +188,8 @@ def take(world: World, message: Message, cause: str) -> None:
 
 def cause_for(world: World, consumer: Consumer, cause: str) -> str:
     """What is taken while its session is disconnected has that cause."""
-    return DISCONNECT if world.sessions[consumer.session].disconnected else cause
+    session = world.sessions.get(consumer.session)
+    return DISCONNECT if session is not None and session.disconnected else cause
 
 
 def drop_if_done(world: World, consumer: Consumer) -> None:

@@ -83,7 +83,7 @@ class Consumer:
     session: int
     queue: str
     tag: str
-    implicit: bool
+    implicit: bool  # of gets, or durable: no checkout serves it, and it is never suspected
     prefetch: int
     lock_ms: int
     max_lock_ms: int
@@ -93,6 +93,8 @@ class Consumer:
     drains: bool
     nack_backoff: str | None
     timeout_backoff: str | None
+    generation: int = 0  # of a durable consumer, whose session is 0
+    used_ms: int = 0
     cancelled: bool = False
     suspicion: str = "none"
     next_token: int = 1

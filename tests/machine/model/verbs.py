@@ -145,12 +145,12 @@ def find(world: World, session: int, consumer: int) -> Consumer | str:
 
 
 def new_consumer(
-    world: World, session: Session, queue: Queue, tag: str, options: ConsumerOptions, implicit: bool
+    world: World, session: int, queue: Queue, tag: str, options: ConsumerOptions, implicit: bool
 ) -> Consumer:
     """A consumer with a number that nobody had."""
     found = Consumer(
         world.number("consumer"),
-        session.number,
+        session,
         queue.name,
         tag,
         implicit,
@@ -183,7 +183,7 @@ def subscribe(
     if same:
         consumer = same[0]
     else:
-        consumer = new_consumer(world, owner, queue, tag, options, implicit=False)
+        consumer = new_consumer(world, owner.number, queue, tag, options, implicit=False)
         consumer.explicit = options.credit == "explicit"
     consumer.cancelled = False
     consumer.suspicion = "none"
@@ -277,7 +277,9 @@ def get(world: World, session: int, queue_name: str, count: int, lock_ms: int | 
     owner = world.sessions[session]
     mine = [c for c in world.of_session(owner) if c.implicit and c.queue == queue_name]
     consumer = (
-        mine[0] if mine else new_consumer(world, owner, queue, "", ConsumerOptions(), implicit=True)
+        mine[0]
+        if mine
+        else new_consumer(world, owner.number, queue, "", ConsumerOptions(), implicit=True)
     )
     consumer.lock_ms = lock_ms or queue.spec.lock_ms
     consumer.max_lock_ms = queue.spec.max_lock_ms
@@ -329,7 +331,8 @@ def settle(world: World, command: Any, texts: dict[str, str | None]) -> Answer:
     tokens = [t for first, last in command.ranges for t in range(first, last + 1)]
     consumer = world.consumers.get(command.consumer)
     asker = world.sessions[command.session]
-    if consumer is None or world.sessions[consumer.session].user != asker.user:
+    owner = world.sessions.get(consumer.session) if consumer is not None else None
+    if consumer is None or owner is None or owner.user != asker.user:
         return ("receipt", command.consumer, [(t, "unknown_consumer", False) for t in tokens])
     # Another session of the same user may settle by (queue, consumer, token): it says nothing of
     # the consumer's handler, and it is not the last holder.
@@ -410,7 +413,7 @@ def settle_held(
         consumer.taken[token] = "dead"
         return "dead_lettered"
     if verb == "release":
-        avoid(world, message, consumer, sure=True)
+        avoid(world, message, consumer, sure=not consumer.cancelled)
     return "ok"
 
 

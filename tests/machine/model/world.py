@@ -90,7 +90,8 @@ class World:
         """(floor, last token): one pair per consumer, so the longest lock held speaks for all;
         lengthening is allowed, shortening is not."""
         held = self.held_by(consumer)
-        if self.sessions[consumer.session].resume_by_ms is not None and held:
+        session = self.sessions.get(consumer.session)
+        if session is not None and session.resume_by_ms is not None and held:
             floor_ms = consumer.lead_ms + max(message.lock_ms for message in held)
             return max(self.standing_floor_ms(consumer), floor_ms), consumer.next_token - 1
         return consumer.floor_ms, consumer.floor_last
@@ -120,14 +121,10 @@ class World:
 
     def is_eligible(self, consumer: Consumer) -> bool:
         """Neither suspected, detached, disconnected nor cancelled (semantics.md section 6)."""
+        if consumer.implicit or consumer.cancelled or consumer.suspicion != "none":
+            return False
         session = self.sessions[consumer.session]
-        return (
-            consumer.suspicion == "none"
-            and not consumer.cancelled
-            and not consumer.implicit
-            and session.attached[0]
-            and not session.disconnected
-        )
+        return session.attached[0] and not session.disconnected
 
     def may_get_more(self, consumer: Consumer) -> bool:
         """Whether a checkout may hand this consumer one more message."""

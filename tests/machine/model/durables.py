@@ -1,0 +1,123 @@
+"""Durable consumers in the model (semantics.md section 11): a name that outlives every session.
+
+Owns their six commands. A durable consumer is a consumer record without a session.
+"""
+
+from typing import assert_never
+
+from fifo.machine import commands, limits
+from fifo.machine.spec import ConsumerOptions, consumer_options
+from tests.machine.model import moving, verbs
+from tests.machine.model.handing import hand
+from tests.machine.model.records import Consumer
+from tests.machine.model.verbs import Answer
+from tests.machine.model.world import World
+
+Durable = (
+    commands.OpenDurable
+    | commands.Reserve
+    | commands.Fetch
+    | commands.AckUpto
+    | commands.RenewDurable
+    | commands.Forget
+)
+
+
+def durable(world: World, command: Durable) -> Answer:
+    """One command of a durable consumer; an older generation is refused."""
+    if isinstance(command, commands.OpenDurable):
+        return open_durable(world, command.queue, command.name, consumer_options(command.options))
+    consumer = world.consumers.get(command.consumer)
+    if consumer is None or not consumer.generation:
+        return ("refused", "unknown_consumer")
+    if command.generation != consumer.generation:
+        return ("refused", "old_generation")
+    consumer.used_ms = world.now_ms
+    match command:
+        case commands.Reserve():
+            return reserve(world, consumer, command.count)
+        case commands.Fetch():
+            return fetch(world, consumer, command)
+        case commands.AckUpto():
+            return ack_upto(world, consumer, command.upto)
+        case commands.RenewDurable():
+            return renew(world, consumer)
+        case commands.Forget():
+            end(world, consumer)
+            return ("done",)
+        case _:
+            assert_never(command)
+
+
+def open_durable(world: World, queue_name: str, name: str, options: ConsumerOptions) -> Answer:
+    """Find or create it, and take it over."""
+    queue = world.queues.get(queue_name)
+    if queue is None:
+        return ("refused", "queue_not_found")
+    if world.is_single_active(queue):
+        return ("refused", "invalid")
+    there = [c for c in world.consumers_of(queue_name) if c.generation and c.tag == name]
+    consumer = there[0] if there else verbs.new_consumer(world, 0, queue, name, options, True)
+    consumer.lock_ms = options.lock_ms or queue.spec.lock_ms
+    consumer.max_lock_ms = options.max_lock_ms or queue.spec.max_lock_ms
+    consumer.nack_backoff = options.nack_backoff
+    consumer.timeout_backoff = options.timeout_backoff
+    consumer.prefetch = limits.PREFETCH
+    consumer.generation += 1
+    consumer.used_ms = world.now_ms
+    held = [message.token for message in world.held_by(consumer)]
+    return ("durable", consumer.number, consumer.generation, consumer.next_token, held)
+
+
+def reserve(world: World, consumer: Consumer, count: int) -> Answer:
+    """Check out the next messages under its own growing numbers."""
+    queue = world.queues[consumer.queue]
+    first, got = consumer.next_token, 0
+    while got < count and not queue.paused:
+        found = verbs.next_for(world, queue, consumer)
+        if found is None:
+            break
+        hand(world, found, consumer, consumer.lock_ms)
+        world.got.add((consumer.number, found.token))
+        got += 1
+    return ("reserved", consumer.number, first, got)
+
+
+def fetch(world: World, consumer: Consumer, command: commands.Fetch) -> Answer:
+    """The same tokens again, as often as asked; what is gone is a hole."""
+    found = [m for m in world.held_by(consumer) if command.first <= m.token <= command.last]
+    for message in found:
+        world.effects.append(("repeat", command.session, consumer.number, message.token))
+    return ("reserved", consumer.number, command.first, len(found))
+
+
+def ack_upto(world: World, consumer: Consumer, upto: int) -> Answer:
+    """Settle everything up to there, again without harm; named is what could not be."""
+    first, last = max(consumer.resolved_below, 1), min(upto, consumer.next_token - 1)
+    lost = []
+    for token in range(first, last + 1):
+        status, _ = verbs.settle_one(world, consumer, token, "ack", None, {}, own=True)
+        if status not in ("ok", "already_settled"):
+            lost.append((token, status, False))
+    consumer.resolved_below = (
+        max(consumer.resolved_below, last + 1) if last >= first else (consumer.resolved_below)
+    )
+    consumer.taken = {t: b for t, b in consumer.taken.items() if t >= consumer.resolved_below}
+    return ("receipt", consumer.number, lost)
+
+
+def renew(world: World, consumer: Consumer) -> Answer:
+    """What it holds is locked anew from now on; one floor, by the longest lock that it holds."""
+    held = world.held_by(consumer)
+    if held:
+        floor_ms = world.now_ms + max(message.lock_ms for message in held)
+        consumer.floor_ms = max(world.standing_floor_ms(consumer), floor_ms)
+        consumer.floor_last = consumer.next_token - 1
+    return ("done",)
+
+
+def end(world: World, consumer: Consumer) -> None:
+    """Forgotten, or unused for seven days: what it holds is returned, uncounted."""
+    for message in world.held_by(consumer):
+        moving.take(world, message, moving.RELEASED)
+    moving.remove_consumer(world, consumer)
