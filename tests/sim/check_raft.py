@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from node.broker.node import Node
     from tests.sim.world import World
 
-DIGEST_EVERY = 16
+DIGEST_EVERY = 40
 """Entries between two comparisons of whole states: a digest costs as much as many entries."""
 
 

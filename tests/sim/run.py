@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from node.broker.node import NodeStopped
+from node.raft import RaftError
 from tests.sim import check_queue
 from tests.sim.plan import FAULT_SECONDS, Plan, draw
 from tests.sim.workload import DEAD, QUEUE, Programs
@@ -40,8 +42,8 @@ def run(
     logging.disable(logged if tracing else logging.CRITICAL)
     try:
         world.loop.run_until_complete(_main(world))
-    except AssertionError as error:
-        raise AssertionError(f"seed {world.plan.seed}: {error}") from error
+    except (NodeStopped, RaftError) as error:
+        raise AssertionError(f"seed {world.plan.seed}: a node stopped: {error}") from error
     finally:
         logging.disable(logged)
         world.loop.finish()

@@ -49,7 +49,7 @@ def body_of(name: str) -> bytes:
     """The body of a message by its name: some short, some long, all different."""
     number = zlib.crc32(name.encode())
     size = (0, 10, 100, 900, 5_000, 20_000)[number % 6]
-    return name.encode() + b" " + bytes((number >> (place % 4)) & 127 for place in range(size))
+    return name.encode() + b" " + (b"%x" % number * (size // 6 + 1))[:size]
 
 
 def name_of(body: bytes) -> str:
@@ -64,6 +64,8 @@ class Programs:
         self.world = world
         self._publishing: dict[str, None] = {}
         self._incarnations: dict[str, int] = {}
+        self._in_hand: dict[str, list[tuple[str, Program, Message, float]]] = {}
+        world.on_hand_out = self._somebody_has
 
     # --- programs ---------------------------------------------------------------------------------
 
@@ -110,9 +112,10 @@ class Programs:
             return await call
         finally:
             took = self.world.loop.now - began - (program.paused_seconds - paused)
-            self.world.history.add(
-                "ok", "call", name, what=what, seconds=round(took, 4), limit_s=CALL_SECONDS
-            )
+            if program.alive and not self.world.loop.over:
+                self.world.history.add(
+                    "ok", "call", name, what=what, seconds=round(took, 4), limit_s=CALL_SECONDS
+                )
 
     def publishing(self) -> list[str]:
         """Publishers that live and have not ended."""
@@ -242,21 +245,35 @@ class Programs:
         program = self.world.programs[name]
         late = program.transits.get(message._delivery.received, 0.05)
         slack = late + RATE_ERROR * how.lock_s + LOOK_SECONDS / 10
+        held = name, program, message, slack
+        in_hand = self._in_hand.setdefault(message.id, [])
+        in_hand.append(held)
         until = program.clock() + seconds
         while program.clock() < until:
             await asyncio.sleep(min(LOOK_SECONDS, until - program.clock()))
-            if message.remaining > slack and not message.is_lost:
-                self.world.history.add(
-                    "ok", "holds", name,
-                    id=message.id, consumer=message.consumer, token=message.token,
-                )  # fmt: skip
+            self._sure(held)
+        in_hand.remove(held)
+
+    def _sure(self, held: tuple[str, Program, Message, float]) -> None:
+        """Tell the history that a client is sure of its lock now, if it is."""
+        name, program, message, slack = held
+        if program.alive and message.remaining > slack and not message.is_lost:
+            self.world.history.add(
+                "ok", "holds", name,
+                id=message.id, consumer=message.consumer, token=message.token,
+            )  # fmt: skip
+
+    def _somebody_has(self, number: str) -> None:
+        """A message was just handed out: whoever has it in hand says so now."""
+        for held in self._in_hand.get(number, ()):
+            self._sure(held)
 
     async def _settle(self, name: str, rng: random.Random, message: Message) -> None:
         chance = 0.0 if self.world.calm else rng.random()
         if chance > 0.97:
             self.world.happened("left unsettled")
             return
-        delay = rng.choice((None, 0.05, 0.5))
+        delay = rng.choice((None, 0.0, 0.05, 0.5))
         if chance < 0.35:
             verb, call = "ack", message.ack(receipt=True)
         elif chance < 0.75:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ class World:
         self.programs: dict[str, Program] = {}
         self.calm = False
         self.counts: dict[str, int] = {}
+        self.on_hand_out: Callable[[str], None] = lambda _number: None
         self.url = "fifo://" + ",".join(str(node.client) for node in self.config.nodes)
 
     # --- what happens -----------------------------------------------------------------------------
@@ -101,15 +103,17 @@ class World:
         token = effect.first_token
         for run in effect.runs:
             for place in range(run.count):
+                number = f"{run.queue_number}.{run.producer}.{run.number + place}"
                 self.history.add(
                     "ok", "checkout", name,
-                    id=f"{run.queue_number}.{run.producer}.{run.number + place}",
+                    id=number,
                     queue=effect.queue,
                     consumer=effect.consumer,
                     token=token,
                     attempt=1 if run.attempts is None else run.attempts[place],
                     failures=0 if run.failures is None else run.failures[place],
                 )  # fmt: skip
+                self.on_hand_out(number)
                 token += 1
 
     def leader(self) -> Host | None:
@@ -177,6 +181,11 @@ class World:
         if program is None or not program.alive:
             return
         match fault.kind:
+            case "client_cut_from_followers":
+                leader = self.leader()
+                for name in self.hosts:
+                    if leader is None or name != leader.name:
+                        self.network.cut(fault.other, name)
             case "client_break":
                 for name in self.hosts:
                     self.network.break_between(fault.other, name)

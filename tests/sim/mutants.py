@@ -1,0 +1,234 @@
+"""Bugs put back on purpose, each of which the simulator has to find within its seed limit.
+
+Owns the faulty behaviours, as patches for the length of one run; nothing in production can reach
+them. `test_mutants.py` runs them. A mutant that survives is a defect of the checks or the faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from fifo.machine import consumers, locks, returns, sessions, settle, ticking
+from fifo.machine.commands import Lead
+from fifo.machine.replies import Reply
+from fifo.machine.state import Consumer, State, Step
+from fifo.machine.types import Status, Verb
+from fifo.wire import Frame
+from node.broker.broker import Broker
+from node.broker.clock import ClusterClock
+from node.broker.connection import Connection
+from node.broker.requests import Requests
+from node.broker.sessions import Session
+from tests.sim.plan import Consuming, Fault, Plan
+from tests.sim.run import run
+from tests.support.simdisk import SimFile
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A bug: how it is put back, which rules may find it, and within how many seeds."""
+
+    name: str
+    patched: Callable[[], Any]
+    rules: tuple[str, ...]
+    limit: int
+    plan: Callable[[int], Plan | int] = int
+
+
+# --- faulty behaviours ----------------------------------------------------------------------------
+
+_Positions = dict[tuple[int, int, int], tuple[int, int]]
+
+
+@contextmanager
+def _remembering() -> Iterator[_Positions]:
+    """Where each token's message stood: what a machine without fencing would go by."""
+    positions: _Positions = {}
+    hold = locks.hold
+
+    def remember(
+        state: State, consumer: Consumer, lock_ms: int, position: int, count: int, now_ms: int
+    ) -> int:
+        first = hold(state, consumer, lock_ms, position, count, now_ms)
+        for place in range(count):
+            key = (id(state), consumer.number, first + place)
+            positions[key] = (consumer.queue, position + place)
+        return first
+
+    with patch.object(locks, "hold", remember):
+        yield positions
+
+
+def _holder(state: State, at: tuple[int, int] | None) -> tuple[int, int] | None:
+    """(consumer, token) of whoever holds the message that stands there."""
+    for consumer in state.consumers.values():
+        if at is not None and consumer.queue == at[0]:
+            for held, _ in locks.all_holds(consumer):
+                if held.position <= at[1] < held.position + held.count:
+                    return consumer.number, held.first + at[1] - held.position
+    return None
+
+
+@contextmanager
+def token_not_compared() -> Iterator[None]:
+    """An ack settles the message, whoever holds it by now."""
+    unheld = settle._settle_unheld
+
+    with _remembering() as positions:
+
+        def settle_anyhow(
+            step: Step, command: Any, queue: Any, consumer: Any, first: int, last: int, lines: Any
+        ) -> None:
+            for token in range(first, last + 1):
+                at = positions.get((id(step.state), consumer.number, token))
+                found = _holder(step.state, at) if command.verb == Verb.ACK else None
+                if found is None:
+                    unheld(step, command, queue, consumer, token, token, lines)
+                    continue
+                holder = step.open_consumer(found[0])
+                for held in locks.release(step.state, holder, found[1], found[1]):
+                    settle.ack(step, queue, held)
+                consumers.refresh(step, queue, holder)
+                settle.add_line(lines, token, token, Status.OK)
+
+        with patch.object(settle, "_settle_unheld", settle_anyhow):
+            yield
+
+
+@contextmanager
+def nothing_synced() -> Iterator[None]:
+    """fdatasync returns at once and does nothing."""
+
+    def sync(file: SimFile) -> None:
+        file._storage.syncs += 1
+
+    with patch.object(SimFile, "sync", sync):
+        yield
+
+
+@contextmanager
+def confirms_early() -> Iterator[None]:
+    """The leader confirms what it has only proposed."""
+    publish = Requests.publish
+
+    def confirm(
+        requests: Requests, connection: Connection, session: Session, frame: Frame
+    ) -> None:
+        message: Any = frame.message
+        state = requests._host.machine.state
+        queue = state.queue_names.get(message.queue)
+        waiting = connection._requests
+        publish(requests, connection, session, frame)
+        if queue is not None and connection._requests > waiting:
+            producer = message.producer or state.sessions[session.number].producer
+            item = (frame.correlation, queue, producer, 0, message.count, None)
+            connection.confirm(item)
+
+    # The handlers are bound when a broker is made, so the class is the place.
+    with patch.object(Requests, "publish", confirm):
+        yield
+
+
+@contextmanager
+def no_floors() -> Iterator[None]:
+    """A new leader goes by the replicated deadlines alone."""
+
+    def floor_of(_state: State, consumer: Consumer) -> tuple[int, int]:
+        return consumer.floor_ms, consumer.floor_token
+
+    with patch.object(locks, "floor_of", floor_of):
+        yield
+
+
+@contextmanager
+def local_time() -> Iterator[None]:
+    """Each leader stamps its own monotonic clock."""
+
+    def now_ms(clock: ClusterClock) -> int:
+        return int(clock._monotonic() * 1000)
+
+    with patch.object(ClusterClock, "now_ms", now_ms):
+        yield
+
+
+@contextmanager
+def no_lease() -> Iterator[None]:
+    """Renewals are granted by whoever believes to lead."""
+
+    def may_grant(broker: Broker) -> bool:
+        return broker.led
+
+    with patch.object(Broker, "_may_grant", may_grant):
+        yield
+
+
+@contextmanager
+def no_recheck() -> Iterator[None]:
+    """An evaluation takes the messages it was about from whoever holds them by now."""
+    with _remembering() as positions:
+
+        def evaluate(step: Step, named: tuple[tuple[int, int, int], ...]) -> None:
+            for number, first, last in named:
+                for token in range(first, last + 1):
+                    found = _holder(step.state, positions.get((id(step.state), number, token)))
+                    if found is not None:
+                        consumer = step.open_consumer(found[0])
+                        returns.time_out(step, consumer, [(found[1], found[1])])
+
+        with patch.object(ticking, "_evaluate", evaluate):
+            yield
+
+
+@contextmanager
+def counts_reset() -> Iterator[None]:
+    """Attempts and failures begin anew with every term."""
+    lead = sessions.lead
+
+    def forget(step: Step, command: Lead) -> Reply:
+        for number in step.state.queues:
+            queue = step.open_queue(number)
+            for position, record in list(queue.records.items()):
+                queue.records[position] = record._replace(attempts=1, failures=0)
+        return lead(step, command)
+
+    with patch.object(sessions, "lead", forget):
+        yield
+
+
+# --- schedules for what chance finds too seldom ---------------------------------------------------
+
+
+def paused_leader(seed: int) -> Plan:
+    """A leader stops for a second or two while slow handlers renew, and some find no other."""
+    slow = Consuming(prefetch=2, lock_s=1.0, workers=1, auto_renew=True, slow=1.0)
+    names = ("n1", "n2", "n3")
+    faults = [Fault(1.6, "client_cut_from_followers", "n1", "c1", 2)]
+    faults += [Fault(1.7, "pause_leader", "n1", "n2", 0)]
+    faults += [Fault(2.9 + 0.1 * (seed % 10), "resume", names[seed % 3], "n1", 0)]
+    return Plan(seed, 3, (30, 30), (slow, slow), max_deliveries=20, faults=tuple(faults))
+
+
+MUTANTS = (
+    Mutant("lock token not compared on ack", token_not_compared, ("S3", "S4", "S5", "S6"), 50),
+    Mutant("nothing is fsynced", nothing_synced, ("R2", "R3", "S1"), 10),
+    Mutant("leader confirms before commit", confirms_early, ("S1", "S2b"), 50),
+    Mutant("new leader does not raise the floors", no_floors, ("S4",), 50),
+    Mutant("deadline in leader-local time", local_time, ("S4",), 50),
+    Mutant("renewal without the lease", no_lease, ("S4",), 50, paused_leader),
+    Mutant("eval_consumer_timeouts without re-check", no_recheck, ("S4", "S5"), 50),
+    Mutant("delivery count reset at fail-over", counts_reset, ("S6",), 10),
+)
+
+
+def found_by(mutant: Mutant, seed: int) -> str | None:
+    """What a seed says of a mutant: the violation, or None where it goes unnoticed."""
+    with mutant.patched():
+        try:
+            run(mutant.plan(seed))
+        except AssertionError as error:
+            return str(error)
+    return None
