@@ -62,6 +62,7 @@ class End(asyncio.Transport):
         self._unsent_bytes = 0
         self._in_flight_bytes = 0
         self._received: deque[Segment] = deque()
+        self.wire: deque[Segment] = deque()
         self._high, self._low = 65_536, 16_384
         self._reading = True
         self._reads = False
@@ -258,8 +259,7 @@ class Network:
         self.cuts: dict[tuple[str, str], None] = {}
         self.slow: dict[tuple[str, str], float] = {}
         self._numbers = 0
-        self._free_at: dict[int, float] = {}
-        self._stalled: dict[tuple[str, str], list[tuple[End, Segment]]] = {}
+        self._stalled: dict[tuple[str, str], list[End]] = {}
         self.bytes = 0
 
     # --- life of a connection ---
@@ -325,22 +325,23 @@ class Network:
         self._pass(end, (now if written_at is None else written_at, data))
 
     def _pass(self, end: End, segment: Segment) -> None:
+        end.wire.append(segment)
         way = (end.program.host, end.peer.program.host)
-        at = max(self.loop.now + self._delay(*way), self._free_at.get(end.number, 0.0))
-        self._free_at[end.number] = at
-        self.loop.after(at - self.loop.now, self._arrive, end, segment)
+        self.loop.after(self._delay(*way), self._arrive, end)
 
-    def _arrive(self, end: End, segment: Segment) -> None:
+    def _arrive(self, end: End) -> None:
+        """The oldest segment on this wire has arrived: whichever timer it was, order is kept."""
         way = (end.program.host, end.peer.program.host)
         if way in self.cuts:
-            self._stalled.setdefault(way, []).append((end, segment))
+            self._stalled.setdefault(way, []).append(end)
             return
+        written_at, data = end.wire.popleft()
         if way[1] in self.down:
             return
-        if segment[1]:
-            self.bytes += len(segment[1])
-        end.peer.arrive(*segment)
-        if segment[1] in (None, _FIN) and end.gone and end.peer.gone:
+        if data:
+            self.bytes += len(data)
+        end.peer.arrive(written_at, data)
+        if end.gone and end.peer.gone and not end.wire and not end.peer.wire:
             self.ends.pop(end.number, None)
             self.ends.pop(end.peer.number, None)
 
@@ -375,6 +376,6 @@ class Network:
         self.cuts.clear()
         self.slow.clear()
         stalled, self._stalled = self._stalled, {}
-        for segments in stalled.values():
-            for end, segment in segments:
-                self._pass(end, segment)
+        for way, ends in stalled.items():
+            for end in ends:
+                self.loop.after(self._delay(*way), self._arrive, end)
