@@ -30,14 +30,30 @@ def take_key(queue: Queue, position: int) -> bool:
     if not key or holder == position:
         return True
     # One of higher priority passes one that only has the key reserved: priority is strict.
-    if holder is not None and not (holder > position and _is_reserved(queue, holder)):
-        waiting = queue.waiting.get(key)
-        if waiting is None:
-            waiting = queue.waiting[key] = SortedList()
-        waiting.add(position)
-        queue.ready += 1
+    if holder is not None and not (holder > position and _give_way(queue, key, holder)):
+        _wait(queue, key, position)
         return False
     queue.busy_keys[key] = position
+    return True
+
+
+def _wait(queue: Queue, key: int, position: int) -> None:
+    """A message that is in no place waits for its key; it counts as ready."""
+    waiting = queue.waiting.get(key)
+    if waiting is None:
+        waiting = queue.waiting[key] = SortedList()
+    waiting.add(position)
+    queue.ready += 1
+
+
+def _give_way(queue: Queue, key: int, holder: int) -> bool:
+    """Whether the holder only had the key reserved, being ready: then it waits for it like others.
+
+    Left where it was, those behind it that do wait would get the key before it.
+    """
+    if not ready.take_returned(queue, holder):
+        return False
+    _wait(queue, key, holder)
     return True
 
 
@@ -61,28 +77,26 @@ def finished(step: Step, queue: Queue, position: int) -> None:
     step.touched[queue.number] = queue
 
 
-def came_back(step: Step, queue: Queue, position: int) -> None:
+def came_back(step: Step, queue: Queue, position: int) -> bool:
     """The message is about to be ready again: of its key, whoever stands first is handed out next.
 
-    One that stands behind it and only has the key reserved gives way.
+    One that stands behind it and only has the key reserved gives way. False where the message has
+    been put to wait for its key; else the caller makes it ready.
     """
     key = key_of(queue, position)
     holder = queue.busy_keys.get(key) if key else None
     if holder is None:
-        return
+        return True
     if holder == position:
         waiting = queue.waiting.get(key)
-        if waiting and waiting[0] < position:
-            finished(step, queue, position)
-    elif holder > position and _is_reserved(queue, holder):
+        if not waiting or waiting[0] > position:
+            return True
+        finished(step, queue, position)
+    elif holder > position and _give_way(queue, key, holder):
         queue.busy_keys[key] = position
-
-
-def _is_reserved(queue: Queue, position: int) -> bool:
-    """Whether the message that has its key is ready, not out or delayed."""
-    if position in queue.returned:
         return True
-    return any(position in held for held in queue.avoided.values())
+    _wait(queue, key, position)
+    return False
 
 
 def delay(step: Step, queue: Queue, position: int, due_ms: int, cause: int) -> None:
@@ -96,5 +110,5 @@ def delay(step: Step, queue: Queue, position: int, due_ms: int, cause: int) -> N
 
 def due(step: Step, queue: Queue, position: int) -> None:
     """A delayed message's time has come; it was taken out of `delayed`."""
-    came_back(step, queue, position)
-    ready.make_ready(queue, position)
+    if came_back(step, queue, position):
+        ready.make_ready(queue, position)

@@ -89,10 +89,9 @@ def _return_one(
         ordering.delay(step, queue, position, min(step.now + wait_ms, NEVER_MS), int(cause))
     elif cause == Cause.RELEASED and own and consumer.base != Base.CANCELLED:
         until_ms = step.now + limits.RELEASE_AVOID_MS
-        ordering.came_back(step, queue, position)
-        ready.make_avoided(queue, position, consumer.number, until_ms)
-    else:
-        ordering.came_back(step, queue, position)
+        if ordering.came_back(step, queue, position):
+            ready.make_avoided(queue, position, consumer.number, until_ms)
+    elif ordering.came_back(step, queue, position):
         ready.make_ready(queue, position)
     return False
 

@@ -34,8 +34,8 @@ def run(seed: int, steps: int, *, restore_percent: int = 2) -> tuple[Pair, Asser
     chooser = Chooser(SeededDraw(random.Random(seed)))
     generator = Generator(pair, chooser)
     try:
-        for step in generator.first_queues():
-            pair.apply(0, step)
+        for steps_of_entry in generator.first_entries():
+            pair.apply(0, *steps_of_entry)
         for _ in range(steps):
             if chooser.chance(restore_percent):
                 pair.machine = Machine.restore(pair.machine.snapshot())

@@ -131,20 +131,25 @@ class Generator:
 
     # -- queues --
 
-    def first_queues(self) -> list[Step]:
-        """The queues that a run starts with, and a first session with consumers.
+    def first_entries(self) -> list[list[Step]]:
+        """The queues that a run starts with, a first session, and its first consumer.
 
         In which order one tick expires messages is open, and in a dead-letter queue that drops its
         oldest that decides what is left: so a run has either ttls or tight dead-letter queues.
         """
         self.tight = self.choose.chance(40)
-        return [
-            commands.Declare("dead", self.spec_of("dead")),
-            commands.Declare("q1", self.spec_of("q1")),
-            commands.Declare("q2", self.spec_of("q2")),
-            commands.Attach(sixteen("s0"), 0, sixteen("i0"), "u"),
-            self.subscribe(),
+        entries: list[list[Step]] = [
+            [commands.Declare("dead", self.spec_of("dead"))],
+            [commands.Declare("q1", self.spec_of("q1"))],
+            [commands.Declare("q2", self.spec_of("q2"))],
+            [commands.Attach(sixteen("s0"), 0, sixteen("i0"), "u")],
         ]
+        if self.choose.chance(30):
+            # The machine keeps messages in blocks of 1024: this run starts near the end of one.
+            count = self.choose.one((1_015, 1_020, 1_023))
+            post = Post(1, 0, "q1", 0, [Letter(1 + n, b"") for n in range(count)])
+            entries.append([post, commands.Purge("q1")])
+        return [*entries, [self.subscribe()]]
 
     def spec_of(self, name: str) -> dict[str, Any]:
         """A spec; dead letters go one way only, mostly."""

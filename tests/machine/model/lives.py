@@ -201,20 +201,23 @@ def tick(world: World, named: Sequence[tuple[int, int, int]]) -> Answer:
 
 def expired_locks(world: World, named: Sequence[tuple[int, int, int]]) -> None:
     """Section 3: that very token is still held, and its deadline has come."""
-    lost: dict[int, list[int]] = {}
-    for number, first, last in named:
+    for number in dict.fromkeys(number for number, _, _ in named):
         consumer = world.consumers.get(number)
         if consumer is None:
             continue
+        ranges = [(first, last) for other, first, last in named if other == number]
+        lost = []
         for message in world.held_by(consumer):
-            if first <= message.token <= last and world.deadline_ms(message) <= world.now_ms:
-                lost.setdefault(number, []).append(message.token)
-                cause = moving.cause_for(world, consumer, moving.TIMEOUT)
-                if cause == moving.TIMEOUT:
-                    world.count(consumer.queue, "lock_timeouts")
-                moving.take(world, message, cause)
-    for number, tokens in lost.items():
-        timed_out(world, world.consumers[number], tokens)
+            meant = any(first <= message.token <= last for first, last in ranges)
+            if meant and world.deadline_ms(message) <= world.now_ms:
+                lost.append(message)
+        for message in lost:
+            cause = moving.cause_for(world, consumer, moving.TIMEOUT)
+            if cause == moving.TIMEOUT:
+                world.count(consumer.queue, "lock_timeouts")
+            moving.take(world, message, cause)
+        if lost:
+            timed_out(world, consumer, [message.token for message in lost])
 
 
 def timed_out(world: World, consumer: Consumer, tokens: list[int]) -> None:

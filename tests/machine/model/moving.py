@@ -76,8 +76,10 @@ def drop(world: World, queue: Queue, victim: Message, *, further: bool) -> None:
 
 def over_limit(world: World, queue: Queue, messages: int, size: int) -> bool:
     """Whether the queue with so much more in it is over one of its limits."""
-    there = world.in_queue(queue.name)
     length, room = queue.spec.max_length, queue.spec.max_bytes
+    if length is None and room is None:
+        return False
+    there = world.in_queue(queue.name)
     if length is not None and len(there) + messages > length:
         return True
     return room is not None and sum(world.size(m) for m in there) + size > room

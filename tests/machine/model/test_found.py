@@ -137,3 +137,19 @@ def test_a_higher_priority_passes_one_that_waits_with_its_key_reserved() -> None
     assert bodies(bench) == ["low"]
     assert bench.settle(consumer, Verb.ACK, 3)
     invariants.check(Machine.restore(bench.machine.snapshot()).state)
+
+
+def test_one_that_gave_its_key_up_is_not_passed_by_those_behind_it() -> None:
+    bench = Bench()
+    bench.declare("q", ordering="key", on_delay="skip")
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q").consumer
+    bench.publish(session, "q", "a", "b", "c", keys=[b"k", b"k", b"k"])
+    bench.nack(consumer, 1, delay_ms=500)
+    assert bodies(bench) == ["b"]
+    bench.release(consumer, 2)
+    bench.advance(500)
+    bench.tick()
+    assert bodies(bench) == ["a"], "b has the key only reserved, and stands behind a"
+    bench.nack(consumer, 3, delay_ms=500)
+    assert bodies(bench) == ["b"], "not c"

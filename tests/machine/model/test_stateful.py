@@ -44,8 +44,8 @@ class SideBySide(RuleBasedStateMachine):
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
         """A few queues and the first consumer."""
-        for step in self._draws_from(data).first_queues():
-            self.pair.apply(0, step)
+        for steps in self._draws_from(data).first_entries():
+            self.pair.apply(0, *steps)
 
     @rule(data=st.data())
     def entry(self, data: st.DataObject) -> None:
@@ -61,7 +61,7 @@ class SideBySide(RuleBasedStateMachine):
 
 
 QUICK = settings(
-    max_examples=40,
+    max_examples=80,
     stateful_step_count=40,
     deadline=None,
     derandomize="CI" in os.environ,

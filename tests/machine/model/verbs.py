@@ -413,7 +413,8 @@ def settle_held(
         consumer.taken[token] = "dead"
         return "dead_lettered"
     if verb == "release":
-        avoid(world, message, consumer, sure=not consumer.cancelled)
+        keyed = world.queues[consumer.queue].spec.ordering == "key"  # order comes first there
+        avoid(world, message, consumer, sure=not consumer.cancelled and not keyed)
     return "ok"
 
 
