@@ -1,4 +1,4 @@
-"""What must hold of a history (faults.md 2: S1 to S8, V4). Each check is a function of events.
+"""What must hold of a history (faults.md 2: S1 to S9, V4). Each check is a function of events.
 
 Owns the rules; a violation is an AssertionError that names the rule and the message. Knows only
 `history.py`'s form of an event, so that a hand-made history, or one of real processes, can be
@@ -261,6 +261,18 @@ def waited(told: Told) -> None:
                 fail("S8", f"{number} came back too soon", asked, answer, later)
 
 
+def not_taken_early(told: Told) -> None:
+    """S9: a message that its holder did not settle goes to somebody else after its lock only."""
+    for number, checkouts in told.checkouts.items():
+        asked = {key_of(asked): asked["index"] for asked, _ in told.settles[number]}
+        live = [one for one in checkouts if one["value"]["queue"] == QUEUE]
+        for before, after in zip(live, live[1:], strict=False):
+            if asked.get(key_of(before), 1 << 62) < after["index"]:
+                continue
+            if after["value"]["at_ms"] < before["value"]["at_ms"] + before["value"]["lock_ms"]:
+                fail("S9", f"{number} was taken before its lock ended", before, after)
+
+
 def ended_in_time(told: Told) -> None:
     """V4: no call outlives its timeout."""
     for call in told.calls:
@@ -279,6 +291,7 @@ RULES: tuple[Callable[[Told], None], ...] = (
     counted,
     buried_once,
     waited,
+    not_taken_early,
     ended_in_time,
 )
 """Every rule, in the order of faults.md."""

@@ -6,8 +6,9 @@ the simulator nor the checks.
 
     f          types              value
     publish    all                body; ok: id
-    checkout   ok                 id, queue, consumer, token, attempt, failures, reason
+    checkout   ok                 id, queue, consumer, token, at_ms, lock_ms, attempt, failures
     deliver    ok                 id, body, intact, queue, consumer, token, attempt, failures, reason
+               at_ms is cluster time, by which locks are counted
     holds      ok                 id, consumer, token: the client is sure of its lock at this time
     settle     all                id, verb, consumer, token, delay_s; ok: status, late
     call       ok                 what, seconds, limit_s

@@ -202,9 +202,9 @@ class End(asyncio.Transport):
             return
         pieces = []
         size = 0
-        written_at = 0.0
+        written_at = self._received[0][0]  # Of the oldest: transit is an upper bound.
         while self._received and self._received[0][1] and size < READ_BYTES:
-            written_at, data = self._received.popleft()
+            _, data = self._received.popleft()
             assert data is not None, "resets are seen to above"
             pieces.append(data)
             size += len(data)

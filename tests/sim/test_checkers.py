@@ -43,12 +43,14 @@ class Story:
         attempt: int = 1,
         failures: int = 0,
         queue: str = "work",
+        lock_ms: int = 1_000,
         **told: Any,
     ) -> None:
         """The machine hands it out, and its client has it."""
         what = {
             "id": number, "queue": queue, "consumer": consumer, "token": token,
-            "attempt": attempt, "failures": failures,
+            "attempt": attempt, "failures": failures, "lock_ms": lock_ms,
+            "at_ms": int(self._now) * 1000,
         }  # fmt: skip
         self.history.add("ok", "checkout", "n1", **what)
         what = {"body": body, "intact": True, "reason": None, **what, **told}
@@ -323,6 +325,13 @@ def back_too_soon(story: Story) -> None:
     story.settle(token=2)
 
 
+def taken_early(story: Story) -> None:
+    story.publish()
+    story.hand_out(lock_ms=30_000)
+    story.hand_out(2, 1, attempt=2, failures=1)
+    story.settle(consumer=2)
+
+
 def call_without_end(story: Story) -> None:
     story.call(9.5)
 
@@ -365,6 +374,7 @@ BAD: tuple[tuple[Rule, Scene], ...] = (
     (rules.buried_once, terminated_and_nowhere),
     (rules.buried_once, buried_too_early),
     (rules.waited, back_too_soon),
+    (rules.not_taken_early, taken_early),
     (rules.ended_in_time, call_without_end),
 )
 

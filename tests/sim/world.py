@@ -86,20 +86,20 @@ class World:
             digest = zlib.crc32(payload)
             self.note(f"{host.name} applies {index} {digest:08x}")
             if self.checks.applied(host.name, index, digest, node):
-                self._first_applied(host.name, result[2])
+                self._first_applied(host.name, result[2], node.broker.host.machine.cluster_time_ms)
             return result
 
         node.broker.on_role = role  # type: ignore[method-assign]  # a look from outside
         node.broker.host.apply = applied  # type: ignore[method-assign]  # likewise
 
-    def _first_applied(self, name: str, outcome: Outcome) -> None:
+    def _first_applied(self, name: str, outcome: Outcome, at_ms: int) -> None:
         """What the machine hands out with an entry, seen where it is applied first."""
         for effect in outcome.effects:
             self.happened(f"effect {type(effect).__name__}")
             if isinstance(effect, Deliver) and not effect.repeat:
-                self._handed_out(name, effect)
+                self._handed_out(name, effect, at_ms)
 
-    def _handed_out(self, name: str, effect: Deliver) -> None:
+    def _handed_out(self, name: str, effect: Deliver, at_ms: int) -> None:
         token = effect.first_token
         for run in effect.runs:
             for place in range(run.count):
@@ -110,6 +110,8 @@ class World:
                     queue=effect.queue,
                     consumer=effect.consumer,
                     token=token,
+                    at_ms=at_ms,
+                    lock_ms=effect.lock_ms,
                     attempt=1 if run.attempts is None else run.attempts[place],
                     failures=0 if run.failures is None else run.failures[place],
                 )  # fmt: skip
