@@ -95,6 +95,7 @@ class Pair:
         world.handed = {one.message_id for one in handed}
         before = {c.number: is_active(world, c) for c in world.consumers.values()}
         for step, command, reply in zip(steps, batch, answers, strict=True):
+            world.ticking = isinstance(command, commands.Tick)
             answer = step_model(world, step if isinstance(step, Post) else command)
             compare_reply(world, answer, reply)
         self.delivered += handed
@@ -110,7 +111,7 @@ class Pair:
             moved = any(gone)
         for queue in world.queues:
             shown = [m.message_id for m in handed if m.queue == queue]
-            handing.order_of_expired(world, queue, shown + ready_in(self.machine, queue))
+            handing.order_of_deaths(world, queue, shown + ready_in(self.machine, queue))
         for one in handed:
             message = world.holder_of(one.consumer, one.token)
             if (one.consumer, one.token) in world.got:

@@ -173,7 +173,7 @@ class Generator:
                 spec[option] = False
         if self.tight or name.startswith("q"):
             if chance(20):
-                spec["max_length"] = pick((3, 5, 8))
+                spec["max_length"] = pick((2, 4, 7))
             if chance(15):
                 spec["max_bytes"] = pick((20, 40))
         if chance(50):
@@ -197,8 +197,8 @@ class Generator:
             spec["ttl_ms"] = pick((1_000, 30_000, 45_000))
         if chance(25):
             spec["disconnect_grace_ms"] = pick((0, 1_000, 20_000))
-        if chance(30):
-            spec["dedup_window_ms"] = pick((1_000, 60_000))
+        if chance(50):
+            spec["dedup_window_ms"] = pick((60_000, 1_000, 600_000))
             spec["dedup_max"] = pick((2, 4, 100))
         return spec
 
@@ -302,7 +302,7 @@ class Generator:
             priority=pick((4, 0, 9, 4)) if chance(50) else 4,
             delay_ms=pick((1, 1_000, 20_000)) if chance(15) else 0,
             ttl_ms=pick((500, 5_000, 31_000, 100_000)) if chance(20) and not self.tight else 0,
-            dedup=pick((b"a", b"b", b"c")) if chance(20) else b"",
+            dedup=pick((b"a", b"b", b"c", b"d")) if chance(35) else b"",
         )
 
     def open_producer(self) -> Step:

@@ -116,9 +116,10 @@ def expire_gone(world: World, queue: str, shown: list[tuple[int, int, int]], rea
     return bool(gone)
 
 
-def order_of_expired(world: World, queue: str, shown: list[tuple[int, int, int]]) -> None:
-    """In which order one entry dead-letters what expired is open: the machine's is taken over."""
-    new = [m for m in world.in_queue(queue, READY) if m.expired_at == world.entry]
+def order_of_deaths(world: World, queue: str, shown: list[tuple[int, int, int]]) -> None:
+    """In which order one entry dead-letters what expired, and one tick anything, is open: the
+    machine's is taken over."""
+    new = [m for m in world.in_queue(queue, READY) if m.died_at == world.entry]
     orders = sorted(m.order for m in new)
     places = {message_id: place for place, message_id in enumerate(shown)}
     new.sort(key=lambda m: places.get(m.message_id, len(shown)))

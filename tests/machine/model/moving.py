@@ -36,6 +36,8 @@ def dead_letter(world: World, message: Message, reason: str, **why: str | None) 
     message.dead = Dead(reason, source.name, history=message.history[-limits.HISTORY :], **why)
     message.history = []
     message.attempts = message.failures = 0
+    if reason == "expired" or world.ticking:
+        message.died_at = world.entry
     transfer(world, message, target)
 
 
@@ -110,7 +112,6 @@ def expire(world: World, message: Message) -> None:
     world.count(queue.name, "expired")
     if queue.spec.dead_letter is not None and queue.spec.dead_letter_expired:
         dead_letter(world, message, "expired")
-        message.expired_at = world.entry
     else:
         remove(world, message)
 

@@ -31,7 +31,7 @@ from fifo.machine import (
 )
 from tests.machine.model import driving
 
-RUNS_MAX = 120
+RUNS_MAX = 300
 STEPS = 80
 
 

@@ -57,7 +57,7 @@ class Message:
     late_ok: bool = False  # taken from its last holder and nobody else had it since
     history: list[tuple[int, str, int]] = field(default_factory=list)
     dead: Dead | None = None
-    expired_at: int = 0  # the entry that dead-lettered it as expired
+    died_at: int = 0  # the entry that dead-lettered it, where the order of such moves is open
 
 
 @dataclass

@@ -27,6 +27,7 @@ class World:
     wall_ms: int = 0
     entry: int = 0  # the number of the present one
     term: int = 0
+    ticking: bool = False  # the present command is a tick
     messages: list[Message] = field(default_factory=list)
     queues: dict[str, Queue] = field(default_factory=dict)
     consumers: dict[int, Consumer] = field(default_factory=dict)
