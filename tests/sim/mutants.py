@@ -205,6 +205,9 @@ _SLOW = Consuming(prefetch=1, lock_s=3.0, workers=1, auto_renew=True, slow=1.0)
 _QUICK = Consuming(prefetch=20, lock_s=1.0, workers=1, auto_renew=True, slow=0.0)
 
 
+_RENEWING = Consuming(prefetch=1, lock_s=2.0, workers=1, auto_renew=True, slow=1.0)
+
+
 def paused_leader(seed: int) -> Plan:
     """A leader stops for two seconds while a slow handler renews that finds no other leader."""
     faults = (
@@ -212,13 +215,14 @@ def paused_leader(seed: int) -> Plan:
         Fault(4.6, "pause_leader", "n1"),
         Fault(6.5 + 0.05 * (seed % 8), "resume", "n1"),
     )
-    return Plan(seed, 3, (25, 25), (_SLOW, _SLOW, _QUICK), max_deliveries=20, faults=faults)
+    return Plan(seed, 3, (25, 25), (_RENEWING, _RENEWING, _QUICK), max_deliveries=20, faults=faults)
 
 
 def killed_leader(seed: int) -> Plan:
     """A leader dies while slow handlers hold what only renewals keep locked."""
     faults = (Fault(5.0 + 0.1 * (seed % 10), "kill_leader", "n1"), Fault(6.5, "restart", "n1"))
-    return Plan(seed, 3, (25, 25), (_SLOW, _SLOW, _QUICK), max_deliveries=20, faults=faults)
+    consumers = (_SLOW, _SLOW, _SLOW, _QUICK, _QUICK, _QUICK)
+    return Plan(seed, 3, (25, 25), consumers, max_deliveries=20, faults=faults)
 
 
 def slow_commits(seed: int) -> Plan:
