@@ -117,8 +117,8 @@ class Block:
 
     def append(self, batch: Batch) -> None:
         """Put the messages of `batch` behind those that are there; there must be room."""
-        count = len(self.sizes)
-        assert count + len(batch.sizes) <= BLOCK_MESSAGES, "a block overflows"
+        count, added = len(self.sizes), len(batch.sizes)
+        assert count + added <= BLOCK_MESSAGES, "a block overflows"
         spans = len(self.starts)
         self.starts.append(count)
         self.indexes.append(batch.index)
@@ -129,7 +129,6 @@ class Block:
         self.walls.append(batch.wall_ms)
         self.stamps.append(batch.stamp_ms)
         self.sizes += batch.sizes
-        added = len(batch.sizes)
         if batch.key_lengths is not None or self.key_lengths is not None:
             self.keys_at, self.key_lengths = _blobs(
                 self.keys_at,

@@ -10,14 +10,15 @@ from bisect import bisect_right
 from fifo.machine import consumers, deadletter, limits, locks, ordering, ready
 from fifo.machine.effects import Deliver, Run
 from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
-from fifo.machine.state import LANES, Consumer, Hold, Queue, Record, Session, State, Step
-from fifo.machine.types import DEFAULT_PRIORITY, NEVER_MS
+from fifo.machine.state import LANE_SHIFT, Consumer, Hold, Queue, Record, Session, State, Step
+from fifo.machine.types import NEVER_MS
 
 
 def checkout(step: Step, queue: Queue) -> None:
     """Serve the queue's consumers in their turn until there is nothing, nobody, or no budget."""
     state = step.state
-    state.pending.pop(queue.number, None)
+    if state.pending:
+        state.pending.pop(queue.number, None)
     place = 0
     while queue.ready and place < len(queue.service) and not queue.paused:
         if step.checkouts <= 0:
@@ -44,11 +45,12 @@ def checkout(step: Step, queue: Queue) -> None:
 
 def _share(queue: Queue, consumer: Consumer, place: int) -> int:
     """How many the consumer gets in this turn: an even part among those of its priority."""
-    room = consumers.capacity(consumer)
+    share = queue.ready
     peers = len(queue.service) - place
     if peers > 1:
         peers = bisect_right(queue.service, (-consumer.priority, NEVER_MS, 0)) - place
-    return min(room, -(-queue.ready // peers))
+        share = -(-share // peers)
+    return min(share, consumers.capacity(consumer))
 
 
 def deliver(
@@ -106,7 +108,9 @@ def take_next(step: Step, queue: Queue, consumer: Consumer, most: int) -> tuple[
     What has expired or waits for its key is put where it belongs on the way, at the same budget.
     """
     while step.checkouts > 0:
-        bound = _bound(queue, consumer)
+        bound = NEVER_MS
+        if queue.spec.ordering == "single_active":
+            bound = _bound(queue, consumer)
         fresh = ready.fresh_front(queue)
         back = None
         if queue.returned or queue.avoided:
@@ -119,14 +123,14 @@ def take_next(step: Step, queue: Queue, consumer: Consumer, most: int) -> tuple[
         elif fresh is None or fresh[0] >= bound:
             return None
         else:
-            position = fresh[0]
-            count = _stretch(step, queue, position, min(fresh[1], most, bound - position))
+            position, count = fresh
+            count = _stretch(step, queue, position, min(count, most, bound - position))
             ready.take_fresh(queue, position, count)
         if ready.expires_ms(queue, position) <= step.now:
             ordering.finished(step, queue, position)
             deadletter.expire(step, queue, position)
             step.checkouts -= 1
-        elif ordering.take_key(queue, position):
+        elif queue.spec.ordering != "key" or ordering.take_key(queue, position):
             return position, count
         else:
             step.checkouts -= 1
@@ -134,9 +138,7 @@ def take_next(step: Step, queue: Queue, consumer: Consumer, most: int) -> tuple[
 
 
 def _bound(queue: Queue, consumer: Consumer) -> int:
-    """The position from which on nothing may be handed out, for the sake of order."""
-    if queue.spec.ordering != "single_active":
-        return NEVER_MS
+    """The position from which on a single-active queue hands nothing out, for its order's sake."""
     bound: int = queue.blocking[0] if queue.blocking else NEVER_MS
     avoided = queue.avoided.get(consumer.number)
     return min(bound, avoided[0]) if avoided else bound
@@ -183,7 +185,7 @@ def runs_of(queue: Queue, position: int, count: int) -> list[Run]:
             piece = _without_record(queue, position, piece)
         if piece:
             runs = block.runs(offset, piece)
-            if queue.spec.has_priorities and position >> 48 != LANES - 1 - DEFAULT_PRIORITY:
+            if queue.has_priorities and position >> LANE_SHIFT != ready.DEFAULT_LANE:
                 level = bytes([queue.priority_of(position)])
                 runs = [run._replace(priorities=level * run.count) for run in runs]
             found += runs

@@ -1,4 +1,4 @@
-"""Every command that the log can hold, one frozen dataclass each, and their plain-list form.
+"""Every command that the log can hold, one record each, and their plain-list form.
 
 `to_list` gives [code, field...] of msgpack-able plain values, trailing defaults cut; `from_list`
 checks types and ranges and raises `ValueError`: the broker calls it before the log, so that what is
@@ -11,24 +11,25 @@ by new machines. Update with it: `docs/machine.md`, and `machine.py`, which has 
 epoch of that role (semantics.md section 4). None is not checked.
 """
 
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from typing import Any
 
 from fifo.machine import forms, limits
 from fifo.machine.forms import integer, label, name, natural, optional, positive, sequence
 from fifo.machine.types import Column, Range
+from fifo.machine.values import value
 
 Fence = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Lead:
     """A new term: the first command of every leader. Floors for all locks, sessions detached."""
 
     term: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Tick:
     """Everything that time does: expired locks as (consumer, first token, last token), and what is
     due by the state's own index. Bounded; the reply says whether more is due."""
@@ -36,14 +37,14 @@ class Tick:
     eval_consumer_timeouts: tuple[tuple[int, int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SetVersion:
     """Raise the machine version: new behaviour starts by this command only."""
 
     version: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Attach:
     """Open or resume a session in one role. `incarnation` tells one client object from another."""
 
@@ -54,7 +55,7 @@ class Attach:
     address: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Detach:
     """A connection of this role and epoch is closed: without the data one, nothing new is sent."""
 
@@ -63,7 +64,7 @@ class Detach:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Disconnect:
     """No connection is left, or none was heard. `floors`: (consumer, latest deadline granted)."""
 
@@ -73,7 +74,7 @@ class Disconnect:
     floors: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EndSession:
     """End a session: 0 closed (all returned uncounted), 1 expired (still disconnected, and due)."""
 
@@ -82,7 +83,7 @@ class EndSession:
     fence: Fence | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Declare:
     """Create a queue, or find it with the same spec."""
 
@@ -90,7 +91,7 @@ class Declare:
     spec: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class UpdateQueue:
     """Change what can be changed on a live queue; a value of None restores the default."""
 
@@ -98,42 +99,42 @@ class UpdateQueue:
     changes: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeleteQueue:
     """Remove a queue with all that is in it."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Purge:
     """Remove everything ready or delayed; locked messages stay and can still be settled."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PauseQueue:
     """Hand nothing out until resumed; publishing goes on."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ResumeQueue:
     """Hand out again."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OpenProducer:
     """Find or create a named producer, which outlives sessions."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Publish:
     """Store a batch. Offsets are relative to the entry's area, columns packed little-endian:
     sizes and all lengths u32, priorities u8, delays and ttls u64 milliseconds (ttl 0: none),
@@ -158,7 +159,7 @@ class Publish:
     fence: Fence | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Subscribe:
     """Become a consumer of a queue. Again with the same tag on the same queue: the same number."""
 
@@ -169,7 +170,7 @@ class Subscribe:
     fence: Fence | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Cancel:
     """Get nothing more. `unopened` tokens are released; the rest stays locked until settled."""
 
@@ -179,7 +180,7 @@ class Cancel:
     fence: Fence | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Credit:
     """Set the credit of a consumer with explicit credit; `drain` takes back what is not used."""
 
@@ -190,7 +191,7 @@ class Credit:
     fence: Fence | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Get:
     """Hand out up to `count` messages now, to the session's implicit consumer on that queue."""
 
@@ -201,7 +202,7 @@ class Get:
     fence: Fence | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Alive:
     """The program (not its client library by itself) shows that the consumer works."""
 
@@ -210,7 +211,7 @@ class Alive:
     fence: Fence | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Settle:
     """Settle tokens with one verb. `stack_at` is (offset in the entry's area, bytes) of a stack too
     long for the state; `resolved_below`: the client never asks about lower tokens again."""
@@ -230,7 +231,7 @@ class Settle:
     fence: Fence | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NoticeAck:
     """The client's library has the notice: it need not be sent again."""
 
@@ -239,7 +240,7 @@ class NoticeAck:
     fence: Fence | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Redrive:
     """Start moving dead letters back (to each one's source, or to `target`), those that match."""
 
@@ -251,7 +252,7 @@ class Redrive:
     reset_counts: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RedriveStep:
     """The leader's next step: the `positions` from `cursor` on and before `until` that its filter
     chose. Another cursor than the state's is refused, what is not there any more is left out."""
@@ -262,14 +263,14 @@ class RedriveStep:
     positions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RedriveStop:
     """Cancel a redrive."""
 
     queue: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Move:
     """Move up to `limit` ready messages from the front to another queue, counts kept."""
 
@@ -278,7 +279,7 @@ class Move:
     limit: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OpenDurable:
     """Find or create a durable consumer and take it over: its generation grows by one."""
 
@@ -287,7 +288,7 @@ class OpenDurable:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reserve:
     """Lock the next `count` messages for a durable consumer under its next tokens."""
 
@@ -297,7 +298,7 @@ class Reserve:
     session: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Fetch:
     """Send what of these tokens is still locked to the session, as often as asked."""
 
@@ -308,7 +309,7 @@ class Fetch:
     session: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AckUpto:
     """Ack every token up to `upto`; the receipt names what could not be."""
 
@@ -317,7 +318,7 @@ class AckUpto:
     upto: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RenewDurable:
     """Lock everything the durable consumer holds anew."""
 
@@ -325,7 +326,7 @@ class RenewDurable:
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Forget:
     """End a durable consumer: what it holds is returned, uncounted."""
 
@@ -530,9 +531,9 @@ def from_list(plain: list[Any]) -> Command:
     if len(given) < len(named) and named[len(given)][1] is MISSING:
         raise ValueError(f"{kind.__name__} lacks its field {named[len(given)][0]}")
     values = []
-    for (field_name, _), check, value in zip(named, checks, given, strict=False):
+    for (field_name, _), check, item in zip(named, checks, given, strict=False):
         try:
-            values.append(check(value))
+            values.append(check(item))
         except ValueError as error:
             raise ValueError(f"{kind.__name__}.{field_name}: {error}") from None
     command: Command = kind(*values)

@@ -15,12 +15,15 @@ from fifo.machine.effects import Activity
 from fifo.machine.state import Consumer, Queue, Session, State, Step
 from fifo.machine.types import Base, Role, Suspicion
 
+# Members of an enum cost more to look up than a settlement of one message has to spare.
+_ACTIVE, _CANCELLED, _DATA = int(Base.ACTIVE), int(Base.CANCELLED), int(Role.DATA)
+
 
 def is_present(state: State, session: Session | None) -> bool:
     """Whether the session can be sent something: its data connection is there, in this term."""
     return (
         session is not None
-        and session.attached[Role.DATA]
+        and session.attached[_DATA]
         and session.lead_epoch == state.lead_epoch
         and not session.disconnected
         and session.end_cause is None
@@ -31,8 +34,8 @@ def is_eligible(state: State, consumer: Consumer) -> bool:
     """Not suspected, detached, disconnected or cancelled; for the active one of a single-active
     queue that says whether it may stay, for a waiting one whether it may become active."""
     return (
-        consumer.base != Base.CANCELLED
-        and consumer.suspicion == Suspicion.NONE
+        consumer.base != _CANCELLED
+        and not consumer.suspicion
         and not consumer.implicit
         and not consumer.durable
         and is_present(state, state.sessions.get(consumer.session))
@@ -48,7 +51,7 @@ def capacity(consumer: Consumer) -> int:
 def refresh(step: Step, queue: Queue, consumer: Consumer) -> None:
     """Put the consumer into the service order or take it out, as its state now wants."""
     wanted = (
-        consumer.base == Base.ACTIVE
+        consumer.base == _ACTIVE
         and capacity(consumer) > 0
         and is_eligible(step.state, consumer)
         and not (queue.handover and queue.active == consumer.number)
@@ -96,7 +99,7 @@ def suspect(step: Step, queue: Queue, consumer: Consumer, *, disconnected: bool)
 
 def prove_alive(step: Step, consumer: Consumer) -> None:
     """A command from the program clears the suspicion, whatever became of the command."""
-    if consumer.suspicion != Suspicion.NONE:
+    if consumer.suspicion:
         queue = step.open_queue(consumer.queue)
         consumer.suspicion = int(Suspicion.NONE)
         refresh(step, queue, consumer)
@@ -145,7 +148,7 @@ def drop(step: Step, consumer: Consumer) -> None:
 def drop_if_done(step: Step, consumer: Consumer) -> None:
     """A cancelled consumer goes when its last token is settled and resolved."""
     if (
-        consumer.base == Base.CANCELLED
+        consumer.base == _CANCELLED
         and consumer.held == 0
         # One that never got a token has nothing to resolve, and no command to say so with.
         and (consumer.resolved_below >= consumer.next_token or consumer.next_token == 1)
@@ -238,9 +241,9 @@ def add_taken(consumer: Consumer, first: int, last: int, *, dead: bool) -> None:
 
 def resolve(consumer: Consumer, below: int) -> None:
     """The client never asks about tokens under `below` again: their ranges are forgotten."""
-    below = min(below, consumer.next_token)
     if below <= consumer.resolved_below:
         return
+    below = min(below, consumer.next_token)
     consumer.resolved_below = below
     taken = consumer.taken
     place = bisect_left(taken, (below, 0, False))

@@ -74,7 +74,7 @@ def transfer(step: Step, source: Queue, position: int, target: Queue, record: Re
         batch = batch._replace(key_hashes=array("Q", [1]))
     if target.spec.ttl_ms is not None:
         batch = batch._replace(expires=array("Q", [step.now + target.spec.ttl_ms]))
-    lane = ready.lane_of(target.spec, priority)
+    lane = ready.lane_of(target, priority)
     if target.spec.overflow == "drop_oldest":
         # Before it comes, so that it is never its own victim: a move is not refused.
         trim(step, target, further=False, more=1, more_bytes=batch.sizes[0])

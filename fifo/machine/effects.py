@@ -15,10 +15,10 @@ hold handles to bodies, never bodies.
 """
 
 from array import array
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from fifo.machine.types import DeadLetter, Range
+from fifo.machine.values import value
 
 
 class BlobColumn(NamedTuple):
@@ -56,7 +56,7 @@ class Run(NamedTuple):
     dead_letter: DeadLetter | None  # only in runs of one
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Deliver:
     """Send these messages to the session. `deadline_ms` is cluster time; tokens are consecutive.
 
@@ -73,7 +73,7 @@ class Deliver:
     repeat: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Notify:
     """Tell the client that `ranges` of tokens are lost; kept until `NoticeAck` or session end."""
 
@@ -84,7 +84,7 @@ class Notify:
     ranges: tuple[Range, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Activity:
     """The consumer is the active one of its single-active queue now, or waits now."""
 
@@ -93,7 +93,7 @@ class Activity:
     active: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Fenced:
     """Close connections of this role up to `epoch`; with `session_taken` where `taken`."""
 
@@ -103,7 +103,7 @@ class Fenced:
     taken: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConsumerRemoved:
     """The consumer is gone without having asked: its queue was deleted."""
 
@@ -112,7 +112,7 @@ class ConsumerRemoved:
     cause: str  # "queue_deleted"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionEnded:
     """The session is over: its tokens are void. `cause` is an `EndCause`."""
 

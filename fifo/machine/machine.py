@@ -68,16 +68,16 @@ class Machine:
 
     def apply_batch(self, meta: Meta, batch: Sequence[Command]) -> Outcome:
         """Apply one entry: its commands in order, then what they made possible is handed out."""
+        index, stamp_ms, wall_ms, area = meta
         state = self.state
-        before_ms = state.cluster_time_ms
-        state.cluster_time_ms = max(before_ms, meta.stamp_ms)
-        step = Step(state, meta.index, meta.wall_ms, meta.area)
+        if stamp_ms > state.cluster_time_ms:  # it never runs backwards
+            state.cluster_time_ms = stamp_ms
+        step = Step(state, index, wall_ms, area)
         replies: list[Reply] = []
         for command in batch:
             step.budget = limits.STEP_MESSAGES
             replies.append(_apply(step, command))
         _finish(step)
-        assert state.cluster_time_ms >= before_ms, "cluster time ran backwards"
         return Outcome(replies, step.effects)
 
     def apply(self, meta: Meta, command: Command) -> tuple[Reply, list[Effect]]:
@@ -172,21 +172,21 @@ class Machine:
 
 def _finish(step: Step) -> None:
     """After the last command: hand out over the queues it touched, and note when they are due."""
-    state = step.state
-    for number in list(state.pending):
-        step.touched.setdefault(number, state.queues[number])
+    state, touched = step.state, step.touched
+    for number in state.pending:
+        touched.setdefault(number, state.queues[number])
     # A checkout may expire messages into a dead-letter queue, which is then touched too; those
     # chains have no cycle, and each round moves messages, so this ends.
-    while step.touched:
-        number = next(iter(step.touched))
-        queue = step.touched[number]
+    while touched:
+        number, queue = next(iter(touched.items()))
         if queue.generation != state.generation:
             state.touch(queue)
         if queue.service and queue.ready:
             checkout.checkout(step, queue)
-        ready.tidy(queue)
+        if queue.expiry_of:
+            ready.tidy(queue)
         ticking.reschedule(step, queue)
-        step.touched.pop(number, None)
+        touched.pop(number, None)
 
 
 def _apply(step: Step, command: Command) -> Reply:

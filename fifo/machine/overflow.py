@@ -42,7 +42,8 @@ def admit(
 
     Those at the places `known` are duplicates, which need no room.
     """
-    if queue.spec.overflow == "drop_oldest":
+    spec = queue.spec
+    if spec.overflow == "drop_oldest" or (spec.max_length is None and spec.max_bytes is None):
         return len(sizes), None
     if known:
         left_out = dict.fromkeys(known)

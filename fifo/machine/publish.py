@@ -16,7 +16,7 @@ from fifo.machine.blocks import Batch, unpack
 from fifo.machine.commands import Publish
 from fifo.machine.replies import Published, Refused, Reply
 from fifo.machine.state import Producer, Queue, Step
-from fifo.machine.types import DEFAULT_PRIORITY, NEVER_MS, Cause, Code, Column
+from fifo.machine.types import NEVER_MS, Cause, Code, Column
 
 
 class _Invalid(Exception):
@@ -78,18 +78,20 @@ def _store(
 ) -> Published:
     last = queue.last_numbers.get(producer.number, 0)
     numbers = columns.numbers
+    stop = command.count
     if numbers is not None:
         duplicates = bisect_right(numbers, last)
+    elif last < command.number:
+        duplicates = 0
     else:
-        duplicates = min(max(last - command.number + 1, 0), command.count)
+        duplicates = min(last - command.number + 1, stop)
     refused = None
-    stop = command.count
     if not duplicates and command.previous > last:
         text = f"message {command.previous} of this producer was not stored"
         refused = Refused(Code.GAP, text, {"expected": last})
         stop = 0
-    elif duplicates < command.count:
-        known: list[int] = []
+    elif duplicates < stop:
+        known: tuple[int, ...] | list[int] = ()
         if columns.dedup_ids is not None:
             dedup.forget_due(step, queue)
             known = dedup.known(step, queue, columns.dedup_ids, duplicates, stop)
@@ -108,8 +110,9 @@ def _store(
             producer.queues[queue.number] = None
         queue.last_numbers[producer.number] = number
     stored = max(stop - duplicates, 0)
-    queue.counters["duplicates"] += duplicates + max(repeated, 0)
-    queue.counters["refused"] += command.count - duplicates - stored
+    if stored != command.count or repeated:
+        queue.counters["duplicates"] += duplicates + max(repeated, 0)
+        queue.counters["refused"] += command.count - duplicates - stored
     return Published(queue.number, producer.number, stored, duplicates, refused)
 
 
@@ -134,8 +137,9 @@ def _append(
         known = dedup.known(step, queue, columns.dedup_ids, start, stop)
     free = overflow.room(queue, columns.sizes, start)
     for low, high in _stretches(queue, columns, known, start, stop, free):
-        priority = columns.priorities[low] if columns.priorities else DEFAULT_PRIORITY
-        lane = ready.lane_of(queue.spec, priority)
+        lane = ready.DEFAULT_LANE
+        if columns.priorities is not None:
+            lane = ready.lane_of(queue, columns.priorities[low])
         if low >= free and not deadletter.make_room(step, queue, columns.sizes[low], lane):
             stop, refused = low, overflow.full(queue)
             break
@@ -156,7 +160,7 @@ def _stretches(
 ) -> list[tuple[int, int]]:
     """The batch in stretches of one lane and consecutive numbers, without what is known; from
     `free` on, where each message needs another dropped, one by one."""
-    lanes = columns.priorities if queue.spec.has_priorities else None
+    lanes = columns.priorities if queue.has_priorities else None
     numbers = columns.numbers
     if lanes is None and numbers is None and not known and free >= stop:
         return [(start, stop)]
@@ -196,9 +200,11 @@ def _delay(step: Step, queue: Queue, position: int, delays: "array[int]") -> Non
 def _batch(
     step: Step, command: Publish, queue: Queue, producer: Producer, columns: _Columns
 ) -> Batch:
-    priorities = columns.priorities
-    if queue.spec.has_priorities:
-        priorities = None  # the lane says it
+    expires = key_hashes = None
+    if columns.ttls is not None or queue.spec.ttl_ms is not None:
+        expires = _expires(step, queue, columns)
+    if columns.key_lengths is not None and queue.spec.ordering == "key":
+        key_hashes = _hashes(step, command, columns.key_lengths)
     return Batch(
         step.index,
         command.bodies_at,
@@ -212,29 +218,27 @@ def _batch(
         columns.key_lengths,
         command.headers[1] if command.headers else 0,
         columns.header_lengths,
-        priorities,
-        _expires(step, queue, columns),
-        _hashes(step, command, queue, columns),
+        None if queue.has_priorities else columns.priorities,  # there the lane says it
+        expires,
+        key_hashes,
     )
 
 
-def _expires(step: Step, queue: Queue, columns: _Columns) -> "array[int] | None":
+def _expires(step: Step, queue: Queue, columns: _Columns) -> "array[int]":
     """When each message expires: by its own ttl or the queue's, whichever is shorter."""
     ttls, default = columns.ttls, queue.spec.ttl_ms
     count = len(columns.sizes)
-    if ttls is None:
-        return None if default is None else array("Q", [step.now + default]) * count
     longest = NEVER_MS - step.now if default is None else default
+    if ttls is None:
+        return array("Q", [step.now + longest]) * count
     if ttls.count(ttls[0]) == count:
         return array("Q", [step.now + min(ttls[0] or longest, longest)]) * count
     return array("Q", [step.now + min(ttl or longest, longest) for ttl in ttls])
 
 
-def _hashes(step: Step, command: Publish, queue: Queue, columns: _Columns) -> "array[int] | None":
-    """Seeded 64-bit hashes of the keys, where they order the queue; 0 where there is no key."""
-    lengths = columns.key_lengths
-    if queue.spec.ordering != "key" or lengths is None or command.keys is None:
-        return None
+def _hashes(step: Step, command: Publish, lengths: "array[int]") -> "array[int]":
+    """Seeded 64-bit hashes of the keys, for a queue that they order; 0 where there is no key."""
+    assert command.keys is not None, "there are keys only with a column of them"
     hashes = array("Q")
     at = command.keys[1]
     for length in lengths:
@@ -261,40 +265,45 @@ def _read(area: memoryview, command: Publish) -> _Columns:
         raise _Invalid("bodies do not fit into the entry's area")
     if max(sizes) > limits.BODY_BYTES:
         raise _Invalid(f"a body is larger than {limits.BODY_BYTES} bytes")
-    keys = _lengths(area, command.keys, count, limits.KEY_BYTES, "key")
-    headers = _lengths(area, command.headers, count, limits.HEADERS_BYTES, "header")
-    priorities = None
+    if not command.previous < command.number:
+        raise _Invalid("a message's number is above the one sent before it")
+    if command.number + count > limits.NUMBER_MAX:
+        raise _Invalid("numbers are below 2**63")
+    keys = headers = priorities = delays = ttls = dedup_ids = numbers = None
+    if command.keys is not None:
+        keys = _lengths(area, command.keys, count, limits.KEY_BYTES, "key")
+    if command.headers is not None:
+        headers = _lengths(area, command.headers, count, limits.HEADERS_BYTES, "header")
     if command.priorities_at is not None:
-        priorities = bytes(area[command.priorities_at : command.priorities_at + count])
-        if len(priorities) != count or max(priorities) > 9:
-            raise _Invalid("priorities are from 0 to 9, one per message")
-    delays = _column(area, command.delays_at, count, limits.DELAY_MS, "delay")
-    ttls = _column(area, command.ttls_at, count, limits.TTL_MS, "ttl")
-    numbers = _numbers(area, command)
+        priorities = _priorities(area, command.priorities_at, count)
+    if command.delays_at is not None:
+        delays = _column(area, command.delays_at, count, limits.DELAY_MS, "delay")
+    if command.ttls_at is not None:
+        ttls = _column(area, command.ttls_at, count, limits.TTL_MS, "ttl")
+    if command.dedup is not None:
+        dedup_ids = _dedup_ids(area, command.dedup, count)
+    if command.numbers_at is not None:
+        numbers = _numbers(area, command.numbers_at, count, command.number)
     if delays is not None and not any(delays):
         delays = None
-    dedup_ids = _dedup_ids(area, command.dedup, count)
     return _Columns(sizes, keys, headers, priorities, delays, ttls, dedup_ids, numbers)
 
 
-def _numbers(area: memoryview, command: Publish) -> "array[int] | None":
-    if not command.previous < command.number:
-        raise _Invalid("a message's number is above the one sent before it")
-    if command.number + command.count > limits.NUMBER_MAX:
-        raise _Invalid("numbers are below 2**63")
-    numbers = _column(area, command.numbers_at, command.count, limits.NUMBER_MAX, "number")
-    if numbers is not None:
-        rising = all(low < high for low, high in pairwise(numbers))
-        if numbers[0] != command.number or not rising:
-            raise _Invalid("numbers rise, and the first one is the command's")
+def _priorities(area: memoryview, at: int, count: int) -> bytes:
+    priorities = bytes(area[at : at + count])
+    if len(priorities) != count or max(priorities) > 9:
+        raise _Invalid("priorities are from 0 to 9, one per message")
+    return priorities
+
+
+def _numbers(area: memoryview, at: int, count: int, first: int) -> "array[int]":
+    numbers = _column(area, at, count, limits.NUMBER_MAX, "number")
+    if numbers[0] != first or not all(low < high for low, high in pairwise(numbers)):
+        raise _Invalid("numbers rise, and the first one is the command's")
     return numbers
 
 
-def _column(
-    area: memoryview, at: int | None, count: int, most: int, what: str
-) -> "array[int] | None":
-    if at is None:
-        return None
+def _column(area: memoryview, at: int, count: int, most: int, what: str) -> "array[int]":
     column = unpack(area, at, count, "Q")
     if column is None or max(column) > most:
         raise _Invalid(f"the {what} column does not fit, or a {what} is above {most}")
@@ -302,19 +311,17 @@ def _column(
 
 
 def _lengths(
-    area: memoryview, column: Column | None, count: int, most: int, what: str
+    area: memoryview, column: Column, count: int, most: int, what: str
 ) -> "array[int] | None":
-    if column is None:
-        return None
     lengths = unpack(area, column[0], count, "I")
     if lengths is None or column[1] + sum(lengths) > len(area) or max(lengths) > most:
         raise _Invalid(f"the {what} column does not fit, or a {what} is above {most} bytes")
     return lengths if any(lengths) else None
 
 
-def _dedup_ids(area: memoryview, column: Column | None, count: int) -> list[bytes] | None:
+def _dedup_ids(area: memoryview, column: Column, count: int) -> list[bytes] | None:
     lengths = _lengths(area, column, count, limits.DEDUP_ID_BYTES, "dedup id")
-    if lengths is None or column is None:
+    if lengths is None:
         return None
     ends = list(accumulate(lengths, initial=column[1]))
     return [bytes(area[low:high]) for low, high in pairwise(ends)]

@@ -5,8 +5,6 @@ of them. Knows no consumer (but as a number) and no cause. Every function keeps 
 message is in exactly one place; `invariants.py` checks it.
 """
 
-from typing import TYPE_CHECKING
-
 from sortedcontainers import SortedList
 
 from fifo.machine.blocks import Batch, Block
@@ -14,15 +12,15 @@ from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
 from fifo.machine.state import LANE_SHIFT, LANES, Queue
 from fifo.machine.types import DEFAULT_PRIORITY, NEVER_MS
 
-if TYPE_CHECKING:
-    from fifo.machine.spec import QueueSpec
-
 BLOCK_MASK = BLOCK_MESSAGES - 1
 
 
-def lane_of(spec: "QueueSpec", priority: int) -> int:
+DEFAULT_LANE = LANES - 1 - DEFAULT_PRIORITY
+
+
+def lane_of(queue: Queue, priority: int) -> int:
     """The lane that a message of this priority is put into: lower lanes are served first."""
-    return LANES - 1 - (priority if spec.has_priorities else DEFAULT_PRIORITY)
+    return LANES - 1 - priority if queue.has_priorities else DEFAULT_LANE
 
 
 def append(queue: Queue, batch: Batch, lane: int, generation: int) -> int:
@@ -31,14 +29,16 @@ def append(queue: Queue, batch: Batch, lane: int, generation: int) -> int:
     count, start = len(batch.sizes), 0
     while start < count:
         key = position >> BLOCK_BITS
-        stop = min(count, start + BLOCK_MESSAGES - (position & BLOCK_MASK))
+        stop = start + BLOCK_MESSAGES - (position & BLOCK_MASK)
+        if stop > count:
+            stop = count
         block = queue.blocks.get(key)
         if block is None:
             block = queue.blocks[key] = Block(generation)
             queue.live[key] = 0
         elif block.generation != generation:
             block = queue.blocks[key] = block.copy(generation)
-        piece = batch.part(start, stop)
+        piece = batch if stop - start == count else batch.part(start, stop)
         block.append(piece)
         queue.live[key] += stop - start
         if piece.expires is not None:
@@ -90,7 +90,9 @@ def fresh_front(queue: Queue) -> tuple[int, int] | None:
 def fresh_in(queue: Queue, lane: int) -> tuple[int, int]:
     """The same for one lane, in which something is fresh."""
     head = queue.heads[lane]
-    end = min(queue.tails[lane], (head | BLOCK_MASK) + 1)
+    end = queue.tails[lane]
+    if end > head | BLOCK_MASK:
+        end = (head | BLOCK_MASK) + 1
     if queue.holes:
         place = queue.holes.bisect_left((head, 0))
         if place < len(queue.holes):
@@ -239,7 +241,9 @@ def remove(queue: Queue, position: int, count: int) -> None:
             records.pop(gone, None)
     while count:
         key, offset = position >> BLOCK_BITS, position & BLOCK_MASK
-        piece = min(count, BLOCK_MESSAGES - offset)
+        piece = BLOCK_MESSAGES - offset
+        if piece > count:
+            piece = count
         queue.bytes -= sum(queue.blocks[key].sizes[offset : offset + piece])
         left = queue.live[key] - piece
         assert left >= 0, "a block lost more messages than it had"
@@ -264,7 +268,7 @@ def tidy(queue: Queue) -> None:
 
     Else the last block of an idle queue would make a tick due for every message that was in it.
     """
-    if queue.ready or queue.locked or queue.delayed or not queue.expiry_of:
+    if queue.ready or queue.locked or queue.delayed:
         return
     for key in sorted(queue.expiry_of):
         lane = key >> (LANE_SHIFT - BLOCK_BITS)

@@ -4,13 +4,14 @@ Owns the reply types; turning them into bytes is the broker's business: replies 
 Update with it: the table in `docs/machine.md`, and the broker, which turns them into frames.
 """
 
-from dataclasses import dataclass
 from typing import Any
+
+from fifo.machine.values import value
 
 Detail = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Refused:
     """The command changed nothing that it names (what a batch stored before stays stored).
 
@@ -23,26 +24,26 @@ class Refused:
     detail: Detail | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Done:
     """It is so now."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Led:
     """A term was opened: `sessions` exist and are detached until they resume."""
 
     sessions: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ticked:
     """`more`: something that is due did not fit into this step; propose the next tick at once."""
 
     more: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Attached:
     """`consumers`: (consumer number, tag, queue, lock_ms) of what the resumed session has."""
 
@@ -52,7 +53,7 @@ class Attached:
     consumers: tuple[tuple[int, str, str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Declared:
     """`created` is false where a queue with this very spec was there."""
 
@@ -60,14 +61,14 @@ class Declared:
     created: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Deleted:
     """How many messages went with the queue."""
 
     messages: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Purged:
     """Messages removed so far; `more` are removed by the next ticks, without being asked again."""
 
@@ -75,7 +76,7 @@ class Purged:
     more: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ProducerOpened:
     """`last`: the number last stored in each queue it has published to, by queue name."""
 
@@ -83,7 +84,7 @@ class ProducerOpened:
     last: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Published:
     """The first `duplicates + stored` messages are confirmed; the rest was refused for `refused`.
 
@@ -97,7 +98,7 @@ class Published:
     refused: Refused | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Subscribed:
     """`active` is false for a consumer that waits on a single-active queue."""
 
@@ -108,7 +109,7 @@ class Subscribed:
     active: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Got:
     """`count` messages from `first_token` on come as Deliver effects; 0 where nothing is ready.
 
@@ -120,14 +121,14 @@ class Got:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Credited:
     """`left` is the credit after what was handed out of what is ready now; 0 after a drain."""
 
     left: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Receipt:
     """(first token, last token, status, late) in the order of the settlement's ranges."""
 
@@ -135,7 +136,7 @@ class Receipt:
     ranges: tuple[tuple[int, int, int, bool], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Moved:
     """`messages` were moved; `cursor` is where the next step of a redrive goes on, 0 at its end."""
 
@@ -143,7 +144,7 @@ class Moved:
     cursor: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DurableOpened:
     """`next_token` is what the next reserved message gets; `held` are the tokens still locked."""
 
@@ -153,7 +154,7 @@ class DurableOpened:
     held: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reserved:
     """`count` messages from `first_token` on were locked for the durable consumer."""
 

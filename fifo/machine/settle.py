@@ -11,10 +11,14 @@ from fifo.machine import checks, consumers, deadletter, limits, locks, ordering,
 from fifo.machine.commands import Settle
 from fifo.machine.deadletter import LOCKED_ONCE, Death
 from fifo.machine.replies import Receipt, Refused, Reply
-from fifo.machine.state import Consumer, Hold, Queue, Record, Step
+from fifo.machine.state import Consumer, Hold, Queue, Record, State, Step
 from fifo.machine.types import NEVER_MS, Attempt, Cause, Code, Outcome, Reason, Status, Verb
 
 Line = tuple[int, int, int, bool]
+
+# Members of an enum cost more to look up than a settlement of one message has to spare.
+_ACK, _NACK, _TERMINATE = int(Verb.ACK), int(Verb.NACK), int(Verb.TERMINATE)
+_OK, _LOCK_LOST = int(Status.OK), int(Status.LOCK_LOST)
 
 
 def settle(step: Step, command: Settle) -> Reply:
@@ -22,20 +26,25 @@ def settle(step: Step, command: Settle) -> Reply:
     refused = checks.session(step, command.session, command.fence)
     if refused is not None:
         return refused
-    if sum(last - first + 1 for first, last in command.ranges) > limits.STEP_MESSAGES:
+    tokens = 0
+    for first, last in command.ranges:
+        tokens += last - first + 1
+    if tokens > limits.STEP_MESSAGES:
         return Refused(Code.TOO_LARGE, f"more than {limits.STEP_MESSAGES} tokens in one command")
-    consumer = step.state.consumers.get(command.consumer)
-    if consumer is None or not _may_settle(step, command.session, consumer):
+    state = step.state
+    consumer = state.consumers.get(command.consumer)
+    if consumer is None or not _may_settle(state, command.session, consumer):
         status = int(Status.UNKNOWN_CONSUMER)
         lines = tuple((first, last, status, False) for first, last in command.ranges)
         return Receipt(command.consumer, lines)
     queue = step.open_queue(consumer.queue)
-    if command.verb == Verb.TERMINATE and queue.spec.dead_letter is None:
+    if consumer.generation != state.generation:
+        state.touch(consumer)
+    if command.verb == _TERMINATE and queue.spec.dead_letter is None:
         if command.session == consumer.session:
-            consumers.prove_alive(step, step.open_consumer(consumer.number))
+            consumers.prove_alive(step, consumer)
         text = "the queue has no dead-letter queue: the messages stay locked"
         return Refused(Code.NO_DEAD_LETTER_QUEUE, text)
-    consumer = step.open_consumer(consumer.number)
     lines_out: list[Line] = []
     for first, last in command.ranges:
         settle_range(step, command, queue, consumer, first, last, lines_out)
@@ -43,12 +52,12 @@ def settle(step: Step, command: Settle) -> Reply:
     return Receipt(consumer.number, tuple(lines_out))
 
 
-def _may_settle(step: Step, session: int, consumer: Consumer) -> bool:
+def _may_settle(state: State, session: int, consumer: Consumer) -> bool:
     """Its own session, or another one of the same user; a durable consumer has its own verbs."""
     if consumer.session == session:
         return True
-    owner = step.state.sessions.get(consumer.session)
-    return owner is not None and owner.user == step.state.sessions[session].user
+    owner = state.sessions.get(consumer.session)
+    return owner is not None and owner.user == state.sessions[session].user
 
 
 def after(step: Step, queue: Queue, consumer: Consumer, command: Settle) -> None:
@@ -74,24 +83,24 @@ def settle_range(
     """Settle tokens first..last, and add what came of each to the receipt's lines."""
     if first < consumer.resolved_below:
         end = min(last, consumer.resolved_below - 1)
-        add_line(lines, first, end, Status.LOCK_LOST)
+        add_line(lines, first, end, _LOCK_LOST)
         first = end + 1
     for held in locks.release(step.state, consumer, first, last):
         if held.first > first:
             _settle_unheld(step, command, queue, consumer, first, held.first - 1, lines)
         first = held.first + held.count
-        if command.verb == Verb.ACK:
+        if command.verb == _ACK:
             ack(step, queue, held)
-            add_line(lines, held.first, first - 1, Status.OK)
-        elif command.verb == Verb.TERMINATE:
+            add_line(lines, held.first, first - 1, _OK)
+        elif command.verb == _TERMINATE:
             _terminate(step, command, queue, consumer, held)
-            add_line(lines, held.first, first - 1, Status.OK)
+            add_line(lines, held.first, first - 1, _OK)
         else:
-            cause = Cause.NACK if command.verb == Verb.NACK else Cause.RELEASED
+            cause = Cause.NACK if command.verb == _NACK else Cause.RELEASED
             for low, high, dead in returns.give_back(
                 step, queue, consumer, held, cause, own=True, delay_ms=command.delay_ms
             ):
-                add_line(lines, low, high, Status.DEAD_LETTERED if dead else Status.OK)
+                add_line(lines, low, high, Status.DEAD_LETTERED if dead else _OK)
     if first <= last:
         _settle_unheld(step, command, queue, consumer, first, last, lines)
 
@@ -157,13 +166,13 @@ def _settle_unheld(
 ) -> None:
     """Answer for tokens that are not held; carry out a late ack or terminate where it is one."""
     for low, high, status in classify(consumer, first, last):
-        late_possible = status == Status.LOCK_LOST and command.session == consumer.session
-        if not late_possible or command.verb not in (Verb.ACK, Verb.TERMINATE) or not consumer.late:
+        late_possible = status == _LOCK_LOST and command.session == consumer.session
+        if not late_possible or command.verb not in (_ACK, _TERMINATE) or not consumer.late:
             add_line(lines, low, high, status)
             continue
         for token in range(low, high + 1):
             if _settle_late(step, command, queue, consumer, token):
-                add_line(lines, token, token, Status.OK, late=True)
+                add_line(lines, token, token, _OK, late=True)
             else:
                 add_line(lines, token, token, status)
 
@@ -208,7 +217,7 @@ def _settle_late(step: Step, command: Settle, queue: Queue, consumer: Consumer, 
     # It is settled now, so a retry hears that, not that it was taken.
     _untake(consumer, token)
     queue.counters["late_acks"] += 1
-    if command.verb == Verb.ACK:
+    if command.verb == _ACK:
         queue.counters["acked"] += 1
         ordering.finished(step, queue, position)
         ready.remove(queue, position, 1)
@@ -227,9 +236,7 @@ def _untake(consumer: Consumer, token: int) -> None:
             return
 
 
-def add_line(
-    lines: list[Line], first: int, last: int, status: Status, *, late: bool = False
-) -> None:
+def add_line(lines: list[Line], first: int, last: int, status: int, *, late: bool = False) -> None:
     """Append to a receipt, as part of its last line where that says the same."""
     if lines and lines[-1][1] + 1 == first and lines[-1][2:] == (status, late):
         lines[-1] = (lines[-1][0], last, int(status), late)

@@ -122,6 +122,7 @@ def _index(state: State) -> None:
         if producer.name is not None:
             state.producer_names[producer.name] = producer.number
     for queue in state.queues.values():
+        queue.has_priorities = queue.spec.has_priorities
         queue.delays = SortedList((due_ms, at) for at, (due_ms, _) in queue.delayed.items())
         queue.expiries = SortedList((bound, key) for key, bound in queue.expiry_of.items())
         queue.service = []
@@ -327,7 +328,7 @@ _FORMS: dict[str, dict[str, Form]] = {
     },
 }
 
-DERIVED = {"queue": ("service", "delays", "expiries")}
+DERIVED = {"queue": ("service", "delays", "expiries", "has_priorities")}
 """Fields that a restore builds again from the others."""
 
 _TYPES: dict[str, Any] = {

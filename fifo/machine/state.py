@@ -316,6 +316,7 @@ class Queue:
         "expiry_of",
         "generation",
         "handover",
+        "has_priorities",
         "heads",
         "holes",
         "last_numbers",
@@ -344,6 +345,7 @@ class Queue:
         self.generation = 0
         self.name = name
         self.spec = spec
+        self.has_priorities = spec.has_priorities  # that part of a spec never changes
         self.paused = False
         self.blocks: dict[int, Block] = {}
         self.live: dict[int, int] = {}  # block -> messages in it that are still in the queue
@@ -387,7 +389,7 @@ class Queue:
 
     def priority_of(self, position: int) -> int:
         """The priority that a message carries (which orders only where the spec says so)."""
-        if self.spec.has_priorities:
+        if self.has_priorities:
             return LANES - 1 - (position >> LANE_SHIFT)
         block = self.blocks[position >> BLOCK_BITS]
         if block.priorities is None:

@@ -202,9 +202,9 @@ def reschedule(step: Step, queue: Queue) -> None:
     if queue.number not in step.state.queues:
         return
     due_ms: int | None = None
-    if queue.delays:
+    if queue.delayed:
         due_ms = queue.delays[0][0]
-    if queue.expiries and (due_ms is None or queue.expiries[0][0] < due_ms):
+    if queue.expiry_of and (due_ms is None or queue.expiries[0][0] < due_ms):
         due_ms = queue.expiries[0][0]
     if queue.avoid_until and (due_ms is None or queue.avoid_until[0][0] < due_ms):
         due_ms = queue.avoid_until[0][0]
@@ -214,7 +214,8 @@ def reschedule(step: Step, queue: Queue) -> None:
         unused_ms = _unused_ms(step.state, queue)
         if unused_ms is not None and (due_ms is None or unused_ms < due_ms):
             due_ms = unused_ms
-    step.arm(queue, due_ms)
+    if due_ms != queue.timer_ms:
+        step.arm(queue, due_ms)
 
 
 def next_due_ms(state: State) -> int | None:

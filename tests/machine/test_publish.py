@@ -1,6 +1,7 @@
 """Publishing: numbering, columns, limits, drops, dedup windows."""
 
 from array import array
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -152,8 +153,7 @@ def test_columns_that_leave_the_area_are_refused(bench: Bench) -> None:
         {"dedup": (4, 0)},
     ]
     for change in bad:
-        fields = {name: getattr(good, name) for name in good.__slots__} | change
-        refused(bench.apply(commands.Publish(**fields), area=area)[0], "invalid")
+        refused(bench.apply(replace(good, **change), area=area)[0], "invalid")
     assert bench.counts("q") == (0, 0, 0)
 
 
