@@ -177,9 +177,11 @@ def elect(step: Step, queue: Queue) -> None:
     challenged = best is not None and (not stays or best.priority > active.priority)
     if active.held == 0:
         queue.handover = False
-        if best is not None and challenged:
+        # Only a get holds beside an active one, whose seat was kept though it had been cancelled.
+        if queue.locked or (best is not None and challenged):
             deactivate(step, queue, active)
-            activate(step, queue, best)
+            if best is not None and queue.locked == 0:
+                activate(step, queue, best)
             return
     else:
         # It gets nothing more and hands over when it has settled; if the challenger goes away

@@ -176,7 +176,9 @@ def get(step: Step, command: Get) -> Reply:
     consumer.max_lock_ms = max(queue.spec.max_lock_ms, lock_ms)
     queue.used_ms = step.now
     first_token = consumer.next_token
-    return Got(consumer.number, first_token, _get(step, queue, consumer, command.count))
+    count = _get(step, queue, consumer, command.count)
+    consumers.elect(step, queue)
+    return Got(consumer.number, first_token, count)
 
 
 def _get(step: Step, queue: Queue, consumer: Consumer, count: int) -> int:
