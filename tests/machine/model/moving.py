@@ -224,6 +224,8 @@ def reseat(world: World, queue: Queue) -> None:
     active = world.consumers.get(queue.active) if queue.active is not None else None
     if active is not None and active.suspicion != "none" and not world.held_by(active):
         queue.active = active = None
+    if active is not None and holders and active not in holders:
+        queue.active = active = None  # cancelled, it had kept its place until somebody came to get
     eligible = [c for c in world.consumers_of(queue.name) if world.is_eligible(c)]
     if active is not None and eligible and not world.held_by(active):
         # It keeps its place where nobody could take it: nothing is handed out meanwhile.

@@ -153,3 +153,31 @@ def test_one_that_gave_its_key_up_is_not_passed_by_those_behind_it() -> None:
     assert bodies(bench) == ["a"], "b has the key only reserved, and stands behind a"
     bench.nack(consumer, 3, delay_ms=500)
     assert bodies(bench) == ["b"], "not c"
+
+
+def single_active_with_a_get_after_a_cancel() -> tuple[Bench, int, int]:
+    """A bench whose queue's only consumer was cancelled; another session has got one of two."""
+    bench = Bench()
+    bench.declare("q", ordering="single_active")
+    session, other = bench.attach("s"), bench.attach("t")
+    consumer = bench.subscribe(session, "q").consumer
+    bench.publish(session, "q", "a")
+    bench.ack(consumer, 1)
+    bench.do(commands.Cancel(session, consumer))
+    bench.publish(session, "q", "b", "c")
+    assert expect(replies.Got, bench.do(commands.Get(other, "q"))).count == 1
+    return bench, session, other
+
+
+def test_nobody_is_activated_in_the_place_of_a_cancelled_one_while_a_get_holds() -> None:
+    bench, _, other = single_active_with_a_get_after_a_cancel()
+    assert not bench.subscribe(other, "q", "new").active
+    assert bodies(bench) == []
+    invariants.check(bench.machine.state)
+
+
+def test_a_cancelled_active_one_that_is_back_waits_while_a_get_holds() -> None:
+    bench, session, _ = single_active_with_a_get_after_a_cancel()
+    assert not bench.subscribe(session, "q").active
+    assert bodies(bench) == []
+    invariants.check(bench.machine.state)

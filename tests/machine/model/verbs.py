@@ -294,6 +294,7 @@ def get(world: World, session: int, queue_name: str, count: int, lock_ms: int | 
         hand(world, found, consumer, consumer.lock_ms)
         world.got.add((consumer.number, found.token))
         got += 1
+    moving.reseat(world, queue)
     return ("got", consumer.number, first, got)
 
 
