@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 
 from tests.sim.history import Event
 
@@ -83,7 +84,7 @@ def key_of(event: Event) -> Key:
 
 def done(settled: Event) -> bool:
     """Whether the node said that this settlement was carried out."""
-    return settled["type"] == "ok" and settled["value"]["status"] == "ok"
+    return bool(settled["type"] == "ok" and settled["value"]["status"] == "ok")
 
 
 def fail(rule: str, what: str, *events: Event | None) -> None:
@@ -269,7 +270,7 @@ def not_taken_early(told: Told) -> None:
     for number, checkouts in told.checkouts.items():
         asked = {key_of(asked): asked["index"] for asked, _ in told.settles[number]}
         live = [one for one in checkouts if one["value"]["queue"] == QUEUE]
-        for before, after in zip(live, live[1:], strict=False):
+        for before, after in pairwise(live):
             settled = asked.get(key_of(before), 1 << 62) < after["index"]
             if settled or after["value"]["failures"] == before["value"]["failures"]:
                 continue

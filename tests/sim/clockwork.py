@@ -121,7 +121,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._spun = 0
         self.network: Any = None
         self.set_exception_handler(self._unhandled)
-        self.set_task_factory(self._make_task)
+        self.set_task_factory(self._make_task)  # type: ignore[arg-type]  # its own is generic
 
     # --- asyncio ---
 
@@ -129,7 +129,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         program = CURRENT.get()
         return self.now if program is None else program.clock()
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]  # typeshed's is generic in the arguments
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
@@ -137,9 +137,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.ready.append((_program(handle), handle))
         return handle
 
-    call_soon_threadsafe = call_soon
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]  # likewise
 
-    def call_at(
+    def call_at(  # type: ignore[override]  # likewise
         self, when: float, callback: Callable[..., object], *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:  # fmt: skip
@@ -240,6 +240,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             _close(task.get_coro())
         self._tasks.clear()
+        self.close()
 
 
 def _close(coroutine: Any) -> None:

@@ -7,7 +7,8 @@ the simulator nor the checks.
     f          types              value
     publish    all                body; ok: id
     checkout   ok                 id, queue, consumer, token, at_ms, lock_ms, attempt, failures
-    deliver    ok                 id, body, intact, queue, consumer, token, attempt, failures, reason
+    deliver    ok                 body, intact, id, queue, consumer, token, attempt, failures,
+                                  reason
                at_ms is cluster time, by which locks are counted
     holds      ok                 id, consumer, token: the client is sure of its lock at this time
     settle     all                id, verb, consumer, token, delay_s; ok: status, late

@@ -229,7 +229,7 @@ class End(asyncio.Transport):
             protocol.data_received(chunk)
             return
         while chunk and not self.gone:
-            room = protocol.get_buffer(-1)
+            room: Any = protocol.get_buffer(-1)
             size = min(len(room), len(chunk))
             room[:size] = chunk[:size]
             protocol.buffer_updated(size)

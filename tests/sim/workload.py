@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import zlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 import fifo
@@ -80,7 +80,7 @@ class Programs:
         self.world.programs[name] = program
         program.run(main(name, rng))
 
-    def restart_dead(self, mains: dict[str, Callable[[str, random.Random], Any]]) -> None:
+    def restart_dead(self, mains: Mapping[str, Callable[[str, random.Random], Any]]) -> None:
         """Start what was killed again."""
         for name, main in mains.items():
             if not self.world.programs[name].alive:

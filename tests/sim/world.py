@@ -75,11 +75,11 @@ class World:
         on_role, apply = node.broker.on_role, node.broker.host.apply
         incarnation = host.incarnation
 
-        def role(name: str, term: int) -> None:
-            self.note(f"{host.name} is {name} of term {term}")
-            self.happened(f"role {name}")
-            self.checks.role(host.name, incarnation, name, term)
-            on_role(name, term)
+        def told(role: str, term: int) -> None:
+            self.note(f"{host.name} is {role} of term {term}")
+            self.happened(f"role {role}")
+            self.checks.role(host.name, incarnation, role, term)
+            on_role(role, term)
 
         def applied(index: int, payload: memoryview) -> Any:
             result = apply(index, payload)
@@ -89,7 +89,7 @@ class World:
                 self._first_applied(host.name, result[2], node.broker.host.machine.cluster_time_ms)
             return result
 
-        node.broker.on_role = role  # type: ignore[method-assign]  # a look from outside
+        node.broker.on_role = told  # type: ignore[method-assign]  # a look from outside
         node.broker.host.apply = applied  # type: ignore[method-assign]  # likewise
 
     def _first_applied(self, name: str, outcome: Outcome, at_ms: int) -> None:

@@ -1,0 +1,104 @@
+"""`python -m tests.sim`: replay one seed, run many, cut a failing plan, or score the mutants."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+
+from tests.sim.mutants import MUTANTS, found_by
+from tests.sim.plan import Plan, cut, draw
+from tests.sim.run import run
+from tests.sim.world import World
+
+
+def main() -> int:
+    """Returns the process's exit code: 1 where something does not hold."""
+    options = _options()
+    if options.mutants:
+        return _score(options.mutants)
+    if options.seeds:
+        first = random.SystemRandom().randrange(10**6, 10**9) if options.fresh else options.seed
+        return _many(first, options.seeds)
+    return _one(draw(options.seed), tracing=options.trace, cutting=options.cut)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="which run (default 0)")
+    parser.add_argument("--trace", action="store_true", help="print what happens, and the history")
+    parser.add_argument("--cut", action="store_true", help="leave out the faults it fails without")
+    parser.add_argument("--seeds", type=int, metavar="N", help="run N seeds from --seed on")
+    parser.add_argument("--fresh", action="store_true", help="with --seeds: seeds nobody has run")
+    parser.add_argument("--mutants", type=int, metavar="N", help="score each mutant on N seeds")
+    return parser.parse_args()
+
+
+def _one(plan: Plan, *, tracing: bool, cutting: bool) -> int:
+    seen: list[World] = []
+    error = None
+    try:
+        run(plan, tracing=tracing, prepare=seen.append)
+    except AssertionError as failed:
+        error = failed
+    world = seen[0]
+    if tracing:
+        for line in world.history.lines():
+            print(line)
+    print(f"seed={plan.seed} trace={world.trace:08x} seconds={world.loop.now:.1f}")
+    if error is None:
+        return 0
+    if cutting:
+        plan = cut(plan, _fails)
+        print("faults it needs:", *plan.faults, sep="\n  ")
+    print(error)
+    return 1
+
+
+def _fails(plan: Plan) -> bool:
+    try:
+        run(plan)
+    except AssertionError:
+        return True
+    return False
+
+
+def _many(first: int, count: int) -> int:
+    began = time.monotonic()
+    simulated = 0.0
+    failed: list[int] = []
+    counts: Counter[str] = Counter()
+    for seed in range(first, first + count):
+        seen: list[World] = []
+        try:
+            run(seed, prepare=seen.append)
+        except AssertionError as error:
+            failed.append(seed)
+            print(error, flush=True)
+        simulated += seen[0].loop.now
+        counts.update(seen[0].counts)
+    for what, times in sorted(counts.items()):
+        print(f"{times:8} {what}")
+    took = time.monotonic() - began
+    print(
+        f"{count} seeds from {first} in {took:.0f} s: {count / took:.1f} seeds/s,"
+        f" {simulated / took:.0f} simulated s/s; failed: {failed or 'none'}"
+    )
+    return 1 if failed else 0
+
+
+def _score(seeds: int) -> int:
+    survived = 0
+    for mutant in MUTANTS:
+        found = [seed for seed in range(seeds) if found_by(mutant, seed) is not None]
+        first = found[0] + 1 if found else None
+        print(f"{mutant.name}: {len(found)} of {seeds} seeds, the first after {first}", flush=True)
+        survived += not found
+    print(f"{len(MUTANTS) - survived} of {len(MUTANTS)} mutants found")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
