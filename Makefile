@@ -3,7 +3,10 @@
 PY := .venv/bin/python
 TESTS ?= tests
 
-.PHONY: help setup check test thorough mutants demo bench lock clean
+SEED ?= 0
+SEEDS ?= 20000
+
+.PHONY: help setup check test thorough mutants sim demo bench lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,11 +22,16 @@ check: setup ## lint, formatting, types
 test: check ## everything that CI runs
 	$(PY) -m pytest -n 2 --dist loadgroup $(TESTS)
 
-thorough: setup ## the queue machine beside its model: some 250 000 steps, half an hour
+thorough: setup ## hours: the queue machine beside its model, fresh seeds in the simulator
 	$(PY) -m pytest -n 2 --timeout 3600 --hypothesis-profile=thorough tests/machine/model
+	$(PY) -m tests.sim --fresh --seeds $(SEEDS)
 
-mutants: setup ## break the queue machine in many ways: each must be caught by the model
+mutants: setup ## break the machine and the cluster in many ways: each must be caught
 	$(PY) -m tests.machine.model.mutants
+	$(PY) -m tests.sim --mutants 50
+
+sim: setup ## replay one simulated run: make sim SEED=123
+	@$(PY) -m tests.sim --seed $(SEED) --trace
 
 demo: setup ## three nodes, Spark, 336 776 flights, a killed leader, a report
 	@exec $(PY) -m bench.demo
