@@ -1,192 +1,261 @@
-"""What the queue machine costs per message, alone: publish, checkout and ack in batches.
+"""What the queue machine costs, alone: per message, by depth, by locks, in memory, at the worst.
 
-`python -m bench.machine_bench` prints nanoseconds per message for the whole cycle (medians of
-repeated runs, and the spread), plain and with key, headers and ttl on every message, in batches and
-one by one, and beside them a reference that does the same with a deque, a dict and a heap, without
-checks. Ratios of one run count; absolute figures say what machine it ran on.
+`python -m bench.machine_bench` takes about half a minute. Every figure is a median of repeated
+runs with the lowest and the highest, beside its aim; ratios hold the machine against a reference
+(`machine_cycle.reference`) that is timed in turns with it, because only ratios of one run count:
+absolute figures say what machine it ran on. `--out` draws the curves, `--json` prints plain data.
 """
+
+from __future__ import annotations
 
 import argparse
 import gc
-import heapq
-import platform
+import json
 import statistics
-import sys
 import time
-from array import array
-from collections import deque
-from collections.abc import Callable
+import tracemalloc
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from fifo.machine import Machine, Meta, commands, replies
+from bench import machine, machine_pictures
+from bench.machine_cycle import LONG_MS, Cycle, reference
+from bench.statistics import spread
+from fifo.machine import commands
 
-BODY_BYTES = 1_000
-KEY = b"key-12345678"
-HEADERS = b"\x01content-type\x00application/json"
-EMPTY = memoryview(b"")
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
-
-def _area(count: int, *, rich: bool) -> tuple[bytes, commands.Publish]:
-    """The area of a publish of `count` messages, and the command with number 1."""
-    sizes = array("I", [BODY_BYTES] * count).tobytes()
-    data = bytearray(sizes)
-    keys = headers = ttls_at = None
-    if rich:
-        keys = (len(data), len(data) + 4 * count)
-        data += array("I", [len(KEY)] * count).tobytes() + KEY * count
-        headers = (len(data), len(data) + 4 * count)
-        data += array("I", [len(HEADERS)] * count).tobytes() + HEADERS * count
-        ttls_at = len(data)
-        data += array("Q", [3_600_000] * count).tobytes()
-    bodies_at = len(data)
-    data += bytes(BODY_BYTES * count)
-    command = commands.Publish(
-        0, 0, "q", 0, 1, count, 0, bodies_at, keys=keys, headers=headers, ttls_at=ttls_at
-    )
-    return bytes(data), command
+BATCH = 500
+MILLION = 1_000_000
+DEPTHS = (1_000, 10_000, 100_000, MILLION)
+EXPIRING = 10_000
+MEMORY_MESSAGES = 40_000
+"""Enough that a block's own cost and the growth of its arrays are averaged out."""
 
 
-class _Cycle:
-    """One machine with one queue and one consumer, ready for publish, checkout and ack."""
+class Figure(NamedTuple):
+    """One line of the report. `curve` and `at` place it in a picture, where it is part of one."""
 
-    def __init__(self, batch: int, *, rich: bool, ready: int = 0) -> None:
-        self.machine = Machine()
-        self.index = 0
-        self.number = 0
-        self.batch = batch
-        self.data, self.template = _area(batch, rich=rich)
-        self.area = memoryview(self.data)
-        attached = self._do(commands.Attach(bytes(16), 0, bytes(16)))
-        assert isinstance(attached, replies.Attached), attached
-        self.session = attached.session
-        self._do(commands.Declare("q", {}))
-        for _ in range(ready // batch):
-            self.publish()
-        options = {"prefetch": max(1_000, 2 * batch)}
-        subscribed = self._do(commands.Subscribe(self.session, "t", "q", options))
-        assert isinstance(subscribed, replies.Subscribed), subscribed
-        self.consumer = subscribed.consumer
-        self.token = 1
+    name: str
+    unit: str
+    median: float
+    lowest: float
+    highest: float
+    most: float | None = None  # the aim
+    curve: str | None = None
+    at: int = 0
 
-    def _do(self, command: commands.Command) -> replies.Reply:
-        self.index += 1
-        reply, _ = self.machine.apply(Meta(self.index, self.index, 0, EMPTY), command)
-        return reply
-
-    def command(self) -> commands.Publish:
-        """The next publish, as it comes from the log."""
-        plain = self.template
-        return commands.Publish(
-            self.session,
-            0,
-            "q",
-            self.number,
-            self.number + 1,
-            self.batch,
-            plain.sizes_at,
-            plain.bodies_at,
-            plain.keys,
-            plain.headers,
-            None,
-            None,
-            plain.ttls_at,
-        )
-
-    def publish(self) -> None:
-        """Publish one batch; what there is credit for is handed out with it."""
-        self.index += 1
-        meta = Meta(self.index, self.index, 0, self.area)
-        self.machine.apply_batch(meta, (self.command(),))
-        self.number += self.batch
-
-    def ack(self) -> None:
-        """Ack one batch in one range."""
-        self.index += 1
-        last = self.token + self.batch - 1
-        command = commands.Settle(self.session, self.consumer, 0, ((self.token, last),))
-        self.machine.apply_batch(Meta(self.index, self.index, 0, EMPTY), (command,))
-        self.token = last + 1
+    @property
+    def met(self) -> bool | None:
+        """Whether the aim is met; None where there is none."""
+        return None if self.most is None else self.median <= self.most
 
 
-def _measure(work: Callable[[], None], rounds: int, messages: int, repeats: int) -> list[float]:
-    """Nanoseconds per message of `rounds` calls of `work`, `repeats` times."""
-    found = []
-    for _ in range(repeats):
-        gc.collect()
-        start = time.perf_counter_ns()
-        for _ in range(rounds):
-            work()
-        found.append((time.perf_counter_ns() - start) / (rounds * messages))
+def _figure(
+    name: str,
+    unit: str,
+    values: Sequence[float],
+    most: float | None = None,
+    curve: str | None = None,
+    at: int = 0,
+) -> Figure:
+    return Figure(name, unit, *spread(values), most, curve, at)
+
+
+def _in_turns(works: Sequence[Callable[[], None]], rounds: int, repeats: int) -> list[list[float]]:
+    """Nanoseconds per call of each work, `repeats` times, in turns; a first turn warms up."""
+    found: list[list[float]] = [[] for _ in works]
+    for turn in range(repeats + 1):
+        for work, figures in zip(works, found, strict=True):
+            gc.collect()
+            started = time.perf_counter_ns()
+            for _ in range(rounds):
+                work()
+            if turn:
+                figures.append((time.perf_counter_ns() - started) / rounds)
     return found
 
 
-def _machine(batch: int, *, rich: bool, ready: int = 0) -> Callable[[], None]:
-    cycle = _Cycle(batch, rich=rich, ready=ready)
-
-    def work() -> None:
-        cycle.publish()
-        cycle.ack()
-
-    return work
+def _ratios(figures: Sequence[float], bases: Sequence[float]) -> list[float]:
+    return [figure / base for figure, base in zip(figures, bases, strict=True)]
 
 
-def _reference(batch: int) -> Callable[[], None]:
-    """The obvious loop: a deque of tuples, a dict of locks, a heap of deadlines; no checks."""
-    waiting: deque[tuple[int, int, int]] = deque()
-    locks: dict[int, tuple[int, int, int]] = {}
-    deadlines: list[tuple[int, int]] = []
-    counter = [0, 0]
-
-    def work() -> None:
-        now, first = counter
-        for place in range(batch):
-            waiting.append((now, place * BODY_BYTES, BODY_BYTES))
-        token = first
-        while waiting:
-            locks[token] = waiting.popleft()
-            heapq.heappush(deadlines, (now + 30_000, token))
-            token += 1
-        for acked in range(first, token):
-            del locks[acked]
-        while deadlines and deadlines[0][1] not in locks:
-            heapq.heappop(deadlines)
-        counter[0] += 1
-        counter[1] = token
-
-    return work
+def cycles(batch: int, rounds: int, repeats: int) -> list[Figure]:
+    """Publish, checkout and ack, plain and rich, beside the reference."""
+    works = (reference(batch), Cycle(batch).work(), Cycle(batch, rich=True).work())
+    found = _in_turns(works, rounds, repeats)
+    base, plain, rich = ([each / batch for each in figures] for figures in found)
+    single = batch == 1
+    where = f"batches of {batch}"
+    return [
+        _figure(f"reference loop, {where}", "ns", base),
+        _figure(f"plain, {where}", "ns", plain, 5_000 if single else 400),
+        _figure(
+            f"plain against the reference, {where}", "x", _ratios(plain, base), 4 if single else 1
+        ),
+        _figure(f"key, headers and ttl, {where}", "ns", rich, None if single else 2_500),
+    ]
 
 
-def _line(name: str, figures: list[float], reference: float | None) -> str:
-    median = statistics.median(figures)
-    ratio = f"{median / reference:6.2f} x reference" if reference else ""
-    return f"{name:38} {median:9.0f} ns  ({min(figures):.0f}-{max(figures):.0f})  {ratio}"
+def depths(rounds: int, repeats: int) -> list[Figure]:
+    """The plain cycle with more and more messages ready, and locked."""
+    found = []
+    for what in ("ready", "locked"):
+        levels = DEPTHS if what == "ready" else (0, *DEPTHS)
+        works = [
+            Cycle(
+                BATCH,
+                ready=level if what == "ready" else 0,
+                locked=level if what == "locked" else 0,
+            ).work()
+            for level in levels
+        ]
+        timed = _in_turns(works, rounds, repeats)
+        for level, figures in zip(levels, timed, strict=True):
+            name = f"plain, {level:,} {what}"
+            found.append(_figure(name, "ns", [each / BATCH for each in figures], None, what, level))
+        last = _ratios(timed[-1], timed[0])
+        found.append(_figure(f"most against fewest {what}", "x", last, 1.3))
+    return found
+
+
+def _expiries(others: int, repeats: int) -> list[float]:
+    """Milliseconds to find and return 10 000 expired locks beside `others` that go on."""
+    cycle = Cycle(BATCH, locked=others)
+    short = [cycle.hold(EXPIRING, 1_000 + 1_000 * turn) for turn in range(repeats)]
+    found = []
+    for consumer in short:
+        ends_ms = cycle.machine.first_deadline_ms(consumer)
+        assert ends_ms is not None, "the holder holds nothing"
+        later_ms = ends_ms - cycle.machine.cluster_time_ms + 1_000
+        gc.collect()
+        started = time.perf_counter_ns()
+        ranges, _ = cycle.machine.expired(consumer, ends_ms + 1_000)
+        named = tuple((consumer, first, last) for first, last in ranges)
+        cycle.do(commands.Tick(named), later_ms=later_ms)
+        found.append((time.perf_counter_ns() - started) / 1e6)
+        assert cycle.machine.first_deadline_ms(consumer) is None, "not all of them expired"
+    return found
+
+
+def expiring(repeats: int) -> list[Figure]:
+    """Ten thousand locks that end together, by how many others there are."""
+    found = []
+    base: list[float] = []
+    for others in (0, *DEPTHS[1:]):
+        figures = _expiries(others, min(repeats, 3))
+        base = base or figures
+        name = f"expiring {EXPIRING:,} beside {others:,} locks"
+        found.append(_figure(name, "ms", figures, None, "expiring", others))
+    ratio = _ratios(figures, [statistics.median(base)] * len(figures))
+    return [*found, _figure("expiring beside most against alone", "x", ratio, 3)]
+
+
+def memory() -> list[Figure]:
+    """Bytes per message that the state holds, by how it came and where it is."""
+    found = []
+    for name, batch, rich, most in (
+        ("plain, in batches", BATCH, False, 24),
+        ("plain, one by one", 1, False, 64),
+        ("key, headers and ttl, in batches", BATCH, True, 150),
+        ("key, headers and ttl, one by one", 1, True, 150),
+    ):
+        cycle = Cycle(batch, rich=rich)
+        tracemalloc.start()
+        for _ in range(MEMORY_MESSAGES // batch):
+            cycle.publish()
+        ready_bytes, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        bytes_each = ready_bytes / MEMORY_MESSAGES
+        found.append(_figure(f"ready, {name}", "bytes", [bytes_each], most, "memory"))
+        tracemalloc.start()
+        for part in range(4):
+            cycle.subscribe(f"holder {part}", MEMORY_MESSAGES // 4)
+        locked_bytes, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        more = locked_bytes / MEMORY_MESSAGES
+        found.append(_figure(f"more when locked, {name}", "bytes", [more], 16, "memory"))
+    return found
+
+
+def longest() -> list[Figure]:
+    """The longest apply of each kind while a million messages are held; the collector is on."""
+    cycle = Cycle(BATCH, ready=MILLION // 2, locked=MILLION // 2)
+    # What stands ready goes to whoever comes next, so both are handed what was published first.
+    short = cycle.subscribe("short", EXPIRING, 1_000)
+    taker = cycle.subscribe("taker", EXPIRING, LONG_MS)
+    times: dict[str, list[float]] = {}
+
+    def timed(name: str, work: Callable[[], object]) -> None:
+        started = time.perf_counter_ns()
+        work()
+        times.setdefault(name, []).append((time.perf_counter_ns() - started) / 1e6)
+
+    timed("a full collection by itself", gc.collect)
+    nack = commands.Settle(cycle.session, taker, 1, ((1, EXPIRING),))
+    timed("a nack of 10 000, handed out again", lambda: cycle.do(nack))
+    timed("a consumer that takes 10 000", lambda: cycle.subscribe("another", EXPIRING, LONG_MS))
+    cycle.consumer = cycle.subscribe("worker", 4 * BATCH)
+    for _ in range(300):
+        timed(f"publish of {BATCH}", cycle.publish)
+        timed(f"ack of {BATCH}", cycle.settle)
+    for _ in range(4):
+        timed(f"nack of {BATCH}", lambda: cycle.settle(1))
+    ends_ms = cycle.machine.first_deadline_ms(short) or 0
+    late_ms = max(ends_ms - cycle.machine.cluster_time_ms, 0) + 1
+    ranges, _ = cycle.machine.expired(short, ends_ms + late_ms)
+    named = tuple((short, first, last) for first, last in ranges)
+    tick = commands.Tick(named)
+    timed("a tick that expires 10 000", lambda: cycle.do(tick, later_ms=late_ms))
+    timed("a change of leader", lambda: cycle.do(commands.Lead(2)))
+    timed("a freeze", cycle.machine.freeze)
+    timed("the first publish after it", cycle.publish)
+    timed("a purge's first step", lambda: cycle.do(commands.Purge("q")))
+    return [
+        _figure(f"longest apply: {name}", "ms", [max(each)], 50, "longest")
+        for name, each in times.items()
+    ]
+
+
+def _line(figure: Figure) -> str:
+    aim = ""
+    if figure.most is not None:
+        aim = f"{'meets' if figure.met else 'MISSES'} {figure.most:g}"
+    span = f"({figure.lowest:.2f}-{figure.highest:.2f})"
+    return f"{figure.name:58} {figure.median:10.2f} {figure.unit:5} {span:22} {aim}"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the table."""
+    """Print the table, or plain data, and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batch", type=int, default=500)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--messages", type=int, default=100_000, help="per repeat, in batches")
+    parser.add_argument("--repeats", type=int, default=5, help="of every figure; odd is best")
+    parser.add_argument("--messages", type=int, default=50_000, help="per repeat, in batches")
+    parser.add_argument("--json", action="store_true", help="print plain data, not a table")
+    parser.add_argument("--out", type=Path, help="a folder for pictures of the curves")
     options = parser.parse_args(arguments)
-    batch, repeats = options.batch, options.repeats
-    rounds = max(options.messages // batch, 1)
-    singles = max(options.messages // 10, 1)
-    print(f"Python {platform.python_version()} {platform.machine()} {sys.platform}")
-    print(f"publish + checkout + ack, ns per message, median of {repeats} (min-max)")
-    reference = _measure(_reference(batch), rounds, batch, repeats)
-    base = statistics.median(reference)
-    print(_line(f"reference loop, batches of {batch}", reference, None))
-    plain = _measure(_machine(batch, rich=False), rounds, batch, repeats)
-    print(_line(f"plain, batches of {batch}", plain, base))
-    rich = _measure(_machine(batch, rich=True), rounds, batch, repeats)
-    print(_line(f"key + headers + ttl, batches of {batch}", rich, base))
-    deep = _measure(_machine(batch, rich=False, ready=1_000_000), rounds, batch, repeats)
-    print(_line("plain, 1 000 000 ready", deep, base))
-    reference = _measure(_reference(1), singles, 1, repeats)
-    base = statistics.median(reference)
-    print(_line("reference loop, one by one", reference, None))
-    print(_line("plain, one by one", _measure(_machine(1, rich=False), singles, 1, repeats), base))
-    print(_line("rich, one by one", _measure(_machine(1, rich=True), singles, 1, repeats), base))
+    rounds = max(options.messages // BATCH, 1)
+    parts: tuple[Callable[[], list[Figure]], ...] = (
+        lambda: cycles(BATCH, rounds, options.repeats),
+        lambda: cycles(1, max(options.messages // 25, 1), options.repeats),
+        lambda: depths(rounds, options.repeats),
+        lambda: expiring(options.repeats),
+        memory,
+        longest,
+    )
+    if not options.json:
+        print(machine.describe())
+        print(f"publish + checkout + ack per message; medians of {options.repeats} (range)")
+    figures: list[Figure] = []
+    for part in parts:
+        found = part()
+        figures += found
+        if not options.json:
+            print("\n".join(map(_line, found)), flush=True)
+    if options.json:
+        rows = [{**figure._asdict(), "met": figure.met} for figure in figures]
+        print(json.dumps({"machine": machine.machine(), "figures": rows}, indent=2))
+    if options.out is not None:
+        machine_pictures.draw(figures, options.out)
     return 0
 
 

@@ -1,0 +1,44 @@
+"""The benchmark of the queue machine times what it says it does."""
+
+from pathlib import Path
+
+import pytest
+
+from bench import machine_pictures
+from bench.machine_bench import Figure
+from bench.machine_cycle import Cycle
+
+
+def _counts(cycle: Cycle) -> tuple[int, int, int]:
+    queue = cycle.machine.state.queues[1]
+    return queue.ready, queue.locked, queue.counters["acked"]
+
+
+@pytest.mark.parametrize("rich", [False, True])
+@pytest.mark.parametrize("batch", [1, 50])
+def test_a_cycle_stores_hands_out_and_acks_its_batch(batch: int, *, rich: bool) -> None:
+    cycle = Cycle(batch, rich=rich)
+    once = cycle.work()
+    for _ in range(3):
+        once()
+    assert _counts(cycle) == (0, 0, 3 * batch)
+
+
+def test_a_cycle_works_beside_what_is_ready_and_locked() -> None:
+    cycle = Cycle(50, ready=1_000, locked=500)
+    assert _counts(cycle) == (1_000, 500, 0)
+    cycle.work()()
+    assert cycle.machine.state.queues[1].counters["acked"] == 50
+
+
+def test_every_curve_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="an extra that a plain setup has not")
+    curves = ("ready", "locked", "expiring", "memory", "longest")
+    figures = [
+        Figure(f"{curve} {at}", "ns", 2.0, 1.0, 3.0, 5.0, curve, at)
+        for curve in curves
+        for at in (0, 1_000)
+    ]
+    machine_pictures.draw(figures, tmp_path / "pictures")
+    names = sorted(path.name for path in (tmp_path / "pictures").iterdir())
+    assert names == sorted(f"machine_{curve}.svg" for curve in curves)
