@@ -234,15 +234,21 @@ def slow_commits(seed: int) -> Plan:
     return Plan(seed, 3, (45, 45), (hasty, hasty, hasty), max_deliveries=20, faults=faults)
 
 
+def overdue(seed: int) -> Plan:
+    """Handlers that outlive their locks, and ack all the same."""
+    late = Consuming(prefetch=3, lock_s=1.0, workers=3, auto_renew=False, slow=1.0)
+    return Plan(seed, 3, (30, 30), (late, late, late), max_deliveries=20, faults=())
+
+
 MUTANTS = (
-    Mutant("lock token not compared on ack", token_not_compared, 6, 50),
-    Mutant("nothing is fsynced", nothing_synced, 3, 10),
+    Mutant("lock token not compared on ack", token_not_compared, 0, 10, overdue),
+    Mutant("nothing is fsynced", nothing_synced, 1, 20),
     Mutant("leader confirms before commit", confirms_early, 3, 50),
     Mutant("new leader does not raise the floors", no_floors, 0, 20, killed_leader),
     Mutant("deadline in leader-local time", local_time, 1, 50),
     Mutant("renewal without the lease", no_lease, 13, 50, paused_leader),
     Mutant("eval_consumer_timeouts without re-check", no_recheck, 1, 50, slow_commits),
-    Mutant("delivery count reset at fail-over", counts_reset, 1, 10),
+    Mutant("delivery count reset at fail-over", counts_reset, 1, 20),
 )
 
 
