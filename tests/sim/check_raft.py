@@ -91,7 +91,7 @@ class RaftChecks:
     def converged(self) -> bool:
         """Whether all nodes have applied the whole of one log."""
         ends = set()
-        for host in self._world.hosts.values():
+        for host in self._world.healthy():
             if host.running is None:
                 return False
             raft = host.running._raft
@@ -103,7 +103,7 @@ class RaftChecks:
         """S12: equal states everywhere."""
         digests = {
             host.running.broker.host.machine.digest()
-            for host in self._world.hosts.values()
+            for host in self._world.healthy()
             if host.running is not None
         }
         if len(digests) != 1:

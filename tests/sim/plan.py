@@ -53,6 +53,11 @@ class Plan:
     consumers: tuple[Consuming, ...]
     max_deliveries: int
     faults: tuple[Fault, ...]
+    lasting: tuple[Fault, ...] = ()
+    """What is never healed: a minority, without which everything has to go on (V2)."""
+    ordering: str = "none"
+    timeout_s: float = 8.0
+    """Of every call; 8 s is longer than two elections, the short ones often end unknown."""
 
 
 KINDS: dict[str, tuple[int, str]] = {
@@ -99,7 +104,25 @@ def draw(seed: int, nodes: int | None = None) -> Plan:
         consumers,
         max_deliveries=rng.choice((3, 4, 20)),
         faults=_faults(rng, count, len(producers), len(consumers)),
+        lasting=_lasting(rng, count),
+        ordering=rng.choice(("none", "none", "none", "key", "single_active")),
+        timeout_s=rng.choice((1.5, 4.0, 8.0)),
     )
+
+
+def _lasting(rng: random.Random, nodes: int) -> tuple[Fault, ...]:
+    """One sick node of three or more, in a quarter of the runs."""
+    if nodes < 3 or rng.random() < 0.75:
+        return ()
+    names = [f"n{place + 1}" for place in range(nodes)]
+    sick = rng.choice(names)
+    others = [name for name in names if name != sick]
+    kind = rng.choice(("kill", "pause", "deaf", "mute"))
+    if kind == "deaf":
+        return tuple(Fault(0.0, "cut_one_way", other, sick) for other in others)
+    if kind == "mute":
+        return tuple(Fault(0.0, "cut_one_way", sick, other) for other in others)
+    return (Fault(0.0, kind, sick),)
 
 
 def _faults(

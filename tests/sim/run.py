@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from node.broker.node import NodeStopped
 from node.raft import RaftError
@@ -58,14 +60,14 @@ async def _main(world: World) -> None:
     await until(world, world.leader, START_SECONDS, "V1: there is no leader at the start")
     programs.start("d1", programs.declare)
     await asyncio.sleep(0.2)
-    mains = {
+    mains: dict[str, Callable[[str, random.Random], Any]] = {
         f"c{place + 1}": partial(programs.consume, how=how)
         for place, how in enumerate(world.plan.consumers)
     }
+    for place, count in enumerate(world.plan.producers):
+        mains[f"p{place + 1}"] = partial(programs.publish, count=count)
     for name, main in mains.items():
         programs.start(name, main)
-    for place, count in enumerate(world.plan.producers):
-        programs.start(f"p{place + 1}", partial(programs.publish, count=count))
     await _go_wrong(world)
     world.heal()
     await until(world, world.leader, LEADER_SECONDS, "V1: there is no leader after healing")

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 QUEUE, DEAD = "work", "dead"
 
-CALL_SECONDS = 8.0
-"""Timeout of every call: longer than two elections."""
+KEYS = ("red", "green", None)
+"""Keys of messages, where the queue keeps their order."""
 
 LOOK_SECONDS = 0.1
 """How often a handler looks whether its lock still holds."""
@@ -99,7 +99,10 @@ class Programs:
         while True:
             try:
                 return await fifo.connect(
-                    self.world.url, seams=seams, timeout=CALL_SECONDS, heartbeat=2.0
+                    self.world.url,
+                    seams=seams,
+                    timeout=self.world.plan.timeout_s,
+                    heartbeat=2.0,
                 )
             except fifo.FifoError:
                 await asyncio.sleep(0.5)
@@ -114,8 +117,9 @@ class Programs:
             took = self.world.loop.now - began - (program.paused_seconds - paused)
             if program.alive and not self.world.loop.over:
                 self.world.history.add(
-                    "ok", "call", name, what=what, seconds=round(took, 4), limit_s=CALL_SECONDS
-                )
+                    "ok", "call", name,
+                    what=what, seconds=round(took, 4), limit_s=self.world.plan.timeout_s,
+                )  # fmt: skip
 
     def publishing(self) -> list[str]:
         """Publishers that live and have not ended."""
@@ -131,6 +135,7 @@ class Programs:
             dead_letter=DEAD,
             max_deliveries=self.world.plan.max_deliveries,
             nack_backoff="fixed:300ms",
+            ordering=self.world.plan.ordering,
         )
         while True:
             try:
@@ -147,27 +152,30 @@ class Programs:
         """So many messages, alone or a few at once, one call after the other."""
         self._publishing[name] = None
         client = await self.connect(name, rng)
+        label = f"{name}.{self._incarnations[name]}"
         number = 0
         while number < count:
             some = min(rng.choice((1, 1, 1, 3, 8)), count - number)
-            names = [f"{name}-{number + place}" for place in range(some)]
+            names = [f"{label}-{number + place}" for place in range(some)]
             number += some
-            await self._publish(client, name, names)
+            await self._publish(client, name, names, [rng.choice(KEYS) for _ in names])
             if not self.world.calm:
                 await asyncio.sleep(rng.expovariate(4.0))
         await client.close()
         del self._publishing[name]
 
-    async def _publish(self, client: fifo.Client, name: str, names: list[str]) -> None:
+    async def _publish(
+        self, client: fifo.Client, name: str, names: list[str], keys: list[str | None]
+    ) -> None:
         add = self.world.history.add
         for one in names:
             add("invoke", "publish", name, body=one)
         try:
             if len(names) == 1:
-                call = client.publish(QUEUE, body_of(names[0]))
+                call = client.publish(QUEUE, body_of(names[0]), key=keys[0])
                 confirms: Any = [await self.timed(name, "publish", call)]
             else:
-                many = client.publish_many(QUEUE, [body_of(one) for one in names])
+                many = client.publish_many(QUEUE, [body_of(one) for one in names], keys=keys)
                 confirms = await self.timed(name, "publish_many", many)
             error = None
         except fifo.FifoError as failed:

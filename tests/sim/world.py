@@ -41,6 +41,7 @@ class World:
         self.config = _config(plan.nodes)
         self.hosts = {node.name: Host(self, node.name) for node in self.config.nodes}
         self.checks = RaftChecks(self)
+        self.sick = _sick(plan.lasting)
         self.programs: dict[str, Program] = {}
         self.calm = False
         self.counts: dict[str, int] = {}
@@ -122,6 +123,10 @@ class World:
         """The host whose node leads the newest term and may act, if there is one."""
         leading = [host for host in self.hosts.values() if host.running and host.running.leads]
         return max(leading, key=lambda host: host.node._raft.term, default=None)  # type: ignore[union-attr]  # running
+
+    def healthy(self) -> list[Host]:
+        """All hosts but the one that is never healed."""
+        return [host for host in self.hosts.values() if host.name != self.sick]
 
     # --- faults -----------------------------------------------------------------------------------
 
@@ -215,6 +220,18 @@ class World:
             host.start()
         for program in self.programs.values():
             program.resume()
+        for fault in self.plan.lasting:
+            self.act(fault)
+
+
+def _sick(lasting: tuple[Fault, ...]) -> str | None:
+    """The node that all lasting faults have in common."""
+    if not lasting:
+        return None
+    if len(lasting) == 1:
+        return lasting[0].node
+    first, second = lasting[0], lasting[1]
+    return first.node if first.node == second.node else first.other
 
 
 def _config(count: int) -> ClusterConfig:
