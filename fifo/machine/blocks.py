@@ -167,12 +167,17 @@ class Block:
 
     def runs(self, offset: int, count: int) -> list[Run]:
         """The messages from `offset` on as runs, fresh ones: first attempt, no failures."""
-        starts, found = self.starts, []
+        starts = self.starts
         end = offset + count
         span = bisect_right(starts, offset) - 1
+        if count == 1:
+            return [self._run(span, offset, end)]
+        found = []
         while offset < end:
-            stop = starts[span + 1] if span + 1 < len(starts) else len(self.sizes)
-            found.append(self._run(span, offset, min(stop, end)))
+            stop = starts[span + 1] if span + 1 < len(starts) else end
+            if stop > end:
+                stop = end
+            found.append(self._run(span, offset, stop))
             offset = stop
             span += 1
         return found

@@ -124,7 +124,11 @@ def take_next(step: Step, queue: Queue, consumer: Consumer, most: int) -> tuple[
             return None
         else:
             position, count = fresh
-            count = _stretch(step, queue, position, min(count, most, bound - position))
+            if count > most:
+                count = most
+            if count > bound - position:
+                count = bound - position
+            count = _stretch(step, queue, position, count)
             ready.take_fresh(queue, position, count)
         if ready.expires_ms(queue, position) <= step.now:
             ordering.finished(step, queue, position)
@@ -179,7 +183,9 @@ def runs_of(queue: Queue, position: int, count: int) -> list[Run]:
     found: list[Run] = []
     while count:
         offset = position & ready.BLOCK_MASK
-        piece = min(count, BLOCK_MESSAGES - offset)
+        piece = BLOCK_MESSAGES - offset
+        if piece > count:
+            piece = count
         block = queue.blocks[position >> BLOCK_BITS]
         if queue.records:
             piece = _without_record(queue, position, piece)

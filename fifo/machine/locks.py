@@ -70,17 +70,19 @@ def _release_in(
     if not found:
         return found
     kept = []
-    head, tail = found[0], found[-1]
+    tail = found[-1]
     tail_end = tail.first + tail.count
     if tail_end > last + 1:
         kept.append(_part(tail, last + 1, tail_end))
-        found[-1] = tail = _part(tail, tail.first, last + 1)
-        head = found[0]
+        found[-1] = _part(tail, tail.first, last + 1)
+    head = found[0]
     if head.first < first:
         kept.insert(0, _part(head, head.first, first))
         found[0] = _part(head, first, head.first + head.count)
     lane.holds[start:stop] = kept
-    ended = found[0].count if len(found) == 1 else sum(piece.count for piece in found)
+    ended = 0
+    for piece in found:
+        ended += piece.count
     lane.held -= ended
     consumer.held -= ended
     assert lane.held >= 0, "more locks ended than there were"
@@ -92,11 +94,13 @@ def _release_in(
 
 def _overlap(holds: list[Hold], first: int, last: int) -> tuple[int, int]:
     """The slice of holds that have a token in first..last."""
-    start = bisect_right(holds, (first, _HIGH)) - 1
-    if start < 0 or holds[start].first + holds[start].count <= first:
-        start += 1
-    stop = start
-    while stop < len(holds) and holds[stop].first <= last:
+    start = bisect_right(holds, (first, _HIGH))
+    if start:
+        before = holds[start - 1]
+        if before.first + before.count > first:
+            start -= 1
+    stop, end = start, len(holds)
+    while stop < end and holds[stop].first <= last:
         stop += 1
     return start, stop
 

@@ -83,16 +83,19 @@ def fresh_front(queue: Queue) -> tuple[int, int] | None:
     tails = queue.tails
     for lane, head in enumerate(queue.heads):
         if head != tails[lane]:
-            return fresh_in(queue, lane)
+            return _fresh_from(queue, head, tails[lane])
     return None
 
 
 def fresh_in(queue: Queue, lane: int) -> tuple[int, int]:
     """The same for one lane, in which something is fresh."""
-    head = queue.heads[lane]
-    end = queue.tails[lane]
-    if end > head | BLOCK_MASK:
-        end = (head | BLOCK_MASK) + 1
+    return _fresh_from(queue, queue.heads[lane], queue.tails[lane])
+
+
+def _fresh_from(queue: Queue, head: int, tail: int) -> tuple[int, int]:
+    end = (head | BLOCK_MASK) + 1
+    if tail < end:
+        end = tail
     if queue.holes:
         place = queue.holes.bisect_left((head, 0))
         if place < len(queue.holes):
