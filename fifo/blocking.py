@@ -22,9 +22,11 @@ from fifo.client import (
     Confirm,
     Confirms,
     Consumer,
+    DurableMessage,
     FifoError,
     LockedMessage,
     Metrics,
+    NotAcked,
     Options,
     QueueSpec,
     Seams,
@@ -372,25 +374,39 @@ class BlockingDurable:
         self._durable = durable
         self._threads = threads
 
-    def reserve(self, count: int) -> Any:
-        """Check out the next messages."""
+    @property
+    def generation(self) -> int:
+        """How often the name was opened, when this one opened it last; 0 before."""
+        return self._durable.generation
+
+    @property
+    def next_token(self) -> int:
+        """The token of the next message, as it was at the opening."""
+        return self._durable.next_token
+
+    def open(self) -> tuple[tuple[int, int], ...]:
+        """Find or create it, and take it over; the ranges of tokens that it holds."""
+        return self._threads.run(self._durable.open())
+
+    def reserve(self, count: int) -> list[DurableMessage]:
+        """Lock up to `count` ready messages under the next tokens; maybe none."""
         return self._threads.run(self._durable.reserve(count))
 
-    def fetch(self, first: int, last: int) -> Any:
-        """The messages first..last, the same each time."""
+    def fetch(self, first: int, last: int) -> list[DurableMessage]:
+        """What is still locked of tokens first..last, in order; the same each time, with holes."""
         return self._threads.run(self._durable.fetch(first, last))
 
-    def ack(self, upto: int) -> Any:
-        """Settle all up to this number."""
+    def ack(self, upto: int) -> tuple[NotAcked, ...]:
+        """Settle all tokens up to this one, again without harm; what could not be settled."""
         return self._threads.run(self._durable.ack(upto))
 
-    def renew(self) -> Any:
-        """Renew what is reserved."""
-        return self._threads.run(self._durable.renew())
+    def renew(self) -> None:
+        """Lock everything that it holds anew, from now on."""
+        self._threads.run(self._durable.renew())
 
-    def forget(self) -> Any:
-        """End this consumer."""
-        return self._threads.run(self._durable.forget())
+    def forget(self) -> None:
+        """End it: what it holds goes back, uncounted."""
+        self._threads.run(self._durable.forget())
 
 
 class BlockingClient:
@@ -521,9 +537,19 @@ class BlockingClient:
 
     def redrive(
         self, queue: str, target: str | None = None, *, timeout: float | None = None, **options: Any
-    ) -> Any:
-        """Move dead letters back. Raises Unsupported from a node that cannot."""
+    ) -> dict[str, Any]:
+        """Move dead letters back; options as in `fifo.Client.redrive`."""
         return self._run(self._client.redrive(queue, target, timeout=timeout, **options))
+
+    def cancel_redrive(self, queue: str, *, timeout: float | None = None) -> dict[str, Any]:
+        """End the redrive of this queue; what was moved stays moved."""
+        return self._run(self._client.cancel_redrive(queue, timeout=timeout))
+
+    def move(
+        self, queue: str, target: str, limit: int | None = None, *, timeout: float | None = None
+    ) -> int:
+        """Move ready messages from the front to another queue; how many were moved."""
+        return self._run(self._client.move(queue, target, limit, timeout=timeout))
 
     def status(self, *, timeout: float | None = None) -> dict[str, Any]:
         """How the node that we are connected to is."""
@@ -613,9 +639,13 @@ class BlockingClient:
         for message in messages:
             self._threads.ack(message)
 
-    def durable(self, queue: str, name: str) -> BlockingDurable:
-        """A consumer that outlives every session."""
-        return BlockingDurable(self._client.durable(queue, name), self._threads)
+    def durable(self, queue: str, name: str, **options: Any) -> BlockingDurable:
+        """A consumer with a name that outlives every session; options as in `fifo.Client`."""
+
+        async def make() -> _AsyncDurable:
+            return self._client.durable(queue, name, **options)
+
+        return BlockingDurable(self._run(make()), self._threads)
 
 
 async def _open(options: Options, seams: Seams | None) -> BaseClient[BlockingMessage]:

@@ -10,7 +10,7 @@ from fifo.client.client import (
 from fifo.client.confirms import Confirm, Confirms
 from fifo.client.consumer import Consumer
 from fifo.client.delivery import DeadLetter, Delivery
-from fifo.client.durable import DurableConsumer
+from fifo.client.durable import DurableConsumer, DurableMessage, NotAcked
 from fifo.client.errors import (
     AckRetriesExhausted,
     AuthenticationFailed,
@@ -58,6 +58,8 @@ __all__ = [
     "Consumer",
     "Producer",
     "DurableConsumer",
+    "DurableMessage",
+    "NotAcked",
     "Message",
     "LockedMessage",
     "StoredMessage",

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
-from fifo.client import checks, limits
+from fifo.client import checks, limits, redriving
 from fifo.client.backoff import Backoff, BackoffCallable, split_callable, to_text_form
 from fifo.client.confirms import Confirm, Confirms
 from fifo.client.consumer import ConsumeOptions, Consumer, Consumers
@@ -51,6 +51,7 @@ from fifo.wire.messages import (
     Close,
     Declare,
     Get,
+    Move,
     Ok,
     OpenProducer,
     Peek,
@@ -263,14 +264,61 @@ class BaseClient(Generic[M]):
         queue: str,
         target: str | None = None,
         *,
+        reason: str | None = None,
+        source: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        older_than: Duration | None = None,
+        min_attempts: int | None = None,
+        limit: int | None = None,
+        rate: int | None = None,
+        reset_counts: bool = True,
+        dry_run: bool = False,
         timeout: float | None = None,
-        **options: Any,
-    ) -> Any:
-        """Move dead letters back (semantics.md 9). Raises Unsupported from a node that cannot."""
+    ) -> dict[str, Any]:
+        """Move dead letters back to where each came from, or to `target`: each once, in order.
+
+        Those are moved that stand in the queue now and match what is given; at most `limit`, and
+        `rate` per second. It goes on by itself, whoever leads: this returns how it has begun, and
+        `queue(name)["redrive"]` shows how far it is. A `dry_run` moves nothing and returns
+        `{"messages", "sources"}`. Raises QueueInUse while one is running; ConnectionLost and
+        Timeout with `unknown` where it may have begun.
+        """
+        options = redriving.options(
+            reason=reason,
+            source=source,
+            headers=headers,
+            older_than=older_than,
+            min_attempts=min_attempts,
+            limit=limit,
+            rate=rate,
+            reset_counts=reset_counts,
+            dry_run=dry_run,
+        )
         checks.name(queue, "queue")
         if target is not None:
             checks.name(target, "target")
-        return await self._ask(Redrive(queue, target, options or None), timeout, safe=False)
+        request = Redrive(queue, target, options)
+        return dict(await self._ask(request, timeout, safe=dry_run))
+
+    async def cancel_redrive(self, queue: str, *, timeout: float | None = None) -> dict[str, Any]:
+        """End the redrive of this queue; what was moved stays moved. Returns how it ended."""
+        request = Redrive(checks.name(queue, "queue"), None, {"cancel": True})
+        return dict(await self._ask(request, timeout, safe=False))
+
+    async def move(
+        self, queue: str, target: str, limit: int | None = None, *, timeout: float | None = None
+    ) -> int:
+        """Move ready messages from the front to another queue, counts kept; how many were moved.
+
+        At most `limit`, else all that are ready now; fewer where the target takes no more. Raises
+        ConnectionLost and Timeout with `unknown` where some may have been moved.
+        """
+        most = 2**63 - 1
+        if limit is not None:
+            checks.integer(limit, "limit", 1, most)
+        request = Move(checks.name(queue, "queue"), checks.name(target, "target"), limit or most)
+        result = await self._ask(request, timeout, safe=False)
+        return int(result["messages"])
 
     async def status(self, *, timeout: float | None = None) -> dict[str, Any]:
         """How the node that we are connected to is: role, term, indexes, peers."""
@@ -478,10 +526,26 @@ class BaseClient(Generic[M]):
         """Ack messages of any consumers of this client without waiting."""
         self._settler.gather_many(messages)
 
-    def durable(self, queue: str, name: str) -> DurableConsumer:
-        """A consumer that outlives every session (semantics.md 11)."""
+    def durable(
+        self,
+        queue: str,
+        name: str,
+        *,
+        lock: Duration | None = None,
+        max_lock: Duration | None = None,
+    ) -> DurableConsumer:
+        """A consumer with a name that outlives every session (semantics.md 11).
+
+        Its first verb opens it, and takes it over from whoever had it. `lock` and `max_lock` are
+        the queue's unless given.
+        """
+        options: dict[str, Any] = {}
+        if lock is not None:
+            options["lock_ms"] = _lock_ms(lock, "lock")
+        if max_lock is not None:
+            options["max_lock_ms"] = milliseconds(max_lock, "max_lock")
         return DurableConsumer(
-            self._session, checks.name(queue, "queue"), checks.name(name, "name")
+            self._session, checks.name(queue, "queue"), checks.name(name, "name"), options
         )
 
     # Within.

@@ -105,6 +105,13 @@ class Sink(Protocol):
         """The node has removed the consumer: its queue was deleted."""
 
 
+class Listener(Protocol):
+    """Whoever takes the deliveries of a durable consumer: they belong to no session."""
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Messages came."""
+
+
 class Session:
     """See the module. `start()` once, `close()` once; everything else in between."""
 
@@ -131,6 +138,7 @@ class Session:
         self.on_connected: Callable[[str], object] | None = None
         self.on_disconnected: Callable[[FifoError], object] | None = None
         self._sinks: dict[int, Sink] = {}
+        self._listeners: dict[int, Listener] = {}
         self._orphans: dict[int, list[Delivery]] = {}
         self._expected: dict[int, Expected] = {}
         self._calls: dict[int, Call] = {}
@@ -445,10 +453,14 @@ class Session:
         self.holdings = {one: other for one, other in self.holdings.items() if one != number}
         self._sinks.pop(number, None)
 
+    def listen(self, number: int, listener: Listener) -> None:
+        """From here on, whatever session we have, this durable consumer's deliveries go here."""
+        self._listeners[number] = listener
+
     def _deliver(self, message: Deliver, raw: memoryview) -> None:
         seams = self.seams
         delivery = Delivery(message, raw, seams.monotonic(), seams.wall())
-        sink = self._sinks.get(message.consumer)
+        sink = self._sinks.get(message.consumer) or self._listeners.get(message.consumer)
         if sink is not None:
             sink.deliver(delivery)
             return

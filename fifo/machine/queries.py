@@ -253,15 +253,25 @@ def redrive_candidates(state: State, name: str, most: int) -> tuple[list[tuple[i
     queue = _named(state, name)
     if queue is None or queue.redrive is None:
         return [], 0
-    redrive = queue.redrive
+    return standing(state, name, queue.redrive.cursor, queue.redrive.ends, most)
+
+
+def standing(
+    state: State, name: str, cursor: int, ends: Sequence[int], most: int
+) -> tuple[list[tuple[int, Run]], int]:
+    """Up to `most` ready or delayed messages from `cursor` on and before `ends` (one per lane), as
+    (position, run of one), and the position from which on to look for more."""
+    queue = _named(state, name)
+    if queue is None:
+        return [], 0
     found: list[tuple[int, Run]] = []
-    for lane, end in enumerate(redrive.ends):
-        low = max(redrive.cursor, lane << LANE_SHIFT)
+    for lane, end in enumerate(ends):
+        low = max(cursor, lane << LANE_SHIFT)
         places = _standing(queue, low, end, most - len(found))
         found += [(position, checkout.runs_of(queue, position, 1)[0]) for position in places]
         if len(found) >= most:
             return found, found[-1][0] + 1
-    return found, max(redrive.ends)
+    return found, max(ends)
 
 
 def _standing(queue: Queue, low: int, end: int, most: int) -> list[int]:

@@ -39,7 +39,7 @@ def start(step: Step, command: Redrive) -> Reply:
     if command.target is not None and command.target not in step.state.queue_names:
         return Refused(Code.QUEUE_NOT_FOUND, "there is no such target", {"queue": command.target})
     try:
-        chosen = _filter(command.filter)
+        chosen = parse_filter(command.filter)
     except ValueError as error:
         return Refused(Code.INVALID, str(error))
     queue.redrive = RedriveState(
@@ -58,7 +58,8 @@ def start(step: Step, command: Redrive) -> Reply:
     return Done()
 
 
-def _filter(given: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+def parse_filter(given: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """A filter as the record keeps it, sorted by name. Raises ValueError on what is unknown."""
     found = []
     for name in sorted(given):
         check = _FILTERS.get(name)

@@ -581,7 +581,7 @@ class Move(Message):
 @_wire(48)
 @dataclass(frozen=True, slots=True)
 class Durable(Message):
-    """A durable consumer's verb: reserve, fetch, ack, renew, forget (semantics.md 11)."""
+    """A durable consumer's verb: open, reserve, fetch, ack, renew, forget (semantics.md 11)."""
 
     queue: Name
     name: Name
@@ -589,6 +589,7 @@ class Durable(Message):
     generation: Number = 0
     first: Number = 0
     last: Number = 0
+    options: Annotated[dict[str, Any] | None, maybe(mapping)] = None
 
 
 @_wire(49)

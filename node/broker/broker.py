@@ -31,12 +31,14 @@ from fifo.wire.messages import (
 from node.broker import entry, limits
 from node.broker.clock import ClusterClock
 from node.broker.connection import Connection
+from node.broker.durables import Durables
 from node.broker.effects import Effects
 from node.broker.gets import WaitingGets
 from node.broker.lock_clock import LockClock
 from node.broker.machine_host import MachineHost, term_of
 from node.broker.proposals import Applied, Proposals, Waiter
 from node.broker.queries import Queries
+from node.broker.redrives import Redrives
 from node.broker.renewer import Renewer
 from node.broker.requests import Handler, Requests
 from node.broker.sessions import Farewell, Session, Sessions, beat, silent
@@ -121,8 +123,15 @@ class Broker:
             status=self.status,
             may_answer=self._may_grant,
         )
+        self._redrives = Redrives(
+            self.host, self.proposals, self._requests, now=now, now_ms=self.clock.now_ms,
+            wall_ms=wall_ms, may_answer=self._may_grant,
+        )  # fmt: skip
+        durables = Durables(self.host, self._requests, consumers_max=settings.consumers)
         self._handlers: dict[type[Message], Handler] = {
             **self._requests.handlers,
+            **self._redrives.handlers,
+            **durables.handlers,
             Renew: self._renewer.renew,
             QueueQuery: self._queries.queue_query,
             Peek: self._queries.peek,
@@ -186,6 +195,7 @@ class Broker:
         self._gets.clear()
         self._renewer.clear()
         self._requests.clear()
+        self._redrives.clear()
         self.locks.clear()
         self.proposals.clear()
         for connection in leaving:
@@ -203,6 +213,7 @@ class Broker:
             self._led = True
             self.clock.lead(self.host.machine.cluster_time_ms)
             self.locks.begin()
+            self._redrives.begin()
             logger.info("event=leading term=%d index=%d", term, index)
             self._door.led()
         self.proposals.applied(index, outcome.replies, outcome.effects)
@@ -282,6 +293,7 @@ class Broker:
             return  # After a pause, what has arrived meanwhile is handled first.
         self._gets.expire()
         self._renewer.look()
+        self._redrives.look()
         if self._tick_on_its_way:
             return
         now_ms = self.clock.now_ms()

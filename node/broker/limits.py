@@ -140,6 +140,30 @@ without their specs and counters, and refused where that is too long still."""
 PEEK_BYTES_MAX: Final = 4 * MIB
 """Bodies in one answer to a peek."""
 
+# --- redrive, move, durable consumers -------------------------------------------------------------
+
+REDRIVE_MESSAGES: Final = 500
+"""Messages that one step of a redrive looks at: a few milliseconds to choose and to apply."""
+
+REDRIVE_HEADERS_MESSAGES: Final = 100
+"""The same where the filter names headers, for each message may mean a read of the log."""
+
+REDRIVE_LOOK_MESSAGES: Final = 2_000
+"""Messages that all redrives and dry runs together look at in one look of the lock clock."""
+
+REDRIVE_RATE_SECONDS: Final = 0.5
+"""A redrive with a rate moves what this time allows in one step: ten looks of the lock clock, so
+that waiting for a look slows it by a tenth at most."""
+
+REDRIVE_PAUSED_SECONDS: Final = 1.0
+"""A redrive whose target is full or missing is tried again after this."""
+
+DRY_RUNS_MAX: Final = 16
+"""Dry runs under way on one node; one more is answered `overloaded`."""
+
+MOVE_MESSAGES: Final = 1_000
+"""Messages that one step of a move touches; a longer move takes several."""
+
 # --- the node ------------------------------------------------------------------------------------
 
 READY_LAG_ENTRIES: Final = 1_000

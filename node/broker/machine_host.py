@@ -13,6 +13,8 @@ from typing import Any
 from fifo.machine.commands import Command, Lead, Publish, Settle, from_list, to_list
 from fifo.machine.machine import Machine, Meta, Outcome
 from fifo.machine.queries import Held
+from fifo.machine.redrive import RUNNING
+from fifo.machine.state import Consumer, Queue, RedriveState
 from fifo.machine.types import Range
 from node.broker import entry
 
@@ -77,6 +79,30 @@ class MachineHost:
         """What this session's consumer holds of these tokens; None where it is not this one's."""
         held = self.machine.held(consumer, ranges)
         return held if held is not None and held.session == session else None
+
+    def queue(self, name: str) -> Queue | None:
+        """A queue of the state, to look at only."""
+        state = self.machine.state
+        number = state.queue_names.get(name)
+        return None if number is None else state.queues[number]
+
+    def redrive(self, name: str) -> RedriveState | None:
+        """The queue's redrive while it goes on, paused or not."""
+        queue = self.queue(name)
+        if queue is None or queue.redrive is None or queue.redrive.status not in RUNNING:
+            return None
+        return queue.redrive
+
+    def redrives(self) -> list[str]:
+        """The queues with a redrive that goes on; looks at every queue, for the start of a term."""
+        queues = self.machine.state.queues.values()
+        return [one.name for one in queues if self.redrive(one.name) is not None]
+
+    def durable(self, queue: str, name: str) -> Consumer | None:
+        """A queue's durable consumer, to look at only."""
+        found = self.queue(queue)
+        number = None if found is None else found.durables.get(name)
+        return None if number is None else self.machine.state.consumers.get(number)
 
     def session_count(self) -> int:
         """How many sessions there are, connected or not."""

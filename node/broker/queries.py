@@ -12,6 +12,7 @@ from typing import Any
 
 import msgpack
 
+from fifo.machine.state import RedriveState
 from fifo.wire import Code, Frame
 from fifo.wire.messages import Ok, Peek, QueueQuery
 from node.broker import deliveries, limits
@@ -89,7 +90,7 @@ class Queries:
         found: object
         match query.query:
             case "show":
-                found = self._machine.queue_overview(name)
+                found = self._overview(name)
             case "locks":
                 found = self._locks_of(name, query.limit)
             case "delayed":
@@ -129,6 +130,11 @@ class Queries:
         connection.refuse(
             frame.correlation, Code.QUEUE_NOT_FOUND, f"there is no queue {name!r}; declare it first"
         )
+
+    def _overview(self, name: str) -> Plain:
+        queue = self._host.queue(name)
+        redrive = None if queue is None else redrive_view(queue.redrive)
+        return {**(self._machine.queue_overview(name) or {}), "redrive": redrive}
 
     # --- plain forms ------------------------------------------------------------------------------
 
@@ -203,6 +209,23 @@ class Queries:
             "sessions": sessions,
             "queues": self._host.queue_count(),
         }
+
+
+def redrive_view(redrive: RedriveState | None) -> Plain | None:
+    """How far a redrive is, or how the last one ended; None where there was none."""
+    if redrive is None:
+        return None
+    chosen = {key: dict(value) if key == "headers" else value for key, value in redrive.filter}
+    return {
+        "status": redrive.status,
+        "reason": redrive.reason or None,
+        "moved": redrive.moved,
+        "target": redrive.target,
+        "filter": chosen,
+        "limit": redrive.limit,
+        "rate_per_s": redrive.rate_per_s,
+        "reset_counts": redrive.reset_counts,
+    }
 
 
 def _quantile_ms(buckets: Sequence[int], fraction: float) -> float:

@@ -41,6 +41,7 @@ from node.broker.machine_host import MachineHost
 from node.broker.proposals import Proposals, Waiter
 from node.broker.refusals import detail_of, error_item, wire_code
 from node.broker.sessions import Session
+from node.raft import Outcome
 
 Handler: TypeAlias = Callable[[Connection, Session, Frame], None]
 M = TypeVar("M", bound=Message)
@@ -189,14 +190,14 @@ class Requests:
             result = {"producer": reply.producer, "last": dict(reply.last)}
             connection.send(Ok(result), frame.correlation)
 
-        self._ask(connection, frame, commands.OpenProducer(message.name), answer)
+        self.ask(connection, frame, commands.OpenProducer(message.name), answer)
 
     # --- consuming --------------------------------------------------------------------------------
 
     def subscribe(self, connection: Connection, session: Session, frame: Frame) -> None:
         """A consumer of a queue."""
         message = _of(frame, Subscribe)
-        if self._no_queue(connection, frame.correlation, message.queue):
+        if self.no_queue(connection, frame.correlation, message.queue):
             return
         if message.prefetch > self._prefetch_max:
             text = f"a prefetch of {message.prefetch}; this cluster allows {self._prefetch_max}"
@@ -231,7 +232,7 @@ class Requests:
                 frame.correlation,
             )
 
-        self._ask(connection, frame, command, answer)
+        self.ask(connection, frame, command, answer)
 
     def cancel(self, connection: Connection, session: Session, frame: Frame) -> None:
         """No more messages for a consumer."""
@@ -239,7 +240,7 @@ class Requests:
         command = commands.Cancel(
             session.number, message.consumer, message.unopened, _fence(connection)
         )
-        self._ask(connection, frame, command, _ok(connection, frame))
+        self.ask(connection, frame, command, _ok(connection, frame))
 
     def credit(self, connection: Connection, session: Session, frame: Frame) -> None:
         """Explicit credit."""
@@ -252,12 +253,12 @@ class Requests:
             assert isinstance(reply, replies.Credited)
             connection.send(Ok({"left": reply.left}), frame.correlation)
 
-        self._ask(connection, frame, command, answer)
+        self.ask(connection, frame, command, answer)
 
     def get(self, connection: Connection, session: Session, frame: Frame) -> None:
         """Messages now, or within the time that the client waits."""
         message = _of(frame, Get)
-        if self._no_queue(connection, frame.correlation, message.queue):
+        if self.no_queue(connection, frame.correlation, message.queue):
             return
         command = commands.Get(
             session.number, message.queue, message.count, message.lock_ms, _fence(connection)
@@ -273,18 +274,18 @@ class Requests:
                 )
 
         def again() -> bool:
-            return connection.open and self._ask(connection, frame, command, answer, late=True)
+            return connection.open and self.ask(connection, frame, command, answer, late=True)
 
         def give_up() -> None:
             connection.send(Got(0, 0, 0), frame.correlation)
 
-        self._ask(connection, frame, command, answer, late=True)
+        self.ask(connection, frame, command, answer, late=True)
 
     def alive(self, connection: Connection, session: Session, frame: Frame) -> None:
         """The program behind a consumer speaks."""
         message = _of(frame, Alive)
         command = commands.Alive(session.number, message.consumer, _fence(connection))
-        self._ask(connection, frame, command, _ok(connection, frame))
+        self.ask(connection, frame, command, _ok(connection, frame))
 
     def settle(self, connection: Connection, session: Session, frame: Frame) -> None:
         """Ack, nack, release or terminate; answered with a receipt."""
@@ -316,13 +317,13 @@ class Requests:
             assert isinstance(reply, replies.Receipt)
             connection.send(Receipt(reply.consumer, reply.ranges), correlation)
 
-        self._ask(connection, frame, command, answer, raw=raw)
+        self.ask(connection, frame, command, answer, raw=raw)
 
     def notice_ack(self, connection: Connection, session: Session, frame: Frame) -> None:
         """The client has seen a notice."""
         message = _of(frame, NoticeAck)
         command = commands.NoticeAck(session.number, message.notice, _fence(connection))
-        self._ask(connection, frame, command, _ok(connection, frame))
+        self.ask(connection, frame, command, _ok(connection, frame))
 
     # --- queues and sessions ----------------------------------------------------------------------
 
@@ -344,15 +345,15 @@ class Requests:
             self._declaring = max(0, self._declaring - 1)
 
         command = commands.Declare(message.queue, message.spec)
-        if self._ask(connection, frame, command, answer, decided=decided):
+        if self.ask(connection, frame, command, answer, decided=decided):
             self._declaring += 1
 
     def update(self, connection: Connection, session: Session, frame: Frame) -> None:
         """Change a live queue."""
         message = _of(frame, Update)
-        if not self._no_queue(connection, frame.correlation, message.queue):
+        if not self.no_queue(connection, frame.correlation, message.queue):
             command = commands.UpdateQueue(message.queue, message.changes)
-            self._ask(connection, frame, command, _ok(connection, frame))
+            self.ask(connection, frame, command, _ok(connection, frame))
 
     def queue_action(self, connection: Connection, session: Session, frame: Frame) -> None:
         """Delete, purge, pause or resume."""
@@ -362,7 +363,7 @@ class Requests:
             text = f"a queue action must be one of {', '.join(_QUEUE_ACTIONS)}"
             connection.refuse(frame.correlation, Code.INVALID_ARGUMENT, text)
             return
-        if self._no_queue(connection, frame.correlation, message.queue):
+        if self.no_queue(connection, frame.correlation, message.queue):
             return
 
         def answer(reply: Reply) -> None:
@@ -371,7 +372,7 @@ class Requests:
                 result = {"messages": reply.messages}
             connection.send(Ok(result), frame.correlation)
 
-        self._ask(connection, frame, make(message.queue), answer)
+        self.ask(connection, frame, make(message.queue), answer)
 
     def close(self, connection: Connection, session: Session, frame: Frame) -> None:
         """End the session; what it holds returns, uncounted, and its connections close."""
@@ -382,18 +383,18 @@ class Requests:
             self._end_session(session)
 
         command = commands.EndSession(session.number, 0, _fence(connection))
-        self._ask(connection, frame, command, answer)
+        self.ask(connection, frame, command, answer)
 
     # --- shared -----------------------------------------------------------------------------------
 
-    def _no_queue(self, connection: Connection, correlation: int, queue: str) -> bool:
+    def no_queue(self, connection: Connection, correlation: int, queue: str) -> bool:
         """Whether the queue is missing; then the request is refused, and nothing is logged."""
         missing = not self._host.has_queue(queue) and not self._declaring
         if missing:
             self._refuse_no_queue(connection, correlation, queue)
         return missing
 
-    def _ask(
+    def ask(
         self,
         connection: Connection,
         frame: Frame,
@@ -404,7 +405,10 @@ class Requests:
         raw: bytes = b"",
         decided: Callable[[], None] | None = None,
     ) -> bool:
-        """Check a command as the log wants it, propose it, and answer from its reply."""
+        """Check a command as the log wants it, propose it, and answer from its reply.
+
+        `decided` is told when it is applied, refused, or known not to be: before the answer.
+        """
         plain = commands.to_list(command)
         try:
             commands.from_list(plain)
@@ -423,7 +427,12 @@ class Requests:
             else:
                 answer(reply)
 
-        waiter = Waiter(replied, lost=connection.lose, late=late)
+        def lost(outcome: Outcome) -> None:
+            if decided is not None:
+                decided()
+            connection.lose(outcome)
+
+        waiter = Waiter(replied, lost=lost, late=late)
         self._proposals.propose_plain(plain, waiter, raw)
         return True
 

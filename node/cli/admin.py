@@ -1,19 +1,26 @@
 """``fifo redrive`` and ``fifo transfer-leadership``: what an operator does now and then.
 
-Owns their options. What the cluster cannot do yet it says itself, and that is passed on.
+Owns their options, and the waiting for a redrive, which the cluster carries on by itself.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from node.cli import output
+from node.cli.errors import CliError, UsageProblem
+from node.cli.limits import REDRIVE_LOOK_S, REDRIVE_TELL_S
 from node.cli.session import Json, Url, run
+from node.cli.text import duration
+from node.cli.text import headers as read_headers
 from node.cli.text import rate as read_rate
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import fifo
 
 
@@ -23,31 +30,88 @@ def redrive(
         str | None, typer.Option(help="Where to; else where each came from.", metavar="QUEUE")
     ] = None,
     reason: Annotated[str | None, typer.Option(help="Only those that died of this.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Only those from this queue.", metavar="QUEUE")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(help="Only those with this header.", metavar="NAME=VALUE")
+    ] = None,
+    older_than: Annotated[
+        str | None, typer.Option(help="Only those that died so long ago.", metavar="TIME")
+    ] = None,
+    min_attempts: Annotated[
+        int | None, typer.Option(min=0, help="Only those delivered so often.", metavar="N")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="So many at most.", metavar="N")] = None,
-    rate: Annotated[str | None, typer.Option(help="As in 100/s.", metavar="N/s")] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="As in 100/s, at least 1/s.", metavar="N/s")
+    ] = None,
+    keep_counts: Annotated[
+        bool, typer.Option("--keep-counts", help="Do not start their attempts again.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="End the one that is running.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Send dead letters back, each once and in order."""
-    options: dict[str, Any] = {"dry_run": dry_run}
-    if target is not None:
-        options["target"] = target
-    if reason is not None:
-        options["filter"] = {"reason": reason}
-    if limit is not None:
-        options["limit"] = limit
-    if rate is not None:
-        options["rate"] = read_rate(rate)
+    """Send dead letters back, each once and in order. Ctrl-C ends the waiting, not the redrive."""
+    options: dict[str, Any] = {
+        "reason": reason,
+        "source": source,
+        "headers": read_headers(header) if header else None,
+        "older_than": None if older_than is None else duration(older_than),
+        "min_attempts": min_attempts,
+        "limit": limit,
+        "rate": None if rate is None else _whole_rate(rate),
+        "reset_counts": not keep_counts,
+        "dry_run": dry_run,
+    }
 
-    async def work(client: fifo.Client) -> object:
-        return await client.redrive(dead_letter_queue, **options)
+    async def work(client: fifo.Client) -> dict[str, Any]:
+        if cancel:
+            return await client.cancel_redrive(dead_letter_queue)
+        view = await client.redrive(dead_letter_queue, target, **options)
+        return view if dry_run else await _until_ended(client, dead_letter_queue, view)
 
     result = run(url, work)
     if as_json:
         output.print_json(result)
+    elif dry_run and not cancel:
+        output.say(f"{result['messages']} messages of {dead_letter_queue} would be moved")
+        for name, count in sorted(result["sources"].items()):
+            output.say(f"  {count} of queue {name}")
     else:
-        output.say(f"redrive of {dead_letter_queue}: {result}")
+        output.say(f"redrive of {dead_letter_queue} {result['status']}: {_moved(result)}")
+    if result.get("status") == "paused":
+        raise CliError(
+            f"the redrive waits: {result['reason']}; it goes on by itself when that is over,"
+            f" or end it: fifo redrive {dead_letter_queue} --cancel"
+        )
+
+
+async def _until_ended(client: fifo.Client, queue: str, view: dict[str, Any]) -> dict[str, Any]:
+    """Watch a redrive until it is over, or waits for somebody; says how far it is."""
+    told = asyncio.get_running_loop().time()
+    while view["status"] == "running":
+        await asyncio.sleep(REDRIVE_LOOK_S)
+        view = (await client.queue(queue))["redrive"]
+        now = asyncio.get_running_loop().time()
+        if view["status"] == "running" and now - told >= REDRIVE_TELL_S:
+            told = now
+            output.note(f"redrive of {queue}: {_moved(view)}")
+    return view
+
+
+def _moved(view: Mapping[str, Any]) -> str:
+    count = view["moved"]
+    return f"{count} message{'' if count == 1 else 's'} moved"
+
+
+def _whole_rate(text: str) -> int:
+    found = read_rate(text)
+    if found < 1 or found != int(found):
+        raise UsageProblem(f"--rate {text!r}: must be a whole number of messages per second")
+    return int(found)
 
 
 def transfer_leadership(

@@ -84,3 +84,9 @@ BENCH_REPORT_S: Final = 0.5
 
 BENCH_CLIENTS_MAX: Final = 512
 """Clients in one worker process; more would measure the worker."""
+
+REDRIVE_LOOK_S: Final = 0.1
+"""Between two looks at how far a redrive is: as soon as a person would notice."""
+
+REDRIVE_TELL_S: Final = 2.0
+"""Between two lines that tell how far a redrive is."""

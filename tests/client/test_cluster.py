@@ -120,9 +120,9 @@ async def test_what_the_nodes_refuse_has_its_error(tmp_path: Path) -> None:
             await client.get("nowhere")
         with pytest.raises(fifo.QueueNotFound):
             await client.queue("nowhere")
-        with pytest.raises(fifo.Unsupported):
+        with pytest.raises(fifo.QueueNotFound):
             await client.redrive("nowhere")
-        with pytest.raises(fifo.Unsupported):
+        with pytest.raises(fifo.QueueNotFound):
             await client.durable("nowhere", "reader").reserve(1)
         await client.declare(fifo.QueueSpec("small", max_length=3))
         with pytest.raises(fifo.QueueFull) as full:

@@ -134,7 +134,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     Peeked("orders", 1, ((0, 4),), ((1, 1, 9, 42, 0),), ((0, {"reason": "expired"}),)),
     Redrive("orders.dlq", "orders", {"limit": 10}),
     Move("orders", "later", 10),
-    Durable("orders", "reader", "ack", 3, 1, 100),
+    Durable("orders", "reader", "open", 3, 1, 100, {"lock_ms": 60_000}),
     Status(),
     TransferLeadership("n2"),
 )

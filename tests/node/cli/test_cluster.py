@@ -258,12 +258,46 @@ def test_consume_with_follow_ends_in_order_on_ctrl_c(local: Local) -> None:
 
 
 def test_what_the_cluster_cannot_do_yet_is_one_clear_line(local: Local) -> None:
-    local.ok("queue", "declare", "dead")
-    for arguments in (["redrive", "dead"], ["transfer-leadership", "n2"]):
-        done = local.type(*arguments)
-        assert done.code == 1
-        assert "unsupported" in done.line
-    local.ok("queue", "delete", "dead")
+    done = local.type("transfer-leadership", "n2")
+    assert done.code == 1
+    assert "unsupported" in done.line
+
+
+def test_a_redrive_is_counted_done_and_shown(local: Local) -> None:
+    local.ok("queue", "declare", "shop", "--dead-letter", "shop.dlq")
+    for body in ("one", "two", "three"):
+        local.ok("publish", "shop", "--body", body)
+    local.ok("consume", "shop", "--count", "3", "--terminate", "broken")
+    dry = local.ok("redrive", "shop.dlq", "--dry-run")
+    assert dry.out.splitlines() == [
+        "3 messages of shop.dlq would be moved",
+        "  3 of queue shop",
+    ]
+    assert local.ok("redrive", "shop.dlq", "--reason", "expired", "--json").json["moved"] == 0
+    done = local.ok("redrive", "shop.dlq", "--limit", "1", "--rate", "10/s", "--json").json
+    assert (done["status"], done["moved"], done["limit"]) == ("done", 1, 1)
+    assert local.ok("queue", "show", "shop", "--json").json["ready"] == 1
+    assert "redrive of shop.dlq done: 2 messages moved" in local.ok("redrive", "shop.dlq").out
+    assert local.ok("queue", "show", "shop.dlq", "--json").json["redrive"]["moved"] == 2
+    assert local.type("redrive", "shop.dlq", "--rate", "6/m").code == 2
+    assert local.type("redrive", "shop.dlq", "--reason", "boredom").code == 2
+    assert "no redrive" in local.type("redrive", "shop.dlq", "--cancel").line
+    local.ok("queue", "delete", "shop")
+    local.ok("queue", "delete", "shop.dlq")
+
+
+def test_a_redrive_that_has_to_wait_says_why(local: Local) -> None:
+    local.ok("queue", "declare", "full", "--dead-letter", "full.dlq", "--max-length", "1")
+    local.ok("publish", "full", "--body", "dead")
+    local.ok("consume", "full", "--count", "1", "--terminate", "broken")
+    local.ok("publish", "full", "--body", "in the way")
+    waits = local.type("redrive", "full.dlq")
+    assert waits.code == 1
+    assert "the target 'full' is full" in waits.line
+    assert "fifo redrive full.dlq --cancel" in waits.line
+    assert "cancelled" in local.ok("redrive", "full.dlq", "--cancel").out
+    local.ok("queue", "delete", "full")
+    local.ok("queue", "delete", "full.dlq")
 
 
 @pytest.mark.parametrize("window", ["1000", "1"])

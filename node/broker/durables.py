@@ -1,0 +1,190 @@
+"""Durable consumers: a name that outlives sessions, and the verbs that a client uses under it.
+
+Owns the way from a `Durable` request to the machine's commands and back. The wire names a durable
+consumer by queue and name, the machine by number and generation: the number is looked up here, and
+the machine refuses whoever was replaced meanwhile. Changes no state by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from fifo.machine import commands, replies
+from fifo.machine import limits as machine_limits
+from fifo.machine.replies import Reply
+from fifo.wire import Code, Frame
+from fifo.wire.limits import RANGES_MAX
+from fifo.wire.messages import Durable, Message, Ok, Receipt
+from node.broker.connection import Connection
+from node.broker.machine_host import MachineHost
+from node.broker.requests import Handler, Requests
+from node.broker.sessions import Session
+
+_RECEIPT_LINES_MAX = RANGES_MAX * 4
+"""What a receipt holds; of more ranges that could not be acked the first are named."""
+
+Verb: TypeAlias = Callable[[Connection, Session, Frame, Durable, int], None]
+"""Carries out one verb for a durable consumer with this number."""
+
+
+class Durables:
+    """Handler of everything that durable consumers ask."""
+
+    def __init__(self, host: MachineHost, requests: Requests, *, consumers_max: int) -> None:
+        self._host = host
+        self._requests = requests
+        self._consumers_max = consumers_max
+        self._verbs: dict[str, Verb] = {
+            "reserve": self._reserve,
+            "fetch": self._fetch,
+            "ack": self._ack,
+            "renew": self._renew,
+            "forget": self._forget,
+        }
+        self.handlers: dict[type[Message], Handler] = {Durable: self.durable}
+
+    def durable(self, connection: Connection, session: Session, frame: Frame) -> None:
+        """One verb of one durable consumer."""
+        message = frame.message
+        assert isinstance(message, Durable)
+        verb = self._verbs.get(message.verb)
+        if verb is None and message.verb != "open":
+            text = f"a durable consumer's verb must be one of open, {', '.join(self._verbs)}"
+            connection.refuse(frame.correlation, Code.INVALID_ARGUMENT, text)
+        elif self._requests.no_queue(connection, frame.correlation, message.queue):
+            return
+        elif verb is None:
+            self._open(connection, frame, message)
+        else:
+            consumer = self._host.durable(message.queue, message.name)
+            if consumer is None:
+                text = f"there is no durable consumer {message.name!r}; open it first"
+                connection.refuse(frame.correlation, Code.UNKNOWN_CONSUMER, text)
+            else:
+                verb(connection, session, frame, message, consumer.number)
+
+    def _open(self, connection: Connection, frame: Frame, message: Durable) -> None:
+        """Find or create it, and take it over: whoever had it before is refused from now on."""
+        known = self._host.durable(message.queue, message.name) is not None
+        if not known and self._host.consumer_count() >= self._consumers_max:
+            text = f"this cluster has its {self._consumers_max} consumers"
+            connection.refuse(frame.correlation, Code.LIMIT, text)
+            return
+
+        def answer(reply: Reply) -> None:
+            assert isinstance(reply, replies.DurableOpened)
+            result = {
+                "consumer": reply.consumer,
+                "generation": reply.generation,
+                "next_token": reply.next_token,
+                "held": [list(one) for one in reply.held],
+            }
+            connection.send(Ok(result), frame.correlation)
+
+        command = commands.OpenDurable(message.queue, message.name, message.options or {})
+        self._requests.ask(connection, frame, command, answer)
+
+    def _reserve(
+        self,
+        connection: Connection,
+        session: Session,
+        frame: Frame,
+        message: Durable,
+        consumer: int,
+    ) -> None:
+        """The next `last` messages; they are delivered before the answer."""
+        command = commands.Reserve(consumer, message.generation, message.last, session.number)
+        answer = _reserved(connection, frame)
+        self._requests.ask(connection, frame, command, answer, late=True)
+
+    def _fetch(
+        self,
+        connection: Connection,
+        session: Session,
+        frame: Frame,
+        message: Durable,
+        consumer: int,
+    ) -> None:
+        """What is still locked of tokens first..last, once more; before the answer likewise."""
+        command = commands.Fetch(
+            consumer, message.generation, message.first, message.last, session.number
+        )
+        answer = _reserved(connection, frame)
+        self._requests.ask(connection, frame, command, answer, late=True)
+
+    def _ack(
+        self,
+        connection: Connection,
+        session: Session,
+        frame: Frame,
+        message: Durable,
+        consumer: int,
+    ) -> None:
+        """Everything up to `last`, in as many steps as the machine needs for it."""
+        lines: list[tuple[int, int, int, bool]] = []
+        upto = 0
+
+        def step() -> None:
+            nonlocal upto
+            found = self._host.durable(message.queue, message.name)
+            first = 1 if found is None else max(found.resolved_below, 1)
+            upto = min(message.last, first + machine_limits.STEP_MESSAGES - 1)
+            command = commands.AckUpto(consumer, message.generation, upto)
+            self._requests.ask(connection, frame, command, answer)
+
+        def answer(reply: Reply) -> None:
+            assert isinstance(reply, replies.Receipt)
+            lines.extend(reply.ranges)
+            found = self._host.durable(message.queue, message.name)
+            if upto < message.last and found is not None and upto < found.next_token - 1:
+                if connection.open:
+                    step()
+                return
+            connection.send(Receipt(consumer, tuple(lines[:_RECEIPT_LINES_MAX])), frame.correlation)
+
+        step()
+
+    def _renew(
+        self,
+        connection: Connection,
+        session: Session,
+        frame: Frame,
+        message: Durable,
+        consumer: int,
+    ) -> None:
+        """Everything that it holds is locked anew."""
+        command = commands.RenewDurable(consumer, message.generation)
+        self._requests.ask(connection, frame, command, _done(connection, frame))
+
+    def _forget(
+        self,
+        connection: Connection,
+        session: Session,
+        frame: Frame,
+        message: Durable,
+        consumer: int,
+    ) -> None:
+        """The end of it; what it holds returns, uncounted."""
+        command = commands.Forget(consumer, message.generation)
+        self._requests.ask(connection, frame, command, _done(connection, frame))
+
+
+def _reserved(connection: Connection, frame: Frame) -> Callable[[Reply], None]:
+    def answer(reply: Reply) -> None:
+        assert isinstance(reply, replies.Reserved)
+        result = {
+            "consumer": reply.consumer,
+            "first_token": reply.first_token,
+            "count": reply.count,
+        }
+        connection.send(Ok(result), frame.correlation)
+
+    return answer
+
+
+def _done(connection: Connection, frame: Frame) -> Callable[[Reply], None]:
+    def answer(reply: Reply) -> None:
+        connection.send(Ok(), frame.correlation)
+
+    return answer

@@ -1,0 +1,171 @@
+"""Durable consumers against real nodes: the same messages again, whoever leads and whoever asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import fifo
+from tests.client.test_cluster import crash_leader, three, url_of
+from tests.support.cluster import LocalCluster, passed
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+async def both(tmp_path: Path) -> AsyncIterator[tuple[LocalCluster, fifo.Client]]:
+    async with three(tmp_path) as found:
+        await found[1].declare(fifo.QueueSpec("q", lock=30))
+        yield found
+
+
+def told(messages: list[fifo.DurableMessage]) -> list[tuple[int, bytes]]:
+    return [(message.token, message.body) for message in messages]
+
+
+async def test_what_was_reserved_is_fetched_again_until_it_is_acked(
+    both: tuple[LocalCluster, fifo.Client],
+) -> None:
+    _, client = both
+    await client.publish_many("q", [b"%d" % n for n in range(10)], keys=["k"] * 10)
+    reader = client.durable("q", "reader")
+    expected = [(n + 1, b"%d" % n) for n in range(10)]
+    reserved = await reader.reserve(4)
+    assert told(reserved) == expected[:4]
+    assert (reserved[0].key, reserved[0].attempt) == ("k", 1)
+    assert told(await reader.reserve(100)) == expected[4:]
+    assert await reader.reserve(1) == []
+    for _ in range(2):
+        assert told(await reader.fetch(3, 6)) == expected[2:6]
+    assert told(await reader.fetch(1, 2**63 - 1)) == expected
+    for _ in range(2):
+        assert await reader.ack(4) == ()
+    assert told(await reader.fetch(1, 5)) == expected[4:5]
+    overview = await client.queue("q")
+    assert (overview["locked"], overview["counters"]["acked"]) == (6, 4)
+
+
+async def test_another_session_takes_it_over_with_what_it_holds(
+    both: tuple[LocalCluster, fifo.Client],
+) -> None:
+    cluster, client = both
+    await client.publish_many("q", [b"one", b"two", b"three"])
+    before = client.durable("q", "reader")
+    await before.reserve(2)
+    async with fifo.connect(url_of(cluster)) as other:
+        after = other.durable("q", "reader")
+        assert await after.open() == ((1, 2),)
+        assert (after.generation, after.next_token) == (2, 3)
+        assert told(await after.fetch(1, 2)) == [(1, b"one"), (2, b"two")]
+        for refused in (before.reserve(1), before.fetch(1, 2), before.ack(1), before.renew()):
+            with pytest.raises(fifo.SessionTaken):
+                await refused
+        with pytest.raises(fifo.SessionTaken):
+            await before.forget()
+        assert told(await after.reserve(1)) == [(3, b"three")]
+    await before.open()
+    assert told(await before.fetch(1, 3)) == [(1, b"one"), (2, b"two"), (3, b"three")]
+
+
+async def test_forgetting_it_gives_back_what_it_holds_uncounted(
+    both: tuple[LocalCluster, fifo.Client],
+) -> None:
+    _, client = both
+    await client.publish("q", b"one")
+    reader = client.durable("q", "reader")
+    await reader.reserve(1)
+    await reader.forget()
+    [message] = await client.get("q", wait=5)
+    assert (message.body, message.failures) == (b"one", 0)
+    assert await reader.reserve(1) == []
+    assert reader.generation == 1
+    with pytest.raises(fifo.InvalidArgument):
+        await reader.reserve(0)
+    with pytest.raises(fifo.InvalidArgument):
+        await reader.fetch(2, 1)
+
+
+async def test_a_lock_ends_unless_it_is_renewed_and_an_ack_names_what_was_lost(
+    both: tuple[LocalCluster, fifo.Client],
+) -> None:
+    _, client = both
+    await client.publish_many("q", [b"lost", b"kept"])
+    reader = client.durable("q", "reader", lock=1, max_lock=60)
+    await reader.reserve(2)
+    for _ in range(4):
+        await passed(0.5)
+        await reader.renew()
+    assert len(await reader.fetch(1, 2)) == 2
+    async with asyncio.timeout(10):
+        while await reader.fetch(1, 2):  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.05)
+    [taken] = await client.get("q", wait=5)
+    assert taken.body == b"lost"
+    missing = await reader.ack(2)
+    assert [(one.first, one.last, one.status) for one in missing] == [(1, 1, "lock_lost")]
+
+
+async def test_more_than_one_step_of_the_machine_is_fetched_and_acked(
+    both: tuple[LocalCluster, fifo.Client],
+) -> None:
+    _, client = both
+    count = 25_000
+    await client.publish_many("q", [b"%d" % n for n in range(count)])
+    reader = client.durable("q", "reader")
+    for _ in range(3):
+        await reader.reserve(10_000)
+    fetched = await reader.fetch(1, count)
+    assert [int(message.body) for message in fetched] == list(range(count))
+    assert await reader.ack(count) == ()
+    assert (await client.queue("q"))["messages"] == 0
+
+
+async def test_it_outlives_its_leader_and_goes_on_under_the_same_tokens(
+    both: tuple[LocalCluster, fifo.Client],
+) -> None:
+    cluster, client = both
+    await client.publish_many("q", [b"%d" % n for n in range(6)])
+    reader = client.durable("q", "reader")
+    await reader.reserve(3)
+    await reader.ack(1)
+    await crash_leader(cluster)
+    assert told(await reader.fetch(1, 3)) == [(2, b"1"), (3, b"2")]
+    assert told(await reader.reserve(10)) == [(4, b"3"), (5, b"4"), (6, b"5")]
+    assert await reader.ack(6) == ()
+    assert (await client.queue("q"))["messages"] == 0
+
+
+async def test_a_single_active_queue_has_no_durable_consumers(
+    both: tuple[LocalCluster, fifo.Client],
+) -> None:
+    _, client = both
+    await client.declare(fifo.QueueSpec("one", ordering="single_active"))
+    with pytest.raises(fifo.InvalidArgument):
+        await client.durable("one", "reader").open()
+
+
+def test_the_blocking_client_has_durable_consumers_too(tmp_path: Path) -> None:
+    async def beside() -> None:
+        async with three(tmp_path) as (cluster, client):
+            await client.declare(fifo.QueueSpec("q"))
+            await client.publish_many("q", [b"one", b"two"])
+            url = "fifo://" + str((await cluster.leader()).me.client)
+            await asyncio.to_thread(_blocking_story, url)
+            assert [message.body for message in await client.get("q", wait=5)] == [b"two"]
+
+    asyncio.run(beside())
+
+
+def _blocking_story(url: str) -> None:
+    with fifo.blocking.connect(url) as client:
+        reader = client.durable("q", "reader", lock=30)
+        assert reader.open() == ()
+        assert (reader.generation, reader.next_token) == (1, 1)
+        assert told(reader.reserve(5)) == [(1, b"one"), (2, b"two")]
+        assert told(reader.fetch(2, 2)) == [(2, b"two")]
+        reader.renew()
+        assert reader.ack(1) == ()
+        reader.forget()
