@@ -186,6 +186,16 @@ class Holding:
                 if self.lost or self._not_renewed or self._opened_at or self._renewed:
                     self._forget(first, last)
 
+    def settling(self, tokens: tuple[Range, ...]) -> None:
+        """These tokens are asked about: unresolved until answered, given up before or not.
+
+        A settlement whose own `resolved_below` passed it could be carried out, and its retry be
+        told `lock_lost`.
+        """
+        with self.lock:
+            for first, last in tokens:
+                self._unresolved.add(first, last)
+
     def _forget(self, first: int, last: int) -> None:
         for token in range(first, last + 1):
             self.lost.pop(token, None)

@@ -276,6 +276,7 @@ class Settler:
         many: bool = False,
     ) -> None:
         tokens = ranges.from_tokens([message.token for message in messages])
+        holding.settling(tokens)
         for part in ranges.chunks(tokens, limits.SETTLE_RANGES, limits.SETTLE_TOKENS):
             said = messages
             if part != tokens:

@@ -249,3 +249,17 @@ def test_ranges_are_cut_within_both_bounds(tokens_max: int, ranges_max: int) -> 
     assert all(ranges.count(piece) <= tokens_max for piece in pieces)
     found = [token for piece in pieces for token in ranges.tokens(piece)]
     assert found == list(ranges.tokens(whole))
+
+
+async def test_an_ack_of_what_was_given_up_says_that_it_may_be_asked_again() -> None:
+    async with Peer() as peer, consuming(peer) as (_, messages):
+        peer.line().deliver(11, 1, bodies(1))
+        [message] = await take(messages, 1)
+        peer.line().send(Notice(1, 0, 11, ((1, 1),)))
+        await message.lock_lost.wait()
+        # Lost, and the program asks for more: given up. Another of its tasks acks it all the same.
+        assert await messages.next(timeout=0.01) is None
+        assert (await message.ack(receipt=True)).status == "ok"
+        _, _, settle = await peer.hear(Settle)
+        # With 2 the ack could be carried out late, and its retry be answered `lock_lost`.
+        assert (settle.tokens, settle.resolved_below) == (((1, 1),), 1)
