@@ -12,6 +12,7 @@ the simulator nor the checks.
                at_ms is cluster time, by which locks are counted
     holds      ok                 id, consumer, token: the client is sure of its lock at this time
     settle     all                id, verb, consumer, token, delay_s; ok: status, late
+    cancel     ok                 consumer: from here on its messages may be returned at once
     call       ok                 what, seconds, limit_s
     left       ok                 queue -> messages, when all has been drained
 """

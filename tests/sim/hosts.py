@@ -6,13 +6,14 @@ Owns starting, killing and pausing a real `Node`, with everything it takes from 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import random
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from node.broker.node import Node
-from node.raft import RaftConfig, TcpTransport
+from node.broker.node import Node, NodeStopped
+from node.raft import RaftConfig, RaftError, TcpTransport
 from node.raft.peer_auth import ListenerSide
 from node.raft.transport import PeerLink
 from tests.sim.clockwork import Program
@@ -53,6 +54,7 @@ class Host:
         self.name = name
         self.storage = SimStorage(name)
         self.incarnation = 0
+        self.disk_failed = False
         self.program: Program | None = None
         self.node: Node | None = None
         self._rate = world.rng.uniform(0.98, 1.02)
@@ -75,6 +77,7 @@ class Host:
         if self.program is not None:
             return
         self.incarnation += 1
+        self.disk_failed = False
         self.world.network.down.pop(self.name, None)
         self.program = Program(
             self.world.loop, f"{self.name}#{self.incarnation}", self.name,
@@ -94,8 +97,14 @@ class Host:
             transport=partial(_peer_port, rng.randbytes),
         )
         self.world.watch(self, node)
-        await node.start()
-        await node.run()
+        try:
+            await node.start()
+            await node.run()
+        except (NodeStopped, RaftError):
+            if not self.disk_failed:
+                raise
+            self.world.happened("node stopped by its disk")
+            self.kill()
 
     def kill(self, *, power: bool = False) -> None:
         """End the node: by a signal, or with the power and all that was not synced."""
@@ -124,11 +133,19 @@ class Host:
         if self.alive:
             self.storage.hook = hook
 
+    def fail_disk(self, operations: int, number: int) -> None:
+        """Some disk operation, a few from now, and all after it fail until the node is gone."""
+
+        def hook(operation: str, name: str) -> None:
+            nonlocal operations
+            operations -= 1
+            if operations <= 0 and (number == errno.EIO or operation in ("write", "create")):
+                self.disk_failed = True
+                raise OSError(number, os.strerror(number))
+
+        if self.alive:
+            self.storage.hook = hook
+
 
 def _peer_port(entropy: object, config: RaftConfig, rng: random.Random) -> TcpTransport:
     return PeerPort(config, rng=rng, entropy=entropy)  # type: ignore[arg-type]  # rng.randbytes
-
-
-def simulated(config_folder: str = "simulated") -> Path:
-    """A folder that is never touched."""
-    return Path(config_folder)

@@ -67,6 +67,8 @@ KINDS: dict[str, tuple[int, str]] = {
     "power_leader": (4, "restart"),
     "power_in_turn": (4, "restart"),
     "power_all": (1, ""),
+    "disk_fails": (3, "restart"),
+    "disk_full": (2, "restart"),
     "pause": (3, "resume"),
     "pause_leader": (5, "resume"),
     "cut": (3, "heal"),

@@ -49,7 +49,12 @@ def run(
     finally:
         logging.disable(logged)
         world.loop.finish()
-    check_queue.check(world.history.events, world.plan.max_deliveries, seed=world.plan.seed)
+    check_queue.check(
+        world.history.events,
+        world.plan.max_deliveries,
+        single_active=world.plan.ordering == "single_active",
+        seed=world.plan.seed,
+    )
     return world
 
 

@@ -394,6 +394,18 @@ def test_a_bad_history_breaks_its_rule(rule: Rule, scene: Scene) -> None:
         rule(rules.Told(story.events, MAX_DELIVERIES))
 
 
+def test_a_single_active_consumer_may_have_to_give_back_what_it_still_holds() -> None:
+    story = Story()
+    story.publish()
+    story.hand_out()
+    story.hand_out(2, 1, attempt=2, failures=0)
+    story.hold()
+    story.settle(consumer=2)
+    rules.check(story.events, MAX_DELIVERIES, single_active=True)
+    with pytest.raises(AssertionError, match="^S4: "):
+        rules.check(story.events, MAX_DELIVERIES)
+
+
 def test_every_rule_has_a_bad_history() -> None:
     assert {rule for rule, _ in BAD} == set(rules.RULES)
 

@@ -26,6 +26,9 @@ QUEUE, DEAD = "work", "dead"
 KEYS = ("red", "green", None)
 """Keys of messages, where the queue keeps their order."""
 
+LEAVING = 0.05
+"""How likely a worker stops after a message; when all of a consumer's have, it is cancelled."""
+
 LOOK_SECONDS = 0.1
 """How often a handler looks whether its lock still holds."""
 
@@ -214,9 +217,19 @@ class Programs:
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
+            await self._leave(name, consumer)
             await asyncio.sleep(0.3)
             if client._session.fatal is not None:
                 client = await self.connect(name, rng)
+
+    async def _leave(self, name: str, consumer: Any) -> None:
+        """Cancel, so that the next round is another consumer."""
+        if consumer.number is not None:
+            self.world.history.add("ok", "cancel", name, consumer=consumer.number)
+        try:
+            await consumer.cancel()
+        except fifo.FifoError as error:
+            self.world.happened(f"cancel {type(error).__name__}")
 
     async def _work(self, name: str, rng: random.Random, consumer: Any, how: Consuming) -> None:
         async for message in consumer:
@@ -224,6 +237,8 @@ class Programs:
             if not self.world.calm:
                 await self._handle(name, rng, message, how)
             await self._settle(name, rng, message)
+            if rng.random() < LEAVING and not self.world.calm:
+                return
 
     def _delivered(self, name: str, message: Message) -> None:
         body = name_of(message.body)

@@ -6,6 +6,7 @@ Owns the parts and the faults. What must hold is checked by `check_raft` while i
 
 from __future__ import annotations
 
+import errno
 import random
 import zlib
 from collections.abc import Callable
@@ -146,6 +147,9 @@ class World:
             host.kill(power=kind.startswith("power"))
         elif kind == "power_in_turn":
             host.lose_power_in_turn(fault.number % 12 + 1)
+        elif kind in ("disk_fails", "disk_full"):
+            number = errno.EIO if kind == "disk_fails" else errno.ENOSPC
+            host.fail_disk(fault.number % 12 + 1, number)
         elif kind == "power_all":
             for each in self.hosts.values():
                 each.kill(power=True)
