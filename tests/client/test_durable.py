@@ -1,0 +1,134 @@
+"""Durable consumers of the client against a scripted node: lost answers, halves, other sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+import fifo
+from fifo.client.durable import STEP_MESSAGES
+from fifo.wire import Code, Frame
+from fifo.wire.messages import Durable, Error, Hello, Message, Ok, Receipt, Settle
+from tests.client.test_consuming import bodies
+from tests.support.wire_peer import Line, Peer, until, welcome
+
+OPENED = {"consumer": 5, "generation": 2, "next_token": 4, "held": [[1, 3]]}
+
+
+def durable(verbs: dict[str, Callable[[Line, Frame, Durable], object]]) -> Callable[..., None]:
+    """Answers an open as generation 2 of consumer 5, and other verbs as told."""
+
+    def answer(line: Line, frame: Frame) -> None:
+        message = frame.message
+        assert isinstance(message, Durable)
+        if message.verb == "open":
+            line.send(Ok(OPENED), frame.correlation)
+        elif message.verb in verbs:
+            verbs[message.verb](line, frame, message)
+
+    return answer
+
+
+def sent(line: Line, frame: Frame, request: Durable) -> None:
+    """Deliver what was fetched, then answer."""
+    count = request.last - request.first + 1
+    line.deliver(5, request.first, bodies(count))
+    line.send(Ok({"consumer": 5, "first_token": request.first, "count": count}), frame.correlation)
+
+
+async def test_the_first_verb_opens_it_and_every_verb_names_the_generation() -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        peer.answers[Durable] = durable({"fetch": sent})
+        reader = client.durable("orders", "reader", lock=60, max_lock=120)
+        assert [message.token for message in await reader.fetch(1, 3)] == [1, 2, 3]
+        _, _, opening = await peer.hear(Durable)
+        assert (opening.verb, opening.generation) == ("open", 0)
+        assert opening.options == {"lock_ms": 60_000, "max_lock_ms": 120_000}
+        _, _, fetching = await peer.hear(Durable)
+        assert fetching == Durable("orders", "reader", "fetch", 2, 1, 3)
+        assert (reader.generation, reader.next_token, reader.held) == (2, 4, ((1, 3),))
+
+
+async def test_a_fetch_is_sent_again_after_a_lost_answer_and_gives_each_message_once() -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        peer.answers[Durable] = durable({})
+        reader = client.durable("orders", "reader")
+        await reader.open()
+        await peer.hear(Durable)
+        fetching = asyncio.create_task(reader.fetch(1, 3))
+        line, _, _ = await peer.hear(Durable)
+        line.deliver(5, 1, bodies(2))
+        line.drop()
+        line, frame, request = await peer.hear(Durable)
+        sent(line, frame, request)
+        assert [message.token for message in await fetching] == [1, 2, 3]
+
+
+async def test_a_reserve_whose_answer_is_lost_is_unknown_and_not_sent_again() -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        peer.answers[Durable] = durable({})
+        reader = client.durable("orders", "reader")
+        await reader.open()
+        await peer.hear(Durable)
+        reserving = asyncio.create_task(reader.reserve(2))
+        line, _, _ = await peer.hear(Durable)
+        line.deliver(5, 4, bodies(2))
+        line.drop()
+        with pytest.raises(fifo.ConnectionLost) as lost:
+            await reserving
+        assert lost.value.unknown
+        assert await reader.open() == ((1, 3),)
+        _, _, request = await peer.hear(Durable)
+        assert request.verb == "open"
+
+
+async def test_what_comes_too_late_or_in_another_session_is_not_given_back() -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        peer.answers[Durable] = durable({"fetch": sent})
+        reader = client.durable("orders", "reader")
+        await reader.open()
+        peer.line().deliver(5, 1, bodies(3))
+        old = peer.line().hello
+
+        def opening(line: Line, hello: Hello) -> Message:
+            if old is not None and hello.session == old.session:
+                return Error(Code.SESSION_ENDED, "too long away")
+            return welcome(line, hello)
+
+        peer.opening = opening
+        peer.line().drop()
+        await until(lambda: client.metrics.connects == 2)
+        peer.line().deliver(5, 1, bodies(3))
+        assert len(await reader.fetch(2, 3)) == 2
+        assert peer.count(Settle) == 0
+
+
+async def test_a_fetch_that_is_too_long_is_asked_in_halves() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def fetch(line: Line, frame: Frame, request: Durable) -> None:
+        asked.append((request.first, request.last))
+        if request.last - request.first >= STEP_MESSAGES:
+            line.send(Error(Code.TOO_LARGE, "too many"), frame.correlation)
+        else:
+            line.deliver(5, request.first, [b"first of it"])
+            line.send(Ok({"consumer": 5, "first_token": 1, "count": 1}), frame.correlation)
+
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        peer.answers[Durable] = durable({"fetch": fetch})
+        found = await client.durable("orders", "reader").fetch(1, 20_000)
+        assert [message.token for message in found] == [1, 10_001]
+        assert asked == [(1, 20_000), (1, 10_000), (10_001, 20_000)]
+
+
+async def test_an_ack_names_what_it_could_not_settle() -> None:
+    def ack(line: Line, frame: Frame, request: Durable) -> None:
+        line.send(Receipt(5, ((1, 2, 2, False), (4, 4, 3, True))), frame.correlation)
+
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        peer.answers[Durable] = durable({"ack": ack})
+        lost, dead = await client.durable("orders", "reader").ack(9)
+        assert lost == fifo.NotAcked(1, 2, fifo.Status.LOCK_LOST)
+        assert dead == fifo.NotAcked(4, 4, fifo.Status.DEAD_LETTERED, late=True)
