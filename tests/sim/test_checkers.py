@@ -398,11 +398,11 @@ def test_a_single_active_consumer_may_have_to_give_back_what_it_still_holds() ->
     story = Story()
     story.publish()
     story.hand_out()
-    story.hand_out(2, 1, attempt=2, failures=0)
+    story.hand_out(2, 1, attempt=2, failures=1)
     story.hold()
     story.settle(consumer=2)
     rules.check(story.events, MAX_DELIVERIES, single_active=True)
-    with pytest.raises(AssertionError, match="^S4: "):
+    with pytest.raises(AssertionError, match=r"^S4: "):
         rules.check(story.events, MAX_DELIVERIES)
 
 
