@@ -138,6 +138,26 @@ async def test_it_outlives_its_leader_and_goes_on_under_the_same_tokens(
     assert (await client.queue("q"))["messages"] == 0
 
 
+async def test_it_is_shown_with_its_locks_and_goes_with_its_queue(
+    both: tuple[LocalCluster, fifo.Client],
+) -> None:
+    _, client = both
+    await client.publish_many("q", [b"one", b"two"])
+    reader = client.durable("q", "reader")
+    await reader.reserve(2)
+    [view] = await client.consumers("q")
+    assert (view["consumer"], view["tag"], view["session"]) == (reader.consumer, "reader", "")
+    assert (view["held"], view["flags"]) == (2, [])
+    assert [lock["tag"] for lock in await client.locks("q")] == ["reader", "reader"]
+    await client.delete("q")
+    with pytest.raises(fifo.QueueNotFound):
+        await reader.fetch(1, 2)
+    await client.declare(fifo.QueueSpec("q"))
+    with pytest.raises(fifo.FifoError, match="open it first"):
+        await reader.renew()
+    assert await reader.open() == ()
+
+
 async def test_a_single_active_queue_has_no_durable_consumers(
     both: tuple[LocalCluster, fifo.Client],
 ) -> None:
