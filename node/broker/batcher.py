@@ -58,19 +58,14 @@ class Batcher(Generic[C]):
     def place(self, raw_bytes: int) -> int:
         """Where in its entry's area a raw part of this size will begin, if added next."""
         batch = self._open
-        if (
-            batch is not None
-            and batch.packed
-            and (
-                batch.size_bytes + raw_bytes > limits.GATHER_BYTES
-                or len(batch.packed) >= limits.GATHER_COMMANDS_MAX
-            )
+        if batch is not None and (
+            batch.size_bytes + raw_bytes > limits.GATHER_BYTES
+            or len(batch.packed) >= limits.GATHER_COMMANDS_MAX
         ):
             self._full.append(batch)
-            batch = None
-        if batch is None:
-            batch = self._open = Batch(self._now())
-        return batch.area_bytes
+            batch = self._open = None
+        # Opens none: what holds no command yet must not look as if something waited.
+        return 0 if batch is None else batch.area_bytes
 
     def add(self, plain: Sequence[Any], context: C, raw: Buffer = b"") -> None:
         """Gather one command; with a raw part only right after `place` for it."""
@@ -78,7 +73,8 @@ class Batcher(Generic[C]):
         if not raw_bytes:
             self.place(0)
         batch = self._open
-        assert batch is not None, "place opens a batch"
+        if batch is None:
+            batch = self._open = Batch(self._now())
         packed = entry.pack_command(plain)
         batch.packed.append(packed)
         batch.contexts.append(context)

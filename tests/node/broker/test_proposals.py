@@ -102,6 +102,15 @@ def test_what_gathers_behind_an_entry_leaves_together_when_that_commits(scene: S
     assert scene.told == ["wake", "a answered", "b answered", "c answered"]
 
 
+def test_a_command_with_bodies_asks_for_a_turn_at_once_as_any_other_does() -> None:
+    # Its place in the area is asked for first; that must not look as if a turn had been asked for.
+    scene = Scene()
+    raw = b"body"
+    scene.proposals.place(len(raw))
+    scene.proposals.propose_plain([1, "q"], None, raw)
+    assert scene.told == ["wake"]
+
+
 def test_after_the_leadership_nobody_is_told_anything(scene: Scene) -> None:
     scene.propose("b")
     scene.proposals.clear()
