@@ -105,6 +105,8 @@ class Host:
                 raise
             self.world.happened("node stopped by its disk")
             self.kill()
+            if self.world.healed:
+                self.start()
 
     def kill(self, *, power: bool = False) -> None:
         """End the node: by a signal, or with the power and all that was not synced."""

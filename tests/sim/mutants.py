@@ -242,13 +242,13 @@ def overdue(seed: int) -> Plan:
 
 MUTANTS = (
     Mutant("lock token not compared on ack", token_not_compared, 0, 10, overdue),
-    Mutant("nothing is fsynced", nothing_synced, 1, 20),
-    Mutant("leader confirms before commit", confirms_early, 3, 50),
+    Mutant("nothing is fsynced", nothing_synced, 3, 20),
+    Mutant("leader confirms before commit", confirms_early, 4, 50),
     Mutant("new leader does not raise the floors", no_floors, 0, 20, killed_leader),
-    Mutant("deadline in leader-local time", local_time, 1, 50),
-    Mutant("renewal without the lease", no_lease, 13, 50, paused_leader),
+    Mutant("deadline in leader-local time", local_time, 3, 50),
+    Mutant("renewal without the lease", no_lease, 5, 50, paused_leader),
     Mutant("eval_consumer_timeouts without re-check", no_recheck, 1, 50, slow_commits),
-    Mutant("delivery count reset at fail-over", counts_reset, 1, 20),
+    Mutant("delivery count reset at fail-over", counts_reset, 2, 20),
 )
 
 

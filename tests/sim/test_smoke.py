@@ -29,9 +29,9 @@ def test_drawn_faults_break_no_promise(first: int) -> None:
         run(seed)
 
 
-@pytest.mark.parametrize("past", SEEDS.get("past", []), ids=lambda past: str(past["seed"]))
-def test_what_once_went_wrong_goes_right(past: dict[str, object]) -> None:
-    run(int(str(past["seed"])))
+def test_what_once_went_wrong_goes_right() -> None:
+    for past in SEEDS.get("past", ()):
+        run(past["seed"])
 
 
 def test_publish_consume_and_ack_without_any_fault() -> None:

@@ -44,6 +44,7 @@ class World:
         self.checks = RaftChecks(self)
         self.sick = _sick(plan.lasting)
         self.programs: dict[str, Program] = {}
+        self.healed = False
         self.calm = False
         self.counts: dict[str, int] = {}
         self.on_hand_out: Callable[[str], None] = lambda _number: None
@@ -216,6 +217,7 @@ class World:
     def heal(self) -> None:
         """End every fault: all links, all nodes, all clients."""
         self.note("heal")
+        self.healed = True
         self.network.heal()
         for host in self.hosts.values():
             host.storage.hook = None
