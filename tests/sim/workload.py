@@ -81,6 +81,8 @@ class Programs:
             rate=rng.uniform(0.98, 1.02), offset=rng.uniform(0.0, 1e5),
         )  # fmt: skip
         self.world.programs[name] = program
+        if name.startswith("p"):
+            self._publishing[name] = None  # Before it runs: nobody may think that all is done.
         program.run(main(name, rng))
 
     def restart_dead(self, mains: Mapping[str, Callable[[str, random.Random], Any]]) -> None:
@@ -153,7 +155,6 @@ class Programs:
 
     async def publish(self, name: str, rng: random.Random, count: int) -> None:
         """So many messages, alone or a few at once, one call after the other."""
-        self._publishing[name] = None
         client = await self.connect(name, rng)
         label = f"{name}.{self._incarnations[name]}"
         number = 0
