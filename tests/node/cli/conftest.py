@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -72,12 +73,15 @@ def free_base_port() -> int:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             chance: int = probe.getsockname()[1]
-        base = _BASE_MIN + chance * 37 % (_BASE_MAX - _BASE_MIN)
+        # Workers of one run look at the same moment: each has every other block of ports.
+        block = 2 * (chance * 37 % ((_BASE_MAX - _BASE_MIN) // 80)) + _WORKER % 2
+        base = _BASE_MIN + 40 * block
         if all(_free(base + 10 * i + j) for i in range(3) for j in (1, 2, 3)):
             return base
     raise AssertionError("no free range of ports")
 
 
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _BASE_MIN = 10_000
 _BASE_MAX = 32_700
 
