@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typer.main import get_command
 
 from node.cli import main
 from node.cli.errors import FAILED, USAGE
+from tests.support.privileges import ordinary_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -201,12 +201,16 @@ def test_serve_refuses_a_data_folder_that_is_a_file(
     assert "a file stands in its way" in done.line
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_serve_refuses_a_data_folder_that_cannot_be_written(
     cli: Cli, base_port: int, tmp_path: Path
 ) -> None:
-    (tmp_path / "data").mkdir(mode=0o500)
-    done = cli("serve", "--base-port", str(base_port), "--data-dir", "data")
+    serve = "serve", "--base-port", str(base_port), "--data-dir"
+    (tmp_path / "file").touch()
+    assert "a file stands in its way" in cli(*serve, "file").line  # all that it imports is there
+    with ordinary_user() as folder:
+        (folder / "data").mkdir(mode=0o500)
+        done = cli(*serve, str(folder / "data"))
+    assert done.code == FAILED
     assert "cannot be written" in done.line
 
 

@@ -16,6 +16,7 @@ from node.raft.journal import JournalLimits
 from node.raft.segments import MARK_NAME, parse_segment_name
 from node.raft.storage import LOCK_NAME, OsStorage
 from tests.support.journals import SMALL, command, fill, open_journal, state_of
+from tests.support.privileges import ordinary_user
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,11 +114,11 @@ def test_a_path_that_is_no_folder_is_refused_with_a_clear_message(tmp_path: Path
             open_journal(OsStorage(path))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_without_permission_is_refused_with_a_clear_message(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(JournalUnusable, match="Permission denied"):
-        open_journal(OsStorage(tmp_path))
+def test_a_folder_without_permission_is_refused_with_a_clear_message() -> None:
+    with ordinary_user() as folder:
+        folder.chmod(0o500)
+        with pytest.raises(JournalUnusable, match="Permission denied"):
+            open_journal(OsStorage(folder))
 
 
 def test_a_folder_with_other_things_is_refused_and_left_alone(tmp_path: Path) -> None:
