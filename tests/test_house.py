@@ -409,6 +409,8 @@ def texts() -> Iterator[Path]:
     folders = [ROOT / name for name in TOP_LEVEL_FOLDERS]
     inside = (path for folder in folders for path in sorted(folder.rglob("*")))
     for path in (*sorted(ROOT.iterdir()), *inside):
+        if path.name == ".git":  # a linked work tree has a file here that names its repository
+            continue
         if path.is_file() and path.suffix in TEXT_SUFFIXES and "__pycache__" not in path.parts:
             yield path
 
