@@ -1,21 +1,20 @@
 """The configuration of a cluster: one TOML file, read into frozen dataclasses.
 
-Owns the names, defaults and bounds of every key of ``cluster.toml`` and the wording of its
-errors. Must not know sockets, Raft or queues, and never touches a disk except to read the file
-it is given and the secret that file names. A key added here belongs into
+Owns the names, defaults and bounds of every key of ``cluster.toml`` but those of ``[[user]]``
+(`users.py`). Must not know sockets, Raft or queues, and never touches a disk except to read the
+file it is given and the secret that file names. A key added here belongs into
 ``cluster.example.toml`` in the same commit; a test loads that file.
 """
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import ipaddress
-import json
-import re
-import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Final
+
+from node.table import ConfigError, Table, label_of, quoted, read_toml
+from node.users import User, read_users, user_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,15 +32,7 @@ PORT_MAX: Final = 65_535
 SECRET_BYTES_MIN: Final = 16
 """A shorter secret could be guessed from one recorded handshake between two nodes."""
 
-CONFIG_BYTES_MAX: Final = 1 << 20
-"""A larger file is not a cluster.toml, and is refused before it is parsed."""
-
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _MEBIBYTE: Final = 1 << 20
-
-
-class ConfigError(ValueError):
-    """The configuration cannot be used. One line: file, section, key, what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +93,24 @@ class LimitSettings:
     disk_low_bytes: int = 256 * _MEBIBYTE
 
 
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """The certificates of ``[tls]``, as the file names them; ``{node}`` stands for a node's name.
+
+    With ``client_cert`` and ``client_key`` the client port speaks TLS and nothing else, and so does
+    the http port where it is not on loopback.
+    """
+
+    folder: Path
+    client_cert: str | None = None
+    client_key: str | None = None
+
+    def path(self, key: str, node: str) -> Path:
+        """The file that this key names for this node; the key must be set."""
+        text: str = getattr(self, key)
+        return self.folder / text.replace("{node}", node)
+
+
 _RAFT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     # Below 10 ms the heartbeats themselves load the loop; above a minute nobody would wait.
     "heartbeat_ms": (10, 60_000),
@@ -130,18 +139,17 @@ _LIMIT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
 class ClusterConfig:
     """A validated configuration. ``path`` is the file it came from, None when made in memory.
 
-    ``tls`` and ``users`` are part of the format and always empty: a file that sets them is
-    refused until nodes can honour them, because ignoring them would leave a port open.
+    Without ``users`` every client on this machine may do everything, and no other can connect.
     """
 
     name: str
     cluster_id: bytes
-    secret: bytes | None
+    secret: bytes | None = field(repr=False)
     nodes: tuple[NodeConfig, ...]
     raft: RaftSettings = RaftSettings()
     limits: LimitSettings = LimitSettings()
-    tls: None = None
-    users: tuple[()] = ()
+    tls: TlsSettings | None = None
+    users: tuple[User, ...] = ()
     path: Path | None = None
     secret_file: Path | None = None
 
@@ -151,7 +159,9 @@ class ClusterConfig:
             if node.name == name:
                 return node
         known = ", ".join(node.name for node in self.nodes)
-        raise ConfigError(f"{_label(self.path)}: no [[node]] is named {name!r}; there are: {known}")
+        raise ConfigError(
+            f"{label_of(self.path)}: no [[node]] is named {name!r}; there are: {known}"
+        )
 
     def peers(self, name: str) -> tuple[NodeConfig, ...]:
         """Every member but that one, in the order of the file."""
@@ -160,7 +170,8 @@ class ClusterConfig:
     @property
     def url(self) -> str:
         """The address list that a client connects to."""
-        return "fifo://" + ",".join(str(node.client) for node in self.nodes)
+        scheme = "fifo" if self.tls is None or self.tls.client_cert is None else "fifos"
+        return f"{scheme}://" + ",".join(str(node.client) for node in self.nodes)
 
 
 def cluster_id_of(name: str) -> bytes:
@@ -190,19 +201,20 @@ def load_config(path: Path) -> ClusterConfig:
 
     Raises ConfigError, whose one line names the file and the key.
     """
-    label = _label(path)
-    document = _read_toml(path, label)
-    top = _Table(document, label, "")
-    _refuse_unbuilt(top, label)
+    label = label_of(path)
+    document = read_toml(path, label)
+    top = Table(document, label, "")
     cluster = top.table("cluster")
     name = cluster.name("name")
     secret_file = cluster.optional_text("secret_file")
     cluster.finish()
     node_tables = top.tables("node")
+    users = read_users(top.tables("user", required=False))
     raft = _raft_settings(top.table("raft", required=False))
     limits = _limit_settings(top.table("limits", required=False))
-    top.finish()
     folder = path.absolute().parent
+    tls = _tls_settings(top.table("tls", required=False), folder)
+    top.finish()
     secret_path = None if secret_file is None else folder / secret_file
     config = ClusterConfig(
         name=name,
@@ -211,10 +223,16 @@ def load_config(path: Path) -> ClusterConfig:
         nodes=tuple(_node_config(table, folder) for table in node_tables),
         raft=raft,
         limits=limits,
+        tls=tls,
+        users=users,
         path=path,
         secret_file=secret_path,
     )
     _check_members(config, label)
+    _check_exposure(config, label)
+    for section, value in (("[tls]", config.tls), ("[[user]]", config.users)):
+        if value:
+            raise ConfigError(f"{label}: {section}: not supported by this version yet")
     return config
 
 
@@ -242,142 +260,32 @@ def single_node_config(data_dir: Path, base_port: int = BASE_PORT_DEFAULT) -> Cl
 def to_toml(config: ClusterConfig) -> str:
     """The text of a file that `load_config` reads back as this configuration."""
     folder = None if config.path is None else config.path.absolute().parent
-    lines = ["[cluster]", f"name = {_quoted(config.name)}"]
+    lines = ["[cluster]", f"name = {quoted(config.name)}"]
     if config.secret_file is not None:
-        lines.append(f"secret_file = {_quoted(_relative(config.secret_file, folder))}")
+        lines.append(f"secret_file = {quoted(_relative(config.secret_file, folder))}")
     for node in config.nodes:
         lines += [
             "",
             "[[node]]",
-            f"name = {_quoted(node.name)}",
-            f"client = {_quoted(str(node.client))}",
-            f"peer = {_quoted(str(node.peer))}",
-            f"http = {_quoted(str(node.http))}",
-            f"data_dir = {_quoted(_relative(node.data_dir, folder))}",
+            f"name = {quoted(node.name)}",
+            f"client = {quoted(str(node.client))}",
+            f"peer = {quoted(str(node.peer))}",
+            f"http = {quoted(str(node.http))}",
+            f"data_dir = {quoted(_relative(node.data_dir, folder))}",
         ]
     for section, settings in (("raft", config.raft), ("limits", config.limits)):
         lines += ["", f"[{section}]"]
         lines += [f"{field.name} = {getattr(settings, field.name)}" for field in fields(settings)]
+    if config.tls is not None:
+        lines += ["", "[tls]"]
+        lines += [
+            f"{key} = {quoted(value)}"
+            for key in ("client_cert", "client_key")
+            if (value := getattr(config.tls, key)) is not None
+        ]
+    for user in config.users:
+        lines += ["", "[[user]]", *user_lines(user)]
     return "\n".join(lines) + "\n"
-
-
-class _Table:
-    """One TOML table being read: hands out checked values, and refuses what nobody asked for."""
-
-    def __init__(self, values: Mapping[str, object], label: str, section: str) -> None:
-        self._values = dict(values)
-        self._label = label
-        self._section = section
-        self._known: list[str] = []
-
-    def error(self, key: str, problem: str) -> ConfigError:
-        """A ConfigError that names file, section and key."""
-        place = f"{self._section} {key}".strip()
-        return ConfigError(f"{self._label}: {place}: {problem}")
-
-    def pop(self, key: str) -> object | None:
-        """The raw value, or None where the key is missing; marks the key as known."""
-        self._known.append(key)
-        return self._values.pop(key, None)
-
-    def optional_text(self, key: str) -> str | None:
-        value = self.pop(key)
-        if value is None:
-            return None
-        if not isinstance(value, str):
-            raise self.error(key, f"must be a text in quotes, not {_kind(value)}")
-        if not value.strip() or "\0" in value:
-            raise self.error(key, "must not be empty")
-        return value
-
-    def text(self, key: str) -> str:
-        value = self.optional_text(key)
-        if value is None:
-            raise self.error(key, "is missing")
-        return value
-
-    def name(self, key: str) -> str:
-        value = self.text(key)
-        if _NAME.fullmatch(value) is None:
-            allowed = "1 to 64 letters, digits, '-', '_' and '.', beginning with a letter or digit"
-            raise self.error(key, f"{value!r} is not a name: {allowed}")
-        return value
-
-    def address(self, key: str) -> Address:
-        text = self.text(key)
-        try:
-            address = parse_address(text)
-        except ValueError as error:
-            raise self.error(key, str(error)) from None
-        if not address.is_loopback:
-            raise self.error(
-                key,
-                f"{address} is not a loopback address, which needs authentication set,"
-                " and this version has none yet: use 127.0.0.1",
-            )
-        return address
-
-    def integer(self, key: str, default: int, bounds: tuple[int, int]) -> int:
-        value = self.pop(key)
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self.error(key, f"must be a whole number, not {_kind(value)}")
-        low, high = bounds
-        if not low <= value <= high:
-            raise self.error(key, f"{value} is out of range: from {low} to {high}")
-        return value
-
-    def table(self, key: str, *, required: bool = True) -> _Table:
-        value = self.pop(key)
-        if value is None and required:
-            raise ConfigError(f"{self._label}: the section [{key}] is missing")
-        if value is None:
-            value = {}
-        if not isinstance(value, dict):
-            raise self.error(key, f"must be a section [{key}], not {_kind(value)}")
-        return _Table(value, self._label, f"[{key}]")
-
-    def tables(self, key: str) -> list[_Table]:
-        value = self.pop(key)
-        if value is None or value == []:
-            raise ConfigError(f"{self._label}: there is no [[{key}]]; at least one is needed")
-        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            raise self.error(key, f"must be written as [[{key}]] sections")
-        return [_Table(item, self._label, f"[[{key}]] {i + 1}") for i, item in enumerate(value)]
-
-    def finish(self) -> None:
-        """Refuse what is left: a misspelt key must not silently mean its default."""
-        for key in self._values:
-            near = difflib.get_close_matches(key, self._known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(self._known)}"
-            raise self.error(key, f"unknown key; {hint}")
-
-
-def _read_toml(path: Path, label: str) -> dict[str, object]:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(CONFIG_BYTES_MAX + 1)
-        if len(raw) > CONFIG_BYTES_MAX:
-            raise ConfigError(f"{label}: larger than {CONFIG_BYTES_MAX} bytes")
-        return tomllib.loads(raw.decode())
-    except FileNotFoundError:
-        raise ConfigError(f"{label}: there is no such file") from None
-    except OSError as error:
-        raise ConfigError(f"{label}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{label}: not UTF-8 text (at byte {error.start})") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{label}: not valid TOML: {error}") from None
-
-
-def _refuse_unbuilt(top: _Table, label: str) -> None:
-    for key, section in (("tls", "[tls]"), ("user", "[[user]]")):
-        if top.pop(key) is not None:
-            raise ConfigError(
-                f"{label}: {section}: not supported by this version yet, and never ignored;"
-                " remove the section and stay on loopback"
-            )
 
 
 def _read_secret(path: Path, label: str) -> bytes:
@@ -391,19 +299,34 @@ def _read_secret(path: Path, label: str) -> bytes:
     return secret
 
 
-def _node_config(table: _Table, folder: Path) -> NodeConfig:
+def _node_config(table: Table, folder: Path) -> NodeConfig:
     node = NodeConfig(
         name=table.name("name"),
-        client=table.address("client"),
-        peer=table.address("peer"),
-        http=table.address("http"),
+        client=_address(table, "client"),
+        peer=_address(table, "peer"),
+        http=_address(table, "http"),
         data_dir=folder / table.text("data_dir"),
     )
     table.finish()
     return node
 
 
-def _raft_settings(table: _Table) -> RaftSettings:
+def _address(table: Table, key: str) -> Address:
+    try:
+        return parse_address(table.text(key))
+    except ValueError as error:
+        raise table.error(key, str(error)) from None
+
+
+def _tls_settings(table: Table, folder: Path) -> TlsSettings | None:
+    cert, key = (table.optional_text(name) for name in ("client_cert", "client_key"))
+    table.finish()
+    if (cert is None) != (key is None):
+        raise table.error("client_cert", "and client_key belong together: set both or neither")
+    return None if cert is None else TlsSettings(folder, cert, key)
+
+
+def _raft_settings(table: Table) -> RaftSettings:
     defaults = RaftSettings()
     values = {
         key: table.integer(key, getattr(defaults, key), bounds)
@@ -431,7 +354,7 @@ def _raft_settings(table: _Table) -> RaftSettings:
     return raft
 
 
-def _limit_settings(table: _Table) -> LimitSettings:
+def _limit_settings(table: Table) -> LimitSettings:
     defaults = LimitSettings()
     values = {
         key: table.integer(key, getattr(defaults, key), bounds)
@@ -459,6 +382,24 @@ def _check_members(config: ClusterConfig, label: str) -> None:
     )
 
 
+def _check_exposure(config: ClusterConfig, label: str) -> None:
+    """What other machines can reach asks who they are, or the configuration is refused."""
+    users = "[[user]] sections: who may connect, and what each may do"
+    needs = {
+        "client": None if config.users else users,
+        "peer": None if config.secret else "secret_file in [cluster]: what the nodes share",
+        "http": None if config.users else users,
+    }
+    for number, node in enumerate(config.nodes, 1):
+        for kind, address in _addresses_of(node):
+            need = needs[kind]
+            if need is not None and not address.is_loopback:
+                raise ConfigError(
+                    f"{label}: [[node]] {number} {kind}: {address} is not a loopback address:"
+                    f" it needs {need}"
+                )
+
+
 def _refuse_repeat(values: Iterable[tuple[str, str]], label: str) -> None:
     seen: dict[str, str] = {}
     for value, place in values:
@@ -481,27 +422,6 @@ def _loopback_node(name: str, base_port: int, data_dir: Path) -> NodeConfig:
         http=Address("127.0.0.1", base_port + 3),
         data_dir=data_dir,
     )
-
-
-def _label(path: Path | None) -> str:
-    return "configuration" if path is None else str(path)
-
-
-def _kind(value: object) -> str:
-    names: dict[type, str] = {
-        bool: "true or false",
-        int: "a number",
-        float: "a number with a fraction",
-        str: "a text",
-        list: "a list",
-        dict: "a section",
-    }
-    return names.get(type(value), type(value).__name__)
-
-
-def _quoted(text: str) -> str:
-    # JSON strings are TOML basic strings, but for DEL, which TOML wants escaped.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _relative(path: Path, folder: Path | None) -> str:

@@ -22,7 +22,7 @@ from node.cli.errors import FAILED, INTERRUPTED, USAGE, CliError, one_line
 from node.cli.publish import publish
 from node.cli.serve import serve
 from node.cli.status import status
-from node.config import ConfigError
+from node.table import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,6 @@ import pytest
 
 from node.config import (
     Address,
-    ConfigError,
     LimitSettings,
     RaftSettings,
     cluster_config,
@@ -18,6 +17,7 @@ from node.config import (
     single_node_config,
     to_toml,
 )
+from node.table import ConfigError
 
 EXAMPLE = Path(__file__).parents[2] / "cluster.example.toml"
 
@@ -119,8 +119,11 @@ def test_an_unknown_node_is_refused_with_the_known_ones(tmp_path: Path) -> None:
             ONE_NODE + "[limits]\nbody_bytes = 2000000\n",
             "[limits] body_bytes: 2000000 is out of range: from 1 to 1048576",
         ),
-        (ONE_NODE + "[tls]\n", "[tls]: not supported by this version yet"),
-        (ONE_NODE + "[[user]]\nname = 'x'\n", "[[user]]: not supported by this version yet"),
+        (
+            ONE_NODE + "[tls]\nclient_cert='a'\nclient_key='b'\n",
+            "[tls]: not supported by this version yet",
+        ),
+        (ONE_NODE + "[[user]]\nname = 'x'\nloopback = true\n", "[[user]]: not supported"),
         (
             ONE_NODE.replace("127.0.0.1:1", "0.0.0.0:1"),
             "[[node]] 1 client: 0.0.0.0:1 is not a loop",

@@ -10,7 +10,8 @@ from node.cli.errors import CliError
 from node.cli.local import plan
 from node.cli.processes import ProcessId
 from node.cli.state import ClusterFolder, state_of
-from node.config import ConfigError, cluster_config, to_toml
+from node.config import cluster_config, to_toml
+from node.table import ConfigError
 
 
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:

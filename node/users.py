@@ -1,0 +1,129 @@
+"""Who may connect, and what each may do: the `[[user]]` sections of a cluster.toml.
+
+Owns the keys of that section and the meaning of a grant: nothing is allowed that no pattern names.
+Must not know connections or requests; how a secret is hashed is `credentials.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Final, TypeVar
+
+from node.credentials import PasswordHash, TokenHash, parse_password_hash, parse_token_hash
+from node.table import Table, quoted
+
+T = TypeVar("T")
+
+USERS_MAX: Final = 1_000
+"""A token without a name is looked for among all users."""
+
+PATTERNS_MAX: Final = 100
+"""Queue patterns of one permission of one user."""
+
+PATTERN_BYTES_MAX: Final = 255
+"""As long as the name of a queue."""
+
+
+class Permission(StrEnum):
+    """What can be allowed on a queue."""
+
+    DECLARE = "declare"
+    PUBLISH = "publish"
+    CONSUME = "consume"
+    MANAGE = "manage"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """One user. Patterns are those of a shell: `*`, `?` and `[abc]`.
+
+    `loopback`: who connects from this machine without credentials is this user. `monitor` may see
+    the state of the nodes, `operate` may change which of them leads, too.
+    """
+
+    name: str
+    password: PasswordHash | None = field(default=None, repr=False)
+    token: TokenHash | None = field(default=None, repr=False)
+    loopback: bool = False
+    monitor: bool = False
+    operate: bool = False
+    declare: tuple[str, ...] = ()
+    publish: tuple[str, ...] = ()
+    consume: tuple[str, ...] = ()
+    manage: tuple[str, ...] = ()
+
+    def may(self, permission: Permission, queue: str) -> bool:
+        """Whether one of the patterns of this permission fits the queue's name."""
+        patterns: tuple[str, ...] = getattr(self, permission)
+        return any(fnmatchcase(queue, pattern) for pattern in patterns)
+
+
+def read_users(tables: Sequence[Table]) -> tuple[User, ...]:
+    """All users of a file; raises ConfigError naming the section and the key."""
+    users: dict[str, User] = {}
+    without_credentials: str | None = None
+    for table in tables:
+        user = _read_user(table)
+        if user.name in users:
+            raise table.error("name", f"{user.name} is already the name of another user")
+        if user.loopback and without_credentials is not None:
+            raise table.error("loopback", f"{without_credentials} has it already: one at most")
+        if user.loopback:
+            without_credentials = user.name
+        users[user.name] = user
+    if len(users) > USERS_MAX:
+        raise tables[-1].error("name", f"{len(users)} [[user]] sections; {USERS_MAX} at most")
+    return tuple(users.values())
+
+
+def _read_user(table: Table) -> User:
+    patterns = {
+        permission.value: table.texts(permission, PATTERNS_MAX, PATTERN_BYTES_MAX)
+        for permission in Permission
+    }
+    user = User(
+        name=table.name("name"),
+        password=_hash(table, "password_hash", parse_password_hash),
+        token=_hash(table, "token_hash", parse_token_hash),
+        loopback=table.flag("loopback"),
+        monitor=table.flag("monitor"),
+        operate=table.flag("operate"),
+        **patterns,
+    )
+    table.finish()
+    if user.password is None and user.token is None and not user.loopback:
+        raise table.error(
+            "name",
+            f"{user.name} can never connect: give it password_hash (`fifo user hash`),"
+            " token_hash (`fifo user token`) or loopback = true",
+        )
+    return user
+
+
+def user_lines(user: User) -> list[str]:
+    """The keys of a `[[user]]` section that `read_users` reads back as this user."""
+    lines = [f"name = {quoted(user.name)}"]
+    lines += [
+        f"{key} = {quoted(str(value))}"
+        for key, value in (("password_hash", user.password), ("token_hash", user.token))
+        if value is not None
+    ]
+    lines += [f"{key} = true" for key in ("loopback", "monitor", "operate") if getattr(user, key)]
+    for permission in Permission:
+        patterns: tuple[str, ...] = getattr(user, permission)
+        if patterns:
+            lines.append(f"{permission} = [{', '.join(map(quoted, patterns))}]")
+    return lines
+
+
+def _hash(table: Table, key: str, parse: Callable[[str], T]) -> T | None:
+    text = table.optional_text(key)
+    if text is None:
+        return None
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise table.error(key, str(error)) from None
