@@ -69,6 +69,10 @@ FLOORS: dict[str, Room] = {
         knows="fifo fifo.client fifo.machine node.cli",
         uses="pyspark py4j matplotlib rich",
     ),
+    "bench.raft": room(knows="bench node.raft", uses="rich uvloop"),
+    "bench.raft.stock": room(
+        knows="bench bench.raft", uses="pysyncobj"
+    ),  # what ours is held against
     "tools": room(),
     "tests": room(
         knows="fifo fifo.machine fifo.wire fifo.client fifo.spark"
