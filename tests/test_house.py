@@ -76,7 +76,7 @@ FLOORS: dict[str, Room] = {
     "tools": room(),
     "tests": room(
         knows="fifo fifo.machine fifo.wire fifo.client fifo.spark"
-        " node node.raft node.broker node.http node.cli node.__main__ bench tools",
+        " node node.raft node.broker node.http node.cli node.__main__ bench bench.raft tools",
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
         " pyspark rich typer click crc32c uvloop xdist",
     ),
