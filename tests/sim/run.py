@@ -14,7 +14,7 @@ from typing import Any
 
 from node.broker.node import NodeStopped
 from node.raft import RaftError
-from tests.sim import check_queue
+from tests.jepsen import checkers
 from tests.sim.plan import FAULT_SECONDS, Plan, draw
 from tests.sim.workload import DEAD, QUEUE, Programs
 from tests.sim.world import World
@@ -49,12 +49,7 @@ def run(
     finally:
         logging.disable(logged)
         world.loop.finish()
-    check_queue.check(
-        world.history.events,
-        world.plan.max_deliveries,
-        single_active=world.plan.ordering == "single_active",
-        seed=world.plan.seed,
-    )
+    checkers.check(world.history, where=f"seed {world.plan.seed}: ")
     return world
 
 

@@ -10,6 +10,7 @@ import asyncio
 import random
 import zlib
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import fifo
@@ -53,6 +54,12 @@ def body_of(name: str) -> bytes:
     number = zlib.crc32(name.encode())
     size = (0, 10, 100, 900, 5_000, 20_000)[number % 6]
     return name.encode() + b" " + (b"%x" % number * (size // 6 + 1))[:size]
+
+
+def given(spec: fifo.QueueSpec) -> dict[str, Any]:
+    """The fields of a spec that were given."""
+    found = {one.name: getattr(spec, one.name) for one in fields(spec) if one.name != "name"}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def name_of(body: bytes) -> str:
@@ -149,6 +156,8 @@ class Programs:
                 break
             except fifo.FifoError:
                 await asyncio.sleep(0.2)
+        for one in (fifo.QueueSpec(DEAD), spec):
+            self.world.history.add("ok", "declare", name, queue=one.name, spec=given(one))
         await client.close()
 
     # --- publishing -------------------------------------------------------------------------------
@@ -172,8 +181,8 @@ class Programs:
         self, client: fifo.Client, name: str, names: list[str], keys: list[str | None]
     ) -> None:
         add = self.world.history.add
-        for one in names:
-            add("invoke", "publish", name, body=one)
+        for one, key in zip(names, keys, strict=True):
+            add("invoke", "publish", name, queue=QUEUE, body=one, key=key)
         try:
             if len(names) == 1:
                 call = client.publish(QUEUE, body_of(names[0]), key=keys[0])
@@ -186,11 +195,11 @@ class Programs:
             confirms = getattr(failed, "confirms", ())
             error = failed
         for one, confirm in zip(names, confirms, strict=False):
-            add("ok", "publish", name, body=one, id=confirm.id)
+            add("ok", "publish", name, queue=QUEUE, body=one, id=confirm.id)
         for one in names[len(confirms) :]:
             assert error is not None, "all are confirmed without an error"
             kind = "info" if error.unknown else "fail"
-            add(kind, "publish", name, body=one, error=repr(error))
+            add(kind, "publish", name, queue=QUEUE, body=one, error=repr(error))
 
     # --- consuming --------------------------------------------------------------------------------
 
@@ -315,6 +324,7 @@ class Programs:
     ) -> None:
         what = {
             "id": message.id,
+            "queue": message.queue,
             "consumer": message.consumer,
             "token": message.token,
             "verb": verb,

@@ -1,7 +1,7 @@
 """One simulated cluster with its clients: nodes, network, history, and what is known of all.
 
 Owns the parts and the faults. What must hold is checked by `check_raft` while it runs, and by
-`check_queue` afterwards on the history; what clients do is `workload`'s business.
+`tests.jepsen.checkers` afterwards on the history; what clients do is `workload`'s business.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from fifo.machine.effects import Deliver
 from fifo.machine.machine import Outcome
 from node.broker.node import Node
 from node.config import Address, ClusterConfig, cluster_config
+from tests.jepsen.history import History
 from tests.sim.check_raft import RaftChecks
 from tests.sim.clockwork import Program, VirtualLoop
-from tests.sim.history import History
 from tests.sim.hosts import Host
 from tests.sim.network import Network
 from tests.sim.plan import Fault, Plan

@@ -1,0 +1,57 @@
+"""What must hold of a history (docs/history.md): one rule, one function, whoever wrote the history.
+
+Owns the list of rules and the verdict. `find` gives all violations, `check` raises at the first:
+the simulator and the fault suite use both, and the checker on Spark is held to `find`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from tests.jepsen.checkers.cluster import agreed, drained, ended_in_time, led, served
+from tests.jepsen.checkers.counting import buried_once, counted, waited
+from tests.jepsen.checkers.order import in_order, one_active
+from tests.jepsen.checkers.settling import fenced, no_resurrection, not_taken_early, one_holder
+from tests.jepsen.checkers.storing import no_loss, no_phantom, one_copy
+from tests.jepsen.checkers.told import Told, Violation
+from tests.jepsen.history import Event
+
+Rule = Callable[[Told], Iterator[Violation]]
+
+RULES: dict[str, Rule] = {
+    "S1": no_loss,
+    "S2": no_phantom,
+    "S2b": one_copy,
+    "S3": no_resurrection,
+    "S4": one_holder,
+    "S5": fenced,
+    "S6": counted,
+    "S7": buried_once,
+    "S8": waited,
+    "S9": not_taken_early,
+    "S10": one_active,
+    "S11": in_order,
+    "S12": agreed,
+    "V1": led,
+    "V2": served,
+    "V3": drained,
+    "V4": ended_in_time,
+}
+"""Every rule of one history. V5 is about a whole run: `sometimes`."""
+
+
+def find(events: Iterable[Event]) -> list[Violation]:
+    """Everything in this history that should not be."""
+    told = Told(events)
+    return [violation for rule in RULES.values() for violation in rule(told)]
+
+
+def check(events: Iterable[Event], *, where: str = "") -> None:
+    """Raise AssertionError with what is wrong in this history, if anything is."""
+    found = find(events)
+    if found:
+        more = "" if len(found) == 1 else f"\n(and {len(found) - 1} more)"
+        raise AssertionError(f"{where}{found[0]}{more}")
+
+
+__all__ = ["RULES", "Rule", "Told", "Violation", "check", "find"]

@@ -1,0 +1,105 @@
+"""S10 and S11: one active consumer, and the order that a queue promises.
+
+Owns these rules of docs/history.md.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from tests.jepsen.checkers.told import Hold, Told, Violation, index_of
+from tests.jepsen.history import Event
+
+
+def one_active(told: Told) -> Iterator[Violation]:
+    """S10: on a queue with one active consumer, two never hold messages at once."""
+    holds: dict[str, list[Hold]] = defaultdict(list)
+    for found in told.holds().values():
+        for hold in found:
+            if told.single_active(hold.deliver):
+                holds[hold.queue].append(hold)
+    for queue, some in holds.items():
+        some.sort(key=lambda hold: index_of(hold.deliver))
+        last: Hold | None = None
+        for hold in some:
+            if last is not None and hold.key[0] != last.key[0] and hold.overlaps(last):
+                shown = last.deliver, hold.deliver, last.asked, hold.asked
+                yield Violation("S10", queue, "two consumers held messages at once", shown)
+                break
+            if last is None or index_of(hold.asked) > index_of(last.asked):
+                last = hold
+
+
+def in_order(told: Told) -> Iterator[Violation]:
+    """S11: messages are first handed out in the order of publishing, per key or per publisher."""
+    for queue, spec in told.specs.items():
+        if queue in told.graves:
+            continue
+        confirms = [one for one in told.confirmed.values() if one["value"].get("queue") == queue]
+        confirms.sort(key=lambda confirm: index_of(told.invoked[confirm["value"]["body"]]))
+        if spec.get("ordering") == "key":
+            yield from _by_key(told, confirms)
+            continue
+        publishers = {confirm["process"] for confirm in confirms}
+        everybody = {
+            asked["process"]
+            for asked in told.invoked.values()
+            if asked["value"].get("queue") == queue
+        }
+        if spec.get("ordering") == "single_active" or len(publishers | everybody) == 1:
+            yield from _by_publisher(told, confirms)
+
+
+def _plain(told: Told, confirm: Event) -> bool:
+    """Whether nothing but its place decides when this message comes."""
+    value = told.invoked[confirm["value"]["body"]]["value"]
+    return not value.get("delay_s") and value.get("priority") is None
+
+
+def _by_publisher(told: Told, confirms: list[Event]) -> Iterator[Violation]:
+    """First deliveries to one consumer have tokens in the order of publishing."""
+    last: dict[tuple[str, int], Event] = {}
+    for confirm in confirms:
+        number = confirm["value"]["id"]
+        first = told.hand_outs.get(number, [])[:1]
+        if not first or not _plain(told, confirm) or told.is_grave(first[0]):
+            continue
+        value = first[0]["value"]
+        if value["attempt"] != 1:
+            continue
+        lane = confirm["process"], value["consumer"]
+        before = last.get(lane)
+        if before is not None and value["token"] < before["value"]["token"]:
+            yield Violation("S11", number, "handed out before its elder", (before, first[0]))
+        else:
+            last[lane] = first[0]
+
+
+def _by_key(told: Told, confirms: list[Event]) -> Iterator[Violation]:
+    """Nothing is handed out while what stands before it in its key is unfinished."""
+    latest: dict[tuple[str, str], tuple[int, Event]] = {}
+    for confirm in confirms:
+        asked = told.invoked[confirm["value"]["body"]]
+        key, number = asked["value"].get("key"), confirm["value"]["id"]
+        if key is None or not _plain(told, confirm):
+            continue
+        lane = confirm["process"], key
+        seen = [one for one in told.hand_outs.get(number, ()) if not told.is_grave(one)]
+        elder = latest.get(lane)
+        if elder is not None and seen and min(map(index_of, seen)) < elder[0]:
+            yield Violation("S11", number, "its elder was unfinished", (elder[1], seen[0]))
+        done = _finished(told, number)
+        if done is not None and (elder is None or done > elder[0]):
+            latest[lane] = done, confirm
+
+
+def _finished(told: Told, number: str) -> int | None:
+    """When it was finished, as the index of what asked for it; None where that is not known."""
+    settles = told.settles.get(number, ())
+    if any(told.is_grave(one) for one in told.hand_outs.get(number, ())):
+        return None
+    ends = [one for one in settles if one.verb in ("ack", "terminate")]
+    if any(one.answer["type"] == "info" for one in ends):
+        return None
+    return min((index_of(one.asked) for one in ends if one.done), default=None)

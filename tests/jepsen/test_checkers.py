@@ -1,0 +1,90 @@
+"""Every rule on the shared histories: good ones keep all, each bad one breaks its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.jepsen import checkers, stories
+from tests.jepsen.history import History, load, merge
+
+EXPECTED = json.loads((stories.FOLDER / "expected.json").read_text())
+
+
+def found_in(path: Path) -> Iterator[tuple[str, str]]:
+    for violation in checkers.find(load(path)):
+        yield violation.rule, violation.subject
+
+
+def named(pattern: str) -> list[Path]:
+    return sorted(stories.FOLDER.glob(pattern))
+
+
+@pytest.mark.parametrize("path", named("good-*.jsonl"), ids=lambda path: path.stem)
+def test_a_good_history_breaks_no_rule(path: Path) -> None:
+    checkers.check(load(path))
+
+
+@pytest.mark.parametrize("path", named("bad-*.jsonl"), ids=lambda path: path.stem)
+def test_a_bad_history_breaks_its_rule(path: Path) -> None:
+    rule = path.stem.split("-")[1]
+    found = sorted(set(found_in(path)))
+    assert rule in {broken for broken, _ in found}
+    assert [list(one) for one in found] == EXPECTED[path.name]
+
+
+def test_the_files_are_the_stories() -> None:
+    stored = {path.name: path.read_text() for path in stories.FOLDER.glob("*.jsonl")}
+    assert stored == stories.files(), "run python -m tests.jepsen.stories"
+
+
+def test_every_rule_has_a_bad_history() -> None:
+    assert {path.stem.split("-")[1] for path in named("bad-*")} == set(checkers.RULES)
+
+
+def test_a_violation_names_its_rule_and_shows_its_events() -> None:
+    story = stories.Story()
+    stories.lost(story)
+    with pytest.raises(AssertionError, match=r"^seed 7: S1: p1-0: confirmed, and gone") as raised:
+        checkers.check(story.events, where="seed 7: ")
+    assert "'id': '1.1.1'" in str(raised.value)
+
+
+def test_a_history_is_told_as_json_lines() -> None:
+    history = History(lambda: 1.0)
+    history.add("invoke", "publish", "p1", body="p1-0")
+    first = json.loads(next(history.lines()))
+    assert first == {
+        "type": "invoke",
+        "f": "publish",
+        "value": {"body": "p1-0"},
+        "process": "p1",
+        "time": 1.0,
+        "index": 0,
+    }
+
+
+def test_histories_of_several_processes_become_one(tmp_path: Path) -> None:
+    """By time; the last line of a process that was killed may be cut."""
+    times = iter((1.0, 3.0))
+    one, other = History(lambda: next(times)), History(lambda: 2.0)
+    for _ in range(2):
+        one.add("ok", "holds", "c1")
+    other.add("ok", "holds", "c2")
+    (tmp_path / "a.jsonl").write_text("\n".join(one.lines()) + '\n{"type":"o')
+    (tmp_path / "b.jsonl").write_text("\n".join(other.lines()) + "\n")
+    merged = merge(tmp_path.glob("*.jsonl"))
+    assert [(event["process"], event["index"]) for event in merged] == [
+        ("c1", 0), ("c2", 1), ("c1", 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ['{"type":"ok"}', "[]", "{", '{"type":"maybe","f":"x"}'])
+def test_a_line_that_is_no_event_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text(stories.files()["good-acked.jsonl"] + line + "\n")
+    with pytest.raises(ValueError, match=r"history.jsonl:\d+: this is not an event"):
+        load(path)
