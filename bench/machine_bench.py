@@ -14,16 +14,17 @@ import json
 import statistics
 import time
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from bench import machine, machine_pictures
 from bench.machine_cycle import LONG_MS, Cycle, reference
 from bench.statistics import spread
-from fifo.machine import commands
+from fifo.machine import bodies, commands, snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 BATCH = 500
 MILLION = 1_000_000
@@ -210,11 +211,28 @@ def longest() -> list[Figure]:
     timed("a change of leader", lambda: cycle.do(commands.Lead(2)))
     timed("a freeze", cycle.machine.freeze)
     timed("the first publish after it", cycle.publish)
+    frozen = cycle.machine.freeze()
+    pieces: list[bytes] = []
+    walks: dict[str, Iterator[object]] = {
+        "a step of looking for live entries": bodies.live(frozen),
+        "a step of writing a snapshot": map(pieces.append, snapshot.chunks(frozen)),
+        "a step of reading one": snapshot.restoring(iter(pieces)),
+    }
+    for name, steps in walks.items():
+        left = [True]
+        while left[0]:
+            timed(name, partial(_step, steps, left))
     timed("a purge's first step", lambda: cycle.do(commands.Purge("q")))
     return [
         _figure(f"longest apply: {name}", "ms", [max(each)], 50, "longest")
         for name, each in times.items()
     ]
+
+
+def _step(steps: Iterator[object], left: list[bool]) -> None:
+    """One step; notes in `left` when it was the last."""
+    end = object()
+    left[0] = next(steps, end) is not end
 
 
 def _line(figure: Figure) -> str:

@@ -14,14 +14,25 @@ class CodecError(ValueError):
     """Bytes that no encoding wrote."""
 
 
+class CutOff(CodecError):
+    """Bytes that end within a value: with more of them it may be one."""
+
+
 def encode(value: Any) -> bytes:
     """The canonical bytes of a plain value."""
     out = bytearray()
-    _write(out, value)
+    write(out, value)
     return bytes(out)
 
 
-def _write(out: bytearray, value: Any) -> None:
+def write_list(out: bytearray, count: int) -> None:
+    """Begin a list: the `count` values that follow are its items."""
+    out.append(_LIST)
+    _write_varint(out, count)
+
+
+def write(out: bytearray, value: Any) -> None:
+    """Append the canonical bytes of a plain value. Raises TypeError for any other."""
     kind = type(value)
     if kind is int:
         out.append(_INT)
@@ -30,7 +41,7 @@ def _write(out: bytearray, value: Any) -> None:
         out.append(_LIST)
         _write_varint(out, len(value))
         for item in value:
-            _write(out, item)
+            write(out, item)
     elif kind is bytes:
         out.append(_BYTES)
         _write_varint(out, len(value))
@@ -45,9 +56,9 @@ def _write(out: bytearray, value: Any) -> None:
     elif kind is bool:
         out.append(_TRUE if value else _FALSE)
     elif isinstance(value, int):
-        _write(out, int(value))
+        write(out, int(value))
     elif isinstance(value, tuple):
-        _write(out, list(value))
+        write(out, list(value))
     else:
         raise TypeError(f"{kind.__name__} has no canonical form")
 
@@ -62,12 +73,32 @@ def _write_varint(out: bytearray, value: int) -> None:
 def decode(data: bytes) -> Any:
     """The value that `data` is the form of. Raises `CodecError`."""
     try:
-        value, at = _read(data, 0)
-    except (IndexError, UnicodeDecodeError, RecursionError):
+        value, at = read(data, 0)
+    except CutOff:
         raise CodecError("cut off or damaged") from None
     if at != len(data):
         raise CodecError("surplus bytes")
     return value
+
+
+def read(data: bytes, at: int) -> tuple[Any, int]:
+    """The value that begins at `at`, and where it ends. Raises `CutOff` or `CodecError`."""
+    try:
+        return _read(data, at)
+    except IndexError:
+        raise CutOff("cut off") from None
+    except (UnicodeDecodeError, RecursionError):
+        raise CodecError("damaged") from None
+
+
+def read_list(data: bytes, at: int) -> tuple[int, int]:
+    """How many values the list that begins at `at` has, and where the first of them begins."""
+    try:
+        if data[at] != _LIST:
+            raise CodecError("a list was to begin here")
+        return _read_varint(data, at + 1)
+    except IndexError:
+        raise CutOff("cut off") from None
 
 
 def _read(data: bytes, at: int) -> tuple[Any, int]:
@@ -88,7 +119,7 @@ def _read(data: bytes, at: int) -> tuple[Any, int]:
         return items, at
     end = at + number
     if end > len(data):
-        raise CodecError("cut off or damaged")
+        raise CutOff("cut off")
     if kind == _BYTES:
         return data[at:end], end
     if kind == _TEXT:

@@ -153,7 +153,10 @@ class Machine:
         return queries.session_view(self.state, session)
 
     def freeze(self) -> Frozen:
-        """A view of the state as it is now, while the machine goes on: see `state.Frozen`."""
+        """A view of the state as it is now, while the machine goes on: see `state.Frozen`.
+
+        `snapshot.chunks` writes it and `bodies.live` tells which entries it points to, in steps.
+        """
         return self.state.freeze()
 
     def snapshot(self) -> bytes:

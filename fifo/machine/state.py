@@ -5,8 +5,8 @@ Rule 2: the indexes (`lock_index`, `timers`, `Queue.service`, `Queue.delays`, `Q
 nothing that the records do not say, and are built again by a restore.
 
 Whoever changes a session, consumer, producer or queue calls `State.touch` on it first, so that a
-frozen view keeps what it was. Update with a new field: `snapshot.py` (its form and its version),
-`invariants.py` and, where users see it, `queries.py`.
+frozen view keeps what it was. Update with a new field: `layout.py` (its form, and the version of
+snapshots), `invariants.py` and, where users see it, `queries.py`.
 """
 
 from collections import deque
@@ -397,10 +397,13 @@ class Queue:
         return block.priorities[position & ((1 << BLOCK_BITS) - 1)]
 
     def clone(self) -> "Queue":
-        """What a frozen view keeps: own tables, shared blocks (which are copied on append)."""
-        twin = _clone(self)
-        twin.avoided = {key: held.copy() for key, held in self.avoided.items()}
-        twin.waiting = {key: held.copy() for key, held in self.waiting.items()}
+        """What a frozen view keeps: own tables, shared blocks (which are copied on append).
+
+        Sorted containers become plain ones in the same order: the view is only read.
+        """
+        twin = _clone(self, without=QUEUE_DERIVED)
+        twin.avoided = {key: list(held) for key, held in self.avoided.items()}
+        twin.waiting = {key: list(held) for key, held in self.waiting.items()}
         return twin
 
     def __repr__(self) -> str:
@@ -412,15 +415,24 @@ class Queue:
 
 Item = Session | Consumer | Producer | Queue
 
+QUEUE_DERIVED = ("service", "delays", "expiries", "has_priorities")
+"""Fields of a queue that a restore builds again from the others."""
 
-def _clone(item: T) -> T:
+
+def _clone(item: T, without: tuple[str, ...] = ()) -> T:
     twin = object.__new__(type(item))
     for slot in type(item).__slots__:  # type: ignore[attr-defined]  # only slotted records come
-        value = getattr(item, slot)
-        if isinstance(value, (list, dict, deque, SortedList)):
-            value = value.copy()
-        setattr(twin, slot, value)
+        if slot not in without:
+            setattr(twin, slot, _copied(getattr(item, slot)))
     return twin
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, SortedDict):
+        return dict(zip(value, value.values(), strict=True))
+    if isinstance(value, SortedList):
+        return list(value)  # a fifth of what its own copy costs
+    return value.copy() if isinstance(value, (list, dict, deque)) else value
 
 
 class Frozen:
@@ -434,29 +446,34 @@ class Frozen:
     def __init__(self, state: "State") -> None:
         self._state = state
         self._saved: dict[str, dict[int, Item]] = {kind: {} for kind in KINDS}
-        self.scalars = {name: _plain_copy(getattr(state, name)) for name in SCALARS}
+        self.scalars = {name: _copied(getattr(state, name)) for name in SCALARS}
 
-    def keep(self, item: Item) -> None:
-        """Remember an item as it is now, before its first change."""
-        self._saved[item.kind].setdefault(item.number, item.clone())
+    def keep(self, item: Item) -> Any:
+        """Remember an item as it is now, before its first change; what is remembered of it.
 
-    def items(self, kind: str) -> list[Any]:
-        """All sessions, consumers, producers or queues of then, by number."""
-        saved = self._saved[kind]
-        live: dict[int, Any] = getattr(self._state, KINDS[kind])
+        Its cost is in what the item's tables hold, not in its messages: those lie in blocks.
+        """
+        saved = self._saved[item.kind]
+        kept = saved.get(item.number)
+        if kept is None:
+            kept = saved[item.number] = item.clone()
+        return kept
+
+    def numbers(self, kind: str) -> list[int]:
+        """Of all sessions, consumers, producers or queues of then, ascending."""
         bound = self.scalars["next_" + kind]
-        found = {number: live[number] for number in live if number < bound and number not in saved}
-        found.update(saved)
-        return [found[number] for number in sorted(found)]
+        live, saved = getattr(self._state, KINDS[kind]), self._saved[kind]
+        return sorted([*saved, *(n for n in live if n < bound and n not in saved)])
+
+    def item(self, kind: str, number: int) -> Any:
+        """One of them as it was. It may change after the caller's step: see `keep`."""
+        kept = self._saved[kind].get(number)
+        return getattr(self._state, KINDS[kind])[number] if kept is None else kept
 
     def release(self) -> None:
         """Stop keeping: the view must not be read any more."""
         if self._state.frozen is self:
             self._state.frozen = None
-
-
-def _plain_copy(value: Any) -> Any:
-    return value.copy() if isinstance(value, (list, dict, deque)) else value
 
 
 KINDS = {

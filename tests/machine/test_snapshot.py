@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fifo.machine import Machine, codec, snapshot
+from fifo.machine import Machine, codec, layout, snapshot
 from fifo.machine.snapshot import SnapshotError
 from fifo.machine.state import Consumer, Producer, Queue, Session
 from tests.machine.test_fuzz import Fuzz
@@ -13,8 +13,8 @@ from tests.machine.test_fuzz import Fuzz
 @pytest.mark.parametrize("kind", [Session, Consumer, Producer, Queue])
 def test_every_field_of_a_record_is_written_or_built_again(kind: type) -> None:
     name = kind.kind  # type: ignore[attr-defined]
-    written = set(snapshot._FORMS[name])
-    derived = set(snapshot.DERIVED.get(name, ()))
+    written = set(layout.FORMS[name])
+    derived = set(layout.DERIVED.get(name, ()))
     assert written | derived | {"generation"} == set(kind.__slots__)  # type: ignore[attr-defined]
     assert not written & derived
 

@@ -1,0 +1,260 @@
+"""The form of every record in a snapshot: which fields, in which order, and how each is read back.
+
+Owns the field tables. The form is a list per record in the order of its table; a field is only ever
+added at the end of its table, together with a new `FORMAT` in `snapshot.py`. Bodies are handles and
+stay where they are. Knows nothing of slices: `streaming.py` does.
+"""
+
+import sys
+from array import array
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sortedcontainers import SortedDict, SortedList
+
+from fifo.machine import spec
+from fifo.machine.blocks import BLOCK_COLUMNS, Block
+from fifo.machine.state import (
+    QUEUE_COUNTERS,
+    QUEUE_DERIVED,
+    Consumer,
+    Hold,
+    HoldLane,
+    Notice,
+    Producer,
+    Queue,
+    Record,
+    RedriveState,
+    Session,
+)
+from fifo.machine.types import Attempt, DeadLetter
+
+_LITTLE = sys.byteorder == "little"
+_TYPECODES = {
+    name: values.typecode
+    for name, values in ((name, getattr(Block(0), name)) for name in BLOCK_COLUMNS)
+    if isinstance(values, array)
+} | {
+    "keys_at": "I",
+    "key_lengths": "I",
+    "headers_at": "I",
+    "header_lengths": "I",
+    "expires": "Q",
+    "key_hashes": "Q",
+}
+
+
+def plain(value: Any) -> Any:
+    """Lists for every container; dicts as lists of pairs, in their own order."""
+    if isinstance(value, Block):
+        return write_block(value)
+    if isinstance(value, dict):
+        return [[plain(key), plain(held)] for key, held in value.items()]
+    if isinstance(value, (list, tuple, deque, SortedList)):
+        return [plain(item) for item in value]
+    return value
+
+
+def same(value: Any) -> Any:
+    """The value itself."""
+    return value
+
+
+def _tuple(value: Any) -> Any:
+    return None if value is None else tuple(value)
+
+
+class Table(NamedTuple):
+    """How a field that may be long is read: begin empty, add rows, and so on, then be done.
+
+    In a `deep` one the last value of each row is a list that may itself be long. A row costs
+    `weight` times what a record does.
+    """
+
+    empty: Callable[[], Any]
+    add: Callable[[Any, list[Any]], None]
+    done: Callable[[Any], Any] = same
+    deep: bool = False
+    weight: int = 1
+
+
+Reader = Callable[[Any], Any] | Table
+Form = tuple[Callable[[Any], Any], Reader]
+
+
+def _add_tuples(found: Any, rows: list[Any]) -> None:
+    found.extend(map(tuple, rows))
+
+
+def _add_sorted(found: dict[int, Any], rows: list[Any]) -> None:
+    for key, held in rows:
+        found[key] = SortedList(held)
+
+
+def write_block(block: Block) -> list[Any]:
+    """A block as its columns' bytes, little-endian."""
+    row: list[Any] = []
+    for name in BLOCK_COLUMNS:
+        column = getattr(block, name)
+        if isinstance(column, array) and not _LITTLE:
+            column = column[:]
+            column.byteswap()
+        row.append(None if column is None else bytes(column))
+    return row
+
+
+def _read_block(row: list[Any]) -> Block:
+    block = Block(0)
+    for name, value in zip(BLOCK_COLUMNS, row, strict=True):
+        column: Any = None
+        if value is not None and name == "priorities":
+            column = bytearray(value)
+        elif value is not None:
+            column = array(_TYPECODES[name])
+            column.frombytes(value)
+            if not _LITTLE:
+                column.byteswap()
+        setattr(block, name, column)
+    return block
+
+
+def _add_blocks(blocks: dict[int, Block], rows: list[Any]) -> None:
+    for key, row in rows:
+        blocks[key] = _read_block(row)
+
+
+def _read_letter(value: Any) -> DeadLetter | None:
+    if value is None:
+        return None
+    letter = DeadLetter(*value)
+    history = tuple(Attempt(*line) for line in letter.history)
+    return letter._replace(history=history, stack_place=_tuple(letter.stack_place))
+
+
+def _read_record(value: Any) -> Record:
+    record = Record(*value)
+    history = tuple(Attempt(*line) for line in record.history)
+    letter = _read_letter(record.dead_letter)
+    return record._replace(history=history, dead_letter=letter)
+
+
+def _add_records(records: dict[int, Record], rows: list[Any]) -> None:
+    for position, row in rows:
+        records[position] = _read_record(row)
+
+
+def _write_lanes(lanes: dict[int, HoldLane]) -> list[Any]:
+    return [[lane.lock_ms, lane.bound_ms, lane.held, lane.holds] for lane in lanes.values()]
+
+
+def _add_lanes(lanes: dict[int, HoldLane], rows: list[Any]) -> None:
+    for lock_ms, bound_ms, held, holds in rows:
+        lane = lanes[lock_ms] = HoldLane(lock_ms)
+        lane.bound_ms, lane.held = bound_ms, held
+        lane.holds = [Hold(*hold) for hold in holds]
+
+
+def _add_notices(notices: dict[int, Notice], rows: list[Any]) -> None:
+    for number, (kind, consumer, ranges) in rows:
+        notices[number] = Notice(kind, consumer, tuple(tuple(pair) for pair in ranges))
+
+
+def _add_delayed(delayed: Any, rows: list[Any]) -> None:
+    for position, entry in rows:
+        delayed[position] = tuple(entry)
+
+
+def _add_tags(tags: dict[tuple[int, str], int], rows: list[Any]) -> None:
+    for key, number in rows:
+        tags[tuple(key)] = number
+
+
+_DICT = Table(dict, dict.update)
+_TUPLES = Table(list, _add_tuples)
+_TUPLES_AS_DEQUE = Table(deque, _add_tuples)
+_SORTED = Table(list, list.extend, SortedList)
+_SORTED_TUPLES = Table(list, _add_tuples, SortedList)
+_SORTED_BY_KEY = Table(dict, _add_sorted, deep=True)
+
+
+def _read_redrive(value: Any) -> RedriveState | None:
+    if value is None:
+        return None
+    redrive = RedriveState(*value)
+    chosen = tuple((name, _tuple_if_list(wanted)) for name, wanted in redrive.filter)
+    return redrive._replace(filter=chosen, ends=tuple(redrive.ends))
+
+
+def _tuple_if_list(value: Any) -> Any:
+    return tuple(_tuple_if_list(item) for item in value) if isinstance(value, list) else value
+
+
+def _write_counters(counters: dict[str, int]) -> list[int]:
+    return [counters[name] for name in QUEUE_COUNTERS]
+
+
+def _read_counters(value: Any) -> dict[str, int]:
+    return dict(zip(QUEUE_COUNTERS, value, strict=True))
+
+
+def _write_spec(value: spec.QueueSpec) -> Any:
+    return spec.plain(value)
+
+
+def _read_spec(value: Any) -> spec.QueueSpec:
+    return spec.queue_spec(dict(value))
+
+
+def _all(names: str, read: Reader = same) -> dict[str, Form]:
+    return dict.fromkeys(names.split(), (same, read))
+
+
+FORMS: dict[str, dict[str, Form]] = {
+    "session": _all("number session_id user address incarnation epochs attached disconnected")
+    | _all("disconnected_ms lead_epoch producer next_notice end_cause timer_ms")
+    | _all("consumers gets", _DICT)
+    | _all("tags", Table(dict, _add_tags))
+    | _all("notices", Table(dict, _add_notices)),
+    "consumer": _all("number session queue tag implicit durable used_ms lock_ms max_lock_ms")
+    | _all("prefetch priority renewable nack_backoff timeout_backoff explicit_credit credit")
+    | _all("base suspicion arrival turn next_token held resolved_below floor_ms floor_token")
+    | _all("leaving timer_ms")
+    | _all("service_key", _tuple)
+    | _all("taken", _TUPLES)
+    | _all("late", _DICT)
+    | {"lanes": (_write_lanes, Table(dict, _add_lanes, deep=True))},
+    "producer": _all("number name used_ms timer_ms") | _all("queues", _DICT),
+    "queue": _all("number name paused heads tails ready locked bytes turns active handover")
+    | _all("purge_below used_ms timer_ms")
+    | _all("redrive", _read_redrive)
+    | _all("live busy_keys consumers durables last_numbers dedup expiry_of", _DICT)
+    | _all("delayed", Table(SortedDict, _add_delayed))
+    | _all("holes", _SORTED_TUPLES)
+    | _all("returned blocking", _SORTED)
+    | _all("avoided waiting", _SORTED_BY_KEY)
+    | _all("avoid_until dedup_order", _TUPLES_AS_DEQUE)
+    | _all("records", Table(dict, _add_records))
+    | _all("blocks", Table(dict, _add_blocks, weight=16))
+    | {
+        "spec": (_write_spec, _read_spec),
+        "counters": (_write_counters, _read_counters),
+    },
+}
+"""By kind, the fields of its records in order: how each is made plain, and how it is read."""
+
+DERIVED = {"queue": QUEUE_DERIVED}
+"""Fields that a restore builds again from the others."""
+
+TYPES: dict[str, Any] = {
+    "session": Session,
+    "consumer": Consumer,
+    "producer": Producer,
+    "queue": Queue,
+}
+
+SCALAR_READERS: dict[str, Reader] = {
+    "chores": _TUPLES_AS_DEQUE,
+    "pending": _DICT,
+    "unresumed": Table(list, list.extend),
+}

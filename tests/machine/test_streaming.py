@@ -1,0 +1,125 @@
+"""Snapshots in steps: the same bytes and the same entries, whatever happens between the steps."""
+
+import random
+from array import array
+from collections.abc import Iterator
+
+import pytest
+
+from fifo.machine import bodies, codec, invariants, snapshot, streaming
+from fifo.machine.layout import FORMS, plain
+from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
+from fifo.machine.state import KINDS, SCALARS, State
+from fifo.machine.streaming import Still
+from tests.machine.test_fuzz import Fuzz
+
+
+@pytest.fixture(autouse=True)
+def _tiny_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps so short, and everything so heavy, that small states take many of them."""
+    for module in (streaming, bodies):
+        monkeypatch.setattr(module, "STEP_ITEMS", 8)
+    monkeypatch.setattr(streaming, "HEAVY_ITEMS", 3)
+    monkeypatch.setattr(streaming, "PIECE_BYTES", 200)
+
+
+def fuzzed(seed: int, rounds: int) -> Fuzz:
+    fuzz = Fuzz(seed)
+    fuzz.bench.check = False
+    fuzz.run(rounds)
+    return fuzz
+
+
+def whole(state: State) -> bytes:
+    """The bytes of a state, made at once and in the obvious way."""
+    scalars = [plain(getattr(state, name)) for name in SCALARS]
+    tables = [
+        [
+            [plain(written(getattr(item, name))) for name, (written, _) in FORMS[kind].items()]
+            for item in getattr(state, table).values()
+        ]
+        for kind, table in KINDS.items()
+    ]
+    return codec.encode([snapshot.MAGIC, snapshot.FORMAT, scalars, tables])
+
+
+def pointed_to(state: State) -> list[int]:
+    """The entries that a state points to, message by message."""
+    found = set()
+    for queue in state.queues.values():
+        for held in invariants._places(state, queue).values():
+            for position in held:
+                block = queue.blocks[position >> BLOCK_BITS]
+                found.add(block._run(*_span(block, position & (BLOCK_MESSAGES - 1))).index)
+        for record in queue.records.values():
+            if record.dead_letter is not None and record.dead_letter.stack_place is not None:
+                found.add(record.dead_letter.stack_place[0])
+    return sorted(found)
+
+
+def _span(block: object, offset: int) -> tuple[int, int, int]:
+    starts = list(block.starts)  # type: ignore[attr-defined]  # a Block
+    return max(n for n, start in enumerate(starts) if start <= offset), offset, offset + 1
+
+
+def joined(arrays: Iterator["array[int]"]) -> list[int]:
+    return [index for each in arrays for index in each]
+
+
+@pytest.mark.parametrize("seed", range(700, 706))
+def test_the_steps_write_what_one_stroke_would(seed: int) -> None:
+    state = fuzzed(seed, 60).bench.machine.state
+    pieces = list(snapshot.chunks(state))
+    assert len(pieces) > 5
+    assert b"".join(pieces) == whole(state)
+    assert joined(bodies.live(Still(state))) == pointed_to(state)
+
+
+@pytest.mark.parametrize("seed", range(710, 718))
+def test_what_is_applied_between_the_steps_is_not_seen(seed: int) -> None:
+    fuzz = fuzzed(seed, 40)
+    for _ in range(3):
+        state = fuzz.bench.machine.state
+        then, live_then = whole(state), pointed_to(state)
+        frozen = fuzz.bench.machine.freeze()
+        found: list[int] = []
+        for count, each in enumerate(bodies.live(frozen)):
+            found += each
+            if count % 7 == 0:
+                fuzz.run(1)
+        data = b""
+        for count, piece in enumerate(snapshot.chunks(frozen)):
+            data += piece
+            if count % 7 == 0:
+                fuzz.run(1)
+        frozen.release()
+        assert found == live_then
+        assert data == then
+        assert whole(state) != then
+
+
+@pytest.mark.parametrize("seed", range(720, 724))
+def test_a_state_comes_back_from_pieces_that_are_cut_anywhere(seed: int) -> None:
+    state = fuzzed(seed, 60).bench.machine.state
+    data, rng = whole(state), random.Random(seed)
+    cuts = sorted(rng.randrange(len(data)) for _ in range(rng.choice((1, 30, 1000))))
+    pieces = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+    steps = snapshot.restoring(iter(pieces))
+    count = 0
+    while True:
+        try:
+            next(steps)
+            count += 1
+        except StopIteration as end:
+            restored: State = end.value
+            break
+    assert count > 5
+    assert whole(restored) == data
+    invariants.check(restored)
+
+
+def test_a_view_that_is_kept_costs_each_item_one_copy() -> None:
+    fuzz = fuzzed(730, 40)
+    frozen = fuzz.bench.machine.freeze()
+    queue = next(iter(fuzz.bench.machine.state.queues.values()))
+    assert frozen.keep(queue) is frozen.keep(queue) is not queue
