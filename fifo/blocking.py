@@ -556,7 +556,7 @@ class BlockingClient:
         return self._run(self._client.status(timeout=timeout))
 
     def transfer_leadership(self, node: str, *, timeout: float | None = None) -> None:
-        """Ask the leader to hand over to the named node."""
+        """Let the named node lead; as `fifo.Client.transfer_leadership`."""
         self._run(self._client.transfer_leadership(node, timeout=timeout))
 
     # Publishing.

@@ -325,9 +325,14 @@ class BaseClient(Generic[M]):
         return dict(await self._ask(StatusRequest(), timeout))
 
     async def transfer_leadership(self, node: str, *, timeout: float | None = None) -> None:
-        """Ask the leader to hand over to the named node."""
+        """Let the named node lead; returns once it does, also where it did already.
+
+        Nothing that is on its way is lost or refused: it is answered by the new leader. Raises
+        InvalidArgument where the node does not exist, is not connected or is far behind.
+        """
         checks.name(node, "node")
-        await self._ask(TransferLeadership(node), timeout, safe=False)
+        # Asked again after the leader's connections ended: then it is the new one that answers.
+        await self._ask(TransferLeadership(node), timeout)
 
     # Publishing.
 

@@ -34,6 +34,7 @@ from node.broker.connection import Connection
 from node.broker.durables import Durables
 from node.broker.effects import Effects
 from node.broker.gets import WaitingGets
+from node.broker.handover import Handover
 from node.broker.lock_clock import LockClock
 from node.broker.machine_host import MachineHost, term_of
 from node.broker.proposals import Applied, Proposals, Waiter
@@ -127,11 +128,13 @@ class Broker:
             self.host, self.proposals, self._requests, now=now, now_ms=self.clock.now_ms,
             wall_ms=wall_ms, may_answer=self._may_grant,
         )  # fmt: skip
+        self._handover = Handover(identity.node)
         durables = Durables(self.host, self._requests, consumers_max=settings.consumers)
         self._handlers: dict[type[Message], Handler] = {
             **self._requests.handlers,
             **self._redrives.handlers,
             **durables.handlers,
+            **self._handover.handlers,
             Renew: self._renewer.renew,
             QueueQuery: self._queries.queue_query,
             Peek: self._queries.peek,
@@ -141,6 +144,7 @@ class Broker:
         """The Raft node under this broker; before anything else."""
         self._raft = raft
         self.proposals.attach(raft)
+        self._handover.attach(raft)
 
     def _read(self, index: int) -> memoryview:
         return self._raft.read(index)

@@ -169,6 +169,9 @@ MOVE_MESSAGES: Final = 1_000
 READY_LAG_ENTRIES: Final = 1_000
 """A node this far behind what it knows to be committed is not ready."""
 
+HAND_OVER_SECONDS: Final = 3.0
+"""A leader that stops waits this long for another one: longer than a transfer takes to fail."""
+
 STOP_SECONDS: Final = 5.0
 """An orderly stop waits this long for connections to take their last frames."""
 

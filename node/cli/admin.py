@@ -120,8 +120,11 @@ def transfer_leadership(
 ) -> None:
     """Let another node lead, without losing or refusing anything."""
 
-    async def work(client: fifo.Client) -> None:
-        await client.transfer_leadership(node)
+    async def work(client: fifo.Client) -> str:
+        leader: str = (await client.status())["node"]  # Sessions are the leader's.
+        if leader != node:
+            await client.transfer_leadership(node)
+        return leader
 
-    run(url, work)
-    output.say(f"{node} leads")
+    before = run(url, work)
+    output.say(f"{node} leads already" if before == node else f"{node} leads, after {before}")

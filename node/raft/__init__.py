@@ -29,6 +29,7 @@ from node.raft.journal import Journal, JournalLimits
 from node.raft.journalstats import JournalStats
 from node.raft.node import RaftNode
 from node.raft.storage import OsStorage, Storage
+from node.raft.transfer import TransferRefused
 from node.raft.transport import TcpTransport, TransportCounters
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "TransportCounters",
     "RaftError",
     "RaftStopped",
+    "TransferRefused",
     "ConfigInvalid",
     "EntryTooLarge",
     "JournalError",

@@ -45,12 +45,14 @@ class HeldFrames:
         self._disk = disk
         self._counters = counters
         self._frames: list[tuple[PeerNode, Message]] = []
+        self.transfer_term = 0
+        """The term to be stood for because its leader asked for that; 0 for none."""
 
     def send(self, node: PeerNode, message: Message) -> bool:
         """Send `message` now, or after the next sync where it promises something."""
         if message["type"] == "request_vote":
-            # The library knows no transfer; our wire has the field for the day it does.
-            message.setdefault("transfer", False)
+            # The library knows no such flag; it is true of one term only (raft.md 3.8).
+            message["transfer"] = message["term"] == self.transfer_term
         if message["type"] not in HELD_TYPES or not (self._disk.dirty or self._frames):
             return self._transport.send(node, message)
         self._counters.held_frames_total += 1

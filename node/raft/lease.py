@@ -28,14 +28,20 @@ class Lease:
         self._needed = (len(self._answered) + 1) // 2
         self._sent: deque[tuple[int, float]] = deque()
         self._sent_at: dict[int, float] = {}
+        self._given_up = False
         self.round = 0
 
     def begin(self) -> None:
         """A new leadership: nothing is proven, and no earlier round counts. Round numbers go on,
         so that no answer can be taken for an answer to a later round."""
+        self._given_up = False
         self._answered = dict.fromkeys(self._answered, NEVER)
         self._sent.clear()
         self._sent_at.clear()
+
+    def give_up(self) -> None:
+        """No lease any more in this leadership: another node has been told to stand."""
+        self._given_up = True
 
     def next_round(self, now: float) -> int:
         """The number of a round that is sent at `now`."""
@@ -55,6 +61,8 @@ class Lease:
 
     def until(self, now: float) -> float:
         """The instant on the leader's clock until which no other leader can exist."""
+        if self._given_up:
+            return 0.0
         if self._needed == 0:
             return now + self._lease_seconds
         newest = sorted(self._answered.values(), reverse=True)

@@ -15,6 +15,7 @@ from node.raft.config import EntryTooLarge, PeerStatus, RaftConfig, RaftStatus
 from node.raft.errors import RaftStopped
 from node.raft.submissions import Submission
 from node.raft.syncobj import CANDIDATE, LEADER, Core, command_of
+from node.raft.transfer import TransferRefused, best_target
 
 if TYPE_CHECKING:
     import random
@@ -105,6 +106,30 @@ class RaftNode:
             return
         self._wake()
 
+    def transfer(self, target: str, failed: Callable[[str], None]) -> None:
+        """Hand leadership to another member; what is submitted meanwhile waits, or is refused.
+
+        It has come about when `on_role` tells that this node follows; `failed(reason)` is called,
+        from a turn, when it was given up and this node still leads. Raises `TransferRefused`.
+        """
+        core = self._core
+        core.enter()
+        if not self.is_leader:
+            raise TransferRefused(f"{self._config.name} does not lead")
+        if core.transfer is not None:
+            raise TransferRefused(f"leadership is on its way to {core.transfer.target.id} already")
+        core.begin_transfer(target, failed)
+        self._wake()
+
+    @property
+    def transferring(self) -> bool:
+        """Whether this leader is handing over."""
+        return self._core.transfer is not None
+
+    def successor(self) -> str | None:
+        """The member that could take over soonest; None while there is none, or no leader here."""
+        return best_target(self._core.replicator.peers, self.last_index) if self.is_leader else None
+
     def turn(self) -> float:
         """One turn of the loop. Returns the seconds until the next one is due at the latest.
 
@@ -139,6 +164,7 @@ class RaftNode:
         core.doTick(0)
         self._announce()
         core.replicate()
+        core.advance_transfer()
         self._before_sync()
         appended = self._journal.dirty
         self._sync()

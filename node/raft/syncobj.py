@@ -25,6 +25,7 @@ from node.raft.peer import PeerNode
 from node.raft.prevote import LogEnd, PreVote, would_grant
 from node.raft.progress import Replicator
 from node.raft.submissions import Submissions
+from node.raft.transfer import Transfer, find_target
 
 if TYPE_CHECKING:
     import random
@@ -86,6 +87,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
     _SyncObj__lastResponseTime: dict[PeerNode, float]
     _SyncObj__connectedNodes: set[PeerNode]
     _SyncObj__leaderCommitIndex: int | None
+    _SyncObj__transferInProgress: bool
 
     # Class attributes, so that a test can put a stock behaviour back and see what it breaks.
     accept_rules = staticmethod(accept)
@@ -122,6 +124,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         self._voters_term = 0
         self._counted_index = 0
         self._no_op_index = 0
+        self.transfer: Transfer | None = None
         super().__init__(
             PeerNode(config.name),
             self.nodes,
@@ -141,6 +144,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
             "next_node_idx": self.on_acknowledgement,
             "request_vote": self.on_request_vote,
             "response_vote": self.on_response_vote,
+            "timeout_now": self.on_timeout_now,
             "pre_vote": self.on_pre_vote,
             "pre_vote_answer": self.on_pre_vote_answer,
         }
@@ -256,7 +260,10 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         now = self.clock()
         self._heard_at = now
         self.prevote.stop()
-        self._SyncObj__raftElectionDeadline = now + self._SyncObj__generateRaftTimeout()
+        if term > self._SyncObj__raftCurrentTerm:
+            self._SyncObj__transferInProgress = False
+        if not self._SyncObj__transferInProgress:
+            self._SyncObj__raftElectionDeadline = now + self._SyncObj__generateRaftTimeout()
         news = leader != self._SyncObj__raftLeader
         if term > self._SyncObj__raftCurrentTerm:
             self._SyncObj__setCurrentTerm(term, None)
@@ -320,8 +327,13 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         return bool(self.nodes) and now < self._heard_at + self.config.min_timeout_seconds
 
     def on_request_vote(self, node: PeerNode, message: Message) -> bool:
-        """A vote for the library to give, unless a leader was heard just now (raft.md 3.8)."""
-        if self.sticky():
+        """A vote for the library to give, unless a leader was heard just now (raft.md 3.8).
+
+        A leader that asked another node to stand holds no lease in its term, so its followers owe
+        it nothing; a leader goes by its own lease alone.
+        """
+        asked = message["transfer"] and self._SyncObj__raftState != LEADER
+        if self.sticky() and not asked:
             self.counters.votes_refused_sticky_total += 1
             return False
         self._stock_message(node, message)
@@ -347,12 +359,15 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         now = self.clock()
         if not self._SyncObj__connectedNodes:
             # An agreement is worth nothing any more once everyone is gone.
+            self._SyncObj__transferInProgress = False
             self._SyncObj__raftElectionDeadline = max(self._SyncObj__raftElectionDeadline, now)
             return
+        if self._SyncObj__transferInProgress:
+            self._SyncObj__raftElectionDeadline = NEVER
         if self._SyncObj__raftElectionDeadline >= now:
             return
         if self._SyncObj__raftElectionDeadline == NEVER:
-            return  # The others agreed: this tick stands.
+            return  # The others agreed, or the leader asked for it: this tick stands.
         pause = self.config.min_timeout_seconds * limits.PRE_VOTE_RETRY_FRACTION
         self._SyncObj__raftElectionDeadline = now + pause * (1 + self.rng.random())
         number = self.prevote.ask()
@@ -415,6 +430,78 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         self._SyncObj__raftElectionDeadline = NEVER
         self.counters.elections_total += 1
         return True
+
+    # --- transfer ---
+
+    def on_timeout_now(self, node: PeerNode, message: Message) -> bool:
+        """The leader wants this node to lead: the next tick stands, whatever is heard till then."""
+        term = self._SyncObj__raftCurrentTerm
+        if (
+            message["term"] != term
+            or node != self._SyncObj__raftLeader
+            or self._SyncObj__raftState != FOLLOWER
+        ):
+            return False
+        self.prevote.stop()
+        self.held.transfer_term = term + 1
+        self._SyncObj__transferInProgress = True
+        self.counters.elections_total += 1
+        return True
+
+    def begin_transfer(self, name: str, failed: Callable[[str], None]) -> None:
+        """Hand leadership to the member `name`, in turns to come. Raises `TransferRefused`."""
+        target = find_target(
+            name,
+            own_name=self.config.name,
+            peers=self.replicator.peers,
+            last_index=self.journal.last_index,
+        )
+        deadline = self.clock() + self.config.max_timeout_seconds
+        self.transfer = Transfer(target, self._SyncObj__raftCurrentTerm, deadline, failed)
+
+    def advance_transfer(self) -> None:
+        """The next step of a transfer, after replication, if it is due."""
+        transfer = self.transfer
+        if transfer is None:
+            return
+        leads = self._SyncObj__raftState == LEADER
+        if not leads or transfer.term != self._SyncObj__raftCurrentTerm:
+            self.transfer = None
+            return
+        now = self.clock()
+        if transfer.sent:
+            if now >= transfer.deadline:
+                self._retire()
+        elif not self.peer_connected(transfer.target):
+            self.transfer = None
+            transfer.failed(f"the connection to {transfer.target.id} ended")
+        elif self._drained(transfer):
+            self.lease.give_up()
+            transfer.sent = True
+            transfer.deadline = now + self.config.max_timeout_seconds
+            self.held.send(transfer.target, {"type": "timeout_now", "term": transfer.term})
+        elif now >= transfer.deadline:
+            self.transfer = None
+            behind = self.journal.last_index - self._SyncObj__raftMatchIndex[transfer.target]
+            transfer.failed(
+                f"{transfer.target.id} did not catch up in time, {behind} entries are missing"
+            )
+
+    def _drained(self, transfer: Transfer) -> bool:
+        """Whether everything here is committed, applied, and on the target's disk."""
+        last = self.journal.last_index
+        return (
+            last == self._SyncObj__raftLastApplied == self._SyncObj__raftMatchIndex[transfer.target]
+        )
+
+    def _retire(self) -> None:
+        """The target did not stand, or was not elected: lead no longer, for without a lease."""
+        self.transfer = None
+        self._SyncObj__setState(FOLLOWER)
+        self._SyncObj__raftLeader = None
+        self._SyncObj__raftElectionDeadline = self.clock() + self._SyncObj__generateRaftTimeout()
+
+    # --- leading ---
 
     def _SyncObj__onBecomeLeader(self) -> None:
         """A new leadership: nothing of an earlier one counts, and nothing is proven yet."""
@@ -528,7 +615,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         if self._SyncObj__raftState != LEADER:
             submissions.refuse_queued()
             return
-        if self.log_bytes >= self.config.uncommitted_bytes_max:
+        if self.transfer is not None or self.log_bytes >= self.config.uncommitted_bytes_max:
             return
         term = self._SyncObj__raftCurrentTerm
         for submission in submissions.take(term):

@@ -209,6 +209,39 @@ class LeaseFromReceipt(Core):
         return super().on_acknowledgement(node, message)
 
 
+class KeepsLease(Core):
+    """A leader that told another node to stand goes on believing in its lease."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lease.give_up = lambda: None  # type: ignore[method-assign]  # the mutation
+
+
+class StandsForAnyone(Core):
+    """Whoever asks this node to stand, and in whatever term, is obeyed."""
+
+    def on_timeout_now(self, node: PeerNode, message: Message) -> bool:
+        self._SyncObj__raftLeader = node
+        return super().on_timeout_now(node, message | {"term": self._SyncObj__raftCurrentTerm})
+
+
+class FlagsAndForcesForEver(StandsForAnyone):
+    """The same, and the privilege of the one election is kept for those that follow."""
+
+    def prepare_election(self) -> None:
+        if self.held.transfer_term:
+            self.held.transfer_term = self._SyncObj__raftCurrentTerm + 1
+        super().prepare_election()
+
+
+class LeadsOn(Core):
+    """A leader whose target did not stand goes on as if it had told nobody."""
+
+    def _retire(self) -> None:
+        self.transfer = None
+        self.lease._given_up = False
+
+
 class NoPreVote(Core):
     """Stands for election whenever the library would."""
 

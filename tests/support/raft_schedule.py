@@ -6,11 +6,13 @@ Owns what can go wrong and when. A schedule is a list, so a failing one can be c
 
 from __future__ import annotations
 
+import contextlib
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from node.raft.node import RaftNode
+from node.raft.transfer import TransferRefused
 from tests.support.raft_world import World
 from tests.support.simdisk import PowerCut
 
@@ -48,6 +50,7 @@ KINDS = {
     "isolate_leader": 2,
     "heal": 5,
     "break": 4,
+    "transfer": 4,
 }
 """What happens, and how often in proportion."""
 
@@ -87,7 +90,7 @@ def _submit(world: World, fault: Fault) -> None:
     target = world.nodes[fault.node] if fault.number % 8 == 0 or not leaders else leaders[0]
     if fault.number % 5 == 0 and leaders:
         target = leaders[-1]
-    if target.alive and not target.paused and target.stopped is None:
+    if target.runs:
         for _ in range(fault.number):
             world.submit(target, world.payload(world.rng.choice((1, 20, 300, 1500))))
 
@@ -128,6 +131,9 @@ def _act(world: World, fault: Fault) -> None:
         network.heal()
     elif fault.kind == "break":
         network.break_link(fault.node, fault.other)
+    elif fault.kind == "transfer" and world.leaders and world.leaders[0].runs:
+        with contextlib.suppress(TransferRefused):
+            world.leaders[0].node.transfer(fault.node, lambda _: None)
 
 
 def run(

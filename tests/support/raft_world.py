@@ -258,6 +258,11 @@ class SimNode:
         return self._node is not None
 
     @property
+    def runs(self) -> bool:
+        """Whether a process runs that takes turns."""
+        return self.alive and not self.paused and self.stopped is None
+
+    @property
     def node(self) -> RaftNode:
         """The running process."""
         assert self._node is not None, f"{self.name} is down"

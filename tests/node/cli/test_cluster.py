@@ -257,10 +257,19 @@ def test_consume_with_follow_ends_in_order_on_ctrl_c(local: Local) -> None:
     local.ok("queue", "delete", "tail")
 
 
-def test_what_the_cluster_cannot_do_yet_is_one_clear_line(local: Local) -> None:
-    done = local.type("transfer-leadership", "n2")
-    assert done.code == 1
-    assert "unsupported" in done.line
+def test_leadership_goes_where_it_is_told(local: Local) -> None:
+    def leader() -> str:
+        nodes = local.ok("status", "--json").json["nodes"]
+        return str(next(node["node"] for node in nodes if node["role"] == "leader"))
+
+    first = leader()
+    other = next(name for name in ("n1", "n2", "n3") if name != first)
+    assert local.ok("transfer-leadership", other).out == f"{other} leads, after {first}\n"
+    assert leader() == other
+    assert local.ok("transfer-leadership", other).out == f"{other} leads already\n"
+    unknown = local.type("transfer-leadership", "n9")
+    assert unknown.code == 1
+    assert "there is no node 'n9'; there are: n1, n2, n3" in unknown.line
 
 
 def test_a_redrive_is_counted_done_and_shown(local: Local) -> None:

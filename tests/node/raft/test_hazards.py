@@ -313,7 +313,6 @@ def b24_never_forwarded(node_class: NodeClass = RaftNode) -> None:
     for message in (
         {"type": "apply_command", "command": b"\x10x", "request_id": 1},
         {"type": "apply_command_response", "request_id": 1, "log_idx": 2, "log_term": 1},
-        {"type": "timeout_now", "term": 99},
     ):
         with pytest.raises(MessageRefused):
             receive(PeerNode("b"), message)

@@ -45,7 +45,7 @@ def test_a_single_node_survives_power_losses_in_the_middle_of_everything() -> No
 CAUGHT_WITHIN = {
     mutants.Truncates: 20,
     mutants.AnswersAtOnce: 20,
-    mutants.NoDeadline: 10,
+    mutants.NoDeadline: 20,
 }
 """Seeds within which random faults alone find a stock behaviour that was put back."""
 

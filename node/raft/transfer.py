@@ -1,0 +1,70 @@
+"""Handing leadership to another member (raft.md 3.8): what has to be so before each step.
+
+Owns one transfer from its beginning to its end and the words of its refusals. The leader stops
+appending, the target catches up, the lease is given up *before* the target is told to stand, and
+a leader that told it so never takes a lease in that term again: the target may wake up late.
+Knows no library and sends nothing; `syncobj.py` drives it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from node.raft.errors import RaftError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from node.raft.peer import PeerNode
+    from node.raft.progress import Progress
+
+
+class TransferRefused(RaftError):
+    """A transfer that cannot begin; the message says why, and nothing has changed."""
+
+
+@dataclass(slots=True)
+class Transfer:
+    """One transfer. `deadline` ends the step that it is in; `failed` is told why it was given up
+    while this node still leads, and nothing is told when it no longer does."""
+
+    target: PeerNode
+    term: int
+    deadline: float
+    failed: Callable[[str], None]
+    sent: bool = False
+
+
+def find_target(
+    name: str, *, own_name: str, peers: Mapping[PeerNode, Progress], last_index: int
+) -> PeerNode:
+    """The member of that name, if it can be told to lead. Raises `TransferRefused`."""
+    if name == own_name:
+        raise TransferRefused(f"{name} leads already")
+    node = next((node for node in peers if node.id == name), None)
+    if node is None:
+        known = ", ".join(sorted([own_name, *(node.id for node in peers)]))
+        raise TransferRefused(f"there is no node {name!r}; there are: {known}")
+    progress = peers[node]
+    if not progress.connected:
+        raise TransferRefused(f"{name} is not connected to the leader {own_name}: is it running?")
+    if not keeps_up(progress, last_index):
+        behind = last_index - progress.match_index
+        raise TransferRefused(f"{name} is {behind} entries behind: wait until it has caught up")
+    return node
+
+
+def keeps_up(progress: Progress, last_index: int) -> bool:
+    """Whether everything there is has at least been sent: at most a window is missing."""
+    return progress.connected and not progress.probing and progress.next_index > last_index
+
+
+def best_target(peers: Mapping[PeerNode, Progress], last_index: int) -> str | None:
+    """Who is closest to taking over, for a leader that stops; None where nobody can."""
+    able = [
+        (progress.match_index, node.id)
+        for node, progress in peers.items()
+        if keeps_up(progress, last_index)
+    ]
+    return max(able)[1] if able else None

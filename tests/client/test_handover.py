@@ -1,0 +1,123 @@
+"""Leadership handed over under load, by request and by stopping: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import fifo
+from tests.support.cluster import LocalCluster, running
+from tests.support.wire_peer import until
+
+GAP_SECONDS = 2.0
+"""Longest time without a confirm on a busy machine; tests/node/raft/test_transfer.py measures a
+transfer in virtual time, where it is below 0.06 s."""
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+
+class Load:
+    """Publishers and a consumer that go on all the time, and when each confirm came."""
+
+    def __init__(self, client: fifo.Client) -> None:
+        self._client = client
+        self._stop = asyncio.Event()
+        self.confirmed: list[bytes] = []
+        self.at: list[float] = []
+        self.seen: Counter[bytes] = Counter()
+
+    async def publish(self, name: int) -> None:
+        loop = asyncio.get_running_loop()
+        for n in itertools.count():
+            if self._stop.is_set():
+                return
+            body = b"%d-%d" % (name, n)
+            await self._client.publish("orders", body)
+            self.confirmed.append(body)
+            self.at.append(loop.time())
+
+    async def consume(self) -> None:
+        async with self._client.consume("orders", prefetch=200) as messages:
+            async for message in messages:
+                async with message.process():
+                    self.seen[message.body] += 1
+
+    async def more(self, count: int = 200) -> None:
+        """So many more confirms."""
+        before = len(self.confirmed)
+        await until(lambda: len(self.confirmed) > before + count, 20)
+
+    async def end(self, publishing: list[asyncio.Task[None]]) -> None:
+        """Stop, and check that each confirmed message came once."""
+        self._stop.set()
+        await asyncio.gather(*publishing)
+        await until(lambda: len(self.seen) >= len(self.confirmed), 20)
+        assert set(self.seen) == set(self.confirmed)
+        assert set(self.seen.values()) == {1}, "a message was delivered twice"
+
+    @property
+    def longest_gap_s(self) -> float:
+        """The longest time without a confirm."""
+        return max(later - earlier for earlier, later in itertools.pairwise(self.at))
+
+
+@asynccontextmanager
+async def loaded(folder: Path) -> AsyncIterator[tuple[LocalCluster, fifo.Client, Load]]:
+    """Three nodes under load; the load's own checks come in the end."""
+    async with running(folder) as cluster:
+        await cluster.leader()
+        url = "fifo://" + ",".join(str(node.client) for node in cluster.config.nodes)
+        async with fifo.connect(url) as client:
+            await client.declare(fifo.QueueSpec("orders"))
+            load = Load(client)
+            consuming = asyncio.create_task(load.consume())
+            publishing = [asyncio.create_task(load.publish(name)) for name in range(5)]
+            await load.more()
+            yield cluster, client, load
+            await load.end(publishing)
+            consuming.cancel()
+            await asyncio.gather(consuming, return_exceptions=True)
+
+
+async def test_leadership_goes_round_under_load_and_nothing_is_lost_or_doubled(
+    tmp_path: Path,
+) -> None:
+    async with loaded(tmp_path) as (cluster, client, load):
+        for _ in range(2):
+            for target in ("n1", "n2", "n3"):
+                await client.transfer_leadership(target)
+                assert (await cluster.leader()).me.name == target
+                assert (await client.status())["node"] == target
+                await load.more()
+    assert load.longest_gap_s < GAP_SECONDS
+
+
+async def test_a_rolling_restart_costs_no_election_timeout(tmp_path: Path) -> None:
+    async with loaded(tmp_path) as (cluster, _, load):
+        for _ in range(3):
+            leader = (await cluster.leader()).me.name
+            await cluster.stop(leader)
+            await load.more()
+            await cluster.start(leader)
+            await load.more()
+    assert load.longest_gap_s < GAP_SECONDS
+
+
+async def test_what_cannot_be_handed_over_is_one_clear_error(tmp_path: Path) -> None:
+    async with running(tmp_path) as cluster:
+        leader = await cluster.leader()
+        async with fifo.connect(f"fifo://{leader.me.client}") as client:
+            with pytest.raises(fifo.InvalidArgument, match="there is no node 'n9'; there are: n1"):
+                await client.transfer_leadership("n9")
+            gone = cluster.followers()[0].me.name
+            await cluster.stop(gone)
+            words = f"{gone} is not connected to the leader"
+            with pytest.raises(fifo.InvalidArgument, match=words):
+                await client.transfer_leadership(gone)
+            await client.transfer_leadership((await client.status())["node"])
