@@ -76,6 +76,7 @@ class Broker:
         self._leads = False
         self._led = False
         self._in_turn = False
+        self._ended = False
         self._tick_on_its_way = False
         self._tick_again = False
         self._started_at = now()
@@ -388,6 +389,9 @@ class Broker:
     def connected(self, connection: Connection) -> None:
         """A new connection; where there are too many, somebody unknown has to go."""
         self._connections[connection] = None
+        if self._ended:
+            connection.abort()  # It was accepted while the listener closed.
+            return
         if len(self._connections) > self._connections_max:
             connection.fail(Code.OVERLOADED, "this node has all the connections it takes")
             return
@@ -473,7 +477,8 @@ class Broker:
         )
 
     def abort_all(self) -> None:
-        """Cut every connection: the node ends."""
+        """Cut every connection, and what still comes: the node ends."""
+        self._ended = True
         for connection in list(self._connections):
             connection.abort()
 
