@@ -56,6 +56,11 @@ class CommandCache:
             if command is not None:
                 self._bytes -= len(command) + ENTRY_OVERHEAD_BYTES
 
+    def clear(self) -> None:
+        """Forgets every command."""
+        self._commands.clear()
+        self._bytes = 0
+
     def trim(self, written_index: int) -> None:
         """Drops the least recently used until the bound holds; never one above `written_index`.
 

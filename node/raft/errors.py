@@ -9,6 +9,15 @@ what the operator sees when the node stops.
 
 from __future__ import annotations
 
+from typing import Final
+
+REMEDY: Final = (
+    "keep this node stopped and its folder as it is, and check the disk; the other nodes go on "
+    "without it; do not empty the folder or restore an older copy, for a node that forgets its "
+    'votes can lose acknowledged messages (docs/storage.md, "Damage")'
+)
+"""What to do about a damaged journal."""
+
 
 class RaftError(Exception):
     """Anything that node/raft raises on purpose."""
@@ -23,6 +32,13 @@ class RaftStopped(RaftError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class SnapshotFailed(RaftError):
+    """A snapshot, an installation or a compaction was given up; the message says which and why.
+
+    Not final: nothing of it is left, the journal is what it was, and it may be tried again.
+    """
 
 
 class JournalError(RaftError):

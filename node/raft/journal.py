@@ -1,8 +1,9 @@
 """The durable Raft log: entries, term and vote, in the one order in which they were written.
 
 Owns the log as the node sees it and when it becomes durable. Files are `segments.py`, bytes are
-`records.py`, opening is `recovery.py`, the format is told in `docs/storage.md`. Knows nothing of
-elections, peers or queues.
+`records.py`, opening is `recovery.py`, snapshots and the entries that outlive the log are
+`snapshots.py`, the format is told in `docs/storage.md`. Knows nothing of elections, peers or
+queues.
 
 The rules it stands on (raft.md 3.2):
 
@@ -22,7 +23,9 @@ PySyncObj calls it through the methods named in its own style; the node uses the
 
 from __future__ import annotations
 
+import contextlib
 import time
+from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, overload
 
@@ -37,14 +40,21 @@ from node.raft.errors import (
     JournalFull,
     JournalUnusable,
     RaftStopped,
+    SnapshotFailed,
 )
+from node.raft.install import InstallWriter
 from node.raft.journalstats import JournalStats, SyncFigures
-from node.raft.recovery import REMEDY, Recovered, Recovery
+from node.raft.openfiles import OpenFiles
+from node.raft.owner import Owner
+from node.raft.places import PLACE_BYTES
+from node.raft.recovery import Recovered, Recovery
 from node.raft.segments import Opening, Segments
+from node.raft.snapshotfile import SnapshotBuilder, SnapshotMeta
+from node.raft.snapshots import SnapshotStore, SnapshotWriter
 from node.raft.storage import FULL_ERRNOS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from node.raft.storage import Storage
 
@@ -54,6 +64,10 @@ Entry = tuple[bytes, int, int]
 """(command, index, term), the shape that PySyncObj gives to an entry."""
 
 CLUSTER_ID_BYTES = 16
+
+PLACEHOLDER = b"\x01"
+"""What `read` gives for the two entries at the head of a log that a snapshot stands for, where
+their own command is not needed any more: a no-op. It is never applied and never sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +101,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         self,
         storage: Storage,
         segments: Segments,
+        snapshots: SnapshotStore,
         recovered: Recovered,
         journal_limits: JournalLimits,
         clock: Callable[[], float],
@@ -94,6 +109,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         """Takes what `open` has recovered; everything in it is durable."""
         self._storage = storage
         self._segments = segments
+        self._snapshots = snapshots
         self._limits = journal_limits
         self._clock = clock
         self._log = recovered.log
@@ -135,32 +151,43 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
             raise ValueError(f"a cluster id has {CLUSTER_ID_BYTES} bytes, not {len(cluster_id)}")
         _check_name(node)
         chosen = limits if limits is not None else JournalLimits()
-        segments = Segments(
-            storage, cluster_id=cluster_id, node=node, open_max=chosen.open_segments
-        )
+        owner = Owner(storage.folder, cluster_id, node)
+        files = OpenFiles(storage, chosen.open_segments)
+        segments = Segments(storage, files, owner)
         try:
             storage.lock()
             recovered = Recovery(
-                storage,
-                segments,
-                cluster_id=cluster_id,
-                node=node,
-                chunk_bytes=chosen.replay_chunk_bytes,
+                storage, files, segments, owner, chunk_bytes=chosen.replay_chunk_bytes
             ).run()
         except BaseException as problem:
             segments.close()
+            files.close()
             storage.unlock()
             if isinstance(problem, OSError):
                 raise _unusable(storage.folder, problem) from problem
             raise
-        return cls(storage, segments, recovered, chosen, clock)
+        snapshots = SnapshotStore(
+            storage,
+            files,
+            owner,
+            segments,
+            recovered.log,
+            recovered.retained,
+            segment_bytes=chosen.segment_bytes,
+        )
+        return cls(storage, segments, snapshots, recovered, chosen, clock)
 
     # --- the log, as the node reads it ---
 
     @property
     def first_index(self) -> int:
-        """Index of the oldest entry."""
+        """Index of the oldest entry: 1, or one below the index of the oldest snapshot kept."""
         return self._log.first_index
+
+    @property
+    def first_whole_index(self) -> int:
+        """Index of the oldest entry that `entries` gives; of those below only terms are left."""
+        return self._snapshots.base_index + 1
 
     @property
     def last_index(self) -> int:
@@ -182,6 +209,11 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         """Bytes of a torn tail that opening cut off; worth a line in the log of the node."""
         return self._cut_bytes
 
+    @property
+    def warnings(self) -> list[str]:
+        """What opening found that an operator should know, one line each."""
+        return self._snapshots.retained.warnings
+
     def term_at(self, index: int) -> int:
         """Term of an entry, without reading it. 0 for index 0. IndexError if not in the log."""
         return self._log.term_at(index)
@@ -191,9 +223,10 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         return self._log.size_at(index)
 
     def read(self, index: int) -> bytes:
-        """An entry's command, from the cache or the disk (checksum verified).
+        """The command of an entry of the log, or of one that a snapshot needs, from the cache or
+        the disk (checksum verified).
 
-        IndexError if it is not in the log; `JournalDamaged` if the disk returns something else
+        IndexError if there is no such entry; `JournalDamaged` if the disk returns something else
         than was written, which the node has to take as final.
         """
         command = self._cache.get(index)
@@ -206,7 +239,12 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
 
     def entries(self, first: int, max_bytes: int, max_count: int | None = None) -> list[Entry]:
         """Entries from `first` on: at least one (if there is one), at most `max_bytes` of
-        commands beyond it, at most `max_count`. Reads no more than it returns."""
+        commands beyond it, at most `max_count`. Reads no more than it returns.
+
+        IndexError if `first` is below `first_whole_index`.
+        """
+        if first < self.first_whole_index:
+            raise IndexError(f"entries from {first} on: the log begins at {self.first_whole_index}")
         last = self.last_index
         if max_count is not None:
             last = min(last, first + max_count - 1)
@@ -254,10 +292,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
 
     def stats(self) -> JournalStats:
         """Figures for status and metrics."""
-        try:
-            free_bytes = self._storage.free_bytes()
-        except OSError as problem:
-            self._fail(problem)
+        free_bytes = self._free_bytes()
         figures = self._figures
         return JournalStats(
             segments=len(self._segments),
@@ -270,6 +305,8 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
             sync_seconds=figures.total_seconds,
             last_sync_seconds=figures.last_seconds,
             sync_buckets=tuple(figures.buckets),
+            bytes_since_snapshot=self.bytes_since_snapshot,
+            snapshots=self._snapshots.figures(),
         )
 
     def close(self) -> None:
@@ -280,6 +317,9 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         if self._closed:
             return
         try:
+            if self._snapshots.writer is not None:
+                self._snapshots.writer.abort()
+            self._snapshots.close()
             if self._failure is None:
                 self.onOneSecondTimer()
                 self.sync()
@@ -288,6 +328,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         finally:
             self._closed = True
             self._segments.close()
+            self._snapshots.files.close()
             self._storage.unlock()
 
     def __repr__(self) -> str:
@@ -297,6 +338,181 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
             f"{self.last_index}, synced {self._synced_index}, term {self._term}, "
             f"voted for {self._voted_for}>"
         )
+
+    # --- snapshots ---
+
+    @property
+    def snapshot(self) -> SnapshotMeta | None:
+        """The newest snapshot."""
+        newest = self._snapshots.newest
+        return newest.meta if newest is not None else None
+
+    @property
+    def bytes_since_snapshot(self) -> int:
+        """How much the log has grown since the newest snapshot's last entry, or in all."""
+        newest = self._snapshots.newest
+        since = newest.end.log_position if newest is not None else self._segments.first.header.base
+        return self._end - since
+
+    def begin_snapshot(
+        self, index: int, term: int, live: array[int], state_bytes_hint: int = 0
+    ) -> SnapshotWriter:
+        """Begins a snapshot of everything up to entry `index`, which counts as committed now.
+
+        `live` are the indexes of the entries that are still needed then, ascending, none above
+        `index`; `state_bytes_hint` is about how much state will come. Nothing of the log goes
+        before `release`. Raises `SnapshotFailed` if it is not possible now, `RaftStopped` if the
+        log has no such entry.
+        """
+        self._check_usable()
+        self._check_snapshot(index, term, live)
+        self._check_room(state_bytes_hint + len(live) * PLACE_BYTES)
+        if index > self._synced_index:
+            self.sync()
+        self._commit_index = max(self._commit_index, index)
+        store = self._snapshots
+        builder = SnapshotBuilder(
+            self._storage,
+            store.owner,
+            index=index,
+            term=term,
+            previous_term=self._log.term_at(index - 1),
+            next_number=store.lowest_number_out(),
+            what=f"the snapshot of entry {index}",
+        )
+        position = self._log.place_at(index).position
+        writer = SnapshotWriter(store, builder, live, position, self._fail)
+        store.writer = writer
+        return writer
+
+    def _check_snapshot(self, index: int, term: int, live: array[int]) -> None:
+        if self._snapshots.writer is not None:
+            raise SnapshotFailed("another snapshot is being written")
+        newest = self.snapshot
+        if newest is not None and index <= newest.index:
+            raise SnapshotFailed(f"there is a snapshot of entry {newest.index}")
+        if index < 2 or not self._snapshots.holds(index, term):
+            raise RaftStopped(f"a snapshot of entry {index} of term {term}, not in this log")
+        if live and live[-1] > index:
+            raise RaftStopped(f"entry {live[-1]} cannot be live in a snapshot of entry {index}")
+
+    def _check_room(self, needed_bytes: int) -> None:
+        """The log must not run out of room because of a snapshot."""
+        free_bytes = self._free_bytes()
+        if free_bytes < needed_bytes + self._limits.segment_bytes:
+            raise SnapshotFailed(
+                f"no room for a snapshot of {needed_bytes} bytes: {free_bytes} are free in "
+                f"{self._storage.folder}; free some space"
+            )
+
+    def read_state(self, meta: SnapshotMeta, offset: int, size: int) -> bytes:
+        """Up to `size` bytes of a snapshot's state from `offset` (checksum verified), fewer only
+        where it ends. `SnapshotFailed` if that snapshot is not kept any more."""
+        self._check_usable()
+        with self._finally():
+            return self._snapshots.of(meta).read_state(offset, size)
+
+    def live_entries(self, meta: SnapshotMeta) -> array[int]:
+        """The indexes of the entries that a snapshot needs, ascending."""
+        self._check_usable()
+        indexes = array("Q")
+        with self._finally():
+            for places in self._snapshots.of(meta).places():
+                indexes.extend(places.indexes)
+        return indexes
+
+    def kept_entry(self, index: int) -> Entry:
+        """An entry that a snapshot needs, or of the log, with its term. IndexError if there is
+        no such entry."""
+        place = self._snapshots.locate(index)
+        if place is None:
+            raise IndexError(f"entry {index} is not kept")
+        return self.read(index), index, place.term
+
+    def pin(self, meta: SnapshotMeta) -> None:
+        """Keeps a snapshot and what it needs until `unpin`, whatever newer ones come; ends with
+        the process. `SnapshotFailed` if it is not kept any more."""
+        self._snapshots.pin(meta)
+
+    def unpin(self, meta: SnapshotMeta) -> None:
+        """Ends one `pin`."""
+        self._snapshots.unpin(meta)
+
+    def release(self) -> None:
+        """Lets go of what the two newest snapshots, and pinned ones, do not need: the log's head,
+        segments, older snapshots. Does a bounded piece; `compact_step` goes on with it.
+
+        `SnapshotFailed` if something could not be removed or copied, which harms nothing.
+        """
+        self._check_usable()
+        self._snapshots.retire()
+        self.compact_step(limits.RELEASE_BYTES)
+
+    def compact_step(self, budget_bytes: int) -> bool:
+        """Goes on cleaning up: removes files nobody needs, copies live entries out of files that
+        hold little else. Does about `budget_bytes`; True while there is more.
+
+        `SnapshotFailed` if a compaction was given up; the next `release` tries again.
+        """
+        self._check_usable()
+        with self._finally():
+            return self._snapshots.step(budget_bytes)
+
+    def blocking_work(self) -> Callable[[], None] | None:
+        """The sync that comes next in cleaning up, if one does: it may run on another thread,
+        and `compact_step` does nothing before it has. Not taken, `compact_step` does it."""
+        upkeep = self._snapshots.upkeep
+        return upkeep.blocking_work() if upkeep is not None else None
+
+    def begin_install(self, meta: SnapshotMeta) -> InstallWriter:
+        """Begins to take over another node's snapshot. A crash before its `finish` leaves the
+        journal as it is.
+
+        Raises `SnapshotFailed` if it is not possible now, or of no use: what it holds is
+        committed here, or its term is above this node's.
+        """
+        self._check_usable()
+        if self._snapshots.writer is not None:
+            raise SnapshotFailed("another snapshot is being written")
+        newest = self.snapshot
+        known = max(self._commit_index, newest.index if newest is not None else 0)
+        if meta.index <= known or meta.index < 2 or meta.term > self._term:
+            raise SnapshotFailed(
+                f"a snapshot of entry {meta.index} of term {meta.term} cannot be installed: "
+                f"{known} is committed here, the term is {self._term}"
+            )
+        self._check_room(meta.state_bytes + meta.live_count * PLACE_BYTES)
+        store = self._snapshots
+        builder = SnapshotBuilder(
+            self._storage,
+            store.owner,
+            index=meta.index,
+            term=meta.term,
+            previous_term=meta.previous_term,
+            next_number=store.lowest_number_out(),
+            what=f"the installation of snapshot {meta.name}",
+        )
+        writer = InstallWriter(
+            store,
+            meta,
+            builder,
+            sync_log=self.sync,
+            restart_log=self._restart,
+            commit_index=lambda: self._commit_index,
+            fail=self._fail,
+        )
+        store.writer = writer
+        return writer
+
+    def _restart(self, meta: SnapshotMeta) -> None:
+        """The log goes on behind an installed snapshot, with a segment of its own."""
+        self._log.restart(meta.index + 1, meta.term)
+        self._log.begin_at(meta.index, meta.term, meta.previous_term)
+        self._cache.clear()
+        self._head = self._tail = None
+        self._commit_index = meta.index
+        self._synced_index = meta.index
+        self._begin_segment()
 
     # --- what PySyncObj calls, by its names ---
 
@@ -324,7 +540,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
                 self._tail = self._entry(self.last_index)
             return self._tail
         if place == 0:
-            if self._head is None:
+            if self._head is None or self._head[1] != self.first_index:
                 self._head = self._entry(self.first_index)
             return self._head
         return self._entry(self.first_index + place)
@@ -351,8 +567,8 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         self._tail = (command, index, term)
 
     def clear(self) -> NoReturn:
-        """Refused: nothing but a snapshot could stand for the entries, and there is none yet."""
-        raise RaftStopped("the log cannot be cleared: no snapshot stands for its entries")
+        """Refused: what a snapshot stands for goes with `release`, the rest stays (b02, b03)."""
+        raise RaftStopped("the log cannot be cleared: it would lose what no snapshot holds")
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:
         """Truncates from a place (not an index) on; durable after the next `sync`."""
@@ -373,8 +589,8 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         self._tail = None
 
     def deleteEntriesTo(self, entryTo: int) -> NoReturn:
-        """Refused: segments are not dropped yet, because there are no snapshots."""
-        raise RaftStopped("the log's head cannot be dropped: no snapshot stands for its entries")
+        """Refused: the log's head goes with `release`, which knows what a snapshot holds."""
+        raise RaftStopped("the log's head cannot be dropped: only a snapshot lets go of it")
 
     def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
         """Sets term and vote, and returns when they and all before them are on the disk."""
@@ -455,29 +671,32 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
     def _entry(self, index: int) -> Entry:
         return self.read(index), index, self._log.term_at(index)
 
-    def _read_from_disk(self, index: int) -> bytes:
-        position, size = self._log.place_at(index)
-        self._check_usable()
-        whole_bytes = records.RECORD_BYTES + size
+    def _free_bytes(self) -> int:
         try:
-            segment, content = self._segments.read(position, whole_bytes)
+            return self._storage.free_bytes()
         except OSError as problem:
             self._fail(problem)
-        view = memoryview(content)
-        if len(content) == whole_bytes:
-            head = records.decode_record(view, 0, position)
-            if (
-                not isinstance(head, str)
-                and (head.kind, head.log_index, head.size) == (records.ENTRY, index, size)
-                and records.record_is_whole(view, 0, head, segment.seed)
-            ):
-                return content[records.RECORD_BYTES :]
-        offset = position - segment.header.base
-        damage = JournalDamaged(
-            segment.name, offset, f"entry {index} does not read as it was written", REMEDY
-        )
-        self._failure = str(damage)
-        raise damage
+
+    def _read_from_disk(self, index: int) -> bytes:
+        self._check_usable()
+        place = self._snapshots.locate(index)
+        if place is None:
+            # IndexError if it is not one of the two at the head.
+            self._log.size_at(index)
+            return PLACEHOLDER
+        with self._finally():
+            return self._snapshots.read(place)
+
+    @contextlib.contextmanager
+    def _finally(self) -> Iterator[None]:
+        """Reading what was not written, or not reading at all, ends the journal's work."""
+        try:
+            yield
+        except JournalDamaged as damage:
+            self._failure = str(damage)
+            raise
+        except OSError as problem:
+            self._fail(problem)
 
     def _write_mark(self) -> None:
         """The synced mark, if it moved; not synced itself, because it is only a second proof."""

@@ -23,6 +23,31 @@ SYNC_BUCKET_SECONDS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotFigures:
+    """What snapshots take and keep.
+
+    `index` and `state_bytes` are of the newest, 0 without one; `disk_bytes` is of all. `entries`
+    and `live_bytes` are what the base keeps of the log before it, in `segments` and `kept_files`
+    that take `held_bytes` together.
+    """
+
+    count: int
+    index: int
+    state_bytes: int
+    disk_bytes: int
+    entries: int
+    live_bytes: int
+    segments: int
+    kept_files: int
+    held_bytes: int
+
+    @property
+    def live_ratio(self) -> float:
+        """Part of the bytes before the log that is still needed; 1 where there are none."""
+        return self.live_bytes / self.held_bytes if self.held_bytes else 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class JournalStats:
     """One moment's figures.
 
@@ -40,6 +65,8 @@ class JournalStats:
     sync_seconds: float
     last_sync_seconds: float
     sync_buckets: tuple[int, ...]
+    bytes_since_snapshot: int
+    snapshots: SnapshotFigures
 
     @property
     def mean_sync_seconds(self) -> float:

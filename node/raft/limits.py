@@ -43,6 +43,36 @@ NODE_NAME_BYTES_MAX: Final = 255
 OPEN_SEGMENTS_MAX: Final = 64
 """Descriptors kept on segments: 4 GiB of log read without opening a file anew."""
 
+SNAPSHOT_WRITE_BYTES: Final = 256 * KIB
+"""Bytes of a snapshot or kept file gathered before a write: few calls, and each well below a
+millisecond of copying into the page cache."""
+
+STATE_PIECE_BYTES: Final = 256 * KIB
+"""The state of a snapshot is cut into records of this size: what has to be read and checked to
+return any byte of it."""
+
+PLACES_PER_RECORD: Final = 4096
+"""Entries whose places go into one record of a snapshot or kept file (112 KiB)."""
+
+STATE_BYTES_PER_PLACE: Final = 8
+"""While the state is written, one place is written for each of these bytes. A live body has more
+state than that, so that all places are written when the state is, and none at the end."""
+
+LIVE_FRACTION_MIN: Final = 0.25
+"""A file of which less than this part is live is compacted: copying a quarter to free the rest
+writes at most a third of what it frees."""
+
+SMALL_KEPT_FILES_MAX: Final = 8
+"""That many kept files below a quarter of a segment are joined into one, so that their number
+stays small and a body is copied for that reason seldom."""
+
+RELEASE_BYTES: Final = 4 * MIB
+"""What `release` does at once before it leaves the rest to `compact_step`: a few milliseconds."""
+
+UNLINK_COST_BYTES: Final = 1 * MIB
+"""What removing a file counts for in a budget of bytes: a file system frees 64 MiB in about the
+time that it takes to copy this."""
+
 # --- node ----------------------------------------------------------------------------------------
 
 ENTRY_BYTES_MAX: Final = 2 * MIB

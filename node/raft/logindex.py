@@ -7,7 +7,11 @@ no payload. The journal and its recovery keep it in step with the records.
 from __future__ import annotations
 
 from array import array
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+NOWHERE: Final = (1 << 64) - 1
+"""The position of an entry of which only index and term are left: the two at the head of a log
+whose beginning a snapshot stands for."""
 
 
 class Place(NamedTuple):
@@ -17,6 +21,10 @@ class Place(NamedTuple):
     size: int
 
 
+PLACEHOLDER_BYTES: Final = 1
+"""The size of what stands for the command of such an entry: a no-op's."""
+
+
 class LogIndex:
     """Entries `first_index` to `last_index`, without gaps; empty when last is first - 1."""
 
@@ -24,7 +32,7 @@ class LogIndex:
 
     def __init__(self, first_index: int, previous_term: int) -> None:
         self._first_index = first_index
-        self._previous_term = previous_term
+        self._previous_term: int | None = previous_term
         self._terms = array("Q")
         self._positions = array("Q")
         self._sizes = array("I")
@@ -48,13 +56,34 @@ class LogIndex:
     @property
     def last_term(self) -> int:
         """The term of the last entry, or of the one before `first_index` when empty."""
-        return self._terms[-1] if self._terms else self._previous_term
+        return self._terms[-1] if self._terms else self._previous_term or 0
 
     def append(self, term: int, position: int, size: int) -> None:
         """Adds the entry after the last."""
         self._terms.append(term)
         self._positions.append(position)
         self._sizes.append(size)
+
+    def begin_at(self, index: int, term: int, previous_term: int) -> None:
+        """A snapshot stands for everything up to `index`: that entry and the one before become
+        the head, without a place, and what follows them stays."""
+        gone = max(0, index - self._first_index + 1)
+        del self._terms[:gone]
+        del self._positions[:gone]
+        del self._sizes[:gone]
+        self._terms[0:0] = array("Q", (previous_term, term))
+        self._positions[0:0] = array("Q", (NOWHERE, NOWHERE))
+        self._sizes[0:0] = array("I", (PLACEHOLDER_BYTES, PLACEHOLDER_BYTES))
+        self._first_index = index - 1
+        self._previous_term = None
+
+    def restart(self, first_index: int, previous_term: int) -> None:
+        """Forgets every entry: the next one has `first_index`."""
+        del self._terms[:]
+        del self._positions[:]
+        del self._sizes[:]
+        self._first_index = first_index
+        self._previous_term = previous_term
 
     def truncate_from(self, index: int) -> None:
         """Forgets the entries from `index` on, which must be in the log."""
@@ -64,8 +93,8 @@ class LogIndex:
         del self._sizes[slot:]
 
     def term_at(self, index: int) -> int:
-        """The term of an entry; also of the one before the first, which every log agrees on."""
-        if index == self._first_index - 1:
+        """The term of an entry; also of the one before the first, while that is known."""
+        if index == self._first_index - 1 and self._previous_term is not None:
             return self._previous_term
         return self._terms[self._slot(index)]
 

@@ -1,14 +1,16 @@
-"""The journal's bytes: segment header, record, group, hard state, commit hint, synced mark.
+"""The journal's bytes: file headers, records of every kind, the synced mark.
 
 Owns the on-disk format and nothing else: it knows no file, no folder and no Raft rule. What is
 laid down here is described for strangers in `docs/storage.md`; change both together, and raise
 `FORMAT` when a reader of the old kind would misread the new one.
 
-All integers are little endian. A *position* is a byte of the whole log, counted over all
+Segments, snapshots and kept files are built alike: a header with a checksum, then records. All
+integers are little endian. A *position* is a byte of the whole log, counted over all
 segments, in 64 bits: a segment's header says at which position the segment begins, and a record
-at offset `o` of that segment has position `base + o`. Every record carries its own position and
-its checksum is seeded with its segment's header, so a record is valid in one place only: bytes of
-a journal that travel inside a message, or that a disk returns from the wrong place, never pass.
+at offset `o` of that segment has position `base + o`. In the other files the position is the
+offset. Every record carries its own position and its checksum is seeded with its file's header,
+so a record is valid in one place only: bytes of a journal that travel inside a message, or that a
+disk returns from the wrong place, never pass.
 """
 
 from __future__ import annotations
@@ -21,7 +23,14 @@ from crc32c import crc32c
 
 from node.raft import limits
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""What is written. Format 2 added snapshots and kept files, and with them folders whose oldest
+segments are gone; a segment's own bytes are as in format 1, which is read too."""
+
+FORMATS_READ: Final = frozenset((1, 2))
+
+MARK_FORMAT: Final = 1
+"""The synced mark has not changed."""
 
 GROUP: Final = 1
 """Opens each group (what one sync makes durable); payload: the position known to be synced."""
@@ -34,7 +43,14 @@ HARD_STATE: Final = 4
 COMMIT: Final = 5
 """A hint: everything up to `index` was committed when this was written."""
 
-KINDS: Final = frozenset((GROUP, ENTRY, TRUNCATE, HARD_STATE, COMMIT))
+STATE: Final = 6
+"""Of a snapshot: a piece of the machine's state; `index` is its offset in the state."""
+PLACES: Final = 7
+"""Of a snapshot or kept file: where entries are, in columns (`places.py`)."""
+SNAPSHOT_END: Final = 8
+"""The last record of a snapshot: sizes, the digest of the state, where the log goes on."""
+KEPT_END: Final = 9
+"""The last record of a kept file: where its places begin, and how many there are."""
 
 MAGIC: Final = b"\xf1\xf0"
 _FIELDS: Final = struct.Struct("<2sBBIQQQ")
@@ -44,13 +60,25 @@ RECORD_BYTES: Final = _RECORD.size
 """Bytes of a record before its payload."""
 
 SEGMENT_MAGIC: Final = b"fifojrnl"
-_SEGMENT: Final = struct.Struct("<8sHHIQQQQ16sB")
-_SEGMENT_START: Final = struct.Struct("<8sHH")
-SEGMENT_HEADER_BYTES_MAX: Final = _SEGMENT.size + limits.NODE_NAME_BYTES_MAX + _CRC.size
+SNAPSHOT_MAGIC: Final = b"fifosnap"
+KEPT_MAGIC: Final = b"fifokept"
+_HEADER: Final = struct.Struct("<8sHHIQQQQ16sB")
+_HEADER_START: Final = struct.Struct("<8sHH")
+HEADER_BYTES_MAX: Final = _HEADER.size + limits.NODE_NAME_BYTES_MAX + _CRC.size
+_KINDS_OF_FILES: Final = {
+    SEGMENT_MAGIC: "segment",
+    SNAPSHOT_MAGIC: "snapshot",
+    KEPT_MAGIC: "kept file",
+}
 
 MARK_MAGIC: Final = b"fifosync"
 _MARK: Final = struct.Struct("<8sHHIQ")
 MARK_BYTES: Final = _MARK.size + _CRC.size
+
+_SNAPSHOT_END: Final = struct.Struct("<QQQQ32s")
+_KEPT_END: Final = struct.Struct("<QQ")
+SNAPSHOT_END_BYTES: Final = RECORD_BYTES + _SNAPSHOT_END.size
+KEPT_END_BYTES: Final = RECORD_BYTES + _KEPT_END.size
 
 _POSITION: Final = struct.Struct("<Q")
 GROUP_BYTES: Final = RECORD_BYTES + _POSITION.size
@@ -60,15 +88,66 @@ _pack_crc = _CRC.pack
 
 
 class BadHeader(ValueError):
-    """A segment header that is no segment header: damaged, cut off, or something else."""
+    """A file header that is no such header: damaged, cut off, or something else."""
 
 
 class NewerFormat(ValueError):
-    """A whole and unharmed segment header of a format that this version cannot read."""
+    """A whole and unharmed file header of a format that this version cannot read."""
 
     def __init__(self, found: int) -> None:
         super().__init__(f"format {found}, this version reads format {FORMAT}")
         self.found = found
+
+
+@dataclass(frozen=True, slots=True)
+class FileHeader:
+    """The first bytes of every file with records: what it is, four numbers, whose it is."""
+
+    magic: bytes
+    numbers: tuple[int, int, int, int]
+    cluster_id: bytes
+    node: str
+
+    def encode(self) -> bytes:
+        """The header's bytes, its CRC32C last."""
+        name = self.node.encode()
+        size = _HEADER.size + len(name) + _CRC.size
+        fields = _HEADER.pack(
+            self.magic, FORMAT, size, 0, *self.numbers, self.cluster_id, len(name)
+        )
+        body = fields + name
+        return body + _pack_crc(crc32c(body))
+
+
+def decode_header(start: bytes, magic: bytes) -> tuple[FileHeader, int, int]:
+    """Reads the header at the beginning of `start`: (header, its bytes, checksum seed).
+
+    `start` is the file's first `HEADER_BYTES_MAX` bytes, or fewer where the file is shorter.
+    Raises `BadHeader` or `NewerFormat`.
+    """
+    what = _KINDS_OF_FILES[magic]
+    if len(start) < _HEADER_START.size:
+        raise BadHeader(f"the {what} header is cut off")
+    found_magic, found, size = _HEADER_START.unpack_from(start)
+    if found_magic != magic:
+        raise BadHeader(f"the file does not begin as a {what} does")
+    if not _HEADER_START.size + _CRC.size <= size <= len(start):
+        raise BadHeader(f"the {what} header is cut off or its size is wrong")
+    (crc,) = _CRC.unpack_from(start, size - _CRC.size)
+    if crc != crc32c(start[: size - _CRC.size]):
+        raise BadHeader(f"the checksum of the {what} header is wrong")
+    if found not in FORMATS_READ:
+        raise NewerFormat(found)
+    if size <= _HEADER.size + _CRC.size:
+        raise BadHeader(f"the size of the {what} header is wrong")
+    fields = _HEADER.unpack_from(start)
+    *numbers, cluster_id, name_bytes = fields[4:]
+    if size != _HEADER.size + name_bytes + _CRC.size:
+        raise BadHeader(f"the size of the {what} header is wrong")
+    node = start[_HEADER.size : _HEADER.size + name_bytes].decode()
+    first, second, third, fourth = numbers
+    header = FileHeader(magic, (first, second, third, fourth), cluster_id, node)
+    return header, size, seed_of(start[:size])
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,53 +168,18 @@ class SegmentHeader:
 
     def encode(self) -> bytes:
         """The header's bytes, its CRC32C last."""
-        name = self.node.encode()
-        size = _SEGMENT.size + len(name) + _CRC.size
-        fields = _SEGMENT.pack(
-            SEGMENT_MAGIC,
-            FORMAT,
-            size,
-            0,
-            self.sequence,
-            self.base,
-            self.first_index,
-            self.previous_term,
-            self.cluster_id,
-            len(name),
-        )
-        body = fields + name
-        return body + _pack_crc(crc32c(body))
+        numbers = (self.sequence, self.base, self.first_index, self.previous_term)
+        return FileHeader(SEGMENT_MAGIC, numbers, self.cluster_id, self.node).encode()
 
 
 def decode_segment_header(start: bytes) -> tuple[SegmentHeader, int, int]:
-    """Reads the header at the beginning of `start`: (header, its bytes, checksum seed).
-
-    `start` is the file's first `SEGMENT_HEADER_BYTES_MAX` bytes, or fewer where the file is
-    shorter. Raises `BadHeader` or `NewerFormat`.
-    """
-    if len(start) < _SEGMENT_START.size:
-        raise BadHeader("the segment header is cut off")
-    magic, found, size = _SEGMENT_START.unpack_from(start)
-    if magic != SEGMENT_MAGIC:
-        raise BadHeader("the file does not begin as a segment does")
-    if not _SEGMENT_START.size + _CRC.size <= size <= len(start):
-        raise BadHeader("the segment header is cut off or its size is wrong")
-    (crc,) = _CRC.unpack_from(start, size - _CRC.size)
-    if crc != crc32c(start[: size - _CRC.size]):
-        raise BadHeader("the checksum of the segment header is wrong")
-    if found != FORMAT:
-        raise NewerFormat(found)
-    fields = _SEGMENT.unpack_from(start)
-    _, _, _, _, sequence, base, first_index, previous_term, cluster_id, name_bytes = fields
-    if size != _SEGMENT.size + name_bytes + _CRC.size:
-        raise BadHeader("the size of the segment header is wrong")
-    node = start[_SEGMENT.size : _SEGMENT.size + name_bytes].decode()
-    header = SegmentHeader(sequence, base, first_index, previous_term, cluster_id, node)
-    return header, size, seed_of(start[:size])
+    """Reads a segment's header as `decode_header` does."""
+    header, size, seed = decode_header(start, SEGMENT_MAGIC)
+    return SegmentHeader(*header.numbers, header.cluster_id, header.node), size, seed
 
 
 def seed_of(encoded_header: bytes) -> int:
-    """What the checksums of a segment's records start from: the header's own checksum.
+    """What the checksums of a file's records start from: the header's own checksum.
 
     Not a checksum over the whole header: over bytes that end with their own CRC it is the same
     number for every header.
@@ -199,9 +243,54 @@ def record_is_whole(view: memoryview, offset: int, head: RecordHead, seed: int) 
     return crc32c(view[payload_at : payload_at + head.size], crc) == head.crc
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotEnd:
+    """What a snapshot's last record says.
+
+    `log_position` is where the record of the snapshot's own index lies in this node's log;
+    where `restarts` is set, the log before was given up and goes on with a segment that begins
+    at that position.
+    """
+
+    state_bytes: int
+    live_count: int
+    log_position: int
+    restarts: bool
+    digest: bytes
+
+    def encode(self) -> bytes:
+        """The payload of a `SNAPSHOT_END` record."""
+        return _SNAPSHOT_END.pack(
+            self.state_bytes, self.live_count, self.log_position, self.restarts, self.digest
+        )
+
+    @classmethod
+    def decode(cls, payload: bytes | memoryview) -> SnapshotEnd | None:
+        """None if it is no such payload."""
+        if len(payload) != _SNAPSHOT_END.size:
+            return None
+        state_bytes, live_count, log_position, restarts, digest = _SNAPSHOT_END.unpack(payload)
+        if restarts > 1:
+            return None
+        return cls(state_bytes, live_count, log_position, bool(restarts), digest)
+
+
+def encode_kept_end(places_at: int, count: int) -> bytes:
+    """The payload of a `KEPT_END` record."""
+    return _KEPT_END.pack(places_at, count)
+
+
+def decode_kept_end(payload: bytes | memoryview) -> tuple[int, int] | None:
+    """(offset of the first places record, entries); None if it is no such payload."""
+    if len(payload) != _KEPT_END.size:
+        return None
+    places_at, count = _KEPT_END.unpack(payload)
+    return places_at, count
+
+
 def encode_mark(position: int, owner_seed: int) -> bytes:
     """The synced mark: everything before `position` is on the disk. See `docs/storage.md`."""
-    fields = _MARK.pack(MARK_MAGIC, FORMAT, MARK_BYTES, 0, position)
+    fields = _MARK.pack(MARK_MAGIC, MARK_FORMAT, MARK_BYTES, 0, position)
     return fields + _pack_crc(crc32c(fields, owner_seed))
 
 
@@ -211,7 +300,7 @@ def decode_mark(content: bytes, owner_seed: int) -> int | None:
         return None
     (crc,) = _CRC.unpack_from(content, _MARK.size)
     magic, found, _, _, position = _MARK.unpack_from(content)
-    if magic != MARK_MAGIC or found != FORMAT:
+    if magic != MARK_MAGIC or found != MARK_FORMAT:
         return None
     return int(position) if crc == crc32c(content[: _MARK.size], owner_seed) else None
 

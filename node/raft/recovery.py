@@ -1,7 +1,9 @@
-"""Opening a journal: replay every record, cut a torn tail, refuse everything else.
+"""Opening a journal: replay the log, cut a torn tail, refuse everything else.
 
 Owns the judgement of what is found on the disk. It never skips a record and never guesses: what
-comes out is exactly what was written, or an error that names file, offset and what to do. The
+comes out is exactly what was written, or an error that names file, offset and what to do. Where a
+snapshot stands for the beginning of the log, segments below it are not read now, only their
+headers; their entries are checked when they are. The
 rule (raft.md 3.2): a tail is torn, and may be cut, only in the last segment, only where no valid
 record follows, and only above every position known to be synced. The one thing this cannot tell
 from a tear is damage to the very last group while no mark says that it was synced.
@@ -9,32 +11,25 @@ from a tear is damage to the very last group while no mark says that it was sync
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn
 
 from node.raft import records
-from node.raft.errors import JournalDamaged, JournalForeign
+from node.raft.errors import REMEDY, JournalDamaged, JournalForeign
+from node.raft.keptfile import parse_kept_name
 from node.raft.logindex import LogIndex
-from node.raft.records import BadHeader, NewerFormat, RecordHead
-from node.raft.segments import (
-    MARK_NAME,
-    TEMPORARY_SUFFIX,
-    Opening,
-    Segment,
-    Segments,
-    parse_segment_name,
-)
+from node.raft.recordreader import RecordReader
+from node.raft.recordwriter import TEMPORARY_SUFFIX
+from node.raft.retained import Retained, find_retained
+from node.raft.segments import MARK_NAME, Opening, Segment, Segments, parse_segment_name
+from node.raft.snapshotfile import parse_snapshot_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from node.raft.storage import Storage, StorageFile
-
-REMEDY: Final = (
-    "keep this node stopped and its folder as it is, and check the disk; the other nodes go on "
-    "without it; do not empty the folder or restore an older copy, for a node that forgets its "
-    'votes can lose acknowledged messages (docs/storage.md, "Damage")'
-)
+    from node.raft.openfiles import OpenFiles
+    from node.raft.owner import Owner
+    from node.raft.records import RecordHead
+    from node.raft.snapshotfile import SnapshotFile
+    from node.raft.storage import Storage
 
 
 @dataclass(slots=True)
@@ -50,73 +45,12 @@ class Recovered:
     voted_for: str | None = None
     commit_index: int = 0
     cut_bytes: int = 0
+    retained: Retained = field(default_factory=Retained)
 
-
-class _SegmentReader:
-    """Reads one segment's records in large sequential pieces, checking each.
-
-    After the iteration `offset` is where it stopped and `problem` says why, None at a clean end.
-    """
-
-    def __init__(self, segment: Segment, file: StorageFile, chunk_bytes: int) -> None:
-        self._segment = segment
-        self._file = file
-        self._chunk_bytes = chunk_bytes
-        self._view = memoryview(b"")
-        self._view_at = segment.header_bytes
-        self.offset = segment.header_bytes
-        self.problem: str | None = None
-
-    def __iter__(self) -> Iterator[tuple[int, RecordHead, memoryview]]:
-        """Yields (offset, head, payload); the payload is only valid until the next one."""
-        base, seed, size = self._segment.header.base, self._segment.seed, self._segment.size
-        while self.offset < size:
-            at = self._need(records.RECORD_BYTES)
-            if at < 0:
-                self.problem = "a record is cut off"
-                return
-            head = records.decode_record(self._view, at, base + self.offset)
-            if isinstance(head, str):
-                self.problem = head
-                return
-            whole_bytes = records.RECORD_BYTES + head.size
-            at = self._need(whole_bytes)
-            if at < 0:
-                self.problem = "a record is cut off"
-                return
-            if not records.record_is_whole(self._view, at, head, seed):
-                self.problem = "the checksum of a record is wrong"
-                return
-            yield self.offset, head, self._view[at + records.RECORD_BYTES : at + whole_bytes]
-            self.offset += whole_bytes
-
-    def _need(self, count: int) -> int:
-        """Has `count` bytes from `offset` in the view; their place there, or -1 at the end."""
-        at = self.offset - self._view_at
-        if len(self._view) - at >= count:
-            return at
-        rest = self._view[at:]
-        more = self._file.read(self.offset + len(rest), max(self._chunk_bytes, count - len(rest)))
-        self._view = memoryview(b"".join((rest, more)))
-        self._view_at = self.offset
-        return 0 if len(self._view) >= count else -1
-
-    def next_whole_record(self) -> int | None:
-        """The offset of the first valid record after the place where the reading stopped."""
-        start = self.offset + 1
-        rest = self._file.read(start, self._segment.size - start)
-        view, base, seed = memoryview(rest), self._segment.header.base, self._segment.seed
-        at = rest.find(records.MAGIC)
-        while 0 <= at <= len(rest) - records.RECORD_BYTES:
-            head = records.decode_record(view, at, base + start + at)
-            if (
-                isinstance(head, RecordHead)
-                and at + records.RECORD_BYTES + head.size <= len(rest)
-                and records.record_is_whole(view, at, head, seed)
-            ):
-                return start + at
-            at = rest.find(records.MAGIC, at + 1)
-        return None
+    def below_base(self, position: int) -> bool:
+        """Whether a snapshot stands for what lies there."""
+        base = self.retained.base
+        return base is not None and position < base.end.log_position
 
 
 class Recovery:
@@ -125,16 +59,16 @@ class Recovery:
     def __init__(
         self,
         storage: Storage,
+        files: OpenFiles,
         segments: Segments,
+        owner: Owner,
         *,
-        cluster_id: bytes,
-        node: str,
         chunk_bytes: int,
     ) -> None:
         self._storage = storage
+        self._files = files
         self._segments = segments
-        self._cluster_id = cluster_id
-        self._node = node
+        self._owner = owner
         self._chunk_bytes = chunk_bytes
 
     def run(self) -> Recovered:
@@ -144,18 +78,21 @@ class Recovery:
         mark = self._segments.read_mark()
         if not segment_names:
             self._begin(names, mark)
+            retained = Retained()
         else:
             # A name can be visible and yet not be on the disk after a kill.
             self._storage.sync_folder()
-            for expected, name in enumerate(segment_names, start=1):
-                self._adopt(name, expected)
-        first = self._segments.first
-        log = LogIndex(first.header.first_index, first.header.previous_term)
-        found = Recovered(log, mark)
-        for segment in self._segments:
-            self._replay(segment, found)
+            for name in segment_names:
+                self._adopt(name)
+            retained = find_retained(
+                names, self._files, self._owner, self._segments, self._chunk_bytes
+            )
+        found = self._replay_from(retained, mark)
         self._check_end(found)
         self._make_tail_durable(found)
+        if retained.base is not None:
+            self._begin_log(found, retained.base)
+        self._check_snapshots(found)
         if found.synced != mark:
             self._segments.write_mark(found.synced)
             self._storage.sync_folder()
@@ -165,9 +102,7 @@ class Recovery:
         """The folder's names, after removing what a crash during a creation left."""
         names = self._storage.listdir()
         for name in names:
-            if name.endswith(TEMPORARY_SUFFIX) and parse_segment_name(
-                name.removesuffix(TEMPORARY_SUFFIX)
-            ):
+            if name.endswith(TEMPORARY_SUFFIX) and _is_ours(name.removesuffix(TEMPORARY_SUFFIX)):
                 self._storage.unlink(name)
         return self._storage.listdir()
 
@@ -177,6 +112,9 @@ class Recovery:
             raise JournalDamaged(
                 MARK_NAME, 0, f"all segments are gone, {mark} bytes were known to be synced", REMEDY
             )
+        ours = [name for name in names if _is_ours(name)]
+        if ours:
+            raise JournalDamaged(ours[0], 0, "all segments are gone", REMEDY)
         if names:
             raise JournalForeign(
                 f"the folder {self._storage.folder} holds {names[0]!r} and no journal; "
@@ -185,59 +123,64 @@ class Recovery:
         opening = Opening(term=0, voted_for=None, commit_index=0)
         self._segments.create(first_index=1, previous_term=0, opening=opening)
 
-    def _adopt(self, name: str, expected: int) -> None:
-        """Reads a segment's header and checks that it continues the ones before it."""
+    def _adopt(self, name: str) -> None:
+        """Reads a segment's header."""
         file = self._storage.open(name)
         try:
-            start = file.read(0, records.SEGMENT_HEADER_BYTES_MAX)
+            found, header_bytes, seed = self._owner.read_header(file, name, records.SEGMENT_MAGIC)
             size = file.size()
         finally:
             file.close()
-        try:
-            header, header_bytes, seed = records.decode_segment_header(start)
-        except BadHeader as problem:
-            raise JournalDamaged(name, 0, str(problem), REMEDY) from None
-        except NewerFormat as problem:
-            raise JournalForeign(
-                f"{self._storage.folder}/{name} is of {problem}; start the newer version again"
-            ) from None
-        self._check_owner(name, header)
-        segment = Segment(name, header, header_bytes, seed, size)
+        header = records.SegmentHeader(*found.numbers, found.cluster_id, found.node)
         if parse_segment_name(name) != (header.sequence, header.first_index):
             raise JournalDamaged(name, 0, "the file was renamed from another segment", REMEDY)
-        if header.sequence != expected:
-            raise JournalDamaged(name, 0, f"segment {expected} before it is missing", REMEDY)
-        if len(self._segments) and header.base != self._segments.current.end:
-            before = self._segments.current
-            raise JournalDamaged(
-                before.name,
-                before.size,
-                f"the file should have {header.base - before.header.base} bytes",
-                REMEDY,
-            )
-        self._segments.adopt(segment)
+        self._segments.adopt(Segment(name, header, header_bytes, seed, size))
 
-    def _check_owner(self, name: str, header: records.SegmentHeader) -> None:
-        if header.cluster_id != self._cluster_id:
-            raise JournalForeign(
-                f"{self._storage.folder}/{name} belongs to cluster {header.cluster_id.hex()}, "
-                f"this node to {self._cluster_id.hex()}; give the node the folder it had before"
-            )
-        if header.node != self._node:
-            raise JournalForeign(
-                f"{self._storage.folder}/{name} belongs to node {header.node!r}, this node is "
-                f"{self._node!r}; give each node a folder of its own"
-            )
+    def _replay_from(self, retained: Retained, mark: int) -> Recovered:
+        """Replays the log from where its base, or entry 1, lies."""
+        first = self._first_to_replay(retained.base)
+        log = LogIndex(first.header.first_index, first.header.previous_term)
+        found = Recovered(log, mark, retained=retained)
+        before: Segment | None = None
+        for segment in self._segments:
+            if segment.header.sequence < first.header.sequence:
+                continue
+            if before is not None:
+                _check_continues(before, segment)
+            self._replay(segment, found)
+            before = segment
+        return found
+
+    def _first_to_replay(self, base: SnapshotFile | None) -> Segment:
+        if base is None:
+            return self._segments.first
+        position = base.end.log_position
+        segment = self._segments.at(position)
+        inside = segment.header.base <= position < segment.end
+        if base.end.restarts:
+            # The segment that begins there is made after the snapshot, see `_begin_log`.
+            missing = position == self._segments.current.end
+            begins = inside and segment.header.base == position
+            inside = missing or begins
+        if not inside:
+            problem = f"its log goes on at position {position}, which no segment holds"
+            raise JournalDamaged(base.meta.name, 0, problem, REMEDY)
+        return segment
 
     def _replay(self, segment: Segment, found: Recovered) -> None:
         if segment.header.first_index != found.log.last_index + 1:
-            raise JournalDamaged(
-                segment.name,
-                0,
-                f"begins at entry {segment.header.first_index} after entry {found.log.last_index}",
-                REMEDY,
-            )
-        reader = _SegmentReader(segment, self._segments.file(segment), self._chunk_bytes)
+            begins = segment.header.first_index
+            gap = f"begins at entry {begins} after entry {found.log.last_index}"
+            reasons = "; ".join([gap, *found.retained.warnings])
+            raise JournalDamaged(segment.name, 0, reasons, REMEDY)
+        reader = RecordReader(
+            self._segments.file(segment),
+            offset=segment.header_bytes,
+            size=segment.size,
+            base=segment.header.base,
+            seed=segment.seed,
+            chunk_bytes=self._chunk_bytes,
+        )
         for offset, head, payload in reader:
             problem = _apply(found, head, payload, segment.header.base + offset)
             if problem is not None:
@@ -245,7 +188,7 @@ class Recovery:
         if reader.problem is not None:
             self._judge_tail(segment, reader, found)
 
-    def _judge_tail(self, segment: Segment, reader: _SegmentReader, found: Recovered) -> None:
+    def _judge_tail(self, segment: Segment, reader: RecordReader, found: Recovered) -> None:
         """An invalid record: a torn tail that may be cut, or damage?"""
         problem, offset = reader.problem, reader.offset
         if segment is not self._segments.current:
@@ -270,6 +213,43 @@ class Recovery:
                 REMEDY,
             )
 
+    def _begin_log(self, found: Recovered, base: SnapshotFile) -> None:
+        """Lets the log begin with its base, and makes the segment that an installation which
+        was interrupted did not come to make."""
+        meta, log = base.meta, found.log
+        found.commit_index = max(found.commit_index, meta.index)
+        if not base.end.restarts:
+            self._check_holds(found, base)
+        elif base.end.log_position == self._segments.current.end:
+            log.restart(meta.index + 1, meta.term)
+            self._segments.create(
+                first_index=meta.index + 1,
+                previous_term=meta.term,
+                opening=Opening(found.term, found.voted_for, found.commit_index),
+            )
+            found.synced = self._segments.current.end
+        elif (log.first_index, log.term_at(log.first_index - 1)) != (meta.index + 1, meta.term):
+            self._refuse(base, "its log does not go on there")
+        log.begin_at(meta.index, meta.term, meta.previous_term)
+
+    def _check_snapshots(self, found: Recovered) -> None:
+        """Each snapshot after the base stands for a beginning of this log."""
+        for snapshot in found.retained.snapshots:
+            if snapshot is not found.retained.base:
+                self._check_holds(found, snapshot)
+                found.commit_index = max(found.commit_index, snapshot.meta.index)
+
+    def _check_holds(self, found: Recovered, snapshot: SnapshotFile) -> None:
+        meta, log = snapshot.meta, found.log
+        if not log.first_index <= meta.index <= log.last_index:
+            self._refuse(snapshot, f"the log has no entry {meta.index}")
+        position = log.place_at(meta.index).position
+        if (log.term_at(meta.index), position) != (meta.term, snapshot.end.log_position):
+            self._refuse(snapshot, f"the log has another entry {meta.index}")
+
+    def _refuse(self, snapshot: SnapshotFile, problem: str) -> NoReturn:
+        raise JournalDamaged(snapshot.meta.name, 0, problem, REMEDY)
+
     def _make_tail_durable(self, found: Recovered) -> None:
         """Cuts the torn tail and brings everything above the synced position to the disk.
 
@@ -292,6 +272,23 @@ class Recovery:
         found.synced = last.end
 
 
+def _is_ours(name: str) -> bool:
+    return bool(
+        parse_segment_name(name) or parse_snapshot_name(name) or parse_kept_name(name) is not None
+    )
+
+
+def _check_continues(before: Segment, segment: Segment) -> None:
+    expected = before.header.sequence + 1
+    if segment.header.sequence != expected:
+        problem = f"segment {expected} before it is missing"
+        raise JournalDamaged(segment.name, 0, problem, REMEDY)
+    if segment.header.base != before.end:
+        size = segment.header.base - before.header.base
+        problem = f"the file should have {size} bytes"
+        raise JournalDamaged(before.name, before.size, problem, REMEDY)
+
+
 def _apply(found: Recovered, head: RecordHead, payload: memoryview, position: int) -> str | None:
     """One record's effect. What is wrong with it, in words, if it cannot be what we wrote."""
     log = found.log
@@ -309,9 +306,13 @@ def _apply(found: Recovered, head: RecordHead, payload: memoryview, position: in
                 return f"position {synced} cannot be what was synced before"
             found.synced = max(found.synced, synced)
         case records.TRUNCATE:
-            if not log.first_index < head.log_index <= log.last_index:
+            if head.log_index <= log.first_index and found.below_base(position):
+                # The entries before lie in segments that are gone, or need not be read.
+                log.restart(head.log_index, 0)
+            elif log.first_index < head.log_index <= log.last_index:
+                log.truncate_from(head.log_index)
+            else:
                 return f"truncates from entry {head.log_index}, which the log does not have"
-            log.truncate_from(head.log_index)
         case records.HARD_STATE:
             if head.term < found.term:
                 return f"term {head.term} after term {found.term}"

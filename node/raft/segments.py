@@ -1,8 +1,8 @@
-"""The files of a journal folder: segments, the synced mark, and the descriptors on them.
+"""The segments of a journal folder, and the synced mark.
 
-Owns names, creation, reading and writing by position, and how many descriptors are open. Knows
-records only to write the ones that open a segment; which records follow is the journal's, what
-an invalid one means is the recovery's. The format is in `records.py` and `docs/storage.md`.
+Owns their names, creation, writing, and which file holds a position. Knows records only to write
+the ones that open a segment; which records follow is the journal's, what an invalid one means is
+the recovery's. The format is in `records.py` and `docs/storage.md`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Final
 
 from node.raft import records
 from node.raft.records import SegmentHeader
+from node.raft.recordwriter import TEMPORARY_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from node.raft.openfiles import OpenFiles
+    from node.raft.owner import Owner
     from node.raft.storage import Storage, StorageFile
 
 MARK_NAME: Final = "synced"
-TEMPORARY_SUFFIX: Final = ".tmp"
 _SEGMENT_NAME: Final = re.compile(r"(\d{10})-(\d{20})\.segment")
 
 
@@ -76,18 +78,18 @@ class Opening:
 
 
 class Segments:
-    """The segments in the order of the log; the last one is written."""
+    """The segments in the order of the log; the last one is written. Older ones may be gone, so
+    their sequence numbers ascend, with gaps."""
 
-    def __init__(self, storage: Storage, *, cluster_id: bytes, node: str, open_max: int) -> None:
+    def __init__(self, storage: Storage, files: OpenFiles, owner: Owner) -> None:
         self._storage = storage
-        self._cluster_id = cluster_id
-        self._node = node
-        self._open_max = open_max
+        self._open_files = files
+        self._owner = owner
         self._segments: list[Segment] = []
         self._bases: list[int] = []
-        self._files: dict[str, StorageFile] = {}
+        self._by_sequence: dict[int, Segment] = {}
         self._mark: StorageFile | None = None
-        self._owner_seed = records.owner_seed(cluster_id, node)
+        self._owner_seed = records.owner_seed(owner.cluster_id, owner.node)
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -108,12 +110,22 @@ class Segments:
     @property
     def disk_bytes(self) -> int:
         """Bytes of all segments on the disk."""
-        return self.current.end - self._bases[0] if self._segments else 0
+        return sum(segment.size for segment in self._segments)
+
+    def get(self, sequence: int) -> Segment | None:
+        """The segment of that number, if it is still there."""
+        return self._by_sequence.get(sequence)
+
+    def at(self, position: int) -> Segment:
+        """The segment that holds `position`, or the last one before it."""
+        return self._segments[bisect_right(self._bases, position) - 1]
 
     def adopt(self, segment: Segment) -> None:
         """Takes an existing segment as the next in order."""
         self._segments.append(segment)
         self._bases.append(segment.header.base)
+        self._by_sequence[segment.header.sequence] = segment
+        self._open_files.written = segment.name
 
     def create(self, *, first_index: int, previous_term: int, opening: Opening) -> Segment:
         """Makes the next segment; returns when it and its name are on the disk.
@@ -123,14 +135,14 @@ class Segments:
         sequence = self.current.header.sequence + 1 if self._segments else 1
         base = self.current.end if self._segments else 0
         header = SegmentHeader(
-            sequence, base, first_index, previous_term, self._cluster_id, self._node
+            sequence, base, first_index, previous_term, self._owner.cluster_id, self._owner.node
         )
         start = header.encode()
         seed = records.seed_of(start)
         content = opening.encode(base + len(start), base, seed)
         name = segment_name(sequence, first_index)
         file = self._storage.create(name + TEMPORARY_SUFFIX)
-        self._keep_open(name, file)
+        self._open_files.keep(name, file)
         file.write(0, (start, content))
         file.sync()
         self._storage.rename(name + TEMPORARY_SUFFIX, name)
@@ -138,6 +150,12 @@ class Segments:
         segment = Segment(name, header, len(start), seed, len(start) + len(content))
         self.adopt(segment)
         return segment
+
+    def forget(self, segment: Segment) -> None:
+        """A segment that nobody needs any more, and whose file is about to go."""
+        place = self._segments.index(segment)
+        del self._segments[place], self._bases[place]
+        del self._by_sequence[segment.header.sequence]
 
     def write(self, parts: Sequence[bytes], size: int) -> None:
         """Appends `parts`, `size` bytes together, to the current segment; not yet durable."""
@@ -149,28 +167,9 @@ class Segments:
         """Returns when the current segment is on the disk."""
         self.file(self.current).sync()
 
-    def read(self, position: int, size: int) -> tuple[Segment, bytes]:
-        """The segment that holds `position`, and up to `size` bytes from there."""
-        segment = self._segments[bisect_right(self._bases, position) - 1]
-        return segment, self.file(segment).read(position - segment.header.base, size)
-
     def file(self, segment: Segment) -> StorageFile:
-        """The open file of a segment, opened again if its descriptor was given back."""
-        file = self._files.pop(segment.name, None) or self._storage.open(segment.name)
-        self._keep_open(segment.name, file)
-        return file
-
-    def _keep_open(self, name: str, file: StorageFile) -> None:
-        """Notes a file as the most recently used and closes the oldest beyond the bound."""
-        self._files[name] = file
-        while len(self._files) > self._open_max:
-            oldest = next(iter(self._files))
-            if self._segments and oldest == self.current.name:
-                # The written one stays open: a failed sync is only reported to descriptors that
-                # were open when it failed.
-                self._files[oldest] = self._files.pop(oldest)
-                continue
-            self._files.pop(oldest).close()
+        """The open file of a segment."""
+        return self._open_files.get(segment.name)
 
     def read_mark(self) -> int:
         """The position of the synced mark; 0 where there is none that can be believed."""
@@ -192,10 +191,7 @@ class Segments:
             self._mark.sync()
 
     def close(self) -> None:
-        """Closes every descriptor."""
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        """Gives the descriptor of the mark back."""
         if self._mark is not None:
             self._mark.close()
             self._mark = None

@@ -47,7 +47,8 @@ def read_journal(files: dict[str, bytes], cluster_id: bytes, node: str) -> Log:
     for sequence, name in enumerate(names, start=1):
         content = files[name]
         fields = struct.unpack_from("<8sHHIQQQQ16sB", content)
-        assert fields[:2] == (b"fifojrnl", 1)
+        assert fields[0] == b"fifojrnl"
+        assert fields[1] in {1, 2}
         header_size = fields[2]
         assert fields[4:6] == (sequence, base)
         assert name == f"{sequence:010d}-{fields[6]:020d}.segment"

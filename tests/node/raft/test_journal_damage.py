@@ -357,10 +357,10 @@ def test_a_newer_format_is_refused_as_such(written: Written) -> None:
     content = written.files[FIRST_SEGMENT]
     _, size, _ = records.decode_segment_header(content)
     newer = bytearray(content[:size])
-    newer[8] = 2
+    newer[8] = 3
     newer[-4:] = crc32c(bytes(newer[:-4])).to_bytes(4, "little")
     changed = {FIRST_SEGMENT: bytes(newer) + content[size:]}
-    with pytest.raises(JournalForeign, match="format 2, this version reads format 1"):
+    with pytest.raises(JournalForeign, match="format 3, this version reads format 2"):
         open_journal(written.disk(**changed))
 
 

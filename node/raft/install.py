@@ -1,0 +1,192 @@
+"""Taking over a snapshot of another node: its state, and the live entries with it.
+
+Owns the checks and the order of the steps. Nothing that was there is touched before the snapshot
+is on the disk under its name: that rename is the moment from which it counts, and a crash before
+or after it finds one of two whole journals. Knows nothing of peers and frames.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from node.raft.errors import RaftStopped, SnapshotFailed
+from node.raft.keptfile import KeptFile, KeptWriter
+from node.raft.places import Places
+from node.raft.recordwriter import aborting
+from node.raft.snapshotfile import SnapshotBuilder, SnapshotMeta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from node.raft.snapshots import SnapshotStore
+
+
+class InstallWriter:
+    """An installation in the making. Made by `Journal.begin_install`.
+
+    Every method but `abort` raises `SnapshotFailed` when it had to be given up; nothing of it is
+    left then.
+    """
+
+    def __init__(
+        self,
+        store: SnapshotStore,
+        meta: SnapshotMeta,
+        builder: SnapshotBuilder,
+        *,
+        sync_log: Callable[[], None],
+        restart_log: Callable[[SnapshotMeta], None],
+        commit_index: Callable[[], int],
+        fail: Callable[[OSError], NoReturn],
+    ) -> None:
+        self._store = store
+        self._meta = meta
+        self._builder = builder
+        self._sync_log = sync_log
+        self._restart_log = restart_log
+        self._commit_index = commit_index
+        self._fail = fail
+        self._kept: list[KeptWriter] = []
+        self._count = 0
+        self._last_index = 0
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the state taken so far."""
+        return self._builder.state_bytes
+
+    @property
+    def entries(self) -> int:
+        """Live entries taken so far."""
+        return self._count
+
+    def add_state(self, data: bytes) -> None:
+        """The next bytes of the state."""
+        self._check_open()
+        with aborting(self):
+            self._builder.add_state(data)
+
+    def add_entry(self, command: bytes, index: int, term: int) -> None:
+        """The next live entry."""
+        self._check_open()
+        with aborting(self):
+            if not self._last_index < index <= self._meta.index or term > self._meta.term:
+                raise SnapshotFailed(
+                    f"the installation was given up: entry {index} of term {term} cannot follow "
+                    f"entry {self._last_index}"
+                )
+            if not self._kept or self._kept[-1].file.size >= self._store.segment_bytes:
+                number = self._store.take_number()
+                self._kept.append(
+                    KeptWriter(self._store.storage, self._store.owner, number, "the installation")
+                )
+            self._kept[-1].add(command, index, term)
+        self._last_index = index
+        self._count += 1
+
+    def sync(self) -> None:
+        """Brings what was taken to the disk, so that `finish` is short. Blocks, and may run on
+        another thread while no other method is called."""
+        self._check_open()
+        with aborting(self):
+            for kept in self._kept:
+                kept.file.sync()
+            self._builder.file.sync()
+
+    def finish(self) -> bool:
+        """Returns when the snapshot has replaced the log up to its index, on the disk and here.
+
+        True if the log had the snapshot's last entry: what follows it has stayed. False if the
+        log begins anew there. Beside `SnapshotFailed` it may raise `JournalFailed`, which is final.
+        """
+        self._check_open()
+        try:
+            with aborting(self):
+                self._check_whole()
+                self._check_use()
+                self._sync_log()
+                if self._store.holds(self._meta.index, self._meta.term):
+                    self._adopt_beside_log()
+                    return True
+                self._adopt_instead_of_log()
+        except OSError as problem:
+            self._fail(problem)
+        self._restart_log(self._meta)
+        return False
+
+    def _check_whole(self) -> None:
+        taken = (self._builder.state_bytes, self._builder.digest(), self._count)
+        meta = self._meta
+        if taken != (meta.state_bytes, meta.digest, meta.live_count):
+            raise SnapshotFailed(
+                f"the installation was given up: {taken[0]} bytes of state and {self._count} "
+                f"entries arrived, which are not those of snapshot {meta.name}"
+            )
+
+    def _check_use(self) -> None:
+        """The log may have come further than the snapshot while that arrived."""
+        newest, meta = self._store.newest, self._meta
+        if newest is not None and newest.meta.index >= meta.index:
+            raise SnapshotFailed(f"the installation of snapshot {meta.name} was overtaken")
+        if self._commit_index() >= meta.index and not self._store.holds(meta.index, meta.term):
+            raise RaftStopped(
+                f"entry {meta.index} is committed here, in another term than the {meta.term} of "
+                "the snapshot that is to be installed"
+            )
+
+    def _adopt_beside_log(self) -> None:
+        """The log holds all that the snapshot holds: its own entries serve, not those that came."""
+        store, meta = self._store, self._meta
+        position = store.log.place_at(meta.index).position
+        for kept in self._kept:
+            for place in kept.places:
+                own = store.locate(place.log_index)
+                if own is None or own.term != place.term:
+                    raise RaftStopped(
+                        f"entry {place.log_index} of term {place.term} is live in snapshot "
+                        f"{meta.name} but not in this log, which has entry {meta.index}"
+                    )
+                self._builder.add_place(own)
+        snapshot = self._builder.publish(store.files, position, restarts=False)
+        self._discard_kept()
+        store.writer = None
+        store.adopt(snapshot)
+
+    def _adopt_instead_of_log(self) -> None:
+        store = self._store
+        places = Places()
+        published: list[KeptFile] = []
+        try:
+            for kept in self._kept:
+                published.append(kept.publish(store.files))
+                self._builder.add_places(kept.places)
+                places.extend(kept.places)
+            end = store.segments.current.end
+            snapshot = self._builder.publish(store.files, end, restarts=True)
+        except SnapshotFailed:
+            store.retained.unneeded += [kept.name for kept in published]
+            raise
+        self._return_numbers()
+        store.writer = None
+        store.install(snapshot, published, places)
+
+    def abort(self) -> None:
+        """Gives the installation up; harmless after the end."""
+        if self._store.writer is self:
+            self._store.writer = None
+            self._discard_kept()
+            self._builder.file.abort()
+
+    def _discard_kept(self) -> None:
+        for kept in self._kept:
+            kept.file.abort()
+        self._return_numbers()
+
+    def _return_numbers(self) -> None:
+        for kept in self._kept:
+            self._store.return_number(kept.number)
+
+    def _check_open(self) -> None:
+        if self._store.writer is not self:
+            raise SnapshotFailed("the installation was ended before")

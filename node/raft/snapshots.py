@@ -1,0 +1,318 @@
+"""The snapshots of a journal and what they keep alive: where every entry lies that can be read.
+
+Owns which snapshots there are, which is the base, the places of its entries, and the files those
+lie in. Cleaning up is `upkeep.py`, taking over another node's snapshot is `install.py`. Knows
+bytes and indexes, nothing of Raft and nothing of what a state means.
+
+Three rules make every crash harmless:
+
+1. A file appears whole (`recordwriter.py`), and nothing is removed before what replaces it is on
+   the disk.
+2. What is on the disk always serves the *oldest* snapshot that is kept, and therefore the newer
+   ones too: an entry that is live in a later one was live in an earlier one, or came after it.
+3. A place in a snapshot may be outdated, but only by kept files with a number from the
+   snapshot's `next_number` on, which say themselves what they hold.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from node.raft import limits, records
+from node.raft.errors import REMEDY, JournalDamaged, RaftStopped, SnapshotFailed
+from node.raft.journalstats import SnapshotFigures
+from node.raft.logindex import NOWHERE
+from node.raft.places import KEPT_BIT, EntryPlace, Places
+from node.raft.recordreader import read_record
+from node.raft.recordwriter import aborting
+from node.raft.retained import newest_to_keep
+from node.raft.snapshotfile import SnapshotBuilder, SnapshotFile, SnapshotMeta
+from node.raft.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from node.raft.keptfile import KeptFile
+    from node.raft.logindex import LogIndex
+    from node.raft.openfiles import OpenFiles
+    from node.raft.owner import Owner
+    from node.raft.recordwriter import Abortable
+    from node.raft.retained import Retained
+    from node.raft.segments import Segment, Segments
+    from node.raft.storage import Storage
+
+
+class SnapshotStore:
+    """One journal's snapshots. Shares segments, log and open files with the journal.
+
+    OSErrors pass through where they are final: reading, and syncing the folder.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        files: OpenFiles,
+        owner: Owner,
+        segments: Segments,
+        log: LogIndex,
+        retained: Retained,
+        *,
+        segment_bytes: int,
+    ) -> None:
+        self.storage = storage
+        self.files = files
+        self.owner = owner
+        self.segments = segments
+        self.log = log
+        self.retained = retained
+        self.segment_bytes = segment_bytes
+        self._pins: Counter[str] = Counter()
+        self._numbers_out: set[int] = set()
+        self.upkeep: Upkeep | None = Upkeep(self)
+        self.writer: Abortable | None = None
+
+    def __repr__(self) -> str:
+        return f"<SnapshotStore {self.retained.snapshots}, {len(self.retained.places)} kept>"
+
+    @property
+    def newest(self) -> SnapshotFile | None:
+        """The newest snapshot."""
+        return self.retained.snapshots[-1] if self.retained.snapshots else None
+
+    @property
+    def base_index(self) -> int:
+        """The last entry that the base stands for; 0 while the log begins at entry 1."""
+        return self.retained.base.meta.index if self.retained.base is not None else 0
+
+    def of(self, meta: SnapshotMeta) -> SnapshotFile:
+        """The file of a snapshot that is still kept. `SnapshotFailed` if it is not."""
+        for snapshot in self.retained.snapshots:
+            if snapshot.meta == meta:
+                return snapshot
+        raise SnapshotFailed(f"snapshot {meta.name} is not kept any more")
+
+    # --- where entries are ---
+
+    def locate(self, index: int) -> EntryPlace | None:
+        """Where an entry lies, in the log or kept; None if only its term is left, or nothing."""
+        log = self.log
+        if self.base_index < index <= log.last_index:
+            position, size = log.place_at(index)
+            if position != NOWHERE:
+                segment = self.segments.at(position)
+                offset = position - segment.header.base
+                term = log.term_at(index)
+                return EntryPlace(index, term, segment.header.sequence, offset, size)
+        slot = self.retained.places.find(index)
+        return self.retained.places[slot] if slot >= 0 else None
+
+    def holds(self, index: int, term: int) -> bool:
+        """Whether the log has that entry, and not only its term."""
+        log = self.log
+        return self.base_index < index <= log.last_index and log.term_at(index) == term
+
+    def read(self, place: EntryPlace) -> bytes:
+        """The command of an entry. `JournalDamaged` if it does not read as it was written."""
+        name, base, seed = self._holder(place)
+        found = read_record(self.files.get(name), place.offset, place.size, base=base, seed=seed)
+        if not isinstance(found, str):
+            head, command = found
+            wanted = (records.ENTRY, place.log_index, place.term)
+            if (head.kind, head.log_index, head.term) == wanted:
+                return command
+        problem = f"entry {place.log_index} does not read as it was written"
+        raise JournalDamaged(name, place.offset, problem, REMEDY)
+
+    def _holder(self, place: EntryPlace) -> tuple[str, int, int]:
+        """(name, base, seed) of the file that a place is in."""
+        if place.file & KEPT_BIT:
+            kept = self.retained.kept_files[place.file]
+            return kept.name, 0, kept.seed
+        segment = self.segments.get(place.file)
+        if segment is None:
+            raise RaftStopped(f"segment {place.file} with entry {place.log_index} is gone")
+        return segment.name, segment.header.base, segment.seed
+
+    # --- numbers of kept files ---
+
+    def take_number(self) -> int:
+        """The number of a new kept file, out until `return_number`."""
+        number = self.retained.next_number
+        self.retained.next_number += 1
+        self._numbers_out.add(number)
+        return number
+
+    def return_number(self, number: int) -> None:
+        """Places in memory speak of that file now, or it was given up."""
+        self._numbers_out.discard(number)
+
+    def adopt_kept(self, kept: KeptFile) -> None:
+        """A kept file is on the disk."""
+        self.retained.kept_files[kept.file] = kept
+
+    def install(self, snapshot: SnapshotFile, kept: list[KeptFile], places: Places) -> None:
+        """A snapshot of another node is on the disk and the log restarts with it: whatever was
+        before is unneeded."""
+        retained = self.retained
+        retained.unneeded += [old.meta.name for old in retained.snapshots]
+        retained.snapshots = [snapshot]
+        retained.base, retained.places, retained.uses = snapshot, places, {}
+        places.tally(0, len(places), retained.uses)
+        for file in kept:
+            self.adopt_kept(file)
+        self.retire()
+
+    def lowest_number_out(self) -> int:
+        """The `next_number` of a snapshot that begins now: places in memory know every kept
+        file below it."""
+        return min(self._numbers_out, default=self.retained.next_number)
+
+    # --- snapshots ---
+
+    def adopt(self, snapshot: SnapshotFile) -> None:
+        """A snapshot is on the disk and counts from now on."""
+        self.retained.snapshots.append(snapshot)
+
+    def pin(self, meta: SnapshotMeta) -> None:
+        """Keeps a snapshot until `unpin`."""
+        self._pins[self.of(meta).meta.name] += 1
+
+    def unpin(self, meta: SnapshotMeta) -> None:
+        """Ends one `pin`; harmless for one that ended with the snapshot."""
+        self._pins[meta.name] -= 1
+        if self._pins[meta.name] <= 0:
+            del self._pins[meta.name]
+
+    def figures(self) -> SnapshotFigures:
+        """For status and metrics."""
+        retained, newest = self.retained, self.newest
+        below = self.below_log()
+        return SnapshotFigures(
+            count=len(retained.snapshots),
+            index=newest.meta.index if newest is not None else 0,
+            state_bytes=newest.meta.state_bytes if newest is not None else 0,
+            disk_bytes=sum(snapshot.size for snapshot in retained.snapshots),
+            entries=len(retained.places),
+            live_bytes=sum(use.live_bytes for use in retained.uses.values()),
+            segments=len(below),
+            kept_files=len(retained.kept_files),
+            held_bytes=sum(segment.size for segment in below)
+            + sum(kept.size for kept in retained.kept_files.values()),
+        )
+
+    def below_log(self) -> list[Segment]:
+        """The segments that hold nothing of the log any more, only entries the base needs."""
+        base = self.retained.base
+        if base is None:
+            return []
+        first_of_log = self.segments.at(base.end.log_position).header.sequence
+        return [seg for seg in self.segments if seg.header.sequence < first_of_log]
+
+    def retire(self) -> None:
+        """Sorts out the snapshots that need not stay, and begins to clean up after them."""
+        stay = newest_to_keep(self.retained.snapshots, self._pins)
+        for snapshot in self.retained.snapshots:
+            if snapshot not in stay:
+                self.retained.unneeded.append(snapshot.meta.name)
+        self.retained.snapshots = stay
+        if self.upkeep is None:
+            self.upkeep = Upkeep(self)
+        else:
+            self.upkeep.run_again()
+
+    def close(self) -> None:
+        """Ends the cleaning up; what it was writing is removed."""
+        if self.upkeep is not None:
+            self.upkeep.close()
+            self.upkeep = None
+
+    def step(self, budget_bytes: int) -> bool:
+        """A piece of the cleaning up; True while there is more."""
+        upkeep = self.upkeep
+        if upkeep is None:
+            return False
+        more = False
+        try:
+            more = upkeep.step(budget_bytes)
+        finally:
+            if not more and self.upkeep is upkeep:
+                self.upkeep = None
+        return more
+
+
+class SnapshotWriter:
+    """A snapshot in the making. Made by `Journal.begin_snapshot`.
+
+    `write` and `finish` raise `SnapshotFailed` when the snapshot had to be given up; nothing of
+    it is left then.
+    """
+
+    def __init__(
+        self,
+        store: SnapshotStore,
+        builder: SnapshotBuilder,
+        live: array[int],
+        log_position: int,
+        fail: Callable[[OSError], NoReturn],
+    ) -> None:
+        self._store = store
+        self._builder = builder
+        self._live = live
+        self._placed = 0
+        self._log_position = log_position
+        self._fail = fail
+
+    def write(self, data: bytes) -> None:
+        """The next bytes of the state; some of the places go along."""
+        self._check_open()
+        with aborting(self):
+            self._builder.add_state(data)
+            self._add_places(len(data) // limits.STATE_BYTES_PER_PLACE + 1)
+
+    def _add_places(self, count: int) -> None:
+        last = min(self._placed + count, len(self._live))
+        for slot in range(self._placed, last):
+            place = self._store.locate(self._live[slot])
+            if place is None:
+                raise RaftStopped(f"entry {self._live[slot]} is live but not in the journal")
+            self._builder.add_place(place)
+        self._placed = last
+
+    def sync(self) -> None:
+        """Brings what was written to the disk, so that `finish` is short. Blocks, and may run on
+        another thread while no other method is called."""
+        self._check_open()
+        with aborting(self):
+            self._builder.file.sync()
+
+    def finish(self) -> SnapshotMeta:
+        """Returns when the snapshot is on the disk; it is the journal's newest then.
+
+        Beside `SnapshotFailed` it may raise `JournalFailed`, which is final.
+        """
+        self._check_open()
+        store = self._store
+        try:
+            with aborting(self):
+                if not store.holds(self._builder.index, self._builder.term):
+                    raise SnapshotFailed("the snapshot was overtaken by a later one")
+                self._add_places(len(self._live))
+                snapshot = self._builder.publish(store.files, self._log_position, restarts=False)
+        except OSError as problem:
+            self._fail(problem)
+        store.writer = None
+        store.adopt(snapshot)
+        return snapshot.meta
+
+    def _check_open(self) -> None:
+        if self._store.writer is not self:
+            raise SnapshotFailed("the snapshot was ended before")
+
+    def abort(self) -> None:
+        """Gives the snapshot up; harmless after the end."""
+        if self._store.writer is self:
+            self._store.writer = None
+            self._builder.file.abort()

@@ -1,0 +1,226 @@
+"""Cleaning up behind a snapshot: a later base, files nobody needs, files that are nearly empty.
+
+Owns the order of those steps and their cutting into small pieces. Nothing here is needed for
+correctness: it may stop anywhere, and a later pass does what is left.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from node.raft import limits, records
+from node.raft.errors import SnapshotFailed
+from node.raft.keptfile import KeptWriter
+from node.raft.places import FileUse
+from node.raft.retained import Retained, check_uses, choose_base, load_places
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    from node.raft.snapshots import SnapshotStore
+
+
+class Upkeep:
+    """One pass, driven by `step`. Raises what `SnapshotStore` says, and `SnapshotFailed` when a
+    compaction was given up or a file could not be removed."""
+
+    def __init__(self, store: SnapshotStore) -> None:
+        self._store = store
+        self._steps = self._passes()
+        self._again = False
+        self._blocking: Callable[[], None] | None = None
+        self._taken = False
+        self._failure: SnapshotFailed | None = None
+        self._stayed: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"<Upkeep {'waits for a sync' if self._taken else 'in work'}>"
+
+    def run_again(self) -> None:
+        """There is news: begin anew when this pass is over."""
+        self._again = True
+
+    def step(self, budget_bytes: int) -> bool:
+        """Does about `budget_bytes` of work; True while there is more."""
+        if self._taken:
+            return True
+        if self._failure is not None:
+            # The writer has cleaned up already.
+            self._steps.close()
+            raise self._failure
+        spent = 0
+        while spent < budget_bytes:
+            if self._blocking is not None:
+                work, self._blocking = self._blocking, None
+                work()
+            cost = next(self._steps, None)
+            if cost is None:
+                return False
+            spent += cost
+            if self._blocking is not None:
+                return True
+        return True
+
+    def blocking_work(self) -> Callable[[], None] | None:
+        """What comes next, if it blocks and may run on another thread; `step` waits for it."""
+        if self._blocking is None or self._taken:
+            return None
+        self._taken = True
+        return self._run_blocking
+
+    def _run_blocking(self) -> None:
+        try:
+            if self._blocking is not None:
+                self._blocking()
+        except SnapshotFailed as problem:
+            self._failure = problem
+        finally:
+            self._blocking = None
+            self._taken = False
+
+    def close(self) -> None:
+        """Ends the pass; what it was writing is removed."""
+        self._steps.close()
+
+    def _passes(self) -> Generator[int]:
+        self._again = True
+        while self._again:
+            self._again = False
+            yield from self._advance()
+            yield from self._remove_unneeded()
+            yield from self._compact()
+        if self._stayed:
+            names = ", ".join(self._stayed)
+            raise SnapshotFailed(
+                f"could not remove {names} from {self._store.storage.folder}; the node goes on, "
+                "and tries again at its next start"
+            )
+
+    # --- the base ---
+
+    def _advance(self) -> Iterator[int]:
+        """Makes the oldest snapshot that is kept the base."""
+        store = self._store
+        retained = store.retained
+        target = choose_base(retained.snapshots, begins_at_one=retained.base is None)
+        if target is None or target is retained.base:
+            return
+        fresh = Retained(kept_files=retained.kept_files)
+        yield from load_places(fresh, target, store.files)
+        check_uses(fresh.uses, retained, store.segments, target)
+        if target not in retained.snapshots:
+            return
+        retained.base, retained.places, retained.uses = target, fresh.places, fresh.uses
+        meta = target.meta
+        store.log.begin_at(meta.index, meta.term, meta.previous_term)
+
+    # --- files that nobody needs ---
+
+    def _remove_unneeded(self) -> Iterator[int]:
+        retained, segments = self._store.retained, self._store.segments
+        while retained.unneeded:
+            self._unlink(retained.unneeded.pop())
+            yield limits.UNLINK_COST_BYTES
+        if retained.base is None:
+            return
+        for segment in self._store.below_log():
+            if not self._live_bytes(segment.header.sequence):
+                segments.forget(segment)
+                self._unlink(segment.name)
+                yield limits.UNLINK_COST_BYTES
+        for kept in list(retained.kept_files.values()):
+            if not self._live_bytes(kept.file):
+                del retained.kept_files[kept.file]
+                self._unlink(kept.name)
+                yield limits.UNLINK_COST_BYTES
+
+    def _live_bytes(self, file: int) -> int:
+        return self._store.retained.uses.get(file, FileUse()).live_bytes
+
+    def _unlink(self, name: str) -> None:
+        """One that cannot be removed is harmless: the next start finds it unneeded again."""
+        self._store.files.drop(name)
+        try:
+            self._store.storage.unlink(name)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            self._stayed.append(name)
+
+    # --- files that are nearly empty ---
+
+    def _compact(self) -> Iterator[int]:
+        while victims := self._victims():
+            yield from self._copy(victims)
+            yield from self._remove_unneeded()
+
+    def _victims(self) -> set[int]:
+        """The files to copy out of: nearly empty, or too many small ones."""
+        retained = self._store.retained
+        if retained.base is None:
+            return set()
+        sizes = {segment.header.sequence: segment.size for segment in self._store.below_log()}
+        sizes.update((kept.file, kept.entry_bytes) for kept in retained.kept_files.values())
+        victims = {
+            file
+            for file, size in sizes.items()
+            if self._live_bytes(file) < size * limits.LIVE_FRACTION_MIN
+        }
+        small_bytes = self._store.segment_bytes * limits.LIVE_FRACTION_MIN
+        small = {file for file, kept in retained.kept_files.items() if kept.size < small_bytes}
+        return victims | small if len(small) >= limits.SMALL_KEPT_FILES_MAX else victims
+
+    def _copy(self, victims: set[int]) -> Iterator[int]:
+        """Copies live entries of `victims` into one kept file, at most a segment full."""
+        store = self._store
+        # A snapshot that begins before all entries have moved has to look into the new file.
+        number = store.take_number()
+        try:
+            yield from self._copy_into(number, victims)
+        finally:
+            store.return_number(number)
+
+    def _copy_into(self, number: int, victims: set[int]) -> Iterator[int]:
+        store, places = self._store, self._store.retained.places
+        writer = KeptWriter(store.storage, store.owner, number, "the compaction")
+        slots: list[int] = []
+        try:
+            for slot in self._slots_in(victims):
+                if store.retained.places is not places or writer.file.size >= store.segment_bytes:
+                    break
+                if slot is not None:
+                    place = places[slot]
+                    writer.add(store.read(place), place.log_index, place.term)
+                    slots.append(slot)
+                    yield place.size
+                else:
+                    yield limits.PLACES_PER_RECORD
+            self._blocking = writer.file.sync
+            yield 0
+            if store.retained.places is not places:
+                return
+            store.adopt_kept(writer.publish(store.files))
+        finally:
+            writer.file.abort()
+        yield from self._move(slots, writer)
+
+    def _slots_in(self, files: set[int]) -> Iterator[int | None]:
+        """The slots of the entries in `files`; None now and then, where it has searched long."""
+        places = self._store.retained.places
+        for first in range(0, len(places), limits.PLACES_PER_RECORD):
+            yield from places.slots_in(files, first, first + limits.PLACES_PER_RECORD)
+            yield None
+
+    def _move(self, slots: list[int], writer: KeptWriter) -> Iterator[int]:
+        """From now on the copied entries are read from their new place."""
+        retained = self._store.retained
+        places, uses = retained.places, retained.uses
+        for slot, place in zip(slots, writer.places, strict=True):
+            old = places[slot]
+            places.move(slot, place.file, place.offset)
+            live_bytes = place.size + records.RECORD_BYTES
+            uses[old.file].live_bytes -= live_bytes
+            use = uses.setdefault(place.file, FileUse())
+            use.live_bytes += live_bytes
+            use.end = place.offset + live_bytes
+            yield 1

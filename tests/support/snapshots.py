@@ -1,0 +1,48 @@
+"""Snapshots for tests of the journal: made, read back, carried to another journal."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from node.raft.journal import Journal
+    from node.raft.snapshotfile import SnapshotMeta
+
+
+def state_at(index: int, size: int = 60) -> bytes:
+    """A state that names the entry it was made at."""
+    return (b"state of %d;" % index * size)[:size]
+
+
+def take(
+    journal: Journal, live: Iterable[int], *, index: int | None = None, size: int = 60
+) -> SnapshotMeta:
+    """A snapshot of everything up to `index`, or the newest entry, written in two pieces."""
+    last = journal.last_index if index is None else index
+    writer = journal.begin_snapshot(last, journal.term_at(last), array("Q", sorted(live)))
+    state = state_at(last, size)
+    writer.write(state[: size // 2])
+    writer.write(state[size // 2 :])
+    return writer.finish()
+
+
+def clean_up(journal: Journal, budget_bytes: int = 1) -> int:
+    """Lets go of everything that is not needed; how many steps that took."""
+    journal.release()
+    steps = 1
+    while journal.compact_step(budget_bytes):
+        steps += 1
+    return steps
+
+
+def carry(source: Journal, target: Journal, meta: SnapshotMeta) -> bool:
+    """Installs a snapshot of one journal in another, as a node would, in small pieces."""
+    writer = target.begin_install(meta)
+    for offset in range(0, meta.state_bytes, 25):
+        writer.add_state(source.read_state(meta, offset, 25))
+    for index in source.live_entries(meta):
+        writer.add_entry(*source.kept_entry(index))
+    return writer.finish()
