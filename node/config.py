@@ -230,9 +230,6 @@ def load_config(path: Path) -> ClusterConfig:
     )
     _check_members(config, label)
     _check_exposure(config, label)
-    for section, value in (("[tls]", config.tls), ("[[user]]", config.users)):
-        if value:
-            raise ConfigError(f"{label}: {section}: not supported by this version yet")
     return config
 
 

@@ -43,7 +43,7 @@ from fifo.client.errors import (
 from fifo.client.message import LockedMessage, Message, SettleResult, Status, StoredMessage
 from fifo.client.metrics import Metrics
 from fifo.client.observing import observe
-from fifo.client.options import Options, from_url
+from fifo.client.options import Options, from_url, redacted
 from fifo.client.producer import Producer
 from fifo.client.seams import Seams
 from fifo.client.signals import Signal
@@ -52,6 +52,7 @@ from fifo.client.spec import QueueSpec
 __all__ = [
     "connect",
     "observe",
+    "redacted",
     "Client",
     "BaseClient",
     "Connecting",

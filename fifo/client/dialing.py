@@ -7,6 +7,7 @@ its own loop. Must not know what is done with the connection.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -38,6 +39,7 @@ class Dialer:
     def __init__(self, options: Options, seams: Seams) -> None:
         self._options = options
         self._seams = seams
+        self._context = options.ssl_context()
         self._known: list[str] = list(options.addresses)
         self.hint: str | None = None
         self.tried: dict[str, str] = {}
@@ -142,10 +144,11 @@ class Dialer:
         raise error
 
     async def _attempt(self, address: str, hello: Hello) -> tuple[Link, Welcome | Redirect]:
-        link = await connect(address, self._seams)
+        timeout = limits.TCP_TIMEOUT_S if self._context is None else limits.TLS_TIMEOUT_S
+        link = await connect(address, self._seams, timeout, self._context)
         try:
             async with asyncio.timeout(limits.OPENING_TIMEOUT_S):
-                return link, await link.open(hello)
+                return link, await link.open(hello, self._options.secret)
         except TimeoutError:
             link.close()
             raise Timeout(f"no welcome within {limits.OPENING_TIMEOUT_S:g} s") from None
@@ -154,8 +157,16 @@ class Dialer:
             raise
 
 
-async def connect(address: str, seams: Seams, timeout: float = limits.TCP_TIMEOUT_S) -> Link:
-    """Open the TCP connection; raises Timeout or OSError."""
+async def connect(
+    address: str,
+    seams: Seams,
+    timeout: float,
+    context: ssl.SSLContext | None = None,
+) -> Link:
+    """Open the TCP connection, encrypted with a context; raises Timeout or OSError.
+
+    The certificate has to be one for the host of this address.
+    """
     loop = asyncio.get_running_loop()
     try:
         host, port = split_address(address)
@@ -163,7 +174,9 @@ async def connect(address: str, seams: Seams, timeout: float = limits.TCP_TIMEOU
         raise ConnectionLost(f"a node named the address {address[:60]!r}") from error
     try:
         async with asyncio.timeout(timeout):
-            _, link = await loop.create_connection(lambda: Link(address, seams, loop), host, port)
+            _, link = await loop.create_connection(
+                lambda: Link(address, seams, loop), host, port, ssl=context
+            )
     except TimeoutError:
         raise Timeout(f"no connection within {timeout:g} s") from None
     return link
@@ -172,6 +185,10 @@ async def connect(address: str, seams: Seams, timeout: float = limits.TCP_TIMEOU
 def _words(error: Exception) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "refused"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not good: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS there: {error.reason}; is it fifo:// and not fifos://?"
     return (str(error) or type(error).__name__)[:200]
 
 

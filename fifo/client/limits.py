@@ -19,6 +19,9 @@ CONNECT_TIMEOUT_S: Final = 10.0
 TCP_TIMEOUT_S: Final = 1.0
 """To open one TCP connection: a live node on any sane network answers in a fraction of it."""
 
+TLS_TIMEOUT_S: Final = 3.0
+"""The same with its TLS handshake, which a node with much to do answers later."""
+
 OPENING_TIMEOUT_S: Final = 3.0
 """From hello to welcome: the attach has to be committed; a paused leader never answers."""
 

@@ -16,6 +16,7 @@ from fifo.client.errors import AuthenticationFailed, ConnectionLost, FifoError, 
 from fifo.wire import BadMessage, Buffer, Code, Frame, Opening, RemoteProtocolError, encode
 from fifo.wire import limits as wire
 from fifo.wire.messages import (
+    Authenticate,
     Challenge,
     Error,
     Hello,
@@ -70,6 +71,8 @@ class Link(asyncio.Protocol):
         self._heard_at = self._sent_at = seams.monotonic()
         self._pinged_at: float | None = None
         self._error: FifoError | None = None
+        self._hello: Hello | None = None
+        self._secret = b""
 
     def __repr__(self) -> str:
         state = "closed" if self.closed.done() else self._opening.state.value
@@ -77,8 +80,12 @@ class Link(asyncio.Protocol):
 
     # Opening.
 
-    async def open(self, hello: Hello) -> Opened:
-        """Say hello; the node's welcome or redirect. Raises what the node answers as an error."""
+    async def open(self, hello: Hello, secret: bytes = b"") -> Opened:
+        """Say hello; the node's welcome or redirect. Raises what the node answers as an error.
+
+        `secret` proves who the hello says we are, where the node asks for it.
+        """
+        self._hello, self._secret = hello, secret
         self.send(hello)
         return await asyncio.shield(self._opened)
 
@@ -139,13 +146,22 @@ class Link(asyncio.Protocol):
             self._error = error
             self._opened.set_exception(error)
         elif isinstance(message, Challenge):
-            self._opened.set_exception(
-                AuthenticationFailed(
-                    f"{self.address} asks for {message.mechanism!r}, which we do not speak"
-                )
-            )
+            self._prove(message)
         else:
             raise RemoteProtocolError(Code.PROTOCOL, f"{type(message).__name__} in the opening")
+
+    def _prove(self, challenge: Challenge) -> None:
+        """Answer a challenge, once, and only the one that our hello has offered."""
+        hello, secret = self._hello, self._secret
+        if hello is None or challenge.mechanism != hello.mechanism or not secret:
+            self._opened.set_exception(
+                AuthenticationFailed(
+                    f"{self.address} asks for {challenge.mechanism!r}, which we did not offer"
+                )
+            )
+            return
+        self._secret = b""
+        self.send(Authenticate(challenge.mechanism, secret))
 
     def connection_lost(self, error: Exception | None) -> None:
         """The transport is gone."""
@@ -226,8 +242,14 @@ class Link(asyncio.Protocol):
     def close(self) -> None:
         """Close after what is unsent; the receiver hears nothing more."""
         self._receiver = None
-        if self._transport is not None:
-            self._transport.close()
+        transport = self._transport
+        if transport is None:
+            return
+        if transport.get_extra_info("ssl_object") and not transport.get_write_buffer_size():
+            # TLS would wait for the node to say good-bye, and a program that ends does not wait.
+            transport.abort()
+        else:
+            transport.close()
 
     def fileno(self) -> int:
         """The socket's descriptor, -1 without one: for what a forked child must let go of."""

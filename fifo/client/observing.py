@@ -11,22 +11,29 @@ from typing import Any
 from fifo.client.dialing import connect
 from fifo.client.errors import ConnectionLost, FifoError, ProtocolError, Timeout, from_code
 from fifo.client.link import Link
+from fifo.client.options import Options
 from fifo.client.seams import Seams
 from fifo.wire import VERSION_MAX, VERSION_MIN, Frame
 from fifo.wire.messages import ROLE_OBSERVER, Error, Hello, Ok, Status, Welcome
 
 
-async def observe(address: str, timeout: float = 5.0, seams: Seams | None = None) -> dict[str, Any]:
-    """The status of the node at `host:port`.
+async def observe(
+    address: str,
+    timeout: float = 5.0,
+    seams: Seams | None = None,
+    options: Options | None = None,
+) -> dict[str, Any]:
+    """The status of the node at `host:port`; credentials and TLS are those of `options`.
 
     Raises ConnectionLost, Timeout, or what the node answers; OSError never leaves here.
     """
     seams = seams or Seams()
+    options = options or Options((address,))
     try:
         async with asyncio.timeout(timeout):
-            link = await connect(address, seams, timeout)
+            link = await connect(address, seams, timeout, options.ssl_context())
             try:
-                return await _ask(link, seams)
+                return await _ask(link, seams, options)
             finally:
                 link.close()
     except TimeoutError as error:
@@ -39,10 +46,18 @@ async def observe(address: str, timeout: float = 5.0, seams: Seams | None = None
         raise ConnectionLost(f"{address}: {error}") from error
 
 
-async def _ask(link: Link, seams: Seams) -> dict[str, Any]:
-    session, incarnation = seams.entropy(16), seams.entropy(16)
-    hello = Hello(VERSION_MIN, VERSION_MAX, ROLE_OBSERVER, session, incarnation, "fifo-observer")
-    answer = await link.open(hello)
+async def _ask(link: Link, seams: Seams, options: Options) -> dict[str, Any]:
+    hello = Hello(
+        VERSION_MIN,
+        VERSION_MAX,
+        ROLE_OBSERVER,
+        session=seams.entropy(16),
+        incarnation=seams.entropy(16),
+        client="fifo-observer",
+        user=options.user,
+        mechanism=options.mechanism,
+    )
+    answer = await link.open(hello, options.secret)
     if not isinstance(answer, Welcome):
         raise ProtocolError(f"{link.address} redirects observers")
     observer = _Observer()

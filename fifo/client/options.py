@@ -5,8 +5,9 @@ Owns the list of options, their defaults and checks. Must not open anything.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -31,11 +32,16 @@ class Options:
     `auto_retry_acks`, `max_ack_retries` (None: until answered), `ack_retry_backoff`: of
     settlements (semantics.md 8).
     `close_timeout`: how long closing drains. `name`: what the node's lists show for this client.
+    `user` and `password`, or `token`: who we are. `tls`: fifos://; `ca`: a PEM file with who signs
+    the nodes' certificates (None: who the system trusts).
     """
 
     addresses: tuple[str, ...]
     user: str | None = None
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    tls: bool = False
+    ca: str | None = None
     timeout: float = limits.CALL_TIMEOUT_S
     connect_timeout: float = limits.CONNECT_TIMEOUT_S
     heartbeat: float = wire.HEARTBEAT_MS / 1000
@@ -48,9 +54,40 @@ class Options:
     name: str = ""
 
     def __repr__(self) -> str:
-        # The password stays out of logs.
+        # Secrets stay out of logs.
+        return f"<fifo options {self.shown}>"
+
+    @property
+    def shown(self) -> str:
+        """The URL without secrets and options, for people and logs."""
         who = f"{self.user}@" if self.user else ""
-        return f"<fifo options fifo://{who}{','.join(self.addresses)}>"
+        return f"{'fifos' if self.tls else 'fifo'}://{who}{','.join(self.addresses)}"
+
+    @property
+    def mechanism(self) -> str | None:
+        """How we prove who we are; None where we do not."""
+        if self.token is not None:
+            return "token"
+        return None if self.user is None else "password"
+
+    @property
+    def secret(self) -> bytes:
+        """The proof."""
+        return (self.token or self.password or "").encode()
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """What a connection is encrypted with, hostname check included; None where it is not.
+
+        Raises InvalidArgument where `ca` cannot be used.
+        """
+        if not self.tls:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+        except OSError as error:
+            raise InvalidArgument(f"ca: {self.ca} cannot be used: {error.strerror}") from None
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        return context
 
 
 def from_url(url: str, keywords: Mapping[str, Any]) -> Options:
@@ -58,17 +95,17 @@ def from_url(url: str, keywords: Mapping[str, Any]) -> Options:
     if not isinstance(url, str) or len(url) > limits.URL_CHARS_MAX:
         raise InvalidArgument("url: must be text such as fifo://127.0.0.1:7101,127.0.0.1:7111")
     parts = urlsplit(url)
-    if parts.scheme == "fifos":
+    if "@" in parts.path + parts.query + parts.fragment:
+        # Not shown: what was cut off may be half a password.
+        raise InvalidArgument("url: write '@', '/', '?' and '#' in a secret as %40, %2F, %3F, %23")
+    if parts.scheme not in ("fifo", "fifos"):
         raise InvalidArgument(
-            "url: fifos:// needs TLS, which this version does not have yet; use fifo:// on a"
-            " network that you trust"
+            f"url: must begin with fifo:// or fifos://, not {url.split(':')[0][:20]!r}"
         )
-    if parts.scheme != "fifo":
-        raise InvalidArgument(f"url: must begin with fifo://, not {url.split(':')[0][:20]!r}")
+    credentials, at, hosts = parts.netloc.rpartition("@")
     if parts.path.strip("/"):
         raise InvalidArgument(f"url: {parts.path[:40]!r} after the hosts means nothing")
-    credentials, at, hosts = parts.netloc.rpartition("@")
-    options = Options(_addresses(hosts))
+    options = Options(_addresses(hosts), tls=parts.scheme == "fifos")
     if at:
         user, _, password = credentials.partition(":")
         options = replace(options, user=unquote(user), password=unquote(password))
@@ -77,7 +114,26 @@ def from_url(url: str, keywords: Mapping[str, Any]) -> Options:
     }
     given.update(keywords)
     checked = {key: _check(key, value) for key, value in given.items()}
-    return replace(options, **checked)
+    return _consistent(replace(options, **checked))
+
+
+def _consistent(options: Options) -> Options:
+    """Credentials are complete, and one kind; raises InvalidArgument."""
+    if options.token is not None and options.password is not None:
+        raise InvalidArgument("token: give a token or a password, not both")
+    if options.token is None and (not options.user) != (not options.password):
+        raise InvalidArgument("user: a user and a password belong together: fifo://user:password@")
+    if options.ca is not None and not options.tls:
+        raise InvalidArgument("ca: only means something with fifos://")
+    return options
+
+
+def redacted(url: str) -> str:
+    """A URL as it may be shown: without its password and options. Any text is taken."""
+    scheme, mark, rest = url.partition("://")
+    hosts = rest.rpartition("@")[2].partition("?")[0]
+    user = rest.rpartition("@")[0].partition(":")[0]
+    return f"{scheme}{mark}{user}@{hosts}" if "@" in rest else f"{scheme}{mark}{hosts}"
 
 
 def _addresses(hosts: str) -> tuple[str, ...]:
@@ -168,6 +224,8 @@ def _credential(value: Any, what: str) -> str | None:
 _OPTIONS: Final[dict[str, tuple[type, Callable[[Any, str], Any]]]] = {
     "user": (str, _credential),
     "password": (str, _credential),
+    "token": (str, _credential),
+    "ca": (str, _label),
     "timeout": (float, _positive),
     "connect_timeout": (float, _positive),
     "heartbeat": (float, _heartbeat),

@@ -525,7 +525,7 @@ def hello(identity: Identity, options: Options, role: int) -> Hello:
         incarnation=identity.incarnation,
         client=options.name or "fifo-python",
         user=options.user,
-        mechanism=None if options.user is None else "scram-sha-256",
+        mechanism=options.mechanism,
         heartbeat_ms=round(options.heartbeat * 1000),
         resume=identity.established,
     )

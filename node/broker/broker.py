@@ -29,6 +29,7 @@ from fifo.wire.messages import (
     Status,
 )
 from node.broker import entry, limits
+from node.broker.authentication import Authentication
 from node.broker.clock import ClusterClock
 from node.broker.connection import Connection
 from node.broker.durables import Durables
@@ -37,6 +38,7 @@ from node.broker.gets import WaitingGets
 from node.broker.handover import Handover
 from node.broker.lock_clock import LockClock
 from node.broker.machine_host import MachineHost, term_of
+from node.broker.permissions import Rights
 from node.broker.proposals import Applied, Proposals, Waiter
 from node.broker.queries import Queries
 from node.broker.redrives import Redrives
@@ -62,6 +64,7 @@ class Broker:
         wall_ms: Callable[[], int],
         wake: Callable[[], None],
         emptied: Callable[[], None],
+        authentication: Authentication,
         connections_max: int = limits.CONNECTIONS_MAX,
     ) -> None:
         """`now`: seconds, monotonic, the clock of Raft's lease too; `wake` asks for a turn;
@@ -100,8 +103,12 @@ class Broker:
             self.proposals,
             self.sessions,
             sessions_max=settings.sessions,
+            authentication=authentication,
+            leads=lambda: self._leads,
+            led=lambda: self._led,
             leader=lambda: self._raft.leader,
             term=lambda: self._raft.term,
+            known=self._known,
             gone=self._say_goodbye,
         )
         self._requests = Requests(
@@ -447,26 +454,37 @@ class Broker:
         if handler is not None and session is not None:
             if session.ending:
                 connection.refuse(frame.correlation, Code.SESSION_ENDED, "the session is closing")
-            else:
+            elif connection.rights is None or self._may(connection, connection.rights, frame):
                 handler(connection, session, frame)
         elif isinstance(message, Hello):
             if connection.said_hello:
                 raise RemoteProtocolError(Code.PROTOCOL, "a connection says hello once")
-            self._unopened.pop(connection, None)
-            self._door.hello(connection, message, leads=self._leads, led=self._led)
+            self._door.hello(connection, message)
         elif kind is Ping:
             connection.send(Pong(), frame.correlation)
         elif kind is Status:
-            self._queries.status(connection, frame)
+            if connection.rights is None or self._may(connection, connection.rights, frame):
+                self._queries.status(connection, frame)
         elif handler is not None:
             connection.refuse(
                 frame.correlation, Code.PERMISSION_DENIED, "an observer may only ask for status"
             )
-        elif kind is Authenticate:
-            raise RemoteProtocolError(Code.PROTOCOL, "nobody asked for authentication")
+        elif isinstance(message, Authenticate):
+            self._door.authenticate(connection, message)
         elif kind is not Pong and not isinstance(message, Error):
             text = f"{kind.__name__} is not a request that this node serves"
             connection.refuse(frame.correlation, Code.UNSUPPORTED, text)
+
+    def _may(self, connection: Connection, rights: Rights, frame: Frame) -> bool:
+        """Whether the user may ask for this; else the request is refused."""
+        refusal = rights.refusal(frame.message)
+        if refusal is not None:
+            connection.refuse(frame.correlation, Code.PERMISSION_DENIED, refusal)
+        return refusal is None
+
+    def _known(self, connection: Connection) -> None:
+        """It is clear who this is: no stranger any more."""
+        self._unopened.pop(connection, None)
 
     def status(self) -> dict[str, Any]:
         """How this node is, for whoever asks."""

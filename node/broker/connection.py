@@ -21,6 +21,7 @@ from node.broker import limits
 from node.broker.output import Later, Output
 
 if TYPE_CHECKING:
+    from node.broker.permissions import Rights
     from node.broker.sessions import Session
 
 logger = logging.getLogger(__name__)
@@ -49,7 +50,8 @@ class Connection(asyncio.Protocol):
     """The broker's end of one TCP connection.
 
     `session`, `role` and `epoch` are set by the owner when the hello was answered with a welcome;
-    `heartbeat_s` likewise. Times are seconds of the owner's monotonic clock.
+    `heartbeat_s` likewise. `rights`: of the user behind it, None where the cluster knows no users.
+    Times are seconds of the owner's monotonic clock.
     """
 
     def __init__(self, owner: Owner, now: Callable[[], float], messages_max: int) -> None:
@@ -58,7 +60,8 @@ class Connection(asyncio.Protocol):
         self._now = now
         self._messages_max = messages_max
         self.opening = Opening(awaits=FROM_CLIENT)
-        self.address = ""
+        self.address = self.host = ""
+        self.rights: Rights | None = None
         self.session: Session | None = None
         self.role = 0
         self.epoch = 0
@@ -82,8 +85,13 @@ class Connection(asyncio.Protocol):
         """The transport is there."""
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        self.address = f"{peer[0]}:{peer[1]}" if peer else ""
+        if peer:
+            self.host = peer[0]
+            self.address = f"{peer[0]}:{peer[1]}"
         self.output = Output(self._transport, self._now())
+        # Written at once, told as soon as the socket is full, and again when it is empty. Not 0: a
+        # TLS transport of the standard loop calls an empty buffer full then, and is never empty.
+        self._transport.set_write_buffer_limits(high=1, low=0)
         self._owner.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -119,6 +119,40 @@ half of what the protocol allows."""
 CONFIRMS_PER_FRAME_MAX: Final = 8_192
 """Items of one confirms frame: below the protocol's 10 000."""
 
+# --- who it is ------------------------------------------------------------------------------------
+
+LOGIN_FAILURES_FREE: Final = 3
+"""Failures of one name at one address that cost nothing: people mistype."""
+
+LOGIN_FAILURES_FREE_PER_ADDRESS: Final = 30
+"""The same for all names of one address: many machines may share it."""
+
+LOGIN_DELAY_SECONDS_MIN: Final = 0.25
+LOGIN_DELAY_SECONDS_MAX: Final = 2.0
+"""The wait of the next try, doubled with each failure more; a client waits 3 s for its welcome."""
+
+LOGIN_FORGET_SECONDS: Final = 60.0
+"""Half of the failures are forgotten in this time."""
+
+LOGIN_ADDRESSES_MAX: Final = 10_000
+"""Names at addresses whose failures are remembered; the oldest are forgotten beyond it."""
+
+LOGINS_DELAYED_PER_ADDRESS_MAX: Final = 16
+"""Tries of one address that wait; one more is refused as overloaded, unverified."""
+
+LOGINS_CHECKED_MAX: Final = 64
+"""Different secrets that wait for the hashing thread, which does about five a second; one more is
+refused as overloaded."""
+
+RIGHTS_KNOWN_MAX: Final = 1_024
+"""Answers remembered per user, of permission and queue: queue names come from clients."""
+
+TLS_HANDSHAKES_MAX: Final = 512
+"""TLS handshakes under way; beyond it the oldest is cut, as with connections without a hello."""
+
+ACCEPT_AGAIN_SECONDS: Final = 1.0
+"""Pause of accepting where the system had no descriptor left."""
+
 # --- requests ------------------------------------------------------------------------------------
 
 GET_WAIT_MS_MAX: Final = 60_000

@@ -12,15 +12,18 @@ import asyncio
 import contextlib
 import logging
 import random
+import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from node.broker import limits
+from node.broker.authentication import Authentication
 from node.broker.broker import Broker
 from node.broker.connection import Connection
 from node.broker.descriptors import connections_max
+from node.broker.tls import TlsListener, client_context
 from node.broker.welcome import Identity
 from node.config import Address, ClusterConfig
 from node.raft import (
@@ -35,6 +38,7 @@ from node.raft import (
     TransferRefused,
     boot_clock,
 )
+from node.raft.offload import WorkerThread
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +99,7 @@ class Node:
         self._storage = storage
         self._transport = transport
         self._loop: asyncio.AbstractEventLoop
-        self._listener: asyncio.Server | None = None
+        self._listener: asyncio.Server | TlsListener | None = None
         self._raft: RaftNode | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._turn_asked = False
@@ -115,6 +119,12 @@ class Node:
         )
         self._emptied = asyncio.Event()
         self._resigned = asyncio.Event()
+        self.authentication = Authentication(
+            config.users,
+            now=clock,
+            call_later=lambda delay, callback: self._loop.call_later(delay, callback),
+            thread=lambda: WorkerThread("logins"),
+        )
         self.broker = Broker(
             identity,
             own,
@@ -122,6 +132,7 @@ class Node:
             wall_ms=lambda: int(wall() * 1000),
             wake=self._ask_turn,
             emptied=self._emptied.set,
+            authentication=self.authentication,
             connections_max=connections_max(),
         )
         self._http = None if http is None else http(self.me.http, self.unready)
@@ -147,6 +158,7 @@ class Node:
         )
 
     async def _start(self) -> None:
+        context = self.client_context()
         raft_config = self._raft_config()
         journal = Journal.open(
             self._storage(self.me.data_dir), cluster_id=self.config.cluster_id, node=self.me.name
@@ -169,17 +181,31 @@ class Node:
             raise
         self.broker.attach(self._raft)
         await self._raft.start()
-        self._listener = await self._loop.create_server(
-            self._accept,
-            self.me.client.host,
-            self.me.client.port,
-            backlog=limits.LISTEN_BACKLOG,
-            reuse_address=True,
-        )
+        host, port = self.me.client.host, self.me.client.port
+        if context is not None:
+            self._listener = TlsListener(context, self._accept)
+            await self._listener.start(host, port)
+        else:
+            self._listener = await self._loop.create_server(
+                self._accept, host, port, backlog=limits.LISTEN_BACKLOG, reuse_address=True
+            )
         if self._http is not None:
             await self._http.start()
         self._ask_turn()
         self._house_keeping()
+
+    def client_context(self) -> ssl.SSLContext | None:
+        """What encrypts the client port, None where it is plain. Raises ConfigError."""
+        tls = self.config.tls
+        if tls is not None and tls.client_cert is not None:
+            return client_context(tls, self.me.name)
+        if not self.me.client.is_loopback:
+            logger.warning(
+                "event=plain_client_port address=%s advice=set client_cert and client_key in [tls]:"
+                " passwords and messages travel unencrypted",
+                self.me.client,
+            )
+        return None
 
     def _raft_config(self) -> RaftConfig:
         config = self.config
@@ -266,6 +292,7 @@ class Node:
             self._listener.close()
             self._listener = None
         self.broker.abort_all()
+        self.authentication.close()
         raft, self._raft = self._raft, None
         if raft is not None:
             await raft.close()

@@ -33,8 +33,6 @@ class Output:
         self.waiting_bytes = 0
         self.blocked = False
         self.moved_at = now
-        # Written at once, told as soon as the socket is full, and again when it is empty.
-        transport.set_write_buffer_limits(high=0)
 
     @property
     def empty(self) -> bool:

@@ -65,7 +65,9 @@ class Queries:
             self._one_queue(connection, frame, query, query.queue)
 
     def _list(self, connection: Connection, frame: Frame, limit: int) -> None:
-        overviews = [self._machine.queue_overview(name) for name in self._machine.queues()[:limit]]
+        rights = connection.rights
+        names = [one for one in self._machine.queues() if rights is None or rights.sees(one)]
+        overviews = [self._machine.queue_overview(name) for name in names[:limit]]
         found = plain(overviews)
         if _packed_bytes(found) > limits.LIST_BYTES_MAX:
             found = [

@@ -42,6 +42,7 @@ from node.broker.proposals import Proposals, Waiter
 from node.broker.refusals import detail_of, error_item, wire_code
 from node.broker.sessions import Session
 from node.raft import Outcome
+from node.users import Permission
 
 Handler: TypeAlias = Callable[[Connection, Session, Frame], None]
 M = TypeVar("M", bound=Message)
@@ -187,7 +188,13 @@ class Requests:
 
         def answer(reply: Reply) -> None:
             assert isinstance(reply, replies.ProducerOpened)
-            result = {"producer": reply.producer, "last": dict(reply.last)}
+            rights = connection.rights
+            last = {
+                queue: number
+                for queue, number in reply.last
+                if rights is None or rights.may(Permission.PUBLISH, queue)
+            }
+            result = {"producer": reply.producer, "last": last}
             connection.send(Ok(result), frame.correlation)
 
         self.ask(connection, frame, commands.OpenProducer(message.name), answer)

@@ -16,6 +16,9 @@ CALL_TIMEOUT_S: Final = 15.0
 OBSERVE_TIMEOUT_S: Final = 1.0
 """Asking one node on the same machine or network for its status; it then counts as down."""
 
+LOGIN_TIMEOUT_S: Final = 5.0
+"""The same where a password has to be checked first, which may wait behind others."""
+
 LEADER_WAIT_S: Final = 15.0
 """A fresh cluster elects in about 1 s; a loaded machine needs most of the rest to start Python."""
 

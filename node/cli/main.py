@@ -15,7 +15,7 @@ import typer
 from typer.main import get_command
 
 import fifo
-from node.cli import admin, cluster, look, output, queue
+from node.cli import admin, cluster, look, output, queue, user
 from node.cli.bench import bench
 from node.cli.consume import consume
 from node.cli.errors import FAILED, INTERRUPTED, USAGE, CliError, one_line
@@ -39,6 +39,7 @@ app = typer.Typer(
 )
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(queue.app, name="queue")
+app.add_typer(user.app, name="user")
 for command, example in (
     (serve, "fifo serve --config cluster.toml --node n1"),
     (status, "fifo status --json"),

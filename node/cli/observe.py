@@ -12,20 +12,28 @@ from typing import TYPE_CHECKING, Any
 import fifo
 import fifo.client
 from node.cli.errors import one_line
-from node.cli.limits import OBSERVE_TIMEOUT_S
+from node.cli.limits import LOGIN_TIMEOUT_S, OBSERVE_TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from fifo.client.options import Options
     from node.cli.state import ClusterState, NodeState
 
 View = dict[str, Any]
 """Plain data for JSON: keys as in the contract's `fifo cluster status --json`."""
 
 
-async def observe_all(addresses: Iterable[str], timeout: float = OBSERVE_TIMEOUT_S) -> list[View]:
-    """What each node says of itself, in the order asked; a silent one is ``down``."""
-    return await asyncio.gather(*(_observe(address, timeout) for address in addresses))
+async def observe_all(
+    addresses: Iterable[str],
+    timeout: float = OBSERVE_TIMEOUT_S,
+    options: Options | None = None,
+) -> list[View]:
+    """What each node says of itself, in the order asked; a silent one is ``down``.
+
+    `options`: credentials and TLS.
+    """
+    return await asyncio.gather(*(_observe(address, timeout, options) for address in addresses))
 
 
 async def cluster_view(state: ClusterState, timeout: float = OBSERVE_TIMEOUT_S) -> View:
@@ -47,9 +55,11 @@ def all_follow(view: View) -> bool:
     return view["leader"] is not None and all(n["knows"] == view["leader"] for n in answered)
 
 
-async def _observe(address: str, timeout: float) -> View:
+async def _observe(address: str, timeout: float, options: Options | None) -> View:
+    if options is not None and options.mechanism is not None:
+        timeout = max(timeout, LOGIN_TIMEOUT_S)
     try:
-        status = await fifo.client.observe(address, timeout)
+        status = await fifo.client.observe(address, timeout, options=options)
     except (fifo.FifoError, OSError, TimeoutError) as error:
         return {"role": "down", "error": one_line(error)}
     return dict(status)

@@ -22,6 +22,7 @@ from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.processes import die_with_parent
 from node.cli.state import FOLDER_DEFAULT, SINGLE
 from node.config import BASE_PORT_DEFAULT, load_config, single_node_config
+from node.table import ConfigError
 
 if TYPE_CHECKING:
     from node.config import ClusterConfig
@@ -131,7 +132,7 @@ async def _live(config: ClusterConfig, name: str) -> None:
     node = Node(config, name, http=HealthServer)
     try:
         await node.start()
-    except (RaftError, OSError) as error:
+    except (RaftError, ConfigError, OSError) as error:
         await node.stop()
         raise CliError(f"node {name} cannot start: {one_line(error)}") from error
     running = asyncio.ensure_future(node.run())

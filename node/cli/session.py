@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 import fifo
+from fifo.client import Options, from_url, redacted
 from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.limits import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S
 from node.cli.state import FOLDER_DEFAULT, SINGLE, ClusterFolder
@@ -48,16 +49,12 @@ def choose_url(url: str | None) -> str:
     )
 
 
-def node_addresses(url: str) -> list[str]:
-    """The host:port of every node that a URL names."""
-    scheme, mark, rest = url.partition("://")
-    if not mark or scheme not in ("fifo", "fifos"):
-        raise UsageProblem(f"{url!r} is not an address; write it as fifo://host:port,host:port")
-    hosts = rest.partition("?")[0].rpartition("@")[2].rstrip("/")
-    found = [host.strip() for host in hosts.split(",") if host.strip()]
-    if not found:
-        raise UsageProblem(f"{url!r} names no node; write it as fifo://host:port,host:port")
-    return found
+def node_options(url: str) -> Options:
+    """What a URL says: every node that it names, credentials, TLS."""
+    try:
+        return from_url(url, {})
+    except fifo.InvalidArgument as error:
+        raise UsageProblem(one_line(error)) from None
 
 
 def run(url: str | None, work: Callable[[fifo.Client], Awaitable[T]]) -> T:
@@ -75,6 +72,7 @@ def cli_error(error: fifo.FifoError, url: str) -> CliError:
     An argument that the client itself refuses is a wrong command line, so it exits with 2.
     """
     said = one_line(error)
+    url = redacted(url)
     match error:
         case fifo.InvalidArgument() if error.code is None:
             return UsageProblem(said)
@@ -86,6 +84,10 @@ def cli_error(error: fifo.FifoError, url: str) -> CliError:
             return CliError(f"{said}; give it one: fifo queue update NAME --dead-letter NAME.dlq")
         case fifo.Unsupported():
             return CliError(f"unsupported by the cluster at {url}: {said}")
+        case fifo.AuthenticationFailed():
+            return CliError(f"{said}; at {url}")
+        case fifo.PermissionDenied():
+            return CliError(f"{said}; permissions stand in the [[user]] sections of cluster.toml")
         case fifo.Timeout() if error.unknown:
             return CliError(f"{said}; it may have happened all the same: look before you repeat it")
         case fifo.ConnectionLost() | fifo.Timeout():

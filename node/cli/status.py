@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from node.cli import output
 from node.cli.errors import CliError
 from node.cli.observe import observe_all
-from node.cli.session import Json, Url, choose_url, node_addresses
+from node.cli.session import Json, Url, choose_url, node_options
 from node.cli.text import bytes_text, seconds_text
 
 if TYPE_CHECKING:
@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 def status(url: Url = None, as_json: Json = False) -> None:
     """Show nodes, roles, term, commit and applied index, lag and disk."""
     address = choose_url(url)
-    asked = node_addresses(address)
-    nodes = merged(asked, asyncio.run(observe_all(asked)))
+    options = node_options(address)
+    nodes = merged(options.addresses, asyncio.run(observe_all(options.addresses, options=options)))
     if all(node["role"] == "down" for node in nodes):
-        raise CliError(f"no node answers at {address}; start a cluster: fifo cluster start")
+        why = nodes[0]["error"]
+        raise CliError(
+            f"no node answers at {options.shown}: {why}; start a cluster: fifo cluster start"
+        )
     leader = leader_name(nodes)
     if as_json:
-        output.print_json({"url": address, "leader": leader, "nodes": nodes})
+        output.print_json({"url": options.shown, "leader": leader, "nodes": nodes})
         return
     output.print_table(_COLUMNS, map(_row, nodes))
     if leader is None:

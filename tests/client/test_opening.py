@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 import fifo
-from fifo.client import from_url
+from fifo.client import from_url, redacted
 from fifo.client.errors import FifoError
 from fifo.wire import Code
 from fifo.wire.messages import (
+    Authenticate,
     Challenge,
     Error,
     Hello,
@@ -107,15 +108,76 @@ async def test_a_refusal_that_every_node_would_give_is_raised_at_once(
         assert asyncio.get_running_loop().time() - began < 2.0
 
 
-async def test_the_user_is_named_in_the_hello_and_the_password_never_sent() -> None:
+async def test_a_secret_is_sent_where_it_is_asked_for_once_and_never_shown() -> None:
     async with Peer() as peer:
         said: list[Hello] = []
-        peer.opening = lambda line, hello: said.append(hello) or welcome(line, hello)  # type: ignore[func-returns-value]
-        async with fifo.connect(f"fifo://ann:s3cret@{peer.address}?name=billing"):
-            assert said[0].user == "ann"
-            assert said[0].client == "billing"
-            assert "s3cret" not in repr(said[0].to_fields())
-    assert "s3cret" not in repr(from_url("fifo://ann:s3cret@h:1", {}))
+
+        def opening(line: Line, hello: Hello) -> Message:
+            said.append(hello)
+            return Challenge("password")
+
+        peer.opening = opening
+        url = f"fifo://ann:s3cret@{peer.address}?name=billing"
+        connecting = asyncio.ensure_future(_connected(url))
+        line, _, proof = await peer.hear(Authenticate)
+        assert proof == Authenticate("password", b"s3cret")
+        line.send(Challenge("password"))
+        with pytest.raises(fifo.AuthenticationFailed, match="did not offer"):
+            await connecting
+        assert (said[0].user, said[0].mechanism, said[0].client) == ("ann", "password", "billing")
+        assert "s3cret" not in repr(said[0].to_fields())
+
+
+async def _connected(url: str) -> None:
+    async with fifo.connect(url, connect_timeout=5):
+        pass
+
+
+async def test_a_secret_is_not_given_to_a_node_that_asks_unasked() -> None:
+    async with Peer() as peer:
+        peer.opening = lambda line, hello: Challenge("password")
+        with pytest.raises(fifo.AuthenticationFailed, match="did not offer"):
+            await fifo.connect(peer.url + "?token=s3cret")
+        assert peer.count(Authenticate) == 0
+
+
+async def test_a_ca_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(fifo.InvalidArgument, match=r"ca: /nowhere/ca\.pem cannot be used: No"):
+        await fifo.connect("fifos://127.0.0.1:7101?ca=/nowhere/ca.pem")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "fifo://ann:s3cret@h:1",
+        "fifo://h:1?user=ann&password=s3cret",
+        "fifos://h:1?token=s3cret",
+    ],
+)
+def test_secrets_are_in_no_text_of_options_and_urls(url: str) -> None:
+    options = from_url(url, {})
+    assert "s3cret" not in repr(options) + options.shown + redacted(url)
+    assert options.secret == b"s3cret"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "fifo://ann:s3/cret@h:1",
+        "fifo://ann:s3?cret@h:1",
+        "fifo://ann:s3#cret@h:1",
+        "fifo://ann:s3cret@h:1/x",
+        "fifo://ann:s3cret@h",
+        "fifo://ann:s3cret@h:1?timeout=never",
+        "fifo://ann:s3cret@h:1?token=s3cret",
+        "fifo://:s3cret@h:1",
+    ],
+)
+def test_no_error_about_a_url_shows_a_part_of_its_secret(url: str) -> None:
+    with pytest.raises(fifo.InvalidArgument) as caught:
+        from_url(url, {})
+    assert "s3" not in str(caught.value)
+    assert "cret" not in str(caught.value).replace("secret", "")
 
 
 async def test_a_port_that_speaks_something_else_is_named_with_what_it_said() -> None:
@@ -137,7 +199,8 @@ async def test_a_port_that_speaks_something_else_is_named_with_what_it_said() ->
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("fifos://127.0.0.1:7101", "TLS"),
+        ("fifo://127.0.0.1:7101?ca=ca.pem", "fifos://"),
+        ("fifo://ann@127.0.0.1:7101", "belong together"),
         ("amqp://127.0.0.1:7101", "fifo://"),
         ("127.0.0.1:7101", "fifo://"),
         ("fifo://127.0.0.1", "host:port"),

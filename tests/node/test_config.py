@@ -17,7 +17,10 @@ from node.config import (
     single_node_config,
     to_toml,
 )
+from node.credentials import hash_token, new_token, parse_password_hash
 from node.table import ConfigError
+from node.users import Permission
+from tests.support.users import cheap_hash
 
 EXAMPLE = Path(__file__).parents[2] / "cluster.example.toml"
 
@@ -30,6 +33,12 @@ client = "127.0.0.1:1"
 peer = "127.0.0.1:2"
 http = "127.0.0.1:3"
 data_dir = "a"
+"""
+
+USER = """
+[[user]]
+name = 'x'
+loopback = true
 """
 
 
@@ -119,18 +128,28 @@ def test_an_unknown_node_is_refused_with_the_known_ones(tmp_path: Path) -> None:
             ONE_NODE + "[limits]\nbody_bytes = 2000000\n",
             "[limits] body_bytes: 2000000 is out of range: from 1 to 1048576",
         ),
+        (ONE_NODE + "[tls]\nclient_cert = 'a'\n", "[tls] client_cert: and client_key belong"),
+        (ONE_NODE + "[[user]]\nname = 'x'\n", "[[user]] 1 name: x can never connect: give it"),
+        (ONE_NODE + USER + "passwort = 'x'\n", "[[user]] 1 passwort: unknown key; did you"),
         (
-            ONE_NODE + "[tls]\nclient_cert='a'\nclient_key='b'\n",
-            "[tls]: not supported by this version yet",
+            ONE_NODE + USER + "password_hash = 's3cret'\n",
+            "[[user]] 1 password_hash: must be",
         ),
-        (ONE_NODE + "[[user]]\nname = 'x'\nloopback = true\n", "[[user]]: not supported"),
+        (ONE_NODE + USER + "token_hash = 's3cret'\n", "[[user]] 1 token_hash: must be a hash"),
+        (ONE_NODE + USER + "consume = 'q'\n", "[[user]] 1 consume: must be a list of texts"),
+        (ONE_NODE + USER + "consume = ['']\n", "[[user]] 1 consume: '' must be 1 to 255 bytes"),
+        (ONE_NODE + USER + USER, "[[user]] 2 name: x is already the name of another user"),
+        (
+            ONE_NODE + USER + USER.replace("'x'", "'y'"),
+            "[[user]] 2 loopback: x has it already: one at most",
+        ),
         (
             ONE_NODE.replace("127.0.0.1:1", "0.0.0.0:1"),
-            "[[node]] 1 client: 0.0.0.0:1 is not a loop",
+            "[[node]] 1 client: 0.0.0.0:1 is not a loopback address: it needs [[user]] sections",
         ),
         (
             ONE_NODE.replace("127.0.0.1:2", "db.lan:2"),
-            "[[node]] 1 peer: db.lan:2 is not a loopback",
+            "[[node]] 1 peer: db.lan:2 is not a loopback address: it needs secret_file",
         ),
         (ONE_NODE.replace("127.0.0.1:3", "[::]:3"), "[[node]] 1 http: [::]:3 is not a loopback"),
         (ONE_NODE.replace("127.0.0.1:1", "127.0.0.1"), "[[node]] 1 client: '127.0.0.1' is not"),
@@ -221,3 +240,71 @@ def test_only_loopback_counts_as_loopback() -> None:
 def test_a_cluster_that_cannot_exist_is_refused(tmp_path: Path, count: int, base_port: int) -> None:
     with pytest.raises(ConfigError):
         cluster_config(count, base_port, tmp_path)
+
+
+def test_users_are_read_with_their_patterns_and_written_back(tmp_path: Path) -> None:
+    made = cheap_hash("s3cret"), hash_token("t0ken")
+    path = tmp_path / "cluster.toml"
+    path.write_text(
+        ONE_NODE.replace("127.0.0.1:1", "0.0.0.0:1")
+        + f"""
+        [tls]
+        client_cert = "certs/{{node}}.pem"
+        client_key = "certs/{{node}}.key"
+        [[user]]
+        name = "billing"
+        password_hash = "{made[0]}"
+        token_hash = "{made[1]}"
+        publish = ["orders", "billing.*"]
+        monitor = true
+        """,
+        encoding="utf-8",
+    )
+    config = load_config(path)
+    [user] = config.users
+    assert user.password is not None
+    assert user.password.matches(b"s3cret")
+    assert not user.password.matches(b"s3cre")
+    assert user.token is not None
+    assert user.token.matches(b"t0ken")
+    assert user.may(Permission.PUBLISH, "billing.in")
+    assert not user.may(Permission.PUBLISH, "orders.dlq")
+    assert not user.may(Permission.CONSUME, "orders")
+    assert config.tls is not None
+    assert config.tls.path("client_key", "a") == tmp_path / "certs/a.key"
+    assert config.url == "fifos://0.0.0.0:1"
+    path.write_text(to_toml(config), encoding="utf-8")
+    assert load_config(path) == config
+
+
+def test_no_secret_and_no_hash_stands_in_the_text_of_a_configuration(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("0123456789abcdef\n", encoding="utf-8")
+    path = tmp_path / "cluster.toml"
+    token = new_token()
+    path.write_text(
+        ONE_NODE.replace('name = "c"', 'name = "c"\nsecret_file = "secret"')
+        + f"{USER}token_hash = '{hash_token(token)}'\npassword_hash = '{cheap_hash(token)}'\n",
+        encoding="utf-8",
+    )
+    config = load_config(path)
+    [user] = config.users
+    assert user.password is not None
+    assert user.token is not None
+    shown = repr(config) + repr(user.password) + repr(user.token)
+    for secret in (token, "0123456789abcdef", str(hash_token(token))[7:], str(user.password)[-43:]):
+        assert secret not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("$scrypt$ln=30,r=8,p=1$c2FsdHNhbHRzYWx0c2FsdA$eA", "ln 14 to 20"),
+        ("$scrypt$ln=19,r=8,p=1$c2FsdHNhbHRzYWx0c2FsdA$eA", "need more than 268435456 bytes"),
+        ("$scrypt$ln=15,r=8,p=1$c2FsdHNhbHRzYWx0c2FsdA$eA", "is cut"),
+        ("$scrypt$ln=15,r=8,p=1$c2FsdHNhbHRzYWx0c2FsdAAAA$eAAAA", "is cut or mistyped"),
+        ("plain", "fifo user hash"),
+    ],
+)
+def test_a_hash_that_is_too_costly_or_cut_is_refused(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse_password_hash(text)

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from node.broker.node import Node
 from node.config import Address, ClusterConfig, LimitSettings, cluster_config
@@ -113,10 +113,10 @@ class LocalCluster:
 
 @asynccontextmanager
 async def running(
-    folder: Path, count: int = 3, limits: LimitSettings | None = None
+    folder: Path, count: int = 3, limits: LimitSettings | None = None, **settings: Any
 ) -> AsyncIterator[LocalCluster]:
-    """A cluster that runs, and is stopped in the end."""
-    cluster = LocalCluster(loopback_config(folder, count, limits))
+    """A cluster that runs, and is stopped in the end. `settings`: other fields of its config."""
+    cluster = LocalCluster(replace(loopback_config(folder, count, limits), **settings))
     try:
         await cluster.start()
         yield cluster

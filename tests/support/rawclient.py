@@ -14,6 +14,8 @@ from typing import TypeVar
 
 from fifo.wire import Buffer, Decoder, Frame, columns, encode
 from fifo.wire.messages import (
+    Authenticate,
+    Challenge,
     Confirms,
     Declare,
     Deliver,
@@ -71,14 +73,28 @@ class RawClient:
         return self
 
     async def hello(
-        self, *, role: int = 0, resume: bool = False, heartbeat_ms: int = 5000
+        self,
+        *,
+        role: int = 0,
+        resume: bool = False,
+        heartbeat_ms: int = 5000,
+        user: str | None = None,
+        secret: tuple[str, bytes] | None = None,
     ) -> Frame:
-        """Say hello; the node's answer, whatever it is."""
+        """Say hello; the node's answer, whatever it is. `secret`: a mechanism, and its proof,
+        which is given where the node asks for it."""
+        mechanism = None if secret is None else secret[0]
         message = Hello(
-            1, 1, role, self.session, self.incarnation, "raw", (), None, None, heartbeat_ms, resume
+            *(1, 1, role, self.session, self.incarnation, "raw", (), user, mechanism),
+            heartbeat_ms,
+            resume,
         )
         self.send(message)
-        return await self.take(lambda frame: True)
+        answer = await self.take(lambda frame: True)
+        if secret is not None and isinstance(answer.message, Challenge):
+            self.send(Authenticate(*secret))
+            answer = await self.take(lambda frame: True)
+        return answer
 
     async def welcome(self, *, role: int = 0, resume: bool = False) -> Welcome:
         """Say hello and be welcomed."""

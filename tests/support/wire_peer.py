@@ -15,6 +15,7 @@ from fifo.wire.columns import PUBLISH_TAGS, Layout, Publication, lay_out, pack_p
 from fifo.wire.messages import (
     SESSION_NEW,
     SESSION_RESUMED,
+    Challenge,
     Close,
     Confirms,
     Deliver,
@@ -71,7 +72,7 @@ class Line(asyncio.Protocol):
                 if isinstance(answer, Welcome):
                     self._opening.opened()
                 self.send(answer)
-                if not isinstance(answer, Welcome):
+                if not isinstance(answer, Welcome | Challenge):
                     self.close()
             else:
                 self.peer.take(self, frame)

@@ -12,12 +12,14 @@ from fifo.machine.replies import Done
 from fifo.wire import Buffer
 from fifo.wire.messages import Nodes
 from node.broker import entry, limits
+from node.broker.authentication import Authentication
 from node.broker.broker import Broker
 from node.broker.clock import ClusterClock
 from node.broker.proposals import Proposals, Waiter
 from node.broker.welcome import Identity
 from node.config import LimitSettings
 from node.raft import Outcome, RaftNode
+from node.raft.offload import Inline
 
 NODES: Nodes = (("n1", "127.0.0.1:1"),)
 
@@ -140,6 +142,9 @@ def test_a_follower_takes_the_time_of_what_it_applies() -> None:
         wall_ms=lambda: 0,
         wake=lambda: None,
         emptied=lambda: None,
+        authentication=Authentication(
+            (), now=lambda: now, call_later=lambda delay, callback: None, thread=Inline
+        ),
     )
     packed = [entry.pack_command([1, 5])]
     assert entry.unpack(memoryview(b"".join(entry.pack(packed, [], stamp_ms=1, wall_ms=1))))

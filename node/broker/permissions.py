@@ -1,0 +1,165 @@
+"""What a user may ask for: one line per message, and nothing that has no line.
+
+Owns the table from requests to permissions on queues. A queue that is only named in a request (a
+dead-letter queue, the target of a move) needs a permission of its own, or a message could be led
+into a stranger's queue. Must not know connections, nor how a request is carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from fifo.wire import messages as wire
+from fifo.wire.messages import Message
+from node.broker import limits
+from node.users import Permission, User
+
+DECLARE, PUBLISH = Permission.DECLARE, Permission.PUBLISH
+CONSUME, MANAGE = Permission.CONSUME, Permission.MANAGE
+
+
+class Rights:
+    """What one user may do. Kept while the node runs, so that a publish costs one look-up."""
+
+    def __init__(self, user: User) -> None:
+        self.user = user
+        self._known: dict[tuple[Permission, str], bool] = {}
+
+    def may(self, permission: Permission, queue: str) -> bool:
+        """Whether the user has this permission on this queue."""
+        found = self._known.get((permission, queue))
+        if found is None:
+            if len(self._known) >= limits.RIGHTS_KNOWN_MAX:
+                self._known.clear()
+            found = self._known[permission, queue] = self.user.may(permission, queue)
+        return found
+
+    def sees(self, queue: str) -> bool:
+        """Whether the user may know that there is this queue: with any permission on it."""
+        return any(self.may(permission, queue) for permission in Permission)
+
+    @property
+    def may_monitor(self) -> bool:
+        """Whether the user may see how nodes are, and all queues in what they count."""
+        return self.user.monitor or self.user.operate
+
+    def refusal(self, message: Message) -> str | None:
+        """Why this request is not for this user, or None where it is."""
+        needs = _NEEDS.get(type(message))
+        if needs is None:
+            return f"user {self.user.name} may not ask for {type(message).__name__}"
+        return next((text for text in needs(self, message) if text is not None), None)
+
+    def lacks(self, queue: str, *any_of: Permission) -> str | None:
+        """What is missing, in words; None where one of these permissions is there."""
+        if any(self.may(permission, queue) for permission in any_of):
+            return None
+        wanted = " or ".join(any_of)
+        return f"user {self.user.name} has no permission to {wanted} on queue {queue!r}"
+
+
+Refusals: TypeAlias = Iterator[str | None]
+_NEEDS: Final[dict[type[Message], Callable[[Rights, Any], Refusals]]] = {}
+
+
+def _on(*any_of: Permission) -> Callable[[Rights, Any], Refusals]:
+    """Any of these permissions on the queue that the message names."""
+
+    def needs(rights: Rights, message: Any) -> Refusals:
+        yield rights.lacks(message.queue, *any_of)
+
+    return needs
+
+
+def _everybody(rights: Rights, message: Message) -> Refusals:
+    """About the session itself: its consumers were granted when they subscribed."""
+    return iter(())
+
+
+def _declare(rights: Rights, message: wire.Declare) -> Refusals:
+    yield rights.lacks(message.queue, DECLARE)
+    yield from _dead_letter(rights, message.spec)
+
+
+def _update(rights: Rights, message: wire.Update) -> Refusals:
+    yield rights.lacks(message.queue, MANAGE)
+    yield from _dead_letter(rights, message.changes)
+
+
+def _dead_letter(rights: Rights, spec: Mapping[str, Any]) -> Refusals:
+    """A dead-letter queue is created where it is missing, and messages go there."""
+    target = spec.get("dead_letter")
+    if isinstance(target, str):
+        yield rights.lacks(target, PUBLISH)
+        yield rights.lacks(target, DECLARE)
+
+
+def _query(rights: Rights, message: wire.QueueQuery) -> Refusals:
+    if message.query == "list" or message.queue is None:
+        return  # The answer holds only the queues that the user may know of.
+    if message.query == "show":
+        yield rights.lacks(message.queue, *Permission)
+    else:
+        yield rights.lacks(message.queue, CONSUME, MANAGE)
+
+
+def _move(rights: Rights, message: wire.Move) -> Refusals:
+    yield rights.lacks(message.queue, MANAGE)
+    yield rights.lacks(message.target, PUBLISH)
+
+
+def _redrive(rights: Rights, message: wire.Redrive) -> Refusals:
+    """Without a target, dead letters go where they came from: their source has to be named then,
+    for a dead-letter queue may hold those of queues that the user has nothing to do with."""
+    yield rights.lacks(message.queue, MANAGE)
+    options = message.options or {}
+    if options.get("cancel"):
+        return
+    chosen = options.get("filter")
+    source = chosen.get("source") if isinstance(chosen, dict) else None
+    target = message.target if message.target is not None else source
+    if isinstance(target, str):
+        yield rights.lacks(target, PUBLISH)
+    elif "*" not in rights.user.publish:
+        yield (
+            f"user {rights.user.name} may not redrive to every queue: name a target, or filter by"
+            " a source that the user may publish to"
+        )
+
+
+def _status(rights: Rights, message: Message) -> Refusals:
+    if not rights.may_monitor:
+        yield f"user {rights.user.name} may not ask for the status of nodes (monitor = true)"
+
+
+def _operate(rights: Rights, message: Message) -> Refusals:
+    if not rights.user.operate:
+        yield f"user {rights.user.name} may not change who leads (operate = true)"
+
+
+_NEEDS.update(
+    {
+        wire.Publish: _on(PUBLISH),
+        wire.OpenProducer: _everybody,  # The answer holds only queues that the user publishes to.
+        wire.Subscribe: _on(CONSUME),
+        wire.Get: _on(CONSUME),
+        wire.Peek: _on(CONSUME),
+        wire.Durable: _on(CONSUME),
+        wire.Settle: _everybody,
+        wire.Renew: _everybody,
+        wire.Credit: _everybody,
+        wire.Cancel: _everybody,
+        wire.Alive: _everybody,
+        wire.NoticeAck: _everybody,
+        wire.Close: _everybody,
+        wire.Declare: _declare,
+        wire.Update: _update,
+        wire.QueueAction: _on(MANAGE),
+        wire.QueueQuery: _query,
+        wire.Move: _move,
+        wire.Redrive: _redrive,
+        wire.Status: _status,
+        wire.TransferLeadership: _operate,
+    }
+)

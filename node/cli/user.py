@@ -1,0 +1,56 @@
+"""``fifo user hash`` and ``fifo user token``: secrets for the [[user]] sections of a cluster.toml.
+
+Owns how a password is asked for. It is never an argument, where every user of the machine could
+read it, and never printed.
+"""
+
+from __future__ import annotations
+
+import getpass
+import sys
+
+import typer
+
+from node.cli import output
+from node.cli.errors import CliError
+from node.cli.session import Json
+from node.credentials import hash_password, hash_token, new_token
+
+app = typer.Typer(
+    no_args_is_help=True, help="Make the hashes of passwords and tokens for cluster.toml."
+)
+
+
+@app.command("hash", epilog="Example: fifo user hash < password.txt")
+def hash_(as_json: Json = False) -> None:
+    """Hash a password, asked for on the terminal or read as one line from standard input."""
+    try:
+        hashed = hash_password(_password())
+    except ValueError as error:
+        raise CliError(f"the password {error}") from None
+    if as_json:
+        output.print_json({"password_hash": str(hashed)})
+    else:
+        output.say(f'password_hash = "{hashed}"')
+
+
+@app.command(epilog="Example: fifo user token --json")
+def token(as_json: Json = False) -> None:
+    """Make a random token for a program; it is shown this once, only its hash is kept."""
+    made = new_token()
+    hashed = hash_token(made)
+    if as_json:
+        output.print_json({"token": made, "token_hash": str(hashed)})
+        return
+    output.say(f"token {made}")
+    output.say(f'token_hash = "{hashed}"')
+    output.note("give the token to the program (fifo://HOSTS?token=...), the hash to cluster.toml")
+
+
+def _password() -> str:
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\r\n")
+    password = getpass.getpass("password: ")
+    if getpass.getpass("once more: ") != password:
+        raise CliError("the two passwords differ; nothing was hashed")
+    return password

@@ -1,0 +1,191 @@
+"""Users and TLS as a program sees them: both clients and the command line, against real nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import fifo
+import fifo.blocking
+from fifo.client import observe
+from node.cli.main import run
+from tests.support.cluster import LocalCluster, running
+from tests.support.users import EVERYTHING, Certificate, certificate, user
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+ANN = user("ann", **EVERYTHING, monitor=True)
+BOB = user("bob", consume=("orders",))
+
+
+def hosts(cluster: LocalCluster) -> str:
+    return ",".join(str(node.client) for node in cluster.config.nodes)
+
+
+@asynccontextmanager
+async def guarded(folder: Path) -> AsyncIterator[tuple[LocalCluster, Certificate, str]]:
+    """Three nodes with users and TLS; `ann`'s URL."""
+    made = certificate(folder / "certs")
+    async with running(folder, users=(ANN, BOB), tls=made.settings) as cluster:
+        await cluster.leader()
+        yield cluster, made, f"fifos://ann:ann-password@{hosts(cluster)}?ca={made.ca}"
+
+
+async def test_the_whole_way_of_a_message_over_tls_and_through_a_change_of_leader(
+    tmp_path: Path,
+) -> None:
+    async with guarded(tmp_path) as (cluster, _, url), fifo.connect(url) as client:
+        await client.declare(fifo.QueueSpec("orders"))
+        bodies = [bytes([i]) * 30_000 for i in range(100)]
+        await client.publish_many("orders", bodies)
+        async with client.consume("orders", prefetch=50) as messages:
+            taken = [await anext(messages) for _ in range(50)]
+            leader = await cluster.leader()
+            await cluster.crash(leader.me.name)
+            for message in taken:
+                await message.ack(receipt=True)
+            rest: list[fifo.Message] = []
+            while len(rest) < 50:
+                message = await anext(messages)
+                rest.append(message)
+                await message.ack(receipt=True)
+        assert [message.body for message in taken + rest] == bodies
+        assert all(message.attempt == 1 for message in taken + rest)
+
+
+async def test_who_is_not_trusted_is_not_talked_to(tmp_path: Path) -> None:
+    other = certificate(tmp_path / "other", "DNS:elsewhere.test")
+    async with guarded(tmp_path) as (cluster, made, _):
+        all_hosts = hosts(cluster)
+        for url, words in (
+            (f"fifos://ann:ann-password@{all_hosts}", "its certificate is not good: self"),
+            (f"fifos://ann:ann-password@{all_hosts}?ca={other.ca}", "its certificate is not good"),
+            (f"fifo://ann:ann-password@{all_hosts}", "the node closed the connection"),
+        ):
+            with pytest.raises(fifo.ConnectionLost, match=words) as caught:
+                await fifo.connect(url, connect_timeout=0.3)
+            assert "ann-password" not in str(caught.value)
+        port = cluster.config.nodes[0].client.port
+        by_name = f"fifos://ann:ann-password@localhost:{port}?ca={made.ca}"
+        async with fifo.connect(by_name):
+            """`localhost` stands in the certificate."""
+    async with running(tmp_path / "2", 1, users=(ANN,), tls=other.settings) as cluster:
+        await cluster.leader()
+        url = f"fifos://ann:ann-password@{hosts(cluster)}?ca={other.ca}"
+        with pytest.raises(fifo.ConnectionLost, match="IP address mismatch"):
+            await fifo.connect(url, connect_timeout=0.3)
+
+
+async def test_a_plain_port_says_so_to_who_wants_tls(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as cluster:
+        await cluster.leader()
+        with pytest.raises(fifo.ConnectionLost, match="no TLS there"):
+            await fifo.connect(f"fifos://{hosts(cluster)}", connect_timeout=0.3)
+
+
+async def test_a_wrong_password_is_told_at_once_and_another_one_still_works(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, 1, users=(ANN, BOB)) as cluster:
+        await cluster.leader()
+        with pytest.raises(fifo.AuthenticationFailed, match="the user or the secret is wrong"):
+            await fifo.connect(f"fifo://ann:s3cret@{hosts(cluster)}")
+        with pytest.raises(fifo.AuthenticationFailed, match="wants a user"):
+            await fifo.connect(f"fifo://{hosts(cluster)}")
+        async with fifo.connect(f"fifo://{hosts(cluster)}", token="bob-token") as client:
+            with pytest.raises(fifo.PermissionDenied, match="to publish on queue 'orders'"):
+                await client.publish("orders", b"x")
+            with pytest.raises(fifo.PermissionDenied, match="to declare on queue 'orders'"):
+                await client.declare(fifo.QueueSpec("orders"))
+
+
+async def test_no_way_leads_into_a_queue_of_somebody_else(tmp_path: Path) -> None:
+    mine = dict.fromkeys(EVERYTHING, ("mine", "mine.*"))
+    async with running(tmp_path, 1, users=(ANN, user("eve", **mine))) as cluster:
+        await cluster.leader()
+        async with (
+            fifo.connect(f"fifo://ann:ann-password@{hosts(cluster)}") as ann,
+            fifo.connect(f"fifo://eve:eve-password@{hosts(cluster)}") as eve,
+        ):
+            await ann.declare(fifo.QueueSpec("private"))
+            await ann.publish("private", b"secret")
+            await eve.declare(fifo.QueueSpec("mine", dead_letter="mine.dlq"))
+            await eve.publish("mine", b"forged")
+            denied = (
+                lambda: eve.declare(fifo.QueueSpec("mine.2", dead_letter="private")),
+                lambda: eve.update("mine", dead_letter="private"),
+                lambda: eve.move("mine", "private"),
+                lambda: eve.move("private", "mine"),
+                lambda: eve.redrive("mine.dlq", target="private"),
+                lambda: eve.redrive("mine.dlq"),
+                lambda: eve.redrive("private", target="mine"),
+                lambda: eve.peek("private"),
+                lambda: eve.get("private"),
+                lambda: eve.locks("private"),
+                lambda: eve.consumers("private"),
+                lambda: eve.delayed("private"),
+                lambda: eve.queue("private"),
+                lambda: eve.purge("private"),
+                lambda: eve.pause("private"),
+                lambda: eve.delete("private"),
+                lambda: eve.durable("private", "d").reserve(1),
+                lambda: eve.status(),
+            )
+            for ask in denied:
+                with pytest.raises(fifo.PermissionDenied):
+                    await ask()
+            assert [one["name"] for one in await eve.queues()] == ["mine.dlq", "mine"]
+            assert (await ann.queue("private"))["ready"] == 1
+
+
+async def test_the_blocking_client_and_the_observer_do_the_same(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as (cluster, made, url):
+
+        def work() -> list[bytes]:
+            with fifo.blocking.connect(url) as client:
+                client.declare(fifo.QueueSpec("orders"))
+                client.publish("orders", b"x")
+                with client.consume("orders") as messages:
+                    message = next(iter(messages))
+                    message.ack(receipt=True)
+                    return [message.body]
+
+        assert await asyncio.to_thread(work) == [b"x"]
+        address = str(cluster.config.nodes[1].client)
+        status = await observe(address, options=fifo.client.from_url(url, {}))
+        assert status["node"] == "n2"
+        with pytest.raises(fifo.PermissionDenied):
+            await observe(
+                address,
+                options=fifo.client.from_url(
+                    f"fifos://bob:bob-password@{address}?ca={made.ca}", {}
+                ),
+            )
+
+
+async def test_the_command_line_uses_the_url_and_never_prints_its_secret(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with guarded(tmp_path) as (cluster, made, url):
+        bob = f"fifos://bob:bob-password@{hosts(cluster)}?ca={made.ca}"
+        printed = ""
+        for wanted, arguments in (
+            (0, ("status", "--json", "--url", url)),
+            (0, ("status", "--url", url)),
+            (0, ("queue", "declare", "orders", "--url", url)),
+            (1, ("queue", "declare", "orders", "--url", bob)),
+            (1, ("status", "--url", bob)),
+            (1, ("queue", "list", "--url", url.replace("ann-password", "wr0ng-password"))),
+            (1, ("queue", "list", "--url", url.replace("fifos", "fifo").partition("?")[0])),
+        ):
+            code = await asyncio.to_thread(run, arguments)
+            captured = capfd.readouterr()
+            printed += captured.out + captured.err
+            assert code == wanted, printed
+        assert "-password" not in printed
+        assert "permissions stand in the [[user]] sections" in printed
+        assert "the user or the secret is wrong" in printed

@@ -1,0 +1,220 @@
+"""Proving who somebody is: what is hashed, what is remembered, and how guessing is slowed down."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from fifo.wire import Code
+from node.broker import limits
+from node.broker.authentication import Authentication, Denied, Failures, Verdict, is_loopback
+from node.broker.permissions import Rights
+from node.raft.offload import Done, Work
+from node.users import User
+from tests.support.users import user
+
+
+class Bench:
+    """An authentication whose thread, timer and clock the test drives."""
+
+    def __init__(self, *users: User) -> None:
+        self.now = 1000.0
+        self.works: list[tuple[Work, Done]] = []
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.closed = False
+        self.verdicts: list[Verdict] = []
+        self.door = Authentication(
+            users or (user("ann"), user("bob")),
+            now=lambda: self.now,
+            call_later=lambda delay, callback: self.timers.append((delay, callback)),
+            thread=lambda: self,
+        )
+
+    def run(self, work: Work, done: Done) -> None:
+        self.works.append((work, done))
+
+    def close(self) -> None:
+        self.closed = True
+
+    def hash_all(self) -> int:
+        """Let the thread do what waits; how many hashes that were."""
+        works, self.works = self.works, []
+        for work, done in works:
+            work()
+            done(None)
+        return len(works)
+
+    def check(
+        self, secret: str, *, name: str = "ann", mechanism: str = "password", host: str = "10.0.0.1"
+    ) -> None:
+        self.door.check(host, mechanism, name, secret.encode(), self.verdicts.append)
+
+    def names(self) -> list[str | None]:
+        """Who was let in, None for each that was not; in order, and forgotten."""
+        found = [one.user.name if isinstance(one, Rights) else None for one in self.verdicts]
+        self.verdicts.clear()
+        return found
+
+
+def test_a_password_is_hashed_beside_the_loop_and_then_remembered() -> None:
+    bench = Bench()
+    bench.check("ann-password")
+    assert bench.verdicts == []
+    assert bench.hash_all() == 1
+    assert bench.names() == ["ann"]
+    bench.check("ann-password", host="10.9.9.9")
+    assert (bench.names(), bench.works) == (["ann"], [])
+    bench.check("bob-password")
+    bench.hash_all()
+    assert bench.names() == [None]
+
+
+def test_a_thousand_that_come_at_once_with_one_secret_cost_one_hash() -> None:
+    bench = Bench()
+    for i in range(1000):
+        bench.check("ann-password", host=f"10.0.{i // 250}.{i % 250}")
+    assert bench.hash_all() == 1
+    assert bench.names() == ["ann"] * 1000
+
+
+def test_a_user_that_does_not_exist_costs_as_much_as_one_that_does() -> None:
+    bench = Bench(user("ann"), User("prog", None, user("prog").token))
+    for name in ("nobody", "prog"):
+        bench.check("x", name=name)
+        assert bench.hash_all() == 1
+    assert bench.names() == [None, None]
+
+
+def test_too_many_different_secrets_at_once_are_refused_unhashed() -> None:
+    bench = Bench()
+    for i in range(limits.LOGINS_CHECKED_MAX + 1):
+        bench.check("x", name=f"u{i}", host=f"10.0.0.{i}")
+    assert len(bench.works) == limits.LOGINS_CHECKED_MAX
+    [refused] = bench.verdicts
+    assert isinstance(refused, Denied)
+    assert refused.code == Code.OVERLOADED
+
+
+@pytest.mark.parametrize(
+    ("name", "secret", "found"),
+    [
+        ("", "bob-token", "bob"),
+        ("bob", "bob-token", "bob"),
+        ("ann", "bob-token", None),
+        ("", "bob-password", None),
+        ("", "", None),
+        ("", "t" * 2000, None),
+    ],
+)
+def test_a_token_needs_no_name_and_no_thread(name: str, secret: str, found: str | None) -> None:
+    bench = Bench()
+    bench.check(secret, name=name, mechanism="token")
+    assert (bench.names(), bench.works) == ([found], [])
+
+
+def test_guessing_gets_slower_and_people_may_mistype() -> None:
+    bench = Bench()
+    delays = []
+    for guess in range(12):
+        bench.check(f"guess-{guess}")
+        if bench.timers:
+            delay, go_on = bench.timers.pop()
+            delays.append(delay)
+            go_on()
+        bench.hash_all()
+    assert bench.names() == [None] * 12
+    assert len(delays) == 12 - limits.LOGIN_FAILURES_FREE
+    assert delays[:4] == [0.25, 0.5, 1.0, 2.0]
+    assert max(delays) == limits.LOGIN_DELAY_SECONDS_MAX
+    # The right one has to wait too, or the wait would tell a guesser nothing but time.
+    bench.check("ann-password")
+    assert bench.timers
+    # Another user at this address, and this user elsewhere, do not.
+    bench.timers.clear()
+    bench.check("bob-password", name="bob")
+    bench.check("ann-password", host="10.0.0.2")
+    bench.hash_all()
+    assert (bench.names(), bench.timers) == (["bob", "ann"], [])
+
+
+def test_what_waits_at_one_address_is_bounded() -> None:
+    bench = Bench()
+    for _ in range(8):
+        bench.door.failures.note("10.0.0.1", "ann")
+    for _ in range(limits.LOGINS_DELAYED_PER_ADDRESS_MAX + 1):
+        bench.check("ann-password")
+    assert len(bench.timers) == limits.LOGINS_DELAYED_PER_ADDRESS_MAX
+    assert bench.names() == [None]
+    for _, go_on in bench.timers:
+        go_on()
+    bench.hash_all()
+    assert bench.names() == ["ann"] * limits.LOGINS_DELAYED_PER_ADDRESS_MAX
+    bench.check("ann-password")
+    assert bench.names() == ["ann"]
+
+
+def test_failures_are_forgotten_with_time_and_bounded_in_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    failures = Failures(lambda: now)
+    for _ in range(5):
+        failures.note("h", "ann")
+    assert failures.delay_seconds("h", "ann") == 1.0
+    now = 60.0
+    assert failures.delay_seconds("h", "ann") == 0.0
+    for name in range(35):
+        failures.note("h", f"u{name}")
+    assert failures.delay_seconds("h", "somebody") > 0
+    monkeypatch.setattr(limits, "LOGIN_ADDRESSES_MAX", 10)
+    for host in range(100):
+        failures.note(f"h{host}", "ann")
+    assert len(failures) == 10
+
+
+def test_no_secret_and_no_unknown_name_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    with caplog.at_level(logging.DEBUG):
+        bench.check("s3cret-1")
+        bench.check("s3cret-2", name="a-password-in-the-wrong-place")
+        bench.check("s3cret-3", mechanism="token", name="")
+        bench.hash_all()
+    assert "event=login_failed user=ann address=10.0.0.1" in caplog.text
+    assert caplog.text.count("event=login_failed") == 3
+    assert "s3cret" not in caplog.text
+    assert "wrong-place" not in caplog.text
+
+
+def test_who_says_nothing_is_the_loopback_user_only_on_this_machine() -> None:
+    bench = Bench(user("ann"), User("local", loopback=True))
+    verdict = bench.door.without_credentials("127.0.0.1")
+    assert isinstance(verdict, Rights)
+    assert verdict.user.name == "local"
+    assert isinstance(bench.door.without_credentials("10.0.0.1"), Denied)
+    assert isinstance(Bench().door.without_credentials("127.0.0.1"), Denied)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_it"),
+    [
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("::ffff:10.0.0.1", False),
+        ("10.0.0.1", False),
+        ("", False),
+    ],
+)
+def test_loopback_is_told_by_the_numeric_address(host: str, is_it: bool) -> None:
+    assert is_loopback(host) is is_it
+
+
+def test_the_thread_ends_with_the_node() -> None:
+    bench = Bench()
+    bench.door.close()
+    assert not bench.closed
+    bench.check("ann-password")
+    bench.door.close()
+    assert bench.closed

@@ -1,0 +1,102 @@
+"""What each permission allows: the whole table, and that nothing is missing in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fifo.wire import messages as wire
+from fifo.wire.messages import Message
+from node.broker import limits, permissions
+from node.broker.node import Node
+from node.broker.permissions import Rights
+from node.users import Permission, User
+from tests.support.cluster import loopback_config
+
+D, P, C, M = "declare", "publish", "consume", "manage"
+
+TABLE: list[tuple[Message, str]] = [
+    (wire.Publish("q", 0, 0, 1, 1, ()), "publish:q"),
+    (wire.Subscribe("q", "", 1), "consume:q"),
+    (wire.Get("q", 1), "consume:q"),
+    (wire.Peek("q"), "consume:q"),
+    (wire.Durable("q", "d", "fetch"), "consume:q"),
+    (wire.Durable("q", "d", "forget"), "consume:q"),
+    (wire.Declare("q", {}), "declare:q"),
+    (wire.Declare("q", {"dead_letter": "d"}), "declare:q publish:d declare:d"),
+    (wire.Update("q", {"max_length": 1}), "manage:q"),
+    (wire.Update("q", {"dead_letter": "d"}), "manage:q publish:d declare:d"),
+    (wire.Update("q", {"dead_letter": None}), "manage:q"),
+    (wire.QueueAction("q", "purge"), "manage:q"),
+    (wire.QueueAction("q", "delete"), "manage:q"),
+    (wire.Move("q", "d"), "manage:q publish:d"),
+    (wire.Redrive("q", "d"), "manage:q publish:d"),
+    (wire.Redrive("q", None, {"filter": {"source": "d"}}), "manage:q publish:d"),
+    (wire.Redrive("q", "d", {"filter": {"source": "s"}}), "manage:q publish:d"),
+    (wire.Redrive("q"), "manage:q publish:*"),
+    (wire.Redrive("q", None, {"filter": {"source": 7}, "dry_run": True}), "manage:q publish:*"),
+    (wire.Redrive("q", None, {"cancel": True}), "manage:q"),
+]
+
+
+def rights(grants: str, **fields: bool) -> Rights:
+    """A user with these permissions, written as `permission:pattern` words."""
+    patterns: dict[str, tuple[str, ...]] = {}
+    for grant in grants.split():
+        permission, _, pattern = grant.partition(":")
+        patterns[permission] = (*patterns.get(permission, ()), pattern)
+    return Rights(User("ann", None, None, **fields, **patterns))  # type: ignore[arg-type]  # by name
+
+
+@pytest.mark.parametrize(("message", "grants"), TABLE)
+def test_a_request_needs_every_permission_of_its_line(message: Message, grants: str) -> None:
+    assert rights(grants).refusal(message) is None
+    wanted = grants.split()
+    for missing in wanted:
+        fewer = rights(" ".join(one for one in wanted if one != missing))
+        assert fewer.refusal(message) is not None
+    others = " ".join(f"{one}:{name}" for one in Permission for name in ("other", "q.x", "*.q"))
+    assert rights(others).refusal(message) is not None
+
+
+@pytest.mark.parametrize("query", ["locks", "delayed", "consumers"])
+def test_who_consumes_or_manages_a_queue_may_look_into_it(query: str) -> None:
+    message = wire.QueueQuery("q", query)
+    assert rights("consume:q").refusal(message) is None
+    assert rights("manage:q").refusal(message) is None
+    assert rights("publish:q declare:q").refusal(message) is not None
+
+
+def test_a_queue_is_shown_to_who_has_any_permission_on_it() -> None:
+    for one in Permission:
+        assert rights(f"{one}:q").refusal(wire.QueueQuery("q", "show")) is None
+        assert rights(f"{one}:q").sees("q")
+        assert not rights(f"{one}:q").sees("r")
+    assert rights("").refusal(wire.QueueQuery("q", "show")) is not None
+
+
+def test_nodes_are_shown_to_monitors_and_moved_by_operators() -> None:
+    status, transfer = wire.Status(), wire.TransferLeadership("n2")
+    everything = " ".join(f"{one}:*" for one in Permission)
+    assert rights(everything).refusal(status) is not None
+    assert rights(everything).refusal(transfer) is not None
+    assert rights("", monitor=True).refusal(status) is None
+    assert rights("", monitor=True).refusal(transfer) is not None
+    assert rights("", operate=True).refusal(status) is None
+    assert rights("", operate=True).refusal(transfer) is None
+
+
+def test_every_request_that_a_node_serves_has_a_line_and_others_are_denied(tmp_path: Path) -> None:
+    node = Node(loopback_config(tmp_path, 1), "n1")
+    assert not node.broker._handlers.keys() - permissions._NEEDS.keys()
+    everything = rights(" ".join(f"{one}:*" for one in Permission), monitor=True, operate=True)
+    refusal = everything.refusal(wire.Welcome(1, "n1", b"", 1))
+    assert refusal == "user ann may not ask for Welcome"
+
+
+def test_what_is_remembered_of_a_user_is_bounded() -> None:
+    ann = rights("publish:*")
+    for i in range(3 * limits.RIGHTS_KNOWN_MAX):
+        assert ann.may(Permission.PUBLISH, f"q{i}")
+        assert len(ann._known) <= limits.RIGHTS_KNOWN_MAX
