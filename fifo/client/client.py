@@ -251,7 +251,7 @@ class BaseClient(Generic[M]):
     ) -> list[StoredMessage]:
         """The next messages, without locking them."""
         checks.name(queue, "queue")
-        checks.integer(count, "count", 1, limits.PEEK_MESSAGES_MAX)
+        checks.integer(count, "count", 1, wire.PEEK_MESSAGES_MAX)
         frame = await self._session.call(Peek(queue, count), timeout)
         if not isinstance(frame.message, Peeked):
             raise ProtocolError("a peek was answered by something else")
@@ -439,7 +439,9 @@ class BaseClient(Generic[M]):
             checks.integer(prefetch, "prefetch", 1, wire.PREFETCH_MAX),
             _lock_ms(lock, "lock"),
             None if max_lock is None else milliseconds(max_lock, "max_lock", low_ms=1000),
-            checks.integer(priority, "priority", -limits.PRIORITY_LIMIT, limits.PRIORITY_LIMIT),
+            checks.integer(
+                priority, "priority", -wire.CONSUMER_PRIORITY_MAX, wire.CONSUMER_PRIORITY_MAX
+            ),
             nack_backoff=text,
             timeout_backoff=to_text_form(timeout_backoff, "timeout_backoff"),
             handler_timeout_ms=None
@@ -474,7 +476,7 @@ class BaseClient(Generic[M]):
         checks.name(queue, "queue")
         request = Get(
             queue,
-            checks.integer(count, "count", 1, limits.GET_MESSAGES_MAX),
+            checks.integer(count, "count", 1, wire.GET_MESSAGES_MAX),
             milliseconds(wait, "wait"),
             _lock_ms(lock, "lock"),
             # Whether the control thread renews is decided here; `renew()` works either way.

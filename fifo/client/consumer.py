@@ -26,6 +26,7 @@ from fifo.client.ranges import Range
 from fifo.client.session import Session
 from fifo.client.settling import Settler
 from fifo.wire import Frame, RemoteProtocolError
+from fifo.wire import limits as wire
 from fifo.wire.errors import Code
 from fifo.wire.messages import SESSION_RESUMED, Alive, Cancel, Subscribe, Subscribed
 
@@ -203,7 +204,7 @@ class Consumer(Generic[M]):
             return
         holding.retired = True
         self._settler.flush(holding)
-        pieces = list(ranges.chunks(unopened, limits.SETTLE_RANGES, limits.SETTLE_TOKENS)) or [()]
+        pieces = list(ranges.chunks(unopened, wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS)) or [()]
         call = self._session.begin(Cancel(holding.number, pieces[0]))
         holding.resolve(pieces[0])
         for piece in pieces[1:]:

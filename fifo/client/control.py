@@ -193,14 +193,14 @@ class Control:
             return
         now = self._seams.monotonic()
         items: list[tuple[int, tuple[ranges.Range, ...]]] = []
-        room = limits.SETTLE_RANGES
+        room = wire.SETTLE_RANGES_MAX
         for number, holding in self._session.holdings.items():
             for part in ranges.chunks(
-                holding.to_renew(now), limits.SETTLE_RANGES, limits.RENEW_TOKENS
+                holding.to_renew(now), wire.SETTLE_RANGES_MAX, limits.RENEW_TOKENS
             ):
                 if len(part) > room or len(items) >= wire.ITEMS_MAX:
                     self._send(link, items, now)
-                    items, room = [], limits.SETTLE_RANGES
+                    items, room = [], wire.SETTLE_RANGES_MAX
                 items.append((number, part))
                 room -= len(part)
         self._send(link, items, now)

@@ -83,9 +83,6 @@ TURN_MESSAGES: Final = 128
 SETTLE_ANSWER_S: Final = 5.0
 """A settlement without a receipt for so long, on a live connection, is sent again."""
 
-SETTLE_RANGES: Final = 4_096
-"""Token ranges of one settlement, cancellation or renewal: the machine's bound."""
-
 SETTLE_TOKENS: Final = 10_000
 """Tokens of one settlement or cancellation: the machine's bound for one command."""
 
@@ -119,15 +116,6 @@ LOCK_S_MAX: Final = 300.0
 
 PREFETCH: Final = 100
 """Default number of messages that a consumer may hold."""
-
-GET_MESSAGES_MAX: Final = 1_000
-"""Messages of one `get`: the machine's bound."""
-
-PEEK_MESSAGES_MAX: Final = 1_000
-"""Messages of one `peek`: the protocol's bound."""
-
-PRIORITY_LIMIT: Final = 1_000
-"""A consumer's priority, up or down: the machine's bound."""
 
 BACKOFF_TABLE_MAX: Final = 64
 """Entries of a backoff table: the machine's bound."""

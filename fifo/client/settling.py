@@ -37,6 +37,7 @@ from fifo.client.message import (
 from fifo.client.ranges import Range
 from fifo.client.session import Session
 from fifo.wire import Code, Frame
+from fifo.wire import limits as wire
 from fifo.wire.messages import (
     STATUS_OK,
     STATUS_UNKNOWN_CONSUMER,
@@ -221,10 +222,10 @@ class Settler:
         futures: list[asyncio.Future[dict[LockedMessage, SettleResult]]] = []
         for group in groups.values():
             # No more messages than ranges are allowed: each part is one frame, whatever its gaps.
-            for at in range(0, len(group), limits.SETTLE_RANGES):
+            for at in range(0, len(group), wire.SETTLE_RANGES_MAX):
                 future: asyncio.Future[dict[LockedMessage, SettleResult]] = loop.create_future()
                 futures.append(future)
-                part = group[at : at + limits.SETTLE_RANGES]
+                part = group[at : at + wire.SETTLE_RANGES_MAX]
                 self._say(part[0].holding, part, what, future, many=True)
         seconds = self.session.options.timeout
         deadline = loop.time() + seconds
@@ -277,7 +278,7 @@ class Settler:
     ) -> None:
         tokens = ranges.from_tokens([message.token for message in messages])
         holding.settling(tokens)
-        for part in ranges.chunks(tokens, limits.SETTLE_RANGES, limits.SETTLE_TOKENS):
+        for part in ranges.chunks(tokens, wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS):
             said = messages
             if part != tokens:
                 inside = ranges.Ranges(part)
@@ -294,7 +295,7 @@ class Settler:
 
     def release_unopened(self, holding: Holding, unopened: tuple[Range, ...]) -> None:
         """Give back messages that the program never saw, uncounted."""
-        for part in ranges.chunks(unopened, limits.SETTLE_RANGES, limits.SETTLE_TOKENS):
+        for part in ranges.chunks(unopened, wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS):
             self._say_tokens(holding, part, Settling(VERB_RELEASE))
 
     def finish(self, holding: Holding) -> None:

@@ -130,8 +130,8 @@ def _milliseconds(text: str) -> int:
         number = stripped.removesuffix(unit)
         if number != stripped and (unit == "ms" or number[-1:].isdigit()):
             value = _decimal(number, factor)
-            if value > limits.BACKOFF_MS_MAX:
-                raise ValueError("a backoff delay is longer than 366 days")
+            if value > limits.DURATION_MS:
+                raise ValueError("a backoff delay is longer than ten years")
             return value
     raise ValueError("a duration is a number with a unit: ms, s, m, h or d")
 

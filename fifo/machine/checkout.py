@@ -222,12 +222,28 @@ def _without_record(queue: Queue, position: int, count: int) -> int:
 
 
 def send_again(step: Step, session: Session) -> None:
-    """Everything that the session's consumers hold, under the same tokens."""
+    """What the session's consumers hold, under the same tokens, from `session.resend` on and as far
+    as the budget goes; that is None then where it was all."""
+    assert session.resend is not None, "nothing is to be sent again"
     state = step.state
-    for number in session.consumers:
+    begun, token = session.resend
+    for number in session.consumers:  # ascending, for numbers only grow
+        if number < begun:
+            continue
         consumer = state.consumers[number]
-        for held, lock_ms in locks.all_holds(consumer):
-            step.effects.append(repeat(state, consumer, held, lock_ms, session.number))
+        for held, lock_ms in locks.holds_from(consumer, token if number == begun else 0):
+            first, end = held.first, held.first + held.count
+            while first < end:
+                if step.budget <= 0:
+                    session.resend = (number, first)
+                    return
+                count = min(end - first, max(step.budget // limits.RECORD_COST, 1))
+                part = locks.part(held, first, first + count)
+                again = repeat(state, consumer, part, lock_ms, session.number)
+                step.effects.append(again)
+                step.budget -= count + limits.RECORD_COST * len(again.runs)
+                first += count
+    session.resend = None
 
 
 def repeat(state: State, consumer: Consumer, held: Hold, lock_ms: int, session: int) -> Deliver:

@@ -375,7 +375,7 @@ _area_offset = optional(forms.offset)
 _options = forms.mapping(limits.SPEC_FIELDS)
 _reason = optional(forms.text(limits.REASON_BYTES))
 _exception = optional(forms.text(limits.EXCEPTION_BYTES))
-_milliseconds = optional(integer(0, limits.DELAY_MS))
+_milliseconds = optional(integer(0, limits.DURATION_MS))
 
 _FORMS: dict[int, tuple[type[Any], tuple[forms.Checker, ...]]] = {
     1: (Lead, (natural,)),

@@ -27,6 +27,7 @@ def is_present(state: State, session: Session | None) -> bool:
         and session.lead_epoch == state.lead_epoch
         and not session.disconnected
         and session.end_cause is None
+        and session.resend is None  # what is new comes after what it has had before
     )
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fifo.machine import limits, ordering, overflow, ready
 from fifo.machine.limits import BLOCK_BITS
-from fifo.machine.state import LANES, Queue, Record, Step
+from fifo.machine.state import Queue, Record, Step
 from fifo.machine.types import DEFAULT_PRIORITY, DeadLetter, Reason
 
 FRESH = Record(0, 0, 0, 0, (), None)
@@ -69,7 +69,8 @@ def transfer(step: Step, source: Queue, position: int, target: Queue, record: Re
     batch = batch._replace(
         priorities=None if priority == DEFAULT_PRIORITY else bytes([priority]),
     )
-    if target.spec.ordering == "key" and batch.key_lengths is not None and not batch.key_hashes:
+    has_hash = batch.key_hashes is not None and batch.key_hashes[0]
+    if target.spec.ordering == "key" and batch.key_lengths is not None and not has_hash:
         # It was published where keys are not hashed: all such messages share their order.
         batch = batch._replace(key_hashes=array("Q", [1]))
     if target.spec.ttl_ms is not None:
@@ -119,36 +120,32 @@ def trim(step: Step, queue: Queue, *, further: bool, more: int = 0, more_bytes: 
     `further`: what is dropped is dead-lettered, if the spec wants that. What does not fit into
     this step goes on in the next tick.
     """
+    chore = ("trim", queue.number, 0)
     while overflow.is_over(queue, more=more, more_bytes=more_bytes):
         if step.budget <= 0:
-            if ("trim", queue.number) not in step.state.chores:
-                step.state.chores.append(("trim", queue.number))
+            if chore not in step.state.chores:
+                step.state.chores.append(chore)
             return
-        position = overflow.take_victim(queue, LANES - 1, 0)
+        position = overflow.next_victim(queue)
         if position is None:
             return
         drop(step, queue, position, further=further)
 
 
 def make_room(step: Step, queue: Queue, size: int, lane: int) -> bool:
-    """Drop until one message more of `size` bytes fits; False where nothing may go for it.
-
-    Only what has no higher priority than the newcomer is dropped, and never what is locked.
-    """
-    if queue.spec.max_bytes is not None and size > queue.spec.max_bytes:
-        return False  # nothing is dropped for what would not fit into an empty queue
-    while overflow.is_over(queue, more=1, more_bytes=size):
-        if step.budget <= 0:
-            return False
-        position = overflow.take_victim(queue, LANES - 1, lane)
-        if position is None:
-            return False
+    """Drop until one message more of `size` bytes fits; False where that cannot be, and then
+    nothing is dropped."""
+    victims = overflow.victims_for(queue, size, lane, step.budget)
+    if victims is None:
+        return False
+    for position in victims:
         drop(step, queue, position, further=True)
     return True
 
 
 def drop(step: Step, queue: Queue, position: int, *, further: bool) -> None:
-    """A victim of the queue's limits, already taken out of its place, is dropped and counted."""
+    """A victim of the queue's limits is dropped and counted."""
+    overflow.take(queue, position)
     record = queue.records.get(position, FRESH)
     forget_late(step, record)
     ordering.finished(step, queue, position)

@@ -67,9 +67,15 @@ def _one_place(queue: Queue, places: dict[str, list[int]]) -> None:
     assert not twice, f"{queue!r}: messages in two places: {twice[:3]}"
     for avoider, held in queue.avoided.items():
         assert held, f"an empty list of what consumer {avoider} avoids is kept"
-    entries = {(position, consumer) for _, position, consumer in queue.avoid_until}
+    entries = set(queue.avoid_until)
     for avoider, held in queue.avoided.items():
-        assert all((position, avoider) in entries for position in held), "avoided for ever"
+        for position in held:
+            entry = (queue.avoid_ms.get(position), position, avoider)
+            assert entry in entries, "avoided for ever"
+    somewhere = {*places["avoided"], *places["delayed"]}
+    assert queue.avoid_ms.keys() <= somewhere, "avoided, though neither ready nor delayed"
+    assert list(queue.avoid_until) == sorted(queue.avoid_until, key=lambda entry: entry[0])
+    assert sorted(places["waiting"]) == list(queue.in_line), "the line of the waiting is off"
 
 
 def _counts(state: State, queue: Queue, places: dict[str, list[int]]) -> None:
@@ -254,6 +260,8 @@ def _tables(state: State) -> None:
         if session.end_cause is None:
             assert state.session_ids[session.session_id] == session.number, "a nameless session"
         assert session.producer in state.producers, "a session without its producer"
+        chores = state.chores.count(("resend", session.number, 0))
+        assert chores == (session.resend is not None), "a resend that nobody goes on with"
         for number in session.consumers:
             assert state.consumers[number].session == session.number, "a foreign consumer"
     assert len(state.session_ids) == sum(s.end_cause is None for s in state.sessions.values())

@@ -213,6 +213,7 @@ def _all(names: str, read: Reader = same) -> dict[str, Form]:
 FORMS: dict[str, dict[str, Form]] = {
     "session": _all("number session_id user address incarnation epochs attached disconnected")
     | _all("disconnected_ms lead_epoch producer next_notice end_cause timer_ms")
+    | _all("resend", _tuple)
     | _all("consumers gets", _DICT)
     | _all("tags", Table(dict, _add_tags))
     | _all("notices", Table(dict, _add_notices)),
@@ -228,7 +229,7 @@ FORMS: dict[str, dict[str, Form]] = {
     "queue": _all("number name paused heads tails ready locked bytes turns active handover")
     | _all("purge_below used_ms timer_ms")
     | _all("redrive", _read_redrive)
-    | _all("live busy_keys consumers durables last_numbers dedup expiry_of", _DICT)
+    | _all("live busy_keys consumers durables last_numbers dedup expiry_of avoid_ms", _DICT)
     | _all("delayed", Table(SortedDict, _add_delayed))
     | _all("holes", _SORTED_TUPLES)
     | _all("returned blocking", _SORTED)

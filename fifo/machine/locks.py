@@ -10,6 +10,7 @@ lag behind it. So finding what expired costs in proportion to what expired.
 """
 
 from bisect import bisect_right
+from heapq import merge
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from fifo.machine.state import Consumer, Hold, HoldLane, State
 from fifo.machine.types import Range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _HIGH = 1 << 62
 
@@ -73,12 +74,12 @@ def _release_in(
     tail = found[-1]
     tail_end = tail.first + tail.count
     if tail_end > last + 1:
-        kept.append(_part(tail, last + 1, tail_end))
-        found[-1] = _part(tail, tail.first, last + 1)
+        kept.append(part(tail, last + 1, tail_end))
+        found[-1] = part(tail, tail.first, last + 1)
     head = found[0]
     if head.first < first:
-        kept.insert(0, _part(head, head.first, first))
-        found[0] = _part(head, first, head.first + head.count)
+        kept.insert(0, part(head, head.first, first))
+        found[0] = part(head, first, head.first + head.count)
     lane.holds[start:stop] = kept
     ended = 0
     for piece in found:
@@ -105,7 +106,8 @@ def _overlap(holds: list[Hold], first: int, last: int) -> tuple[int, int]:
     return start, stop
 
 
-def _part(held: Hold, first: int, end: int) -> Hold:
+def part(held: Hold, first: int, end: int) -> Hold:
+    """Tokens first..end-1 of a hold."""
     return Hold(first, end - first, held.position + first - held.first, held.checkout_ms)
 
 
@@ -116,7 +118,7 @@ def held_in(consumer: Consumer, first: int, last: int) -> "list[tuple[Hold, int]
         start, stop = _overlap(lane.holds, first, last)
         for held in lane.holds[start:stop]:
             low, end = max(first, held.first), min(last + 1, held.first + held.count)
-            found.append((_part(held, low, end), lane.lock_ms))
+            found.append((part(held, low, end), lane.lock_ms))
     found.sort()
     return found
 
@@ -127,6 +129,32 @@ def all_holds(consumer: Consumer) -> "list[tuple[Hold, int]]":
     if len(consumer.lanes) > 1:
         found.sort()
     return found
+
+
+def holds_from(consumer: Consumer, token: int) -> "Iterator[tuple[Hold, int]]":
+    """(hold, its lock duration) of what is held of `token` and behind it, in token order."""
+
+    def walk(lane: HoldLane) -> "Iterator[tuple[Hold, int]]":
+        start, _ = _overlap(lane.holds, token, token)
+        for held in islice(lane.holds, start, None):
+            low = max(held.first, token)
+            yield part(held, low, held.first + held.count), lane.lock_ms
+
+    return merge(*(walk(lane) for lane in consumer.lanes.values()))
+
+
+def last_of_first(consumer: Consumer, most: int) -> int:
+    """The token up to which the consumer holds `most` messages, or all it holds; 0 for none."""
+    if consumer.held <= most:
+        return consumer.next_token - 1
+    if most <= 0:
+        return 0
+    walk: Iterator[Hold] = merge(*(lane.holds for lane in consumer.lanes.values()))
+    for held in walk:
+        if held.count >= most:
+            return held.first + most - 1
+        most -= held.count
+    return consumer.next_token - 1
 
 
 def floor_of(state: State, consumer: Consumer) -> tuple[int, int]:
@@ -172,7 +200,7 @@ def _parts_by_floor(held: Hold, floor_token: int) -> tuple[Hold, ...]:
     """A hold as at most two parts: what a floor may lengthen, and what it does not."""
     end = held.first + held.count
     if held.first <= floor_token < end - 1:
-        return _part(held, held.first, floor_token + 1), _part(held, floor_token + 1, end)
+        return part(held, held.first, floor_token + 1), part(held, floor_token + 1, end)
     return (held,)
 
 
@@ -181,9 +209,9 @@ def expired_in(state: State, consumer: Consumer, first: int, last: int, now_ms: 
     floor = floor_of(state, consumer)
     found: list[Range] = []
     for held, lock_ms in held_in(consumer, first, last):
-        for part in _parts_by_floor(held, floor[1]):
-            if deadline_ms(consumer, part, part.first, lock_ms, floor) <= now_ms:
-                _extend(found, part.first, part.first + part.count - 1)
+        for piece in _parts_by_floor(held, floor[1]):
+            if deadline_ms(consumer, piece, piece.first, lock_ms, floor) <= now_ms:
+                _extend(found, piece.first, piece.first + piece.count - 1)
     return found
 
 

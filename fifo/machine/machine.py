@@ -23,6 +23,7 @@ from fifo.machine import (
     queues,
     ready,
     redrive,
+    remains,
     sessions,
     settle,
     snapshot,
@@ -78,6 +79,8 @@ class Machine:
             step.budget = limits.STEP_MESSAGES
             replies.append(_apply(step, command))
         _finish(step)
+        if state.remains:
+            remains.let_go(state)
         return Outcome(replies, step.effects)
 
     def apply(self, meta: Meta, command: Command) -> tuple[Reply, list[Effect]]:

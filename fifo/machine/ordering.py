@@ -4,6 +4,8 @@ Owns `busy_keys`, `waiting` and which delayed messages block what is behind them
 sections 6 and 11). With ordering "none" all of this is a test that says no.
 """
 
+from itertools import islice
+
 from sortedcontainers import SortedList
 
 from fifo.machine import ready
@@ -43,6 +45,7 @@ def _wait(queue: Queue, key: int, position: int) -> None:
     if waiting is None:
         waiting = queue.waiting[key] = SortedList()
     waiting.add(position)
+    queue.in_line.add(position)
     queue.ready += 1
 
 
@@ -70,6 +73,7 @@ def finished(step: Step, queue: Queue, position: int) -> None:
     waiting = queue.waiting.get(key)
     if waiting:
         following = waiting.pop(0)
+        queue.in_line.remove(following)
         queue.busy_keys[key] = following
         queue.returned.add(following)
         if not waiting:
@@ -109,6 +113,28 @@ def delay(step: Step, queue: Queue, position: int, due_ms: int, cause: int) -> N
 
 
 def due(step: Step, queue: Queue, position: int) -> None:
-    """A delayed message's time has come; it was taken out of `delayed`."""
-    if came_back(step, queue, position):
+    """A delayed message's time has come. Who released it less than a second ago does not get it."""
+    avoided_ms = queue.avoid_ms.get(position, 0)
+    ready.take_delayed(queue, position)
+    if not came_back(step, queue, position):
+        return
+    if avoided_ms > step.now:
+        queue.avoid_ms[position] = avoided_ms
+        ready.make_avoided(queue, position, queue.records[position].history[-1].consumer)
+    else:
         ready.make_ready(queue, position)
+
+
+def skip(step: Step, queue: Queue, cursor: int) -> int | None:
+    """The spec says from now on that delayed messages block nothing: what they hold is freed, as
+    far as the budget goes. Where to go on, None at the end."""
+    queue.blocking.clear()
+    if queue.spec.ordering != "key":
+        return None
+    # Only what has waited for a key is behind one; most delayed messages have nobody there.
+    most = max(step.budget, 0)
+    positions = list(islice(queue.delayed.irange(cursor), most + 1))
+    for position in positions[:most]:
+        finished(step, queue, position)
+    step.budget -= len(positions[:most])
+    return positions[most] if len(positions) > most else None

@@ -7,12 +7,13 @@ ones. A return never triggers a drop. What becomes of a victim is the business o
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from fifo.machine import ready
+from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.replies import Refused
-from fifo.machine.state import LANE_SHIFT, Queue
+from fifo.machine.state import LANE_SHIFT, LANES, Queue
 from fifo.machine.types import Code
 
 
@@ -55,41 +56,54 @@ def admit(
     return stop, None if stop == len(sizes) else full(queue)
 
 
-def is_over(queue: Queue, *, more: int = 0, more_bytes: int = 0) -> bool:
-    """Whether the queue is over its limits, with so much more in it."""
+def victims_for(queue: Queue, size: int, lane: int, most: int) -> list[int] | None:
+    """Who has to go for one message more of `size` bytes, in the order of their going.
+
+    Only what has no higher priority than the newcomer's `lane` may go. None where that is not
+    enough, or takes more than `most`: then nobody goes, and the newcomer is refused.
+    """
+    messages, size_bytes = queue.total + 1, queue.bytes + size
+    found: list[int] = []
+    going = _in_order_of_going(queue, lane)
+    while not _fits(queue, messages, size_bytes):
+        position = next(going, None) if len(found) < most else None
+        if position is None:
+            return None
+        found.append(position)
+        messages -= 1
+        size_bytes -= queue.blocks[position >> BLOCK_BITS].sizes[position & ready.BLOCK_MASK]
+    return found
+
+
+def _fits(queue: Queue, messages: int, size_bytes: int) -> bool:
     spec = queue.spec
-    return (spec.max_length is not None and queue.total + more > spec.max_length) or (
-        spec.max_bytes is not None and queue.bytes + more_bytes > spec.max_bytes
+    return (spec.max_length is None or messages <= spec.max_length) and (
+        spec.max_bytes is None or size_bytes <= spec.max_bytes
     )
 
 
-def take_victim(queue: Queue, lowest_lane: int, highest_lane: int) -> int | None:
-    """Take the next victim out of its place: ready before delayed, lowest priority, then oldest.
-
-    Lanes are looked at from `lowest_lane` (of the least priority) to `highest_lane`.
-    """
-    for lane in range(lowest_lane, highest_lane - 1, -1):
-        position = _oldest_ready(queue, lane)
-        if position is not None:
-            taken = ready.take_ready(queue, position)
-            assert taken, "a victim was not where it was found"
-            return position
-    for lane in range(lowest_lane, highest_lane - 1, -1):
-        low, high = lane << LANE_SHIFT, (lane + 1) << LANE_SHIFT
-        found: int | None = next(queue.delayed.irange(low, high, (True, False)), None)
-        if found is not None:
-            ready.take_delayed(queue, found)
-            return found
-    return None
+def is_over(queue: Queue, *, more: int = 0, more_bytes: int = 0) -> bool:
+    """Whether the queue is over its limits, with so much more in it."""
+    return not _fits(queue, queue.total + more, queue.bytes + more_bytes)
 
 
-def _oldest_ready(queue: Queue, lane: int) -> int | None:
-    low, high = lane << LANE_SHIFT, (lane + 1) << LANE_SHIFT
-    found: list[int] = []
-    if queue.heads[lane] != queue.tails[lane]:
-        found.append(queue.heads[lane])
-    for positions in (queue.returned, *queue.avoided.values(), *queue.waiting.values()):
-        at = positions.bisect_left(low)
-        if at < len(positions) and positions[at] < high:
-            found.append(positions[at])
-    return min(found) if found else None
+def next_victim(queue: Queue) -> int | None:
+    """Who goes first where the queue itself is over its limits; None where all is locked."""
+    return next(_in_order_of_going(queue, 0), None)
+
+
+def _in_order_of_going(queue: Queue, highest_lane: int) -> Iterator[int]:
+    """Ready before delayed, lowest priority first, then oldest; never what is locked."""
+    lanes = [
+        (lane << LANE_SHIFT, queue.tails[lane]) for lane in range(LANES - 1, highest_lane - 1, -1)
+    ]
+    for low, end in lanes:
+        yield from ready.ready_from(queue, low, end)
+    for low, end in lanes:
+        yield from queue.delayed.irange(low, end, (True, False))
+
+
+def take(queue: Queue, position: int) -> None:
+    """A victim leaves its place."""
+    taken = ready.take_ready(queue, position) or ready.take_delayed(queue, position)
+    assert taken, "a victim was not where it was found"

@@ -277,9 +277,9 @@ def _read(area: memoryview, command: Publish) -> _Columns:
     if command.priorities_at is not None:
         priorities = _priorities(area, command.priorities_at, count)
     if command.delays_at is not None:
-        delays = _column(area, command.delays_at, count, limits.DELAY_MS, "delay")
+        delays = _column(area, command.delays_at, count, limits.DURATION_MS, "delay")
     if command.ttls_at is not None:
-        ttls = _column(area, command.ttls_at, count, limits.TTL_MS, "ttl")
+        ttls = _column(area, command.ttls_at, count, limits.DURATION_MS, "ttl")
     if command.dedup is not None:
         dedup_ids = _dedup_ids(area, command.dedup, count)
     if command.numbers_at is not None:

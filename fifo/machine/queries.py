@@ -5,7 +5,8 @@ asked for, and by the counts that the state keeps: no view walks all messages of
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from heapq import merge
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from fifo.machine import checkout, consumers, locks, ready, spec
@@ -215,27 +216,11 @@ def peek(state: State, name: str, count: int) -> tuple[Run, ...]:
     queue = _named(state, name)
     if queue is None:
         return ()
-    places = list(islice(_ready_positions(queue, count), count))
-    return tuple(run for position in places for run in checkout.runs_of(queue, position, 1))
-
-
-def _ready_positions(queue: Queue, most: int) -> Iterator[int]:
-    """At most `most` from each kind of place, merged in the order of delivery."""
-    found = list(islice(queue.returned, most))
-    for positions in (*queue.avoided.values(), *queue.waiting.values()):
-        found += islice(positions, most)
-    for lane, head in enumerate(queue.heads):
-        position, left = head, most
-        while position < queue.tails[lane] and left:
-            if ready.is_fresh(queue, position):
-                found.append(position)
-                left -= 1
-                position += 1
-            else:
-                place = queue.holes.bisect_right((position, 1 << 62)) - 1
-                position = queue.holes[place][1]
-    found.sort()
-    return iter(found)
+    lanes = ((lane << LANE_SHIFT, tail) for lane, tail in enumerate(queue.tails))
+    positions = chain.from_iterable(ready.ready_from(queue, low, end) for low, end in lanes)
+    return tuple(
+        run for place in islice(positions, count) for run in checkout.runs_of(queue, place, 1)
+    )
 
 
 def redrive_of(state: State, name: str) -> Plain | None:
@@ -276,18 +261,8 @@ def standing(
 
 def _standing(queue: Queue, low: int, end: int, most: int) -> list[int]:
     """The first `most` positions in [low, end) of what is ready or delayed, in order."""
-    found: list[int] = []
-    for places in (queue.returned, queue.delayed, *queue.avoided.values(), *queue.waiting.values()):
-        found += islice(places.irange(low, end, (True, False)), most)
-    fresh, left = max(low, queue.heads[low >> LANE_SHIFT]), most
-    while fresh < min(end, queue.tails[low >> LANE_SHIFT]) and left > 0:
-        if ready.is_fresh(queue, fresh):
-            found.append(fresh)
-            left -= 1
-            fresh += 1
-        else:
-            fresh = queue.holes[queue.holes.bisect_right((fresh, 1 << 62)) - 1][1]
-    return sorted(found)[:most]
+    delayed = queue.delayed.irange(low, end, (True, False))
+    return list(islice(merge(ready.ready_from(queue, low, end), delayed), most))
 
 
 def session_view(state: State, number: int) -> Plain | None:

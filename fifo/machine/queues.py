@@ -6,7 +6,7 @@ deleted while another queue names them.
 
 from itertools import islice
 
-from fifo.machine import checks, deadletter, limits, ordering, ready, sessions, spec
+from fifo.machine import checks, deadletter, limits, ordering, ready, remains, sessions, spec
 from fifo.machine.commands import Declare, DeleteQueue, PauseQueue, Purge, ResumeQueue, UpdateQueue
 from fifo.machine.effects import ConsumerRemoved
 from fifo.machine.replies import Declared, Deleted, Done, Purged, Refused, Reply
@@ -81,13 +81,23 @@ def update(step: Step, command: UpdateQueue) -> Reply:
     refused = _dead_letter_queue(step, queue.name, changed, new=0)
     if refused is not None:
         return refused
+    skips_now = changed.on_delay == "skip" and queue.spec.on_delay != "skip"
     queue.spec = changed
     queue.used_ms = step.now
-    if changed.on_delay == "skip":
-        queue.blocking.clear()
+    if skips_now:
+        go_on_skipping(step, queue.number, 0)
     if changed.overflow == "drop_oldest":
         deadletter.trim(step, queue, further=True)
     return Done()
+
+
+def go_on_skipping(step: Step, number: int, cursor: int) -> None:
+    """Where delayed messages block nothing any more, free what they hold, from `cursor` on."""
+    queue = step.state.queues.get(number)
+    if queue is not None and queue.spec.on_delay == "skip":
+        cursor_after = ordering.skip(step, step.open_queue(number), cursor)
+        if cursor_after is not None:
+            step.state.chores.append(("skip", number, cursor_after))
 
 
 def delete(step: Step, command: DeleteQueue) -> Reply:
@@ -115,10 +125,9 @@ def remove(step: Step, queue: Queue) -> int:
         consumer = step.open_consumer(number)
         for lane in consumer.lanes.values():
             state.lock_index.remove((lane.bound_ms, number, lane.lock_ms))
-        consumer.lanes.clear()
-        consumer.held = 0
         step.arm(consumer, None)
         del state.consumers[number]
+        remains.leave(state, consumer)
         if consumer.session:
             session = step.open_session(consumer.session)
             session.consumers.pop(number, None)
@@ -135,6 +144,7 @@ def remove(step: Step, queue: Queue) -> int:
     del state.queues[queue.number], state.queue_names[queue.name]
     state.pending.pop(queue.number, None)
     step.touched.pop(queue.number, None)
+    remains.leave(state, queue)
     return messages
 
 
@@ -166,7 +176,7 @@ def purge(step: Step, command: Purge) -> Reply:
     before = queue.counters["purged"]
     done = go_on_purging(step, queue.number)
     if not done and not begun:
-        step.state.chores.append(("purge", queue.number))
+        step.state.chores.append(("purge", queue.number, 0))
     return Purged(queue.counters["purged"] - before, more=not done)
 
 
@@ -212,11 +222,9 @@ def _purged(step: Step, queue: Queue, position: int, count: int) -> None:
 def _purgeable(queue: Queue, below: list[int], most: int) -> list[int]:
     """Up to `most` positions of messages outside the fresh ranges that the purge is about."""
     found: list[int] = []
-    for places in (queue.returned, *queue.avoided.values(), *queue.waiting.values()):
-        for lane in range(LANES):
-            if len(found) < most:
-                here = places.irange(lane << LANE_SHIFT, below[lane], (True, False))
-                found += islice(here, most - len(found))
+    for lane in range(LANES):
+        here = ready.ready_from(queue, lane << LANE_SHIFT, below[lane])
+        found += islice(here, most - len(found))
     for _, position in queue.delays:
         if len(found) >= most:
             break

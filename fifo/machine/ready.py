@@ -5,6 +5,9 @@ of them. Knows no consumer (but as a number) and no cause. Every function keeps 
 message is in exactly one place; `invariants.py` checks it.
 """
 
+from collections.abc import Iterator
+from heapq import merge
+
 from sortedcontainers import SortedList
 
 from fifo.machine.blocks import Batch, Block
@@ -121,6 +124,30 @@ def is_fresh(queue: Queue, position: int) -> bool:
     return place < 0 or bool(queue.holes[place][1] <= position)
 
 
+def ready_from(queue: Queue, low: int, end: int) -> Iterator[int]:
+    """The positions in [low, end) of one lane of what is ready, wherever it stands, in order.
+
+    To be read before anything is taken.
+    """
+    places = [held for held in (queue.returned, queue.in_line, *queue.avoided.values()) if held]
+    fresh = _fresh_positions(queue, low, end)
+    if not places:
+        return fresh
+    return merge(fresh, *(held.irange(low, end, (True, False)) for held in places))
+
+
+def _fresh_positions(queue: Queue, low: int, end: int) -> Iterator[int]:
+    lane = low >> LANE_SHIFT
+    position, stop = max(low, queue.heads[lane]), min(end, queue.tails[lane])
+    holes = queue.holes
+    place = max(holes.bisect_right((position, NEVER_MS)) - 1, 0)
+    while position < stop:
+        first, after = holes[place] if place < len(holes) else (stop, stop)
+        yield from range(position, min(first, stop))
+        position = max(position, after)
+        place += 1
+
+
 def returned_front(queue: Queue, consumer: int) -> int | None:
     """The first message outside the fresh ranges that is ready for this consumer."""
     best: int | None = queue.returned[0] if queue.returned else None
@@ -143,6 +170,7 @@ def take_returned(queue: Queue, position: int) -> bool:
         if _discard(positions, position):
             if not positions:
                 del queue.avoided[avoider]
+            del queue.avoid_ms[position]
             queue.ready -= 1
             return True
     return False
@@ -172,6 +200,7 @@ def take_waiting(queue: Queue, position: int) -> bool:
         return False
     if not positions:
         del queue.waiting[key]
+    queue.in_line.remove(position)
     queue.ready -= 1
     return True
 
@@ -190,13 +219,20 @@ def make_ready(queue: Queue, position: int) -> None:
     queue.ready += 1
 
 
-def make_avoided(queue: Queue, position: int, consumer: int, until_ms: int) -> None:
-    """Ready for all but `consumer`, and until `until_ms` only."""
+def avoid(queue: Queue, position: int, consumer: int, until_ms: int) -> None:
+    """`consumer` does not get the message before `until_ms`, wherever it stands until then; the
+    calls come in the order of these times."""
+    queue.avoid_ms[position] = until_ms
+    queue.avoid_until.append((until_ms, position, consumer))
+
+
+def make_avoided(queue: Queue, position: int, consumer: int) -> None:
+    """A message that `consumer` avoids and that is in no place becomes ready for all others."""
+    assert position in queue.avoid_ms, "a message is avoided for ever"
     positions = queue.avoided.get(consumer)
     if positions is None:
         positions = queue.avoided[consumer] = SortedList()
     positions.add(position)
-    queue.avoid_until.append((until_ms, position, consumer))
     queue.ready += 1
 
 
@@ -204,8 +240,11 @@ def stop_avoiding(queue: Queue, now_ms: int, most: int) -> int:
     """What was avoided long enough becomes ready for all; how many entries were looked at."""
     looked = 0
     while queue.avoid_until and queue.avoid_until[0][0] <= now_ms and looked < most:
-        _, position, consumer = queue.avoid_until.popleft()
+        until_ms, position, consumer = queue.avoid_until.popleft()
         looked += 1
+        if queue.avoid_ms.get(position) != until_ms:
+            continue  # it has been handed out since, and perhaps been released again
+        del queue.avoid_ms[position]
         positions = queue.avoided.get(consumer)
         if positions is not None and _discard(positions, position):
             if not positions:
@@ -229,6 +268,8 @@ def take_delayed(queue: Queue, position: int) -> bool:
     entry = queue.delayed.pop(position, None)
     if entry is None:
         return False
+    if queue.avoid_ms:
+        queue.avoid_ms.pop(position, None)
     queue.delays.remove((entry[0], position))
     if queue.blocking:
         _discard(queue.blocking, position)

@@ -88,7 +88,7 @@ def go_on(step: Step, command: RedriveStep) -> Reply:
         return Refused(Code.STALE, "no redrive of this queue is running")
     if command.cursor != redrive.cursor or step.now < redrive.next_ms:
         return Refused(Code.STALE, "another step of the redrive", {"cursor": redrive.cursor})
-    cursor, moved, reason = _move_chosen(step, queue, redrive, command)
+    cursor, moved, skipped, reason = _move_chosen(step, queue, redrive, command)
     moved_in_all = redrive.moved + moved
     exhausted = redrive.limit is not None and moved_in_all >= redrive.limit
     done = not reason and (exhausted or cursor >= end_of(redrive))
@@ -97,7 +97,12 @@ def go_on(step: Step, command: RedriveStep) -> Reply:
     if redrive.rate_per_s is not None:
         next_ms += -(-moved * 1_000 // redrive.rate_per_s)
     queue.redrive = redrive._replace(
-        cursor=cursor, moved=moved_in_all, next_ms=next_ms, status=status, reason=reason
+        cursor=cursor,
+        moved=moved_in_all,
+        next_ms=next_ms,
+        status=status,
+        reason=reason,
+        skipped=redrive.skipped + skipped,
     )
     return Moved(moved, 0 if done else cursor)
 
@@ -111,44 +116,46 @@ def end_of(redrive: RedriveState) -> int:
 
 def _move_chosen(
     step: Step, queue: Queue, redrive: RedriveState, command: RedriveStep
-) -> tuple[int, int, str]:
-    """(new cursor, messages moved, why it stopped before the end of the step)."""
-    cursor, moved = redrive.cursor, 0
+) -> tuple[int, int, int, str]:
+    """(new cursor, messages moved, messages skipped, why it stopped before the step's end)."""
+    cursor, moved, skipped = redrive.cursor, 0, 0
     left = NEVER_MS if redrive.limit is None else redrive.limit - redrive.moved
     for position in command.positions:
         if moved >= left:
-            return cursor, moved, ""
+            return cursor, moved, skipped, ""
         lane = position >> LANE_SHIFT
         if lane >= LANES or not cursor <= position < command.until:
             continue  # out of the step's own order: not moved twice
         if position < redrive.ends[lane] and _is_here(queue, position):
-            target = _target(step, queue, redrive, position)
+            name = redrive.target or _source(queue, position)
+            target = _target(step, queue, name, position) if name is not None else None
             if isinstance(target, str):
-                return cursor, moved, target
-            _take_and_move(step, queue, position, target, reset=redrive.reset_counts)
-            moved += 1
+                return cursor, moved, skipped, target
+            if target is None:
+                skipped += 1
+            else:
+                _take_and_move(step, queue, position, target, reset=redrive.reset_counts)
+                moved += 1
         cursor = position + 1
-    return max(cursor, command.until), moved, ""
+    return max(cursor, command.until), moved, skipped, ""
+
+
+def _source(queue: Queue, position: int) -> str | None:
+    """Where a dead letter came from; None for a message that was published right here."""
+    record = queue.records.get(position)
+    letter = record.dead_letter if record is not None else None
+    return None if letter is None else letter.source
 
 
 def _is_here(queue: Queue, position: int) -> bool:
     """Whether the message is ready or delayed; what is locked or gone is left out."""
     if position in queue.delayed or position in queue.returned or ready.is_fresh(queue, position):
         return True
-    if any(position in held for held in queue.avoided.values()):
-        return True
-    return any(position in held for held in queue.waiting.values())
+    return position in queue.avoid_ms or position in queue.in_line
 
 
-def _target(step: Step, queue: Queue, redrive: RedriveState, position: int) -> Queue | str:
+def _target(step: Step, queue: Queue, name: str, position: int) -> Queue | str:
     """Where the message goes, or why it cannot go now."""
-    name = redrive.target
-    if name is None:
-        record = queue.records.get(position)
-        letter = record.dead_letter if record is not None else None
-        if letter is None:
-            return "a message that is no dead letter needs a target"
-        name = letter.source
     number = step.state.queue_names.get(name)
     if number is None:
         return f"the target {name!r} does not exist"
@@ -226,7 +233,6 @@ def move(step: Step, command: Move) -> Reply:
 def _front(queue: Queue) -> int | None:
     """The first ready message, whoever it is held back from."""
     fresh = ready.fresh_front(queue)
-    back = ready.returned_front(queue, 0)
-    if fresh is None or (back is not None and back < fresh[0]):
-        return back
-    return fresh[0]
+    found = [] if fresh is None else [fresh[0]]
+    found += [held[0] for held in (queue.returned, queue.in_line, *queue.avoided.values()) if held]
+    return min(found, default=None)

@@ -4,6 +4,8 @@ Owns counting, backoff and the choice between ready, delayed, dead and expired. 
 returned have been ended by the caller; the message stands in no place while it is here.
 """
 
+from typing import NamedTuple
+
 from fifo.machine import backoff, consumers, deadletter, limits, locks, ordering, ready
 from fifo.machine.effects import Notify
 from fifo.machine.state import Consumer, Hold, Notice, Queue, Record, Session, Step
@@ -35,16 +37,16 @@ def give_back(
     queue.counters[COUNTER_OF[cause]] += held.count
     if cause == Cause.TIMEOUT:
         queue.counters["lock_timeouts"] += held.count
+    way = _way(step, queue, consumer, cause, own=own, delay_ms=delay_ms)
     outcome: list[tuple[int, int, bool]] = []
-    for offset in range(held.count):
-        token = held.first + offset
-        dead = _return_one(
-            step, queue, consumer, held.position + offset, token, cause, own=own, delay_ms=delay_ms
-        )
+    token = held.first
+    for position in range(held.position, held.position + held.count):
+        dead = _return_one(step, queue, consumer, position, token, way)
         if outcome and outcome[-1][2] == dead:
             outcome[-1] = (outcome[-1][0], token, dead)
         else:
             outcome.append((token, token, dead))
+        token += 1
     for first, last, dead in outcome:
         # A retry of the nack that reached the limit must hear what the nack itself heard.
         if dead or not own:
@@ -53,61 +55,96 @@ def give_back(
     return outcome
 
 
-def _return_one(
+class _Way(NamedTuple):
+    """What all messages that one command returns for one cause have in common."""
+
+    cause: int
+    counts: bool
+    limit: int | None  # failures that exhaust a message
+    delay: backoff.Backoff
+    line: Attempt
+    first_history: tuple[Attempt, ...]  # of a message that comes back for the first time
+    own: bool
+    avoid_ms: int  # until when its releaser does not get it back; 0 where nobody avoids it
+
+
+def _way(
     step: Step,
     queue: Queue,
     consumer: Consumer,
-    position: int,
-    token: int,
     cause: Cause,
     *,
     own: bool,
     delay_ms: int | None,
-) -> bool:
+) -> _Way:
     spec = queue.spec
-    before = queue.records.get(position, deadletter.LOCKED_ONCE)
     counts = cause in (Cause.NACK, Cause.DISCONNECT) or (
         cause == Cause.TIMEOUT and spec.count_timeouts
     )
-    failures = before.failures + counts
     line = Attempt(consumer.number, int(cause), step.wall)
-    history = (*before.history[1 - limits.HISTORY :], line)
-    holder = (0, 0) if own else (consumer.number, token)
-    record = Record(before.attempts, failures, *holder, history, before.dead_letter)
-    limit = spec.failures_max
-    if counts and limit is not None and failures >= limit:
+    avoids = cause == Cause.RELEASED and own and consumer.base != Base.CANCELLED
+    return _Way(
+        int(cause),
+        counts,
+        spec.failures_max if counts else None,
+        _delay(queue, consumer, cause, delay_ms),
+        line,
+        (line,),
+        own,
+        step.now + limits.RELEASE_AVOID_MS if avoids else 0,
+    )
+
+
+def _return_one(
+    step: Step, queue: Queue, consumer: Consumer, position: int, token: int, way: _Way
+) -> bool:
+    """Return one message; whether it is a dead letter now."""
+    before = queue.records.get(position)
+    if before is None:
+        before, history = deadletter.LOCKED_ONCE, way.first_history
+    else:
+        history = (*before.history[1 - limits.HISTORY :], way.line)
+    failures = before.failures + way.counts
+    holder, held_as = (0, 0) if way.own else (consumer.number, token)
+    record = Record(before.attempts, failures, holder, held_as, history, before.dead_letter)
+    if way.limit is not None and failures >= way.limit:
         ordering.finished(step, queue, position)
         return deadletter.exhaust(step, queue, position, record)
     queue.records[position] = record
     if ready.expires_ms(queue, position) <= step.now:
         ordering.finished(step, queue, position)
         return deadletter.expire(step, queue, position)
-    if not own:
+    if not way.own:
         consumer.late[token] = position
-    wait_ms = _delay_ms(queue, consumer, cause, before.failures, delay_ms)
+    wait_ms = way.delay.delay(before.failures)
     if wait_ms:
-        ordering.delay(step, queue, position, min(step.now + wait_ms, NEVER_MS), int(cause))
-    elif cause == Cause.RELEASED and own and consumer.base != Base.CANCELLED:
-        until_ms = step.now + limits.RELEASE_AVOID_MS
-        if ordering.came_back(step, queue, position):
-            ready.make_avoided(queue, position, consumer.number, until_ms)
+        ordering.delay(step, queue, position, min(step.now + wait_ms, NEVER_MS), way.cause)
+        if way.avoid_ms > step.now + wait_ms:
+            ready.avoid(queue, position, consumer.number, way.avoid_ms)
     elif ordering.came_back(step, queue, position):
-        ready.make_ready(queue, position)
+        if way.avoid_ms:
+            ready.avoid(queue, position, consumer.number, way.avoid_ms)
+            ready.make_avoided(queue, position, consumer.number)
+        else:
+            ready.make_ready(queue, position)
     return False
 
 
-def _delay_ms(
-    queue: Queue, consumer: Consumer, cause: Cause, failures: int, delay_ms: int | None
-) -> int:
+_AT_ONCE = backoff.Fixed(0)
+_NACKED = backoff.Fixed(limits.NACK_DELAY_MS_DEFAULT)
+
+
+def _delay(queue: Queue, consumer: Consumer, cause: Cause, delay_ms: int | None) -> backoff.Backoff:
+    """By what a returned message waits: the explicit delay, else the policy for its cause."""
     if delay_ms is not None:
-        return delay_ms
+        return backoff.Fixed(delay_ms)
     if cause == Cause.NACK:
         policy = consumer.nack_backoff or queue.spec.nack_backoff
-        return limits.NACK_DELAY_MS_DEFAULT if policy is None else _policy(policy).delay(failures)
+        return _NACKED if policy is None else _policy(policy)
     if cause == Cause.TIMEOUT:
         policy = consumer.timeout_backoff or queue.spec.timeout_backoff
-        return 0 if policy is None else _policy(policy).delay(failures)
-    return 0
+        return _AT_ONCE if policy is None else _policy(policy)
+    return _AT_ONCE
 
 
 _POLICIES: dict[str, backoff.Backoff] = {}
@@ -123,18 +160,18 @@ def _policy(text: str) -> backoff.Backoff:
     return policy
 
 
-def give_back_all(step: Step, consumer: Consumer, cause: Cause) -> bool:
-    """Return everything the consumer holds, as far as the budget goes; whether that was all."""
+def give_back_all(step: Step, consumer: Consumer, cause: Cause) -> list[Range]:
+    """Return everything the consumer holds, as far as the budget goes; the tokens that went."""
     queue = step.open_queue(consumer.queue)
     if consumer.generation != step.state.generation:
         step.state.touch(consumer)
-    while consumer.held and step.budget > 0:
-        held, _ = locks.all_holds(consumer)[0]
-        last = held.first + min(held.count, step.budget) - 1
-        for piece in locks.release(step.state, consumer, held.first, last):
-            give_back(step, queue, consumer, piece, cause, own=False)
+    last = locks.last_of_first(consumer, max(step.budget, 0))
+    gone: list[Range] = []
+    for held in locks.release(step.state, consumer, 1, last):
+        give_back(step, queue, consumer, held, cause, own=False)
+        gone.append((held.first, held.first + held.count - 1))
     consumers.refresh(step, queue, consumer)
-    return consumer.held == 0
+    return joined(gone)
 
 
 def time_out(step: Step, consumer: Consumer, ranges: list[Range]) -> None:

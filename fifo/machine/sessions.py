@@ -9,7 +9,7 @@ from fifo.machine import checkout, checks, consumers, limits, locks, returns
 from fifo.machine.commands import Attach, Detach, Disconnect, EndSession, Lead, NoticeAck
 from fifo.machine.effects import Fenced, Notify, SessionEnded
 from fifo.machine.replies import Attached, Done, Led, Refused, Reply
-from fifo.machine.state import Producer, Session, Step
+from fifo.machine.state import Producer, Queue, Session, Step
 from fifo.machine.types import Base, Cause, Code, EndCause, Role, Suspicion
 
 
@@ -102,9 +102,13 @@ def _resume(step: Step, session: Session, role: int) -> None:
         step.arm(consumer, None)
         if consumer.suspicion == Suspicion.TIMEOUT_WHILE_DISCONNECTED:
             consumer.suspicion = int(Suspicion.NONE)
-    _reconsider(step, session)
     if role == Role.DATA:
+        begun = session.resend is not None
+        session.resend = (0, 0)
         checkout.send_again(step, session)
+        if session.resend is not None and not begun:
+            state.chores.append(("resend", session.number, 0))
+    _reconsider(step, session)
     for number, notice in session.notices.items():
         step.effects.append(
             Notify(session.number, number, notice.kind, notice.consumer, notice.ranges)
@@ -114,13 +118,29 @@ def _resume(step: Step, session: Session, role: int) -> None:
 
 def _reconsider(step: Step, session: Session) -> None:
     """What the session is has changed: so may who is served, and who is active."""
-    for number in list(session.consumers):
-        consumer = step.state.consumers.get(number)
-        if consumer is not None:
-            consumer = step.open_consumer(number)
-            queue = step.open_queue(consumer.queue)
-            consumers.refresh(step, queue, consumer)
-            consumers.elect(step, queue)
+    affected: dict[int, Queue] = {}
+    for number in session.consumers:
+        consumer = step.open_consumer(number)
+        queue = affected[consumer.queue] = step.open_queue(consumer.queue)
+        consumers.refresh(step, queue, consumer)
+    for queue in affected.values():
+        consumers.elect(step, queue)
+
+
+def go_on_resending(step: Step, number: int) -> None:
+    """Send a resumed session more of what it holds; it is handed nothing new before all of that."""
+    session = step.state.sessions.get(number)
+    if session is None or session.resend is None:
+        return
+    session = step.open_session(number)
+    if session.attached[Role.DATA] and session.lead_epoch == step.state.lead_epoch:
+        checkout.send_again(step, session)
+    else:
+        session.resend = None  # it went away meanwhile: its next resume begins anew
+    if session.resend is not None:
+        step.state.chores.append(("resend", number, 0))
+    else:
+        _reconsider(step, session)
 
 
 def detach(step: Step, command: Detach) -> Reply:
@@ -178,17 +198,13 @@ def set_disconnected(step: Step, session: Session) -> None:
 def grace_over(step: Step, number: int) -> bool:
     """A queue's `disconnect_grace` has passed: what is still locked is returned. Whether all is."""
     consumer = step.open_consumer(number)
-    held = [(part.first, part.first + part.count - 1) for part, _ in locks.all_holds(consumer)]
-    emptied = returns.give_back_all(step, consumer, Cause.DISCONNECT)
+    lost = returns.give_back_all(step, consumer, Cause.DISCONNECT)
+    emptied = consumer.held == 0
     if emptied:
         step.arm(consumer, None)
-    still = [(part.first, part.first + part.count - 1) for part, _ in locks.all_holds(consumer)]
-    lost = [(first, last) for first, last in held if not still or first < still[0][0]]
     if lost:
         # The client hears of it as of any other lock that ended, when it is back.
-        if still and lost[-1][1] >= still[0][0]:
-            lost[-1] = (lost[-1][0], still[0][0] - 1)
-        returns.notify(step, step.open_session(consumer.session), number, returns.joined(lost))
+        returns.notify(step, step.open_session(consumer.session), number, lost)
     consumers.elect(step, step.open_queue(consumer.queue))
     return emptied
 
@@ -234,7 +250,7 @@ def start_leaving(step: Step, number: int, cause: Cause) -> None:
         consumer.leaving = int(cause)
         consumers.refresh(step, queue, consumer)
     if not go_on_leaving(step, number):
-        step.state.chores.append(("consumer", number))
+        step.state.chores.append(("consumer", number, 0))
 
 
 def go_on_leaving(step: Step, number: int) -> bool:
@@ -243,7 +259,8 @@ def go_on_leaving(step: Step, number: int) -> bool:
         return True
     consumer = step.open_consumer(number)
     assert consumer.leaving is not None, "only a leaving consumer is emptied"
-    if not returns.give_back_all(step, consumer, Cause(consumer.leaving)):
+    returns.give_back_all(step, consumer, Cause(consumer.leaving))
+    if consumer.held:
         return False
     consumers.drop(step, consumer)
     forget_if_over(step, consumer.session)

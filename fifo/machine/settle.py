@@ -64,7 +64,9 @@ def after(step: Step, queue: Queue, consumer: Consumer, command: Settle) -> None
     """What a settlement does beside settling: it proves life, makes room and resolves tokens."""
     if command.session == consumer.session:
         consumers.prove_alive(step, consumer)
-        consumers.resolve(consumer, command.resolved_below)
+        # Its client still asks about what it has just settled: the answer may get lost.
+        mark = command.resolved_below
+        consumers.resolve(consumer, min(mark, command.ranges[0][0]) if command.ranges else mark)
     consumers.refresh(step, queue, consumer)
     if queue.spec.ordering == "single_active":
         consumers.elect(step, queue)

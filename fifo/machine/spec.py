@@ -91,9 +91,9 @@ _QUEUE_FORMS: Final[dict[str, forms.Checker]] = {
     "max_length": forms.optional(forms.integer(1, limits.QUEUE_LENGTH_MAX)),
     "max_bytes": forms.optional(forms.integer(1, limits.QUEUE_BYTES_MAX)),
     "overflow": _one_of("reject", "drop_oldest"),
-    "ttl_ms": forms.optional(forms.integer(1, limits.TTL_MS)),
+    "ttl_ms": forms.optional(forms.integer(1, limits.DURATION_MS)),
     "expires_unused_ms": forms.optional(
-        forms.integer(limits.EXPIRES_UNUSED_MS_MIN, limits.EXPIRES_UNUSED_MS_MAX)
+        forms.integer(limits.EXPIRES_UNUSED_MS_MIN, limits.DURATION_MS)
     ),
     "disconnect_grace_ms": forms.optional(forms.integer(0, limits.GRACE_MS_MAX)),
     "dedup_window_ms": forms.optional(forms.integer(1, limits.DEDUP_WINDOW_MS_MAX)),
@@ -122,7 +122,7 @@ _CONSUMER_FORMS: Final[dict[str, forms.Checker]] = {
     "prefetch": forms.integer(1, limits.PREFETCH),
     "lock_ms": forms.optional(_lock),
     "max_lock_ms": forms.optional(_max_lock),
-    "priority": forms.integer(-1_000, 1_000),
+    "priority": forms.integer(-limits.CONSUMER_PRIORITY, limits.CONSUMER_PRIORITY),
     "renewable": forms.flag,
     "nack_backoff": forms.optional(_backoff),
     "timeout_backoff": forms.optional(_backoff),

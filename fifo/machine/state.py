@@ -2,7 +2,7 @@
 
 Owns what is kept. Rule 1: all that affects a reply or an effect of a later command lives here.
 Rule 2: the indexes (`lock_index`, `timers`, `Queue.service`, `Queue.delays`, `Queue.expiries`) say
-nothing that the records do not say, and are built again by a restore.
+nothing that the records do not say, and are built again by a restore; so is `Queue.in_line`.
 
 Whoever changes a session, consumer, producer or queue calls `State.touch` on it first, so that a
 frozen view keeps what it was. Update with a new field: `layout.py` (its form, and the version of
@@ -98,6 +98,7 @@ class RedriveState(NamedTuple):
     next_ms: int  # no step before this
     status: str  # "running", "paused", "done", "cancelled"
     reason: str  # why it is paused
+    skipped: int = 0  # chosen messages that are no dead letters, where each goes to its source
 
 
 class HoldLane:
@@ -148,6 +149,7 @@ class Session:
         "notices",
         "number",
         "producer",
+        "resend",
         "session_id",
         "tags",
         "timer_ms",
@@ -174,6 +176,8 @@ class Session:
         self.notices: dict[int, Notice] = {}
         self.next_notice = 1
         self.end_cause: int | None = None  # set while its consumers are still being emptied
+        # (consumer, token) from which on what is held is still to be sent again, after a resume
+        self.resend: tuple[int, int] | None = None
         self.timer_ms: int | None = None  # when it ends, while disconnected
 
     def clone(self) -> "Session":
@@ -299,6 +303,7 @@ class Queue:
 
     __slots__ = (
         "active",
+        "avoid_ms",
         "avoid_until",
         "avoided",
         "blocking",
@@ -319,6 +324,7 @@ class Queue:
         "has_priorities",
         "heads",
         "holes",
+        "in_line",
         "last_numbers",
         "live",
         "locked",
@@ -360,8 +366,11 @@ class Queue:
         self.blocking: SortedList[int] = SortedList()  # delayed, and nothing behind may pass
         self.avoided: dict[int, SortedList[int]] = {}  # ready for all but this consumer
         self.avoid_until: deque[tuple[int, int, int]] = deque()  # (until_ms, position, consumer)
+        # position -> until when its releaser does not get it back, while it is avoided or delayed
+        self.avoid_ms: dict[int, int] = {}
         self.busy_keys: dict[int, int] = {}  # key hash -> position that has the key
         self.waiting: dict[int, SortedList[int]] = {}  # key hash -> positions behind it
+        self.in_line: SortedList[int] = SortedList()  # all positions in `waiting`
         self.expiries: SortedList[tuple[int, int]] = SortedList()  # (lower bound, block)
         self.expiry_of: dict[int, int] = {}  # block -> its entry in expiries
         self.ready = 0
@@ -415,7 +424,7 @@ class Queue:
 
 Item = Session | Consumer | Producer | Queue
 
-QUEUE_DERIVED = ("service", "delays", "expiries", "has_priorities")
+QUEUE_DERIVED = ("service", "delays", "expiries", "has_priorities", "in_line")
 """Fields of a queue that a restore builds again from the others."""
 
 
@@ -522,10 +531,11 @@ class State:
         self.producer_names: dict[str, int] = {}
         self.lock_index: SortedList[tuple[int, int, int]] = SortedList()
         self.timers: SortedList[tuple[int, str, int]] = SortedList()  # (due_ms, kind, number)
-        self.chores: deque[tuple[str, int]] = deque()  # (kind, number), to go on with
+        self.chores: deque[tuple[str, int, int]] = deque()  # (kind, number, cursor), to go on with
         self.pending: dict[int, None] = {}  # queues with something left to hand out
         self.generation = 1
         self.frozen: Frozen | None = None
+        self.remains: list[Any] = []  # of deleted queues, see `remains.py`; replicas may differ
 
     def touch(self, item: Item) -> None:
         """Must be called before `item` is changed: a frozen view keeps what it was."""

@@ -7,6 +7,7 @@ at the most; between two steps the machine may go on, because what is walked is 
 
 from collections import deque
 from collections.abc import Generator, Iterator
+from itertools import chain
 from typing import Any, Protocol
 
 from sortedcontainers import SortedList
@@ -295,6 +296,11 @@ def _index(state: State) -> Generator[None, None, None]:
         queue.delays = SortedList()
         for count, (at, (due_ms, _)) in enumerate(queue.delayed.items()):
             queue.delays.add((due_ms, at))
+            if count % STEP_ITEMS == STEP_ITEMS - 1:
+                yield
+        queue.in_line = SortedList()
+        for count, at in enumerate(chain.from_iterable(queue.waiting.values())):
+            queue.in_line.add(at)
             if count % STEP_ITEMS == STEP_ITEMS - 1:
                 yield
     yield

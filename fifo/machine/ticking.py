@@ -123,30 +123,32 @@ def _do_chores(step: Step) -> None:
     for _ in range(len(state.chores)):
         if step.budget <= 0:
             return
-        kind, number = state.chores.popleft()
-        if kind == "consumer":
-            done = sessions.go_on_leaving(step, number)
-        elif kind == "trim":
-            done = _go_on_trimming(step, number)
-        else:
-            assert kind == "purge", "a chore of unknown kind"
-            done = queues.go_on_purging(step, number)
-        if not done:
-            state.chores.append((kind, number))
+        kind, number, cursor = state.chores.popleft()
+        if not _go_on(step, kind, number, cursor):
+            state.chores.append((kind, number, cursor))
 
 
-def _go_on_trimming(step: Step, number: int) -> bool:
-    if number in step.state.queues:
-        # If the budget ends again, this puts a new chore behind the others.
-        deadletter.trim(step, step.open_queue(number), further=True)
-    return True
+def _go_on(step: Step, kind: str, number: int, cursor: int) -> bool:
+    """A step more of one chore; False where it has to come again as it is."""
+    if kind == "consumer":
+        return sessions.go_on_leaving(step, number)
+    if kind == "purge":
+        return queues.go_on_purging(step, number)
+    if kind == "resend":
+        sessions.go_on_resending(step, number)
+    elif kind == "skip":
+        queues.go_on_skipping(step, number, cursor)
+    else:
+        assert kind == "trim", "a chore of unknown kind"
+        if number in step.state.queues:
+            deadletter.trim(step, step.open_queue(number), further=True)
+    return True  # those note by themselves what is left
 
 
 def queue_due(step: Step, queue: Queue) -> None:
     """What is due in one queue: delays, expiries, avoided messages, dedup ids, disuse."""
     while queue.delays and queue.delays[0][0] <= step.now and step.budget > 0:
         position = queue.delays[0][1]
-        ready.take_delayed(queue, position)
         ordering.due(step, queue, position)
         step.budget -= 1
     step.budget -= ready.stop_avoiding(queue, step.now, max(step.budget, 0))

@@ -43,7 +43,7 @@ STACK_BYTES_MAX: Final = 16 * KIB
 """The stack that a dead letter keeps (semantics.md 9)."""
 
 RANGES_MAX: Final = 10_000
-"""Token ranges in one settle, renew or receipt: the machine's bound for one command."""
+"""Token ranges in one renewal or receipt: the machine's bound for one command is in messages."""
 
 ITEMS_MAX: Final = 10_000
 """Entries in any other list of a header."""
@@ -56,6 +56,18 @@ PLAIN_VALUES_MAX: Final = 100_000
 
 MAP_VALUES_MAX: Final = 1_000
 """Values in one map of options: far more than there are options."""
+
+SETTLE_RANGES_MAX: Final = 4_096
+"""Token ranges in one settlement or cancel: each costs the machine, however many it covers."""
+
+GET_MESSAGES_MAX: Final = 1_000
+"""Messages of one get: they come in one delivery."""
+
+PEEK_MESSAGES_MAX: Final = 1_000
+"""Messages of one peek: they come in one answer."""
+
+CONSUMER_PRIORITY_MAX: Final = 1_000
+"""A consumer's priority, up or down: ranks among the consumers of one queue."""
 
 PREFETCH_MAX: Final = 65_535
 """Messages that one consumer may hold (semantics.md 11)."""

@@ -79,6 +79,7 @@ Flag = Annotated[bool, boolean]
 Consumer = Annotated[int, _CONSUMER]
 Token = Annotated[int, _TOKEN]
 Ranges = Annotated[tuple[tuple[int, int], ...], _RANGES]
+SettledRanges = Annotated[tuple[tuple[int, int], ...], ranges(limits.SETTLE_RANGES_MAX)]
 Columns = Annotated[tuple[tuple[int, int], ...], _COLUMNS]
 Nodes = Annotated[tuple[tuple[str, str], ...], _NODES]
 Plain = Annotated[Any, plain]
@@ -308,7 +309,9 @@ class Subscribe(Message):
     prefetch: Annotated[int, integer(1, limits.PREFETCH_MAX)]
     lock_ms: MaybeDuration = None
     max_lock_ms: MaybeDuration = None
-    priority: Annotated[int, integer(-(2**31), 2**31 - 1)] = 0
+    priority: Annotated[
+        int, integer(-limits.CONSUMER_PRIORITY_MAX, limits.CONSUMER_PRIORITY_MAX)
+    ] = 0
     renewable: Flag = True
     explicit_credit: Flag = False
     nack_backoff: MaybeText = None
@@ -344,7 +347,7 @@ class Cancel(Message):
     """No more messages; `unopened` return at once, uncounted, the others stay locked."""
 
     consumer: Consumer
-    unopened: Ranges = ()
+    unopened: SettledRanges = ()
 
 
 @_wire(24)
@@ -353,7 +356,7 @@ class Get(Message):
     """Hand out up to `count` messages now to the session's implicit consumer of the queue."""
 
     queue: Name
-    count: Annotated[int, integer(1, limits.PUBLISH_MESSAGES_MAX)]
+    count: Annotated[int, integer(1, limits.GET_MESSAGES_MAX)]
     wait_ms: Duration = 0
     lock_ms: MaybeDuration = None
     renewable: Flag = False
@@ -406,7 +409,7 @@ class Settle(Message):
 
     consumer: Consumer
     verb: Annotated[int, integer(0, 3)]
-    tokens: Ranges
+    tokens: SettledRanges
     resolved_below: Number = 0
     delay_ms: MaybeDuration = None
     reason: MaybeText = None
@@ -537,7 +540,7 @@ class Peek(Message):
     """Look at the next messages without locking them; answered by `Peeked`."""
 
     queue: Name
-    count: Annotated[int, integer(1, 1000)] = 1
+    count: Annotated[int, integer(1, limits.PEEK_MESSAGES_MAX)] = 1
 
 
 @_wire(45)
@@ -546,7 +549,7 @@ class Peeked(Message):
     """Messages as in a delivery, without tokens."""
 
     queue: Name
-    count: Annotated[int, integer(0, 1000)]
+    count: Annotated[int, integer(0, limits.PEEK_MESSAGES_MAX)]
     columns: Columns = ()
     runs: Annotated[
         tuple[tuple[int, int, int, int, int], ...],

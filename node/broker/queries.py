@@ -222,6 +222,7 @@ def redrive_view(redrive: RedriveState | None) -> Plain | None:
         "status": redrive.status,
         "reason": redrive.reason or None,
         "moved": redrive.moved,
+        "skipped": redrive.skipped,
         "target": redrive.target,
         "filter": chosen,
         "limit": redrive.limit,

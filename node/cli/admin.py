@@ -104,7 +104,8 @@ async def _until_ended(client: fifo.Client, queue: str, view: dict[str, Any]) ->
 
 def _moved(view: Mapping[str, Any]) -> str:
     count = view["moved"]
-    return f"{count} message{'' if count == 1 else 's'} moved"
+    skipped = f", {view['skipped']} without a source left" if view.get("skipped") else ""
+    return f"{count} message{'' if count == 1 else 's'} moved{skipped}"
 
 
 def _whole_rate(text: str) -> int:

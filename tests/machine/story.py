@@ -172,6 +172,12 @@ class Story:
     def do_ack(self, *words: str, **fields: Any) -> list[str]:
         return self.do_settle("ack", *words, **fields)
 
+    def do_resolved(self, consumer: str, below: str) -> list[str]:
+        """The client never asks again about tokens below this one."""
+        session, number = self._owner(consumer)
+        command = commands.Settle(session, number, int(Verb.ACK), (), resolved_below=int(below))
+        return self._apply(command)
+
     def do_nack(self, *words: str, **fields: Any) -> list[str]:
         return self.do_settle("nack", *words, **fields)
 
@@ -211,6 +217,13 @@ class Story:
         at = view["cursor"] if cursor is None else cursor
         positions = tuple(position for position, _ in found)
         return self._apply(commands.RedriveStep(queue, at, until, positions))
+
+    def do_redriven(self, queue: str) -> list[str]:
+        """How far a redrive is."""
+        view = self.bench.machine.redrive_of(queue)
+        assert view is not None, "no redrive to look at"
+        counts = f"moved {view['moved']} skipped {view['skipped']}"
+        return [f"redrive {view['status']}: {counts} {view['reason']}".rstrip()]
 
     def do_show(self, name: str) -> list[str]:
         """A queue: counts, what moved, its consumers, what is delayed, what comes next."""

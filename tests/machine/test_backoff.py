@@ -84,7 +84,7 @@ def test_the_text_form_of_a_backoff_gives_it_back(policy: backoff.Backoff) -> No
         "fixed:1.s",
         "fixed:1.2345s",
         "fixed:1e3s",
-        "fixed:400d",
+        "fixed:3651d",
         "exponential:1s",
         "exponential:5s..1s",
         "exponential:1s..5s*1",

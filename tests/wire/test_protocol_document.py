@@ -124,6 +124,12 @@ def list_samples(kind: str) -> tuple[list[Any], list[Any]]:
     return [[], [item] * most], [[item] * (most + 1), None, {}, *refused]
 
 
+def range_samples(most: int) -> tuple[list[Any], list[Any]]:
+    many = [[n, n] for n in range(1, most + 1)]
+    refused = [[[0, 1]], [[2, 1]], [[1, 2], [2, 3]], [*many, [most + 1, most + 1]], None]
+    return [[], [[1, U63_MAX]], many], refused
+
+
 RUN: Final = [1, 0, 0, 0, 0]
 NAMED: Final[dict[str, tuple[list[Any], list[Any]]]] = {
     "number": integers(0, U63_MAX),
@@ -134,10 +140,8 @@ NAMED: Final[dict[str, tuple[list[Any], list[Any]]]] = {
     "any": ([None, 1, "x", b"x", [1], {"a": 1}], [{1: 1}]),
     "map": ([{}, {"a": [1]}], [None, [], {1: 1}]),
     "error": ([None, ["gap", "x", True], ["gap", "x", True, {}]], [["gap", "x"], "gap"]),
-    "ranges": (
-        [[], [[1, U63_MAX]], [[n, n] for n in range(1, 10_001)]],
-        [[[0, 1]], [[2, 1]], [[1, 2], [2, 3]], [[n, n] for n in range(1, 10_002)], None],
-    ),
+    "ranges": range_samples(10_000),
+    "settled ranges": range_samples(4_096),
     "columns": (
         [[], [[0, 0]], [[65_535, 8_388_608]] * 64],
         [[[65_536, 0]], [[0, 8_388_609]], [[0, 0]] * 65, [[0]]],

@@ -244,12 +244,8 @@ class Generator:
         return commands.Purge(self.queue())
 
     def move(self) -> Step:
-        """Some messages to another queue. What waits for a key is passed over: not in the model."""
-        queues = self.pair.world.queues
-        plain = [name for name, queue in sorted(queues.items()) if queue.spec.ordering != "key"]
-        if len(plain) < 2:
-            return self.publish()
-        source, target = self.choose.one(plain), self.choose.one(plain)
+        """Some messages to another queue."""
+        source, target = self.queue(), self.queue()
         return commands.Move(source, target, self.choose.one((1, 2, 10)))
 
     def delete(self) -> Step:
@@ -501,7 +497,9 @@ class Generator:
     def _settlement(self, consumer: Consumer, tokens: list[int]) -> Step:
         choose = self.choose
         verb = choose.one((0, 0, 0, 1, 1, 2, 3))
-        delay_ms = choose.one((0, 1_000, 7_000)) if verb in (1, 2) and choose.chance(30) else None
+        delay_ms = (
+            choose.one((0, 1_000, 300, 7_000)) if verb in (1, 2) and choose.chance(30) else None
+        )
         texts: dict[str, Any] = {}
         if verb == 3 and choose.chance(50):
             texts = {"reason": "why", "description": "said", "exception_type": "E"}

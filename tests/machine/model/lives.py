@@ -325,8 +325,7 @@ def update(world: World, name: str, changes: dict[str, Any]) -> Answer:
     if leads_back(world, name, spec.dead_letter):
         return ("refused", "cycle")
     queue.spec = spec
-    if spec.on_delay == "skip" and world.is_single_active(queue):
-        # Keys that delayed messages hold stay held: that was decided when those came back.
+    if spec.on_delay == "skip":
         for message in world.in_queue(name, DELAYED):
             message.blocks = False
     create_target(world, spec)

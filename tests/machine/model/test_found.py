@@ -181,3 +181,38 @@ def test_a_cancelled_active_one_that_is_back_waits_while_a_get_holds() -> None:
     assert not bench.subscribe(session, "q").active
     assert bodies(bench) == []
     invariants.check(bench.machine.state)
+
+
+def test_a_message_with_a_key_is_ordered_where_it_came_beside_others_that_were() -> None:
+    bench = Bench()
+    bench.declare("keys", ordering="key")
+    bench.declare("plain")
+    session = bench.attach()
+    bench.publish(session, "keys", "ordered", keys=[b"k"])
+    bench.do(commands.Move("keys", "plain"))
+    bench.publish(session, "plain", "a", "b", keys=[b"l", b"l"])
+    bench.do(commands.Move("plain", "keys", 3))
+    bench.subscribe(session, "keys")
+    assert bodies(bench) == ["ordered", "a"], "b has a key, so it comes after a"
+
+
+def test_who_releases_a_message_again_does_not_get_it_when_the_first_second_is_over() -> None:
+    bench = Bench()
+    bench.declare("q")
+    session, other = bench.attach("s"), bench.attach("t")
+    consumer = bench.subscribe(session, "q").consumer
+    bench.publish(session, "q", "a")
+    bench.release(consumer, 1)
+    another = bench.subscribe(other, "q").consumer
+    assert bodies(bench) == ["a"]
+    bench.do(commands.Cancel(other, another))
+    bench.nack(another, 1, delay_ms=0)
+    assert bodies(bench) == ["a"], "it came back from somebody else"
+    bench.advance(600)
+    bench.release(consumer, 2)
+    bench.advance(400)
+    bench.tick_all()
+    assert bodies(bench) == []
+    bench.advance(600)
+    bench.tick_all()
+    assert bodies(bench) == ["a"]

@@ -102,6 +102,7 @@ def store(world: World, queue: Queue, producer: int, letter: Letter) -> str | No
         queue.name,
         queue.ordered + 1,
         world.wall_ms,
+        ordered_by=letter.key if queue.spec.ordering == "key" else b"",
     )
     if not make_room(world, queue, message):
         return "queue_full"
@@ -126,12 +127,14 @@ def make_room(world: World, queue: Queue, message: Message) -> bool:
     widest = queue.spec.max_bytes
     if queue.spec.overflow == "reject" or (widest is not None and size > widest):
         return False
-    while moving.over_limit(world, queue, 1, size):
-        victims = moving.victims_for(world, queue, world.place(message)[0])
-        if not victims:
-            return False
-        moving.drop(world, queue, victims[0], further=True)
-    return True
+    victims = moving.victims_for(world, queue, world.place(message)[0])
+    for count in range(len(victims) + 1):
+        gone = sum(world.size(victim) for victim in victims[:count])
+        if not moving.over_limit(world, queue, 1 - count, size - gone):
+            for victim in victims[:count]:
+                moving.drop(world, queue, victim, further=True)
+            return True
+    return False  # and nobody was dropped for nothing
 
 
 def find(world: World, session: int, consumer: int) -> Consumer | str:
@@ -350,7 +353,8 @@ def settle(world: World, command: Any, texts: dict[str, str | None]) -> Answer:
         status, late = settle_one(world, consumer, token, verb, command.delay_ms, texts, own=own)
         statuses.append((token, status, late))
     if own:
-        consumer.resolved_below = max(consumer.resolved_below, command.resolved_below)
+        mark = min([command.resolved_below, *tokens])  # it asks about those itself
+        consumer.resolved_below = max(consumer.resolved_below, mark)
     consumer.taken = {t: b for t, b in consumer.taken.items() if t >= consumer.resolved_below}
     moving.drop_if_done(world, consumer)
     moving.reseat(world, queue)

@@ -1,0 +1,369 @@
+"""Every loop of apply has a bound, and here is who tries to break it: more than one step's worth of
+everything that can be due, held, waiting or deleted at once.
+
+Each case fills a machine, gives one command, and lets ticks go on as a leader would. No entry may
+touch more than one step and one checkout, the ticks must come to an end, and everything must have
+happened by then.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fifo.machine import Machine, backoff, commands, effects, invariants, limits, replies
+from fifo.machine.types import EndCause, Verb
+from tests.support.machine import Bench, expect, present, refused
+
+MANY = 2 * limits.STEP_MESSAGES + 2_500
+PIECE = 2_500
+TOUCHING = (
+    "published",
+    "delivered",
+    "acked",
+    "redelivered_nack",
+    "redelivered_timeout",
+    "redelivered_disconnect",
+    "redelivered_released",
+    "exhausted_dropped",
+    "expired",
+    "overflow_dropped",
+    "purged",
+    "moved_out",
+)
+
+
+def filled(count: int = MANY, *, holders: int = 0, **spec: Any) -> Bench:
+    """A queue with so many messages; all of them locked where there are holders."""
+    bench = Bench(check=False)
+    bench.declare("q", **spec)
+    session = bench.attach()
+    for place in range(holders):
+        prefetch = -(-count // holders)
+        bench.subscribe(session, "q", f"t{place}", prefetch=prefetch)
+    for _ in range(count // PIECE):
+        bench.publish(session, "q", *[b""] * PIECE)
+    return bench
+
+
+def touched(bench: Bench) -> int:
+    """How many messages have been handled so far, each as often as it was."""
+    found = 0
+    for name in bench.machine.queues():
+        counters = bench.overview(name)["counters"]
+        found += sum(counters[counter] for counter in TOUCHING)
+    return found
+
+
+def carry_on(bench: Bench, *batch: commands.Command) -> int:
+    """The command, and ticks until nothing is due; how many entries that took."""
+    before = touched(bench)
+    if batch:
+        bench.apply(*batch)
+    entries, more = 1, True
+    while True:
+        after = touched(bench)
+        moved, before = after - before, after
+        assert moved <= 2 * (limits.STEP_MESSAGES + limits.BATCH_CHECKOUT_MESSAGES), moved
+        if not more:
+            break
+        more = bench.tick()
+        entries += 1
+        assert entries < 50, "ticks do not come to an end"
+    invariants.check(bench.machine.state)
+    return entries
+
+
+def test_a_resume_sends_again_in_slices_and_nothing_new_before_the_end() -> None:
+    bench = filled(holders=3)
+    bench.detach(1)
+    bench.publish(1, "q", "new")
+    bench.do(commands.Subscribe(1, "more", "q", {"prefetch": 1}))
+    bench.attach()
+    sent: list[tuple[int, int]] = []
+    slices, restored = 0, False
+    while True:
+        again = [one for one in bench.delivered() if one.repeat]
+        new = [one.body for one in bench.delivered() if not one.repeat]
+        sent += [(one.consumer, one.token) for one in again]
+        slices += 1
+        assert len(again) <= limits.STEP_MESSAGES
+        if len(sent) == MANY and new:
+            break
+        assert not new, "something new before what it had"
+        assert bench.machine.next_due_ms() == bench.now, "the rest is due at once"
+        if not restored:
+            restored = True
+            bench.machine = Machine.restore(bench.machine.snapshot())
+        bench.tick()
+        invariants.check(bench.machine.state)
+    assert sent == sorted(set(sent)), "each once, in order"
+    assert (new, slices > 2) == ([b"new"], True)
+
+
+def test_a_resend_that_is_cut_short_begins_anew_with_the_next_resume() -> None:
+    bench = filled(holders=3)
+    bench.detach(1)
+    bench.attach()
+    bench.detach(1)
+    bench.tick_all()
+    assert not bench.delivered()
+    bench.attach()
+    sent = len(bench.delivered())
+    bench.tick_all()
+    assert sent + len(bench.delivered()) == MANY
+    bench.attach()
+    bench.attach()
+    assert list(bench.machine.state.chores) == [("resend", 1, 0)]
+
+
+@pytest.mark.parametrize("holders", [0, 3])
+def test_deleting_is_one_command_that_leaves_its_memory_to_the_next_ones(holders: int) -> None:
+    bench = filled(holders=holders)
+    if holders:
+        for consumer in (1, 2, 3):  # records, one by one
+            bench.nack(consumer, (1, MANY // 3), delay_ms=1_000_000)
+    assert bench.do(commands.DeleteQueue("q")) == replies.Deleted(MANY)
+    invariants.check(bench.machine.state)
+    state = bench.machine.state
+    assert not state.queues
+    assert bench.declare("q").created, "the name is free at once"
+    twin = Machine.restore(bench.machine.snapshot())
+    assert not twin.state.remains
+    entries, left = 0, sum(map(len, state.remains))
+    while state.remains:
+        bench.tick()
+        entries += 1
+        now_left = sum(map(len, state.remains))
+        assert left - now_left <= limits.REMAINS_ENTRIES
+        left = now_left
+        assert entries < 200, "a deleted queue is never let go"
+    assert bench.machine.snapshot()[:20] == twin.snapshot()[:20]
+
+
+def test_a_purge_goes_on_in_ticks() -> None:
+    bench = filled()
+    reply = expect(replies.Purged, bench.do(commands.Purge("q")))
+    assert (reply.messages, reply.more) == (limits.STEP_MESSAGES, True)
+    assert carry_on(bench) >= 2
+    assert bench.counts("q") == (0, 0, 0)
+
+
+def test_a_lowered_limit_drops_in_ticks() -> None:
+    bench = filled(overflow="drop_oldest", max_length=MANY)
+    assert carry_on(bench, commands.UpdateQueue("q", {"max_length": 10})) >= 3
+    assert bench.counts("q") == (10, 0, 0)
+
+
+def test_a_newcomer_for_whom_more_than_a_step_would_go_is_refused_and_nobody_goes() -> None:
+    bench = filled(overflow="drop_oldest", max_bytes=30_000)
+    for _ in range(12):
+        bench.publish(1, "q", *[b"x"] * PIECE)
+    before = bench.overview("q")["messages"]
+    reply = expect(replies.Published, bench.publish(1, "q", bytes(29_000)))
+    refused(reply.refused, "queue_full")
+    assert bench.overview("q")["messages"] == before
+
+
+def test_keys_that_are_held_are_freed_in_ticks() -> None:
+    bench = Bench(check=False)
+    bench.declare("q", ordering="key")
+    session = bench.attach()
+    count = limits.STEP_MESSAGES + 2_000
+    consumer = bench.subscribe(session, "q", prefetch=count).consumer
+    for first in range(0, count, 2_000):
+        keys = [b"%d" % key for key in range(first, first + 2_000)]
+        bench.publish(session, "q", *[b""] * 2_000, keys=keys)
+        bench.nack(consumer, (first + 1, first + 2_000), delay_ms=1_000_000)
+    bench.publish(session, "q", "behind the first", keys=[b"0"])
+    bench.publish(session, "q", "behind the last", keys=[b"%d" % (count - 1)])
+    bench.do(commands.UpdateQueue("q", {"on_delay": "skip"}))
+    assert bench.bodies() == ["behind the first"]
+    assert bench.machine.next_due_ms() == bench.now
+    bench.tick()
+    assert bench.bodies() == ["behind the last"]
+    assert bench.machine.next_due_ms() != bench.now
+    invariants.check(bench.machine.state)
+
+
+@pytest.mark.parametrize("cause", list(EndCause))
+def test_the_end_of_a_session_returns_what_it_held_in_ticks(cause: EndCause) -> None:
+    bench = filled(holders=3)
+    if cause == EndCause.EXPIRED:
+        bench.disconnect(1)
+        bench.advance(limits.SESSION_TIMEOUT_MS)
+    entries = carry_on(bench, commands.EndSession(1, int(cause)))
+    assert entries >= 3
+    assert bench.counts("q")[1] == 0
+    assert not bench.machine.state.sessions
+
+
+def test_a_disconnect_grace_returns_in_ticks() -> None:
+    bench = filled(holders=3, disconnect_grace_ms=0)
+    bench.disconnect(1)
+    assert carry_on(bench) >= 3
+    assert bench.counts("q") == (MANY, 0, 0)
+
+
+def test_locks_that_end_together_are_returned_in_ticks() -> None:
+    bench = filled(holders=3)
+    bench.do(commands.PauseQueue("q"))
+    bench.advance(limits.LOCK_MS_DEFAULT)
+    entries = 0
+    while bench.overview("q")["locked"]:
+        before = touched(bench)
+        bench.tick()
+        entries += 1
+        assert touched(bench) - before <= limits.STEP_MESSAGES
+        assert entries < 10
+    assert bench.counts("q") == (MANY, 0, 0)
+
+
+@pytest.mark.parametrize("reader", [False, True])
+def test_what_expires_together_goes_in_ticks_whoever_meets_it_first(reader: bool) -> None:
+    bench = filled(ttl_ms=5_000)
+    bench.advance(5_000)
+    if reader:
+        bench.subscribe(1, "q")
+    assert carry_on(bench) >= 2
+    assert bench.counts("q") == (0, 0, 0)
+
+
+def test_delays_that_end_together_are_due_in_ticks() -> None:
+    bench = Bench(check=False)
+    bench.declare("q")
+    session = bench.attach()
+    for _ in range(MANY // PIECE):
+        bench.publish(session, "q", *[b""] * PIECE, delays=[5_000] * PIECE)
+    bench.advance(5_000)
+    assert bench.tick()
+    assert bench.counts("q")[0] == limits.STEP_MESSAGES
+    carry_on(bench)
+    assert bench.counts("q") == (MANY, 0, 0)
+
+
+def test_dedup_ids_are_forgotten_in_ticks() -> None:
+    bench = Bench(check=False)
+    bench.declare("q", dedup_window_ms=1_000)
+    session = bench.attach()
+    for first in range(0, MANY, PIECE):
+        ids = [b"%d" % place for place in range(first, first + PIECE)]
+        bench.publish(session, "q", *[b""] * PIECE, dedup=ids)
+    bench.advance(1_000)
+    assert bench.tick()
+    assert len(bench.machine.state.queues[1].dedup) == MANY - limits.STEP_MESSAGES
+    carry_on(bench)
+    assert not bench.machine.state.queues[1].dedup
+
+
+def test_one_key_with_very_many_messages_is_walked_within_the_checkout_budget() -> None:
+    bench = Bench(check=False)
+    bench.declare("q", ordering="key")
+    session = bench.attach()
+    for _ in range(MANY // PIECE):
+        bench.publish(session, "q", *[b""] * PIECE, keys=[b"hot"] * PIECE)
+    bench.subscribe(session, "q", prefetch=10)
+    assert len(bench.delivered()) == 1
+    carry_on(bench)
+    assert bench.counts("q") == (MANY - 1, 1, 0)
+
+
+def test_sessions_that_do_not_come_back_are_disconnected_in_ticks() -> None:
+    bench = Bench(check=False)
+    count = 2 * limits.STEP_OBJECTS + 10
+    for place in range(count):
+        bench.attach(f"s{place}")
+    bench.do(commands.Lead(1))
+    bench.advance(limits.RESUME_MS)
+    assert bench.tick()
+    gone = [one for one in bench.machine.state.sessions.values() if one.disconnected]
+    assert len(gone) == limits.STEP_OBJECTS
+    bench.advance(limits.SESSION_TIMEOUT_MS)
+    bench.tick_all()
+    assert len(present(bench.effects, effects.SessionEnded)) > 0
+    carry_on(bench)
+
+
+def test_a_chain_of_dead_letter_queues_that_all_drop_comes_to_an_end() -> None:
+    bench = Bench(check=False)
+    names = [f"q{place}" for place in range(20)]
+    for place, name in reversed(list(enumerate(names))):
+        spec: dict[str, Any] = {"max_length": 2, "overflow": "drop_oldest", "ttl_ms": 1_000}
+        if place + 1 < len(names):
+            spec |= {"dead_letter": names[place + 1], "dead_letter_overflow": True}
+        bench.declare(name, **spec)
+    session = bench.attach()
+    for _ in range(5):
+        bench.publish(session, "q0", *"abcdefgh")
+        bench.advance(1_000)
+        bench.subscribe(session, "q0")
+        carry_on(bench)
+    bench.advance(100_000)
+    carry_on(bench)
+
+
+def test_one_step_of_a_redrive_and_one_move_are_bounded_by_their_form() -> None:
+    step = [24, "q", 0, 1, list(range(limits.STEP_MESSAGES + 1))]
+    with pytest.raises(ValueError, match="at most"):
+        commands.from_list(step)
+    with pytest.raises(ValueError, match="integer"):
+        commands.from_list([26, "q", "r", limits.STEP_MESSAGES + 1])
+
+
+def test_a_session_with_a_thousand_consumers_of_one_single_active_queue_resumes_quickly() -> None:
+    bench = Bench(check=False)
+    bench.declare("q", ordering="single_active")
+    session = bench.attach()
+    for place in range(limits.CONSUMERS_PER_SESSION):
+        bench.subscribe(session, "q", f"t{place}")
+    bench.detach(session)
+    calls = counted(bench, lambda: bench.attach())
+    assert calls < 60 * limits.CONSUMERS_PER_SESSION, "it looks at all of them for each of them"
+
+
+def test_settling_what_was_handed_out_one_by_one_takes_steps_in_proportion() -> None:
+    """Ten times as many locks of one message each may cost ten times as much to return."""
+
+    def cost(count: int) -> int:
+        bench = Bench(check=False)
+        bench.declare("q")
+        session = bench.attach()
+        consumer = bench.subscribe(session, "q", prefetch=count).consumer
+        for _ in range(count):
+            bench.publish(session, "q", b"")
+            bench.advance(1)
+        assert len(bench.machine.state.consumers[consumer].lanes[30_000].holds) == count
+        return counted(bench, lambda: bench.do(commands.EndSession(session)))
+
+    few, many = cost(200), cost(2_000)
+    assert many < 15 * few, (few, many)
+
+
+def counted(bench: Bench, work: Callable[[], object]) -> int:
+    """How many calls it takes: a measure of time that does not depend on the machine."""
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_the_longest_backoff_stops_multiplying_at_its_maximum() -> None:
+    slowest = backoff.parse("exponential:1ms..3650d*1.1")
+    assert slowest.delay(limits.NUMBER_MAX) == 3650 * 86_400_000
+
+
+def test_a_nack_of_a_whole_step_is_one_command() -> None:
+    bench = filled(limits.STEP_MESSAGES, holders=1)
+    bench.settle(1, Verb.NACK, (1, limits.STEP_MESSAGES), delay_ms=0)
+    assert carry_on(bench) <= 5
+    assert bench.counts("q") == (0, limits.STEP_MESSAGES, 0)
