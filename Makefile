@@ -5,8 +5,10 @@ TESTS ?= tests
 
 SEED ?= 0
 SEEDS ?= 20000
+HOURS ?= 0.5
+MINUTES ?= 10
 
-.PHONY: help setup check test thorough mutants sim demo bench lock clean
+.PHONY: help setup check test thorough mutants sim jepsen soak demo bench lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,9 +31,16 @@ thorough: setup ## hours: the queue machine beside its model, fresh seeds in the
 mutants: setup ## break the machine and the cluster in many ways: each must be caught
 	$(PY) -m tests.machine.model.mutants
 	$(PY) -m tests.sim --mutants 50
+	$(PY) -m tests.jepsen --mutants
 
 sim: setup ## replay one simulated run: make sim SEED=123
 	@$(PY) -m tests.sim --seed $(SEED) --trace
+
+jepsen: setup ## real nodes, real faults, every rule: about ten minutes (MINUTES=n), a report
+	@$(PY) -m tests.jepsen --minutes $(MINUTES)
+
+soak: setup ## the same on one cluster for HOURS (0.5), its memory watched: make soak HOURS=8
+	@$(PY) -m tests.jepsen --hours $(HOURS)
 
 demo: setup ## three nodes, Spark, 336 776 flights, a killed leader, a report
 	@exec $(PY) -m bench.demo
@@ -45,5 +54,5 @@ lock: setup ## write requirements.lock anew from pyproject.toml (needs uv)
 	  --all-extras --group dev --group build --output-file requirements.lock
 
 clean: ## remove .venv, caches and reports
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-report.html
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo-report.html jepsen-report.html jepsen-runs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -238,6 +238,14 @@ def gave_up_what_it_never_received(story: Story) -> None:
     story.settle(consumer=3)
 
 
+def stored_by_the_first_attempt(story: Story) -> None:
+    """A dedup id: the first answer was lost, and the second confirm names no message."""
+    story.add("invoke", "publish", "p1", queue="work", body="p1-0", dedup_id="p1-0")
+    story.add("ok", "publish", "p1", queue="work", body="p1-0")
+    story.hand_out()
+    story.settle()
+
+
 def in_key_order(story: Story) -> None:
     story.publish(queue="keyed", key="red")
     story.publish("p1-1", "1.1.2", queue="keyed", key="red")
@@ -574,7 +582,7 @@ GOOD: tuple[Scene, ...] = (
 
 GOOD_WITHOUT_TRACE: tuple[Scene, ...] = (
     nacked_then_acked, late_ack, lost_then_acked_by_another, buried, exhausted,
-    gave_up_what_it_never_received, in_key_order, handed_over,
+    gave_up_what_it_never_received, stored_by_the_first_attempt, in_key_order, handed_over,
 )  # fmt: skip
 
 BAD: tuple[tuple[str, Scene], ...] = (

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.jepsen import checkers, stories
+from tests.jepsen.checkers.linearizable import Operation, possible
+from tests.jepsen.checkers.told import NEVER
 from tests.jepsen.history import History, load, merge
 
 EXPECTED = json.loads((stories.FOLDER / "expected.json").read_text())
@@ -34,6 +37,44 @@ def test_a_bad_history_breaks_its_rule(path: Path) -> None:
     found = sorted(set(found_in(path)))
     assert rule in {broken for broken, _ in found}
     assert [list(one) for one in found] == EXPECTED[path.name]
+
+
+@pytest.mark.parametrize("path", named("good-*.jsonl"), ids=lambda path: path.stem)
+def test_a_good_history_is_one_that_locks_can_have(path: Path) -> None:
+    assert not checkers.search(load(path))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "back-after-its-ack",
+        "back-after-its-termination",
+        "both-held-it",
+        "two-holders",
+        "late-nack",
+        "old-token-acks",
+        "old-token-acks-late",
+        "attempt-forgotten",
+    ],
+)
+def test_the_search_finds_by_itself_what_no_lock_can_do(name: str) -> None:
+    (path,) = (path for path in named("bad-*.jsonl") if path.stem[7:] == name)
+    assert [found.rule for found in checkers.search(load(path))] == ["L"]
+
+
+def test_a_search_may_leave_out_what_perhaps_never_happened() -> None:
+    take, again = Operation("take", (1, 1), -1, 3, 1), Operation("take", (2, 1), -1, 9, 2)
+    ack = Operation("end late", (1, 1), 4, NEVER, optional=True)
+    assert possible([take, ack, again])
+    assert possible([take, replace(ack, optional=False, end=8), again]) is False
+
+
+def test_a_search_of_six_hundred_operations_is_quick() -> None:
+    taken = [Operation("take", (1, n), -1, 10 * n, n) for n in range(1, 151)]
+    returned = [Operation("give back", (1, n), 10 * n + 1, 10 * n + 5) for n in range(1, 151)]
+    sure = [Operation("holds", (1, n), 10 * n + 1, 10 * n + 1) for n in range(1, 151)]
+    lost = [Operation("lost", (1, n), 10 * n + 6, 10 * n + 8) for n in range(1, 151)]
+    assert possible(taken + returned + sure + lost)
 
 
 def test_the_files_are_the_stories() -> None:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import zlib
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import fifo
 from fifo.client.message import Message
 from fifo.client.seams import Seams
+from tests.jepsen.bodies import body_of, given, name_of
 from tests.sim.clockwork import Program
 from tests.sim.plan import Consuming
 
@@ -47,24 +46,6 @@ class SameLoop:
     async def join(self) -> None:
         """Wait until it has ended."""
         await asyncio.gather(self._task, return_exceptions=True)
-
-
-def body_of(name: str) -> bytes:
-    """The body of a message by its name: some short, some long, all different."""
-    number = zlib.crc32(name.encode())
-    size = (0, 10, 100, 900, 5_000, 20_000)[number % 6]
-    return name.encode() + b" " + (b"%x" % number * (size // 6 + 1))[:size]
-
-
-def given(spec: fifo.QueueSpec) -> dict[str, Any]:
-    """The fields of a spec that were given."""
-    found = {one.name: getattr(spec, one.name) for one in fields(spec) if one.name != "name"}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def name_of(body: bytes) -> str:
-    """The name in a body."""
-    return body.split(b" ", 1)[0].decode(errors="replace")
 
 
 class Programs:

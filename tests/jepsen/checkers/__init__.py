@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from tests.jepsen.checkers.cluster import agreed, drained, ended_in_time, led, served
 from tests.jepsen.checkers.counting import buried_once, counted, waited
+from tests.jepsen.checkers.linearizable import linearizable
 from tests.jepsen.checkers.order import in_order, one_active
 from tests.jepsen.checkers.settling import fenced, no_resurrection, not_taken_early, one_holder
 from tests.jepsen.checkers.storing import no_loss, no_phantom, one_copy
@@ -37,13 +38,18 @@ RULES: dict[str, Rule] = {
     "V3": drained,
     "V4": ended_in_time,
 }
-"""Every rule of one history. V5 is about a whole run: `sometimes`."""
+"""Every rule of one history that other checkers share. V5 is about a whole run: `sometimes`."""
 
 
 def find(events: Iterable[Event]) -> list[Violation]:
-    """Everything in this history that should not be."""
+    """Everything in this history that should not be, by the shared rules."""
     told = Told(events)
     return [violation for rule in RULES.values() for violation in rule(told)]
+
+
+def search(events: Iterable[Event]) -> list[Violation]:
+    """What the search for an order of each message's lock says beyond that."""
+    return list(linearizable(Told(events)))
 
 
 def check(events: Iterable[Event], *, where: str = "") -> None:
@@ -54,4 +60,4 @@ def check(events: Iterable[Event], *, where: str = "") -> None:
         raise AssertionError(f"{where}{found[0]}{more}")
 
 
-__all__ = ["RULES", "Rule", "Told", "Violation", "check", "find"]
+__all__ = ["RULES", "Rule", "Told", "Violation", "check", "find", "search"]

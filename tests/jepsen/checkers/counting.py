@@ -82,7 +82,8 @@ def buried_once(told: Told) -> Iterator[Violation]:
         ]
         terminated = [settle for settle in own if settle.verb == "terminate"]
         if not dead:
-            if terminated and drained:
+            back = told.redriven and any(told.newer(one.asked) for one in terminated)
+            if terminated and drained and not back:
                 shown = terminated[0].asked, terminated[0].answer
                 yield Violation("S7", number, "terminated, and no dead letter", shown)
             continue

@@ -102,6 +102,7 @@ class Told:
         self.checkouts: dict[str, list[Event]] = defaultdict(list)
         self.delivers: dict[str, list[Event]] = defaultdict(list)
         self.settles: dict[str, list[Settle]] = defaultdict(list)
+        self.sure: dict[str, list[Event]] = defaultdict(list)
         self.cancelled: dict[int, int] = {}
         self.by_kind: dict[str, list[Event]] = defaultdict(list)
         self._asked: dict[tuple[str, str, Key], Event] = {}
@@ -111,6 +112,7 @@ class Told:
         for asked in self._asked.values():  # Killed before it was answered, or the run was over.
             never = {**asked, "type": "info", "index": NEVER}
             self.settles[asked["value"]["id"]].append(Settle(asked, never))
+        self._name_repeats()
         self.traced = bool(self.checkouts)
         self.redriven = bool(self.by_kind["redrive"])
         self.graves = {
@@ -141,8 +143,18 @@ class Told:
             case "settle", _:
                 asked = self._asked.pop((event["process"], value["id"], key_of(event)))
                 self.settles[value["id"]].append(Settle(asked, event))
+            case "holds", _:
+                self.sure[value["id"]].append(event)
             case "cancel", _:
                 self.cancelled[value["consumer"]] = event["index"]
+
+    def _name_repeats(self) -> None:
+        """Confirms without an id, of what was stored before under a dedup id: by their bodies."""
+        ids = {one["value"]["body"]: one["value"]["id"] for one in self.by_kind["deliver"]}
+        for body, confirm in self.confirmed.items():
+            if confirm["value"].get("id") is None:
+                value = {**confirm["value"], "id": ids.get(body, "")}
+                self.confirmed[body] = {**confirm, "value": value}
 
     def _in_order(self, found: list[Event]) -> list[Event]:
         """The hand-outs of a message: docs/history.md, "Order of hand-outs"."""

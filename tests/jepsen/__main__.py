@@ -1,0 +1,80 @@
+"""The fault suite from the command line: `make jepsen`, `make soak HOURS=n`, or one run again.
+
+Owns the options, which plans a suite is made of, and the exit code: 0 only where nothing is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+from tests.jepsen import mutant_plans, report, rooted
+from tests.jepsen.run import Plan, Result, known_faults, run
+from tests.jepsen.suite import Suite
+from tests.jepsen.workloads import WORKLOADS
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The options."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.jepsen",
+        description="Real nodes and clients, real faults, and the checks of docs/faults.md.",
+    )
+    parser.add_argument("--workload", choices=sorted(WORKLOADS), help="one run of this")
+    parser.add_argument("--faults", default="", help="by name, with commas between")
+    parser.add_argument("--lasting", help="a fault that stays while the others come and go")
+    parser.add_argument("--mutant", help="a bug to put back: tests/jepsen/mutants.py")
+    parser.add_argument("--mutants", action="store_true", help="hunt all bugs put back")
+    parser.add_argument("--seed", type=int, default=None, help="decides the schedule of faults")
+    parser.add_argument("--seconds", type=float, default=12.0, help="of faults in one run")
+    parser.add_argument("--minutes", type=float, default=10.0, help="of a whole suite")
+    parser.add_argument("--hours", type=float, help="a soak: one cluster, this long")
+    parser.add_argument("--folder", type=Path, default=Path("jepsen-runs"), help="where runs lie")
+    parser.add_argument("--report", type=Path, default=Path("jepsen-report.html"))
+    options = parser.parse_args(arguments)
+    known = known_faults()
+    for name in filter(None, [*options.faults.split(","), options.lasting]):
+        if name not in known:
+            parser.error(f"no fault is called {name}; known here: {', '.join(sorted(known))}")
+    return options
+
+
+def main() -> int:
+    """One run where a workload is named, else a suite of them for so many minutes."""
+    options = parse()
+    seed = int(time.time()) if options.seed is None else options.seed
+    if reason := rooted.why_not():
+        print(f"skipped: power, power_majority, power_all: {reason}", flush=True)
+    if options.mutants:
+        return 0 if mutant_plans.score(options.folder.absolute()) else 1
+    if options.workload is not None:
+        faults = tuple(filter(None, options.faults.split(",")))
+        plan = Plan(
+            options.workload, faults, seed, options.seconds, options.lasting, options.mutant
+        )
+        return _one(plan, options.folder)
+    soak = options.hours is not None
+    limit_s = options.hours * 3600 if soak else options.minutes * 60
+    suite = Suite(options.folder, seed, limit_s, options.seconds, soak=soak)
+    good = suite.run()
+    options.report.write_text(report.html(suite))
+    print(report.markdown(suite))
+    for name in suite.unseen:
+        print(f"never seen (V5): {name}")
+    if soak:
+        print(f"memory of the nodes: {suite.growth_text()}")
+    print(f"report: {options.report}")
+    return 0 if good else 1
+
+
+def _one(plan: Plan, folder: Path) -> int:
+    result: Result = asyncio.run(run(plan, (folder / f"{plan.workload}-{plan.seed}").absolute()))
+    print(result.text())
+    return 0 if result.good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

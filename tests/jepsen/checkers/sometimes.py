@@ -1,0 +1,124 @@
+"""V5: what should have happened at least once in a suite, or its faults were too tame.
+
+Owns the interesting states and how a history shows them. Counts; judges nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.jepsen.checkers.told import Told, key_of
+from tests.jepsen.history import Event
+
+WANTED = (
+    "change of leader",
+    "lock ran out without a leader",
+    "renewal refused, the lock was lost",
+    "client told that its lock is lost",
+    "ack unknown, and applied",
+    "ack unknown, and not applied",
+    "late ack carried out",
+    "settled after its lock was lost",
+    "publish unknown, and stored",
+    "publish unknown, and not stored",
+    "dead letter while something was wrong",
+    "redelivered by another leader",
+    "another single active consumer",
+)
+"""Each has to be seen in a whole suite. Others are counted where they happen."""
+
+
+def sometimes(events: list[Event]) -> Counter[str]:
+    """How often each interesting thing happened in a history."""
+    told = Told(events)
+    found: Counter[str] = Counter()
+    leaders = [one for one in told.by_kind["leader"] if one["type"] == "ok"]
+    terms = {one["value"]["term"] for one in leaders}
+    found["change of leader"] = max(0, len(terms) - 1)
+    found["renewal refused, the lock was lost"] = _count(told, "renew", "fail")
+    found["client told that its lock is lost"] = _count(told, "lock_lost", "ok")
+    found["dedup retry after an unknown answer"] = _count(told, "retried", "ok")
+    for one in told.by_kind["corrupted"]:
+        found["damaged journal refused" if one["value"]["refused"] else "damage cut off"] += 1
+    _settles(told, found)
+    _publishes(told, found)
+    _deliveries(told, leaders, found)
+    return +found
+
+
+def _count(told: Told, f: str, kind: str) -> int:
+    return sum(1 for one in told.by_kind[f] if one["type"] == kind)
+
+
+def _settles(told: Told, found: Counter[str]) -> None:
+    for settles in told.settles.values():
+        for settle in settles:
+            if settle.done and settle.late:
+                found["late ack carried out"] += 1
+            if settle.answer["value"].get("status") == "lock_lost":
+                found["settled after its lock was lost"] += 1
+            asked_in_vain = (
+                settle.answer["type"] == "info" and "status" not in settle.answer["value"]
+            )
+            if settle.verb == "ack" and asked_in_vain:
+                applied = not told.newer(settle.asked)
+                found[
+                    "ack unknown, and applied" if applied else "ack unknown, and not applied"
+                ] += 1
+
+
+def _publishes(told: Told, found: Counter[str]) -> None:
+    seen = {one["value"]["body"] for some in told.delivers.values() for one in some}
+    for body in told.invoked:
+        if body not in told.confirmed and body not in told.refused:
+            found[f"publish unknown, and {'' if body in seen else 'not '}stored"] += 1
+
+
+def _deliveries(told: Told, leaders: list[Event], found: Counter[str]) -> None:
+    gaps = _without_leader(told, leaders)
+    wrong = _wrong(told)
+    changes = [one["time"] for one in leaders]
+    holders: dict[str, int] = {}
+    for event in told.by_kind["deliver"]:
+        value = event["value"]
+        if told.is_grave(event) and any(start < event["time"] < end for start, end in wrong):
+            found["dead letter while something was wrong"] += 1
+        if told.single_active(event):
+            before = holders.setdefault(value["queue"], value["consumer"])
+            found["another single active consumer"] += before != value["consumer"]
+            holders[value["queue"]] = value["consumer"]
+        ends = event["time"] + value.get("lock_ms", 0) / 1000
+        unsettled = not any(
+            key_of(one.asked) == key_of(event) and one.asked["time"] < ends
+            for one in told.settles.get(value["id"], ())
+        )
+        if unsettled and any(start < ends < end for start, end in gaps):
+            found["lock ran out without a leader"] += 1
+        for again in told.newer(event)[:1]:
+            if any(event["time"] < change < again["time"] for change in changes):
+                found["redelivered by another leader"] += 1
+
+
+def _without_leader(told: Told, leaders: list[Event]) -> list[tuple[float, float]]:
+    """From a fault that hit the leader to the next leader."""
+    found = []
+    for one in told.by_kind["nemesis"]:
+        before = [lead for lead in leaders if lead["time"] < one["time"]][-1:]
+        later = [lead for lead in leaders if lead["time"] > one["time"]][:1]
+        hit = before and before[0]["value"]["node"] in one["value"]["nodes"]
+        if one["type"] == "info" and hit and later:
+            found.append((float(one["time"]), float(later[0]["time"])))
+    return found
+
+
+def _wrong(told: Told) -> list[tuple[float, float]]:
+    """When some fault was on."""
+    begun: dict[str, float] = {}
+    found = []
+    for one in told.by_kind["nemesis"]:
+        name = one["value"]["fault"]
+        if one["type"] == "invoke":
+            begun[name] = one["time"]
+        elif one["type"] == "ok" and name in begun:
+            found.append((begun.pop(name), float(one["time"])))
+    return found

@@ -1,0 +1,312 @@
+"""The processes of one run: nodes behind proxies, programs, and somebody who watches the nodes.
+
+Owns the folder of a run (`cluster.json`, `history/`, `logs/`, the nodes' data), and starting,
+signalling and ending its processes. Links are `network`'s business, faults are the nemeses'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import fifo
+from bench.processes import Child, Household
+from node.config import RaftSettings
+from tests.jepsen.history import Event, event_of, line_of, merge
+from tests.jepsen.network import Proxied
+from tests.jepsen.workloads import Workload
+
+LOOK_S = 0.05
+OBSERVE_S = 0.25
+"""Between two looks at every node."""
+
+OBSERVE_LIMIT_S = 1.0
+LEADER_LIMIT_S = 30.0
+STATE_LIMIT_S = 30.0
+"""Until all nodes have applied the same, and say so (V1)."""
+
+DISK_LOW_BYTES = 1 << 20
+"""Below it publishes are refused; small, for the disks of the suite are."""
+
+
+class RunFailed(Exception):
+    """The run could not be carried out: not a verdict on a history, but no run either."""
+
+
+class Cluster:
+    """Nodes n1, n2, ..., each with a door for clients and links to its elders, all proxied."""
+
+    def __init__(
+        self,
+        household: Household,
+        folder: Path,
+        seed: int,
+        *,
+        nodes: int = 3,
+        network: Proxied | None = None,
+    ) -> None:
+        self.household = household
+        self.folder = folder
+        self.seed = seed
+        self.names = [f"n{place + 1}" for place in range(nodes)]
+        self.network = network or Proxied(self.names, random.Random(f"network {seed}"))
+        self.children: dict[str, Child] = {}
+        self.programs: dict[str, tuple[str, Any]] = {}
+        self.views: dict[str, dict[str, Any]] = {}
+        self.memory: list[tuple[float, str, int]] = []
+        self.started = False
+        self.mutant: str | None = None
+        self.data: dict[str, Path] = {name: folder / "data" / name for name in self.names}
+        self.url = ""
+        self._plan: dict[str, Any] = {}
+        self._ports: dict[str, str] = {}
+        self._terms: dict[int, str] = {}
+        self._incarnations: dict[str, int] = {}
+        self._watching: asyncio.Task[None] | None = None
+        for part in ("history", "logs", "data"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        self._file = self._open()
+
+    # --- history ----------------------------------------------------------------------------------
+
+    def add(self, kind: str, f: str, process: str, **value: Any) -> Event:
+        """One event of the suite's own, now."""
+        event = event_of(kind, f, process, time.monotonic(), 0, value)
+        self._file.write(line_of(event).encode() + b"\n")
+        return event
+
+    def _open(self) -> FileIO:
+        return (self.folder / "history" / "suite.jsonl").open("ab", buffering=0)
+
+    def tell(self, **changes: Any) -> None:
+        """What programs and nodes that start from now on read in `cluster.json`."""
+        self._plan |= changes
+        (self.folder / "cluster.json").write_text(json.dumps(self._plan, indent=1))
+
+    def take_history(self) -> list[Event]:
+        """The events of all processes so far, as one history, which begins anew."""
+        events = merge((self.folder / "history").glob("*.jsonl"))
+        self._file.close()
+        for path in (self.folder / "history").iterdir():
+            path.unlink()
+        self._file = self._open()
+        return events
+
+    # --- life -------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Proxies, plan, nodes; returns with the first leader."""
+        places = await self.network.start()
+        for name, node in places["nodes"].items():
+            node["data"] = str(self.data[name])
+        plan: dict[str, Any] = {
+            "seed": self.seed,
+            **places,
+            "raft": dataclasses.asdict(RaftSettings()),
+            "limits": {"disk_low_bytes": DISK_LOW_BYTES},
+            "url": "fifo://" + ",".join(node["door"] for node in places["nodes"].values()),
+            "slow_links": False,
+        }
+        self.url = plan["url"]
+        self._ports = {name: node["client"] for name, node in places["nodes"].items()}
+        self._plan = plan
+        self.tell()
+        for name in self.names:
+            self.start_node(name)
+        self._watching = asyncio.ensure_future(self._watch())
+        self.started = True
+        await self.leader()
+
+    async def stop(self) -> None:
+        """End all; nothing is left running."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        for child in self.children.values():
+            child.signal(signal.SIGCONT)
+        self.household.end()
+        await self.network.stop()
+        self._file.close()
+
+    # --- nodes ------------------------------------------------------------------------------------
+
+    def start_node(self, name: str) -> None:
+        """Start a node that does not run."""
+        if not self.runs(name):
+            self.views.pop(name, None)
+            changes = {"FIFO_MUTANT": self.mutant} if self.mutant else None
+            node = sys.executable, "-m", "tests.jepsen.node", str(self.folder), name
+            command = *self.network.inside(name), *node
+            self.children[name] = self.household.start(name, *command, env=changes)
+
+    def runs(self, name: str) -> bool:
+        """Whether this process lives, paused or not."""
+        child = self.children.get(name)
+        return child is not None and child.exit_code() is None
+
+    async def kill(self, name: str) -> None:
+        """SIGKILL, and wait until it is gone."""
+        child = self.children[name]
+        child.signal(signal.SIGKILL)
+        await self.ended([name], LEADER_LIMIT_S)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """To a node or a program, if it lives."""
+        if self.runs(name):
+            self.children[name].signal(number)
+
+    def control(self, name: str, **says: float) -> None:
+        """What is wrong with a node's disk and wall clock from now on: `node.Control`."""
+        path = self.folder / f"{name}.control"
+        fresh = path.with_name(f"{path.name}.fresh")
+        fresh.write_text(json.dumps(says))
+        fresh.rename(path)
+
+    async def leader(self, *, above: int = -1, but: str = "") -> str:
+        """Wait for a node that says it leads, in a term above this one."""
+        if not await until(lambda: self.leading(above=above, but=but), LEADER_LIMIT_S):
+            raise RunFailed(f"no leader within {LEADER_LIMIT_S:.0f} s")
+        return self.leading(above=above, but=but) or ""
+
+    async def came_up(self, name: str) -> bool:
+        """Wait until a started node answers, or has ended; whether it answers."""
+        await until(lambda: not self.runs(name) or name in self.views, LEADER_LIMIT_S)
+        return self.runs(name)
+
+    async def bring_up(self, name: str) -> None:
+        """Have a node run, and start it again if it dies of what was wrong before it could run.
+
+        Raises RunFailed if it does so twice.
+        """
+        self.start_node(name)
+        if not await self.came_up(name):
+            self.start_node(name)
+            if not await self.came_up(name):
+                raise RunFailed(f"{name} does not start: {self.children[name].last_lines(1)}")
+
+    def leading(self, *, above: int = -1, but: str = "") -> str | None:
+        """The node that was last seen to lead in the newest term, if any."""
+        led = [
+            (int(view["term"]), name)
+            for name, view in self.views.items()
+            if view["role"] == "leader" and int(view["term"]) > above and name != but
+        ]
+        return max(led, default=(0, None))[1]
+
+    def term(self) -> int:
+        """The newest term that was seen."""
+        return max(self._terms, default=0)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.gather(*map(self._look, self.names))
+            await asyncio.sleep(OBSERVE_S)
+
+    async def _look(self, name: str) -> None:
+        try:
+            view = await fifo.client.observe(self._ports[name], OBSERVE_LIMIT_S)
+        except (fifo.FifoError, OSError):
+            self.views.pop(name, None)
+            return
+        self.views[name] = dict(view)
+        term = int(view["term"])
+        if view["role"] == "leader" and term not in self._terms:
+            self._terms[term] = name
+            self.add("ok", "leader", name, node=name, term=term)
+        resident = resident_bytes(self.children[name].pid)
+        if resident:
+            self.memory.append((time.monotonic(), name, resident))
+
+    async def states(self) -> None:
+        """Write down every node's state, when all have applied the same."""
+        deadline = time.monotonic() + STATE_LIMIT_S
+        while True:
+            found = {name: await self._state(name) for name in self.names}
+            applied = {one["applied"] for one in found.values() if one}
+            if (all(found.values()) and len(applied) == 1) or time.monotonic() > deadline:
+                break
+            await asyncio.sleep(LOOK_S)
+        for name, state in found.items():
+            self.add(
+                "ok",
+                "state",
+                name,
+                node=name,
+                **(state or {"applied": -1, "hash": "", "queues": {}}),
+            )
+
+    async def _state(self, name: str) -> dict[str, Any] | None:
+        path = self.folder / f"{name}.state"
+        path.unlink(missing_ok=True)
+        self.signal(name, signal.SIGUSR2)
+        deadline = time.monotonic() + OBSERVE_LIMIT_S
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                return dict(json.loads(path.read_text()))
+            await asyncio.sleep(LOOK_S)
+        return None
+
+    # --- programs ---------------------------------------------------------------------------------
+
+    def program(self, name: str, kind: str, how: Any) -> Child:
+        """Start a client program; the same again where it has ended."""
+        number = self._incarnations[name] = self._incarnations.get(name, 0) + 1
+        self.programs[name] = kind, how
+        child = self.household.start(
+            f"{name}.{number}", sys.executable, "-m", "tests.jepsen.program",
+            str(self.folder), f"{name}.{number}", kind, json.dumps(how),
+        )  # fmt: skip
+        self.children[name] = child
+        return child
+
+    def start_programs(self, workload: Workload) -> None:
+        """All of a workload's programs."""
+        for place, how in enumerate(workload.publishers):
+            self.program(f"p{place + 1}", "publish", dataclasses.asdict(how))
+        for place, one in enumerate(workload.consumers):
+            self.program(f"c{place + 1}", "consume", dataclasses.asdict(one))
+
+    def revive(self) -> None:
+        """Start again what has died: poison and nemeses kill programs."""
+        for name, (kind, how) in list(self.programs.items()):
+            if not self.runs(name) and kind in ("publish", "consume"):
+                self.program(name, kind, how)
+
+    def listens(self, name: str) -> bool:
+        """Whether a program has come so far as to hear signals."""
+        return (self.folder / f"{name}.{self._incarnations[name]}.ready").exists()
+
+    async def ended(self, names: list[str], seconds: float) -> list[str]:
+        """Wait for the end of these; returns those that have not ended."""
+        await until(lambda: not any(map(self.runs, names)), seconds)
+        return [name for name in names if self.runs(name)]
+
+
+async def until(true: Callable[[], object], seconds: float) -> bool:
+    """Look until something is so; False where it was not in this time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if true():
+            return True
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(LOOK_S)
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory of a process, where the system says so as Linux does; else 0."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    return 0

@@ -1,0 +1,63 @@
+"""The runs that have to find the bugs of `mutants`, each within so many seeds.
+
+Owns the plans, their limits and the score.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tests.jepsen import rooted
+from tests.jepsen.run import Plan, Result, run
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """A mutant, the plan that finds it (other seeds follow on its own), and in how many runs."""
+
+    plan: Plan
+    rules: frozenset[str]
+    limit: int
+
+    @property
+    def needs_power(self) -> bool:
+        """Whether the plan cuts the power."""
+        return bool({*self.plan.faults} & rooted.DISKS.keys())
+
+
+def _hunt(mutant: str, workload: str, faults: str, rules: str, limit: int) -> Hunt:
+    plan = Plan(workload, tuple(faults.split()), 1, 6.0, mutant=mutant)
+    return Hunt(plan, frozenset(rules.split()), limit)
+
+
+HUNTS = (
+    _hunt("nothing_synced", "queue", "power_all", "S1", 1),
+    _hunt("counts_reset", "delay", "kill", "S6", 3),
+    _hunt("token_not_compared", "lock", "client_pause", "S3 S4 S5 L", 3),
+    _hunt("confirms_early", "queue", "partition pause_then_kill", "S1", 5),
+    _hunt("no_floors", "lock", "kill pause_then_kill", "S4 S9 L", 5),
+)
+
+
+def score(folder: Path) -> bool:
+    """Hunt all, print what found each; whether all were found."""
+    missed = 0
+    for hunt in HUNTS:
+        name = str(hunt.plan.mutant)
+        if hunt.needs_power and (reason := rooted.why_not()):
+            print(f"skipped  {name}: {reason}")
+            continue
+        for seed in range(1, hunt.limit + 1):
+            plan = replace(hunt.plan, seed=seed)
+            result: Result = asyncio.run(run(plan, folder / f"mutant-{name}-{seed}"))
+            found = {violation.rule for violation in result.violations} & hunt.rules
+            if found:
+                print(f"caught   {name} by {' '.join(sorted(found))}, seed {seed}", flush=True)
+                break
+        else:
+            missed += 1
+            print(f"MISSED   {name} in {hunt.limit} runs: {hunt.plan.again}", flush=True)
+    print(f"{len(HUNTS) - missed} of {len(HUNTS)}")
+    return not missed

@@ -1,0 +1,34 @@
+"""Bugs put back into real nodes: those of the simulator that fit, and a disk that never syncs.
+
+Owns which patch a name stands for. Nothing in production can reach them: the node of the suite asks
+for them by `FIFO_MUTANT`. `mutant_plans` has the run that finds each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from unittest.mock import patch
+
+from node.raft.storage import OsFile
+from tests.sim import mutants as simulated
+
+
+@contextmanager
+def nothing_synced() -> Iterator[None]:
+    """fdatasync returns at once and does nothing."""
+
+    def sync(_file: OsFile) -> None:
+        """Lie."""
+
+    with patch.object(OsFile, "sync", sync):
+        yield
+
+
+PATCHES: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "token_not_compared": simulated.token_not_compared,
+    "counts_reset": simulated.counts_reset,
+    "confirms_early": simulated.confirms_early,
+    "no_floors": simulated.no_floors,
+    "nothing_synced": nothing_synced,
+}

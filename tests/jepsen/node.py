@@ -1,0 +1,220 @@
+"""One real node as a process of its own: `python -m tests.jepsen.node FOLDER NAME`.
+
+Owns what a node of the suite has beyond `fifo serve`: a view of the cluster of its own (its peers'
+addresses lead through proxies), faults of its disk and jumps of its wall clock that a control file
+asks for (`nemesis/files.py` writes it), its state on SIGUSR2, and bugs put back on purpose
+(`FIFO_MUTANT`). Everything else is the node as it ships.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from node.broker.node import Node
+from node.config import (
+    ClusterConfig,
+    LimitSettings,
+    NodeConfig,
+    RaftSettings,
+    cluster_id_of,
+    parse_address,
+)
+from node.http.server import HealthServer
+from node.raft.storage import OsFile, OsStorage
+from tests.jepsen import mutants
+
+_NEVER = threading.Event()
+
+PAUSE = 0.01
+"""A slow sync is waited out in pieces of this length (s), so that healing ends it at once."""
+
+
+class Control:
+    """The file that says what is wrong with this node's disk and wall clock just now."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = 0
+        self._says: dict[str, Any] = {}
+
+    def get(self, name: str) -> float:
+        """What it says under this name; 0 where it says nothing."""
+        with contextlib.suppress(OSError, ValueError):
+            changed = self._path.stat().st_mtime_ns
+            if changed != self._seen:
+                self._says = json.loads(self._path.read_text())
+                self._seen = changed
+        return float(self._says.get(name, 0))
+
+    def wall(self) -> float:
+        """The wall clock, as it has jumped."""
+        return time.time() + self.get("wall_seconds")
+
+    def before_write(self) -> None:
+        """Raise what the disk would."""
+        if self.get("full"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def before_sync(self) -> None:
+        """Take the time that the disk takes, or fail as it does."""
+        end = time.monotonic() + self.get("sync_seconds")
+        while time.monotonic() < end and self.get("sync_seconds"):
+            _NEVER.wait(PAUSE)
+        if self.get("fails"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+class SickFile(OsFile):
+    """A file on a disk that may be slow, full or failing."""
+
+    control: Control
+
+    def write(self, offset: int, parts: Sequence[bytes]) -> None:
+        self.control.before_write()
+        super().write(offset, parts)
+
+    def sync(self) -> None:
+        self.control.before_sync()
+        super().sync()
+
+
+class SickStorage(OsStorage):
+    """The journal's folder on such a disk."""
+
+    def __init__(self, directory: Path, control: Control) -> None:
+        super().__init__(directory)
+        self._control = control
+
+    def create(self, name: str) -> OsFile:
+        self._control.before_write()
+        return self._sick(super().create(name))
+
+    def open(self, name: str) -> OsFile:
+        return self._sick(super().open(name))
+
+    def sync_folder(self) -> None:
+        self._control.before_sync()
+        super().sync_folder()
+
+    def _sick(self, file: OsFile) -> OsFile:
+        sick = SickFile(file._descriptor)
+        sick.control = self._control
+        return sick
+
+
+def view_of(folder: Path, name: str) -> ClusterConfig:
+    """The cluster as this node sees it: its peers where their proxies listen."""
+    plan = json.loads((folder / "cluster.json").read_text())
+    nodes = []
+    for other, node in plan["nodes"].items():
+        peer = node["peer"] if other == name else plan["dials"].get(f"{name}>{other}", node["peer"])
+        nodes.append(
+            NodeConfig(
+                name=other,
+                client=parse_address(node["door"]),
+                peer=parse_address(peer),
+                http=parse_address(node["http"]),
+                data_dir=Path(node["data"]),
+            )
+        )
+    return ClusterConfig(
+        name="jepsen",
+        cluster_id=cluster_id_of("jepsen"),
+        secret=b"a secret of the fault suite",
+        nodes=tuple(nodes),
+        raft=RaftSettings(**plan["raft"]),
+        limits=LimitSettings(**plan["limits"]),
+    )
+
+
+def made(folder: Path, name: str) -> Node:
+    """The node. Clients are told of its door, where the proxy listens; it listens behind it."""
+    config = view_of(folder, name)
+    control = Control(folder / f"{name}.control")
+    node = Node(
+        config,
+        name,
+        wall=control.wall,
+        http=HealthServer,
+        storage=lambda path: SickStorage(path, control),
+    )
+    own = json.loads((folder / "cluster.json").read_text())["nodes"][name]
+    node.me = replace(node.me, client=parse_address(own["client"]))
+    return node
+
+
+def describe(node: Node) -> dict[str, Any]:
+    """The state of the machine of this node, for rule S12."""
+    machine = node.broker.host.machine
+    raft = node._raft
+    queues = {}
+    for name in machine.queues():
+        overview = machine.queue_overview(name) or {}
+        kept = ("messages", "ready", "locked", "delayed", "counters")
+        queues[name] = {field: overview[field] for field in kept}
+    return {
+        "applied": raft.applied_index if raft is not None else -1,
+        "hash": machine.digest().hex(),
+        "queues": queues,
+    }
+
+
+async def live(folder: Path, name: str) -> None:
+    """Until SIGTERM, or until the node cannot go on."""
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
+    node = made(folder, name)
+
+    def tell() -> None:
+        path = folder / f"{name}.state"
+        fresh = path.with_name(f"{path.name}.fresh")
+        fresh.write_text(json.dumps(describe(node)))
+        fresh.rename(path)
+
+    loop.add_signal_handler(signal.SIGTERM, asked.set)
+    loop.add_signal_handler(signal.SIGUSR2, tell)
+    await node.start()
+    running = asyncio.ensure_future(node.run())
+    stopping = asyncio.ensure_future(asked.wait())
+    await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+    if running.done():
+        running.result()
+    await node.stop()
+
+
+@contextlib.contextmanager
+def _mutated() -> Iterator[None]:
+    name = os.environ.get("FIFO_MUTANT")
+    with mutants.PATCHES[name]() if name else contextlib.nullcontext():
+        yield
+
+
+def main() -> None:
+    """Run one node."""
+    logging.basicConfig(
+        level=logging.INFO,
+        format="time=%(asctime)s level=%(levelname)s logger=%(name)s %(message)s",
+    )
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        uvloop.install()
+    with _mutated():
+        asyncio.run(live(Path(sys.argv[1]), sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

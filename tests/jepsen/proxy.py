@@ -1,0 +1,133 @@
+"""A TCP proxy that does what bad networks do: for links that nobody may cut with a firewall.
+
+Owns one listening port and the connections through it, each direction with its own faults. Bytes
+are never lost inside a connection, only late, as TCP has it: a cut stalls them, and a connection
+that is broken is reset. Must not know what the bytes are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+import struct
+from dataclasses import dataclass
+
+CHUNK_BYTES = 1 << 16
+
+LOSS_SECONDS = 0.2
+"""A lost packet costs one retransmission timeout, which is this on Linux."""
+
+REDIAL_SECONDS = 0.05
+"""A connection to where nobody listens is closed: after this, as on a slow network."""
+
+
+@dataclass
+class Direction:
+    """What is wrong with one direction of a link."""
+
+    cut: bool = False
+    delay_s: float = 0.0
+    jitter_s: float = 0.0
+    loss: float = 0.0
+    """How likely a chunk waits for a retransmission."""
+
+
+class Proxy:
+    """A port that leads to another one. `there` is towards the target, `back` from it."""
+
+    def __init__(self, target: tuple[str, int], rng: random.Random) -> None:
+        self.there = Direction()
+        self.back = Direction()
+        self._target = target
+        self._rng = rng
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: dict[asyncio.StreamWriter, None] = {}
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    async def start(self) -> None:
+        """Listen on a free port of the loopback address."""
+        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Close all."""
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.reset()
+
+    def heal(self) -> None:
+        """Nothing is wrong any more; what was stalled goes on."""
+        self.there, self.back = Direction(), Direction()
+        self.wake()
+
+    def wake(self) -> None:
+        """Tell those who wait at a cut that something has changed."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def reset(self) -> None:
+        """Break all connections, as a reset does."""
+        for writer in list(self._writers):
+            sock = writer.get_extra_info("socket")
+            with contextlib.suppress(OSError, AttributeError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "a connection is served by a task"
+        self._tasks.add(task)
+        try:
+            await self._join(reader, writer)
+        except (OSError, asyncio.CancelledError):
+            # Cancelled by `stop` only; asyncio's streams would log it as an error.
+            writer.transport.abort()
+        finally:
+            self._tasks.discard(task)
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._passable("there")
+        try:
+            onward, away = await asyncio.open_connection(*self._target)
+        except OSError:
+            await asyncio.sleep(REDIAL_SECONDS)
+            raise
+        self._writers |= {writer: None, away: None}
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._carry(reader, away, "there"))
+                both.create_task(self._carry(onward, writer, "back"))
+        except* (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            for one in (writer, away):
+                self._writers.pop(one, None)
+                one.transport.abort()
+
+    async def _carry(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str
+    ) -> None:
+        """One direction of one connection; raises when it ends, so that the other ends too."""
+        while data := await reader.read(CHUNK_BYTES):
+            faults: Direction = getattr(self, way)
+            wait = faults.delay_s + self._rng.random() * faults.jitter_s
+            if self._rng.random() < faults.loss:
+                wait += LOSS_SECONDS
+            if wait:
+                await asyncio.sleep(wait)
+            await self._passable(way)
+            writer.write(data)
+            await writer.drain()
+        raise ConnectionResetError("the other side has ended")
+
+    async def _passable(self, way: str) -> None:
+        while getattr(self, way).cut:
+            await self._changed.wait()

@@ -1,0 +1,148 @@
+"""Faults that need root: the power of a machine, cut for real, below a node's own file system.
+
+Owns the disks (ext4 on loop devices) of a run that asks for them, and the cut: EXT4_IOC_SHUTDOWN
+without a flush of its log, then SIGKILL. What was not synced is gone, as with the power. Where that
+cannot be done, `why_not` says why, and `available` is empty.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import shutil
+import struct
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from types import TracebackType
+
+from tests.jepsen.cluster import Cluster
+from tests.jepsen.nemeses import Fault, one_of
+
+SHUTDOWN = 0x8004587D
+"""EXT4_IOC_SHUTDOWN, with its flag for "do not flush the log"."""
+
+NO_LOG_FLUSH = 2
+DISK_BYTES = 512 << 20
+"""Of a sparse file: a few segments of a journal."""
+
+TOOLS = ("mkfs.ext4", "mount", "umount", "losetup")
+
+
+@cache
+def why_not() -> str | None:
+    """Why no disk can be made here, or None."""
+    if os.geteuid() != 0:
+        return "power cuts need root"
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        return f"power cuts need {', '.join(missing)}"
+    if subprocess.run(["losetup", "-f"], capture_output=True, check=False).returncode:
+        return "power cuts need loop devices"
+    return None
+
+
+class Disks:
+    """A file system of its own for each node's data, for as long as this context lasts."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        cluster.data = {name: cluster.folder / "disks" / name / "data" for name in cluster.names}
+
+    def __enter__(self) -> None:
+        for name in self._cluster.names:
+            where = self._cluster.folder / "disks" / name
+            where.mkdir(parents=True)
+            image = where.with_suffix(".img")
+            with image.open("wb") as file:
+                file.truncate(DISK_BYTES)
+            _do("mkfs.ext4", "-q", "-F", str(image))
+            _do("mount", "-o", "loop", str(image), str(where))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for name in self._cluster.names:
+            where = self._cluster.folder / "disks" / name
+            _do("umount", str(where))
+            where.with_suffix(".img").unlink()
+
+
+def keep(cluster: Cluster) -> None:
+    """Copy what is on the disks to where a run's data lies: they are about to go."""
+    for name, data in cluster.data.items():
+        if data.exists():
+            shutil.copytree(data, cluster.folder / "data" / name, dirs_exist_ok=True)
+
+
+async def cut_power(cluster: Cluster, *nodes: str) -> None:
+    """The power of these machines fails: file systems first, so that no sync comes through."""
+    for node in nodes:
+        top = os.open(cluster.data[node].parent, os.O_RDONLY)
+        try:
+            fcntl.ioctl(top, SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
+        finally:
+            os.close(top)
+    for node in nodes:
+        if cluster.runs(node):
+            await cluster.kill(node)
+    for node in nodes:
+        where = cluster.data[node].parent
+        _do("umount", str(where))
+        _do("mount", "-o", "loop", str(where.with_suffix(".img")), str(where))
+
+
+@asynccontextmanager
+async def power(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
+    """One node loses its power."""
+    node = one_of(cluster, rng)
+    await cut_power(cluster, node)
+    yield [node]
+    cluster.start_node(node)
+
+
+@asynccontextmanager
+async def power_majority(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
+    """All but one lose their power at once."""
+    nodes = rng.sample(cluster.names, len(cluster.names) // 2 + 1)
+    await cut_power(cluster, *nodes)
+    yield nodes
+    for node in nodes:
+        cluster.start_node(node)
+
+
+@asynccontextmanager
+async def power_all(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
+    """The whole room is dark."""
+    await cut_power(cluster, *cluster.names)
+    yield cluster.names
+    for node in cluster.names:
+        cluster.start_node(node)
+
+
+DISKS = {
+    one.name: one
+    for one in (
+        Fault("power", power, alone=True),
+        Fault("power_majority", power_majority, alone=True),
+        Fault("power_all", power_all, alone=True),
+    )
+}
+"""Those that need a disk for each node."""
+
+
+def available() -> dict[str, Fault]:
+    """What can be done here."""
+    return {} if why_not() else DISKS
+
+
+def _do(*command: str) -> None:
+    """Run a system command. Raises OSError with what it said."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")

@@ -1,0 +1,278 @@
+"""One run: a workload on a real cluster while something goes wrong, healing, draining, verdict.
+
+Owns the order of a run, its limits, and what it leaves: the merged history, and for a failed one
+the logs and the disks as well. A run is decided by its plan; of what real processes do with it only
+the schedule of faults can be replayed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import shutil
+import signal
+import time
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.processes import Household
+from tests.jepsen import checkers, rooted
+from tests.jepsen.checkers import Violation
+from tests.jepsen.cluster import Cluster, RunFailed, until
+from tests.jepsen.history import Event, line_of
+from tests.jepsen.nemeses import FAULTS, Fault
+from tests.jepsen.workloads import WORKLOADS, Workload
+
+DECLARE_S = 20.0
+SETTLE_S = 1.5
+"""Before the first fault: clients have connected by then."""
+
+PUBLISHED_S = 40.0
+"""After healing, until publishers have ended: a call's timeout, and a pause that comes before."""
+
+REDRIVEN_S = 30.0
+DRAIN_S = 60.0
+"""Until the queues are empty (V3): the longest lock with renewals, and redeliveries behind it."""
+
+CONSUMERS_S = 20.0
+FAULT_S = (1.0, 3.0)
+QUIET_S = (0.3, 1.5)
+ELECTION_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run is: replay it with the command that `again` gives."""
+
+    workload: str
+    faults: tuple[str, ...]
+    seed: int
+    seconds: float
+    lasting: str | None = None
+    """A fault that stays until the end of the faults, while the majority has to serve (V2)."""
+    mutant: str | None = None
+
+    @property
+    def again(self) -> str:
+        """The command that runs this plan again."""
+        more = f" --lasting {self.lasting}" if self.lasting else ""
+        more += f" --mutant {self.mutant}" if self.mutant else ""
+        return (
+            f"python -m tests.jepsen --workload {self.workload} --faults {','.join(self.faults)}"
+            f" --seed {self.seed} --seconds {self.seconds:g}{more}"
+        )
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of a plan."""
+
+    plan: Plan
+    folder: Path
+    events: list[Event]
+    violations: list[Violation]
+    memory: list[tuple[float, str, int]]
+    seconds: float
+    failed: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Nothing is wrong."""
+        return not self.violations and not self.failed
+
+    def text(self) -> str:
+        """One line for the terminal, and what is wrong."""
+        plan = self.plan
+        begun = sum(1 for one in self.events if one["f"] == "nemesis" and one["type"] == "invoke")
+        faults = "+".join(plan.faults) or "calm"
+        head = (
+            f"{'ok  ' if self.good else 'FAIL'} {plan.workload:13} {faults}"
+            f"  seed {plan.seed}  {self.seconds:.0f} s, {len(self.events)} events, {begun} faults"
+        )
+        if self.good:
+            return head
+        wrong = [self.failed, *map(str, self.violations[:3])]
+        lines = [line for line in wrong if line]
+        more = len(self.violations) - 3
+        lines += [f"and {more} more violations"] if more > 0 else []
+        return "\n".join(
+            [head, *lines, f"history, logs, disks: {self.folder}", f"again: {plan.again}"]
+        )
+
+
+def known_faults() -> dict[str, Fault]:
+    """Those that can be done here: without rights, and with them where we have them."""
+    return {**FAULTS, **rooted.available()}
+
+
+async def run(plan: Plan, folder: Path) -> Result:
+    """Carry out a plan on a cluster of its own. Of a good run only the history stays."""
+    shutil.rmtree(folder, ignore_errors=True)
+    disks = bool({*plan.faults, plan.lasting} & rooted.DISKS.keys())
+    began = time.monotonic()
+    async with cluster_in(folder, plan.seed, disks=disks, mutant=plan.mutant) as cluster:
+        result = await period(plan, cluster, folder)
+    result.seconds = time.monotonic() - began
+    if result.good:
+        for part in ("data", "disks", "history", "logs"):
+            shutil.rmtree(folder / part, ignore_errors=True)
+    return result
+
+
+@contextlib.asynccontextmanager
+async def cluster_in(
+    folder: Path, seed: int, *, disks: bool, mutant: str | None = None
+) -> AsyncIterator[Cluster]:
+    """A cluster in a folder, started; in the end nothing of it runs. `disks`: that lose power."""
+    cluster = Cluster(Household(folder / "logs"), folder, seed)
+    cluster.mutant = mutant
+    with rooted.Disks(cluster) if disks else contextlib.nullcontext():
+        try:
+            yield cluster
+        finally:
+            await cluster.stop()
+            if disks:
+                rooted.keep(cluster)
+
+
+async def period(plan: Plan, cluster: Cluster, folder: Path) -> Result:
+    """Carry out a plan on this cluster, started here if it was not; judge what was seen."""
+    began = time.monotonic()
+    failed = ""
+    cluster.memory.clear()
+    try:
+        if not cluster.started:
+            await cluster.start()
+        await _live(plan, cluster)
+    except (RunFailed, OSError) as error:
+        failed = f"V1: {error}"
+    events = cluster.take_history()
+    _write(plan, folder, events)
+    violations = checkers.find(events) + checkers.search(events)
+    seconds = time.monotonic() - began
+    return Result(plan, folder, events, violations, list(cluster.memory), seconds, failed)
+
+
+def _write(plan: Plan, folder: Path, events: list[Event]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "plan.json").write_text(json.dumps(asdict(plan)))
+    (folder / "history.jsonl").write_text("".join(line_of(one) + "\n" for one in events))
+
+
+async def _live(plan: Plan, cluster: Cluster) -> None:
+    workload = WORKLOADS[plan.workload]
+    faults = known_faults()
+    chosen = [faults[name] for name in plan.faults]
+    lasting = faults[plan.lasting] if plan.lasting else None
+    cluster.tell(slow_links=lasting is not None or any(one.slow_links for one in chosen))
+    await _do(cluster, "d1", "declare", workload.queues, DECLARE_S)
+    cluster.start_programs(workload)
+    await asyncio.sleep(SETTLE_S)
+    rng = random.Random(f"faults {plan.seed}")
+    await _go_wrong(cluster, rng, chosen, lasting, time.monotonic() + plan.seconds)
+    await _heal(cluster)
+    await _finish(cluster, workload)
+
+
+async def _go_wrong(
+    cluster: Cluster, rng: random.Random, chosen: list[Fault], lasting: Fault | None, end: float
+) -> None:
+    """Fault after fault until `end`, with quiet between them; what is begun is always ended."""
+    async with contextlib.AsyncExitStack() as stack:
+        if lasting is not None:
+            await stack.enter_async_context(_told(cluster, rng, lasting, lasting=True))
+        while time.monotonic() < end:
+            await asyncio.sleep(rng.uniform(*QUIET_S))
+            cluster.revive()
+            for name in cluster.names:
+                if lasting is None:
+                    cluster.start_node(name)
+            if not chosen or rng.random() < 0.1:
+                continue
+            some = [rng.choice(chosen)]
+            others = [one for one in chosen if not one.alone and one.name != some[0].name]
+            if others and not some[0].alone and rng.random() < 0.4:
+                some.append(rng.choice(others))
+            async with contextlib.AsyncExitStack() as period:
+                for fault in some:
+                    await period.enter_async_context(_told(cluster, rng, fault))
+                await asyncio.sleep(rng.uniform(*FAULT_S))
+
+
+@contextlib.asynccontextmanager
+async def _told(
+    cluster: Cluster, rng: random.Random, fault: Fault, *, lasting: bool = False
+) -> AsyncIterator[None]:
+    """A fault whose begin and end stand in the history."""
+    nodes: list[str] = []
+    cluster.add("invoke", "nemesis", "nemesis", fault=fault.name, nodes=nodes, lasting=lasting)
+    try:
+        async with fault.begin(cluster, rng) as nodes:
+            cluster.add("info", "nemesis", "nemesis", fault=fault.name, nodes=nodes)
+            yield
+    finally:
+        cluster.add("ok", "nemesis", "nemesis", fault=fault.name, nodes=nodes)
+
+
+async def _heal(cluster: Cluster) -> None:
+    """End every fault: all links, all disks, all nodes, all programs."""
+    cluster.network.heal()
+    for name in cluster.names:
+        cluster.control(name)
+    for name in cluster.children:
+        cluster.signal(name, signal.SIGCONT)
+    for name in cluster.names:
+        cluster.start_node(name)
+    term = cluster.term()
+    cluster.add("ok", "nemesis", "nemesis", fault="heal", nodes=[])
+    cluster.views.clear()
+    leader = await cluster.leader()
+    cluster.add("ok", "leader", leader, node=leader, term=max(term, cluster.term()))
+    for name in cluster.names:
+        await cluster.bring_up(name)
+
+
+async def _finish(cluster: Cluster, workload: Workload) -> None:
+    """Let publishers end, send dead letters back where that is asked for, drain, compare nodes."""
+    cluster.revive()
+    publishers = [name for name, (kind, _) in cluster.programs.items() if kind == "publish"]
+    consumers = [name for name, (kind, _) in cluster.programs.items() if kind == "consume"]
+    await _ready(cluster, publishers + consumers)
+    for name in publishers + consumers:
+        cluster.signal(name, signal.SIGUSR1)
+    await _end(cluster, publishers, PUBLISHED_S, "publishers do not end")
+    if workload.redrives:
+        await _do(cluster, "r1", "redrive", "dead", REDRIVEN_S)
+    for name in consumers:
+        cluster.signal(name, signal.SIGTERM)
+    await _end(cluster, consumers, CONSUMERS_S, "consumers do not end")
+    cluster.programs.clear()
+    queues = sorted(workload.queues, key=lambda queue: queue == "dead")
+    await _do(cluster, "d2", "drain", queues, DRAIN_S)
+    await cluster.states()
+    await _do(cluster, "d3", "delete", queues, DECLARE_S)
+
+
+async def _ready(cluster: Cluster, names: list[str]) -> None:
+    """Wait until programs listen to signals: one that was just started would die of them."""
+    await until(
+        lambda: all(cluster.listens(name) for name in names if cluster.runs(name)), ELECTION_S
+    )
+
+
+async def _do(cluster: Cluster, name: str, kind: str, how: Any, seconds: float) -> None:
+    """Have a program do something, and wait until it has."""
+    cluster.program(name, kind, how)
+    del cluster.programs[name]
+    await _end(cluster, [name], seconds, f"{kind} does not end")
+
+
+async def _end(cluster: Cluster, names: list[str], seconds: float, what: str) -> None:
+    left = await cluster.ended(names, seconds)
+    if left:
+        said = cluster.children[left[0]].last_lines(4)
+        raise RunFailed(f"{what} within {seconds:g} s: {', '.join(left)}: {said}")

@@ -1,0 +1,137 @@
+"""What clients do in a run: queues, publishers and consumers, as data.
+
+Owns the workloads of the suite, and their JSON form, in which a program is told what to be. Knows
+neither programs nor faults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """One publisher, a process of its own."""
+
+    queue: str = "work"
+    pause_s: float = 0.03
+    """Between two calls, on average."""
+    batch: int = 4
+    """At most so many messages in a call."""
+    keys: int = 0
+    delay_s: float = 0.0
+    """How long a message waits at most; 0: none does."""
+    dedup: bool = False
+    """Publish again under the same id until the answer is known."""
+    poison: float = 0.0
+    """How likely a message kills whoever handles it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consuming:
+    """One consuming process: how it handles what it gets. Shares of verbs are of all messages."""
+
+    queue: str = "work"
+    prefetch: int = 5
+    workers: int = 2
+    lock_s: float = 1.5
+    auto_renew: bool = True
+    slow: float = 0.1
+    """How likely a handler takes between half a lock and two and a half."""
+    nack: float = 0.08
+    release: float = 0.05
+    terminate: float = 0.0
+    forget: float = 0.02
+    renew: float = 0.0
+    """How likely a handler renews by itself while it works."""
+    leave: float = 0.02
+    """How likely a worker stops after a message; when all have, another consumer begins."""
+    nack_delays: tuple[float | None, ...] = (None, 0.0, 0.05, 0.5)
+    policy_s: float = 0.3
+    """The least delay of the queue's own policy, where a nack names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """All of a run's programs."""
+
+    name: str
+    queues: dict[str, dict[str, Any]]
+    publishers: tuple[Publishing, ...]
+    consumers: tuple[Consuming, ...]
+    redrives: bool = False
+    """Send dead letters back once, when all is healed."""
+
+
+_WITH_DEAD: dict[str, dict[str, Any]] = {
+    "dead": {},
+    "work": {"dead_letter": "dead", "max_deliveries": 20, "nack_backoff": "fixed:300ms"},
+}
+
+
+def _work(**spec: Any) -> dict[str, dict[str, Any]]:
+    """The usual two queues, the first with something else about it."""
+    return {"dead": {}, "work": {**_WITH_DEAD["work"], **spec}}
+
+
+WORKLOADS = {
+    one.name: one
+    for one in (
+        Workload(
+            "queue", _WITH_DEAD, (Publishing(), Publishing(batch=1)), (Consuming(), Consuming())
+        ),
+        Workload(
+            "lock",
+            _work(),
+            (Publishing(pause_s=0.1, batch=2),),
+            (
+                Consuming(lock_s=1.0, slow=0.5, prefetch=3, workers=3, renew=0.3),
+                Consuming(lock_s=1.5, slow=0.5, prefetch=4, workers=4, auto_renew=False, renew=0.5),
+            ),
+        ),
+        Workload(
+            "single_active",
+            _work(ordering="single_active"),
+            (Publishing(pause_s=0.06, batch=2),),
+            (
+                Consuming(prefetch=1, workers=1, slow=0.05),
+                Consuming(prefetch=4, workers=1, slow=0.02),
+            ),
+        ),
+        Workload(
+            "key",
+            _work(ordering="key"),
+            (Publishing(keys=8), Publishing(keys=8, batch=1)),
+            (Consuming(slow=0.03), Consuming(slow=0.03)),
+        ),
+        Workload(
+            "delay",
+            _work(nack_backoff="exponential:200ms..2s*2"),
+            (Publishing(pause_s=0.06, delay_s=2.0),),
+            (
+                Consuming(nack=0.3, nack_delays=(0.1, 0.7, None), policy_s=0.2),
+                Consuming(nack=0.3, nack_delays=(0.3, 1.0)),
+            ),
+        ),
+        Workload(
+            "dead_letter",
+            _work(max_deliveries=3),
+            (Publishing(),),
+            (Consuming(nack=0.2, terminate=0.1), Consuming(nack=0.2, terminate=0.1, slow=0.2)),
+            redrives=True,
+        ),
+        Workload(
+            "poison",
+            _work(max_deliveries=3),
+            (Publishing(pause_s=0.1, poison=0.02),),
+            (Consuming(lock_s=1.0, prefetch=2), Consuming(lock_s=1.0, prefetch=2)),
+        ),
+        Workload(
+            "dedup",
+            _work(dedup_window=600),
+            (Publishing(dedup=True, batch=1), Publishing(dedup=True, batch=1)),
+            (Consuming(), Consuming()),
+        ),
+    )
+}
