@@ -90,10 +90,10 @@ class Upkeep:
             yield from self._remove_unneeded()
             yield from self._compact()
         if self._stayed:
-            names = ", ".join(self._stayed)
+            others = f" and {len(self._stayed) - 1} more" if len(self._stayed) > 1 else ""
             raise SnapshotFailed(
-                f"could not remove {names} from {self._store.storage.folder}; the node goes on, "
-                "and tries again at its next start"
+                f"could not remove {self._stayed[0]}{others} from {self._store.storage.folder}; "
+                "the node goes on, and tries again at its next start"
             )
 
     # --- the base ---

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import random
+from array import array
+
 import pytest
 
+from node.raft.errors import JournalFailed, RaftStopped, SnapshotFailed
 from node.raft.journal import PLACEHOLDER, Journal
-from tests.support.journals import command, fill, open_journal, state_of
+from tests.support.journals import command, fill, open_journal
 from tests.support.simdisk import SimStorage
-from tests.support.snapshots import carry, clean_up, state_at, take
+from tests.support.snapshots import clean_up, state_at, take
 
 
 def filled(storage: SimStorage, count: int = 30, size: int = 60) -> Journal:
@@ -98,42 +104,283 @@ def test_live_entries_move_out_of_nearly_empty_segments() -> None:
     assert journal.read(22) == reopened(storage).read(22) == command(22, 60)
 
 
-def test_an_install_replaces_the_log_of_a_follower_and_survives_a_restart() -> None:
-    source = filled(SimStorage(), 40)
-    live = [4, 17, 30]
-    meta = take(source, live, index=35)
+def test_a_snapshot_of_what_is_not_synced_syncs_it_first() -> None:
     storage = SimStorage()
-    target = open_journal(storage)
-    fill(target, 3)
-    target.setCurrentTerm(4, "beta")
-    assert carry(source, target, meta) is False
-    for _ in range(2):
-        assert (target.first_index, target.last_index, target.last_term) == (34, 35, 1)
-        assert target.first_whole_index == 36
-        assert (target.getCurrentTerm(), target.getVotedForNodeId()) == (4, "beta")
-        assert target.getRaftCommitIndex() == 35
-        assert target.snapshot == meta
-        assert target.read_state(meta, 0, 1000) == state_at(35)
-        assert [target.read(index) for index in live] == [command(index, 60) for index in live]
-        with pytest.raises(IndexError):
-            target.read(1)
-        clean_up(target)
-        assert len(names(storage, ".segment")) == 1
-        target = reopened(storage)
-    fill(target, 5, term=4)
-    expected = state_of(target)
-    target.close()
-    assert state_of(open_journal(storage)) == expected
+    journal = open_journal(storage)
+    fill(journal, 5)
+    take(journal, [2], index=4)
+    assert journal.synced_index == 5
+    storage.power_loss(random.Random(1))
+    assert open_journal(storage).read(2) == command(2)
 
 
-def test_an_install_keeps_the_tail_of_a_log_that_has_the_entry() -> None:
+def test_b27_what_a_snapshot_holds_is_never_truncated() -> None:
+    journal = filled(SimStorage())
+    writer = journal.begin_snapshot(20, 1, array("Q", [3]))
+    for finish in (writer.abort, lambda: take(journal, [3], index=20)):
+        with pytest.raises(RaftStopped, match="everything up to 20 stays"):
+            journal.deleteEntriesFrom(19)
+        finish()
+    journal.deleteEntriesFrom(20)
+    assert journal.last_index == 20
+    for refused in (journal.clear, lambda: journal.deleteEntriesTo(3)):
+        with pytest.raises(RaftStopped):
+            refused()
+
+
+def test_a_truncation_that_reaches_below_the_first_segment_of_the_log_is_replayed() -> None:
+    """The segment where the log begins truncates entries whose segments are gone."""
     storage = SimStorage()
-    source, target = filled(SimStorage(), 40), filled(storage, 45)
-    meta = take(source, [4, 17], index=35)
-    assert carry(source, target, meta) is True
-    for _ in range(2):
-        assert (target.first_index, target.last_index) == (1, 45)
-        assert target.snapshot == meta
-        assert target.read(17) == command(17, 60)
-        target = reopened(storage)
-    assert names(storage, ".kept") == []
+    journal = filled(storage, 30)
+    journal.deleteEntriesFrom(20)
+    fill(journal, 2, size=60, term=2)
+    journal.sync()
+    for index in (21, 22):
+        take(journal, [4], index=index)
+        fill(journal, 1, size=60, term=2)
+        journal.sync()
+    expected = (journal.last_index, journal.last_term)
+    clean_up(journal)
+    journal = reopened(storage)
+    assert journal.first_index == 20
+    assert (journal.last_index, journal.last_term) == expected
+    assert [journal.term_at(index) for index in (20, 21)] == [1, 2]
+    assert journal.read(4) == command(4, 60)
+
+
+def test_a_snapshot_that_cannot_be_is_refused() -> None:
+    journal = filled(SimStorage())
+    live = array("Q", [3])
+    for index, term in [(1, 1), (31, 1), (20, 2)]:
+        with pytest.raises(RaftStopped, match=f"entry {index} of term {term}, not in this log"):
+            journal.begin_snapshot(index, term, live)
+    with pytest.raises(RaftStopped, match="entry 30 cannot be live"):
+        journal.begin_snapshot(20, 1, array("Q", [3, 30]))
+    take(journal, [3], index=20)
+    with pytest.raises(SnapshotFailed, match="there is a snapshot of entry 20"):
+        journal.begin_snapshot(20, 1, live)
+    writer = journal.begin_snapshot(25, 1, live)
+    with pytest.raises(SnapshotFailed, match="another snapshot is being written"):
+        journal.begin_snapshot(26, 1, live)
+    writer.abort()
+    writer.abort()
+    with pytest.raises(SnapshotFailed, match="was ended before"):
+        writer.write(b"x")
+    take(journal, [3], index=25)
+    clean_up(journal)
+    writer = journal.begin_snapshot(28, 1, array("Q", [4]))
+    with pytest.raises(RaftStopped, match="entry 4 is live but not in the journal"):
+        writer.write(b"state")
+    take(journal, [3], index=28)
+
+
+def test_a_snapshot_that_leaves_no_room_for_the_log_is_refused() -> None:
+    storage = SimStorage(capacity_bytes=20_000)
+    journal = filled(storage)
+    with pytest.raises(SnapshotFailed, match="no room for a snapshot of 20028 bytes"):
+        journal.begin_snapshot(20, 1, array("Q", [3]), state_bytes_hint=20_000)
+    journal.begin_snapshot(20, 1, array("Q", [3]), state_bytes_hint=1_000).abort()
+    assert not [name for name in storage.listdir() if "snapshot" in name]
+
+
+def test_a_pinned_snapshot_stays_with_all_it_needs_until_it_is_unpinned() -> None:
+    storage = SimStorage()
+    journal = filled(storage, 60)
+    pinned = take(journal, [2, 3, 4], index=10)
+    journal.pin(pinned)
+    journal.pin(pinned)
+    for index in (20, 30, 40):
+        take(journal, [2], index=index)
+        clean_up(journal)
+    journal.unpin(pinned)
+    clean_up(journal)
+    assert list(journal.live_entries(pinned)) == [2, 3, 4]
+    assert journal.read_state(pinned, 0, 100) == state_at(10)
+    assert journal.kept_entry(3) == (command(3, 60), 3, 1)
+    journal.unpin(pinned)
+    clean_up(journal)
+    assert len(names(storage, ".snapshot")) == 2
+    with pytest.raises(SnapshotFailed, match="is not kept any more"):
+        journal.read_state(pinned, 0, 100)
+    with pytest.raises(SnapshotFailed, match="is not kept any more"):
+        journal.pin(pinned)
+    with pytest.raises(IndexError):
+        journal.kept_entry(3)
+    assert journal.kept_entry(2) == reopened(storage).kept_entry(2)
+
+
+def test_a_compaction_waits_for_its_sync_on_another_thread() -> None:
+    storage = SimStorage()
+    journal = filled(storage, 60)
+    for index in (40, 50):
+        take(journal, [2, 20], index=index)
+    journal.release()
+    work = None
+    while work is None:
+        assert journal.compact_step(1)
+        work = journal.blocking_work()
+    syncs = storage.syncs
+    for _ in range(3):
+        assert journal.compact_step(1 << 20)
+    assert journal.blocking_work() is None
+    assert storage.syncs == syncs
+    assert not names(storage, ".kept")
+    work()
+    assert storage.syncs == syncs + 1
+    while journal.compact_step(1):
+        pass
+    assert len(names(storage, ".kept")) == 1
+    assert journal.read(20) == command(20, 60)
+
+
+def test_a_sync_that_fails_on_another_thread_gives_the_compaction_up() -> None:
+    storage = SimStorage()
+    journal = filled(storage, 60)
+    for index in (40, 50):
+        take(journal, [2, 20], index=index)
+    journal.release()
+    work = None
+    while work is None:
+        assert journal.compact_step(1)
+        work = journal.blocking_work()
+    storage.hook = lambda operation, name: _fail_with(errno.EIO)
+    work()
+    storage.hook = None
+    with pytest.raises(SnapshotFailed, match="the compaction was given up: the disk failed"):
+        journal.compact_step(1)
+    assert not journal.compact_step(1)
+    clean_up(journal)
+    assert len(names(storage, ".kept")) == 1
+
+
+def _fail_with(code: int) -> None:
+    raise OSError(code, os.strerror(code))
+
+
+def test_a_snapshot_that_begins_while_entries_move_finds_them_after_a_restart() -> None:
+    """However far the cleaning up is when it begins, and when it ends."""
+    storage = SimStorage()
+    steps = 1
+    for begins in range(100):
+        if begins >= steps:
+            break
+        storage = SimStorage()
+        journal = filled(storage, 60)
+        live = [2, 3, 20, 33]
+        for index in (40, 50):
+            take(journal, live, index=index)
+        journal._snapshots.retire()
+        steps = 0
+        writer = None
+        while journal.compact_step(1):
+            if steps == begins:
+                writer = journal.begin_snapshot(55, 1, array("Q", live))
+                writer.write(b"12345678")
+            steps += 1
+        if writer is None:
+            break
+        writer.write(b"and the rest")
+        writer.finish()
+        clean_up(journal)
+        take(journal, live, index=58)
+        clean_up(journal)
+        for later in (journal, reopened(storage)):
+            assert [later.read(index) for index in live] == [command(i, 60) for i in live]
+    assert steps > 10
+
+
+def test_cleaning_up_comes_in_pieces() -> None:
+    storage = SimStorage()
+    journal = filled(storage, 120)
+    for index in (90, 100):
+        take(journal, range(2, 80, 7), index=index)
+    worst = 0
+    journal.release()
+    more = True
+    while more:
+        before = storage.operations
+        more = journal.compact_step(1)
+        worst = max(worst, storage.operations - before)
+    assert worst <= 6, "the publishing of one file, with the sync before it"
+
+
+def test_the_figures_say_what_snapshots_keep() -> None:
+    storage = SimStorage()
+    journal = filled(storage, 60)
+    grown = journal.stats().bytes_since_snapshot
+    assert grown == journal.stats().disk_bytes
+    assert journal.stats().snapshots.live_ratio == 1.0
+    for index in (40, 50):
+        take(journal, [1, 2, 20], index=index)
+    clean_up(journal)
+    stats = journal.stats()
+    assert 0 < stats.bytes_since_snapshot < grown
+    figures = stats.snapshots
+    assert (figures.count, figures.index, figures.state_bytes) == (2, 50, 60)
+    assert (figures.entries, figures.live_bytes) == (3, 3 * 96)
+    assert figures.disk_bytes == sum(len(storage.content(n)) for n in names(storage, ".snapshot"))
+    assert figures.kept_files == len(names(storage, ".kept"))
+    assert figures.segments + figures.kept_files >= 1
+    assert 0 < figures.live_ratio < 1
+    assert reopened(storage).stats().snapshots == figures
+
+
+@pytest.mark.parametrize("ending", [".snapshot", ".kept", ".segment"])
+def test_a_read_that_fails_is_final(ending: str) -> None:
+    """What cannot be read may be what the disk lost: the node has to stop."""
+    storage = SimStorage()
+    journal = filled(storage, 60)
+    for index in (40, 50):
+        meta = take(journal, [1, 2, 3, 20], index=index)
+    clean_up(journal)
+    for name in names(storage, ending):
+        storage.remove(name)
+    journal._snapshots.files.close()
+    with pytest.raises(JournalFailed, match="the disk failed"):  # noqa: PT012
+        journal.read_state(meta, 0, 1)
+        for index in (1, 20):
+            journal.read(index)
+    with pytest.raises(JournalFailed):
+        journal.add(b"x", 61, 1)
+
+
+def test_what_cannot_be_removed_is_told_and_removed_at_the_next_start() -> None:
+    storage = SimStorage()
+    journal = filled(storage, 60)
+    for index in (40, 50):
+        take(journal, [2], index=index)
+
+    def refuse(operation: str, name: str) -> None:
+        if operation == "unlink":
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    storage.hook = refuse
+    before = len(names(storage, ".segment"))
+    with pytest.raises(SnapshotFailed, match=r"could not remove 0000000002-.* and 12 more"):
+        clean_up(journal)
+    assert len(names(storage, ".segment")) == before
+    fill(journal, 2)
+    journal.sync()
+    storage.hook = None
+    journal = reopened(storage)
+    clean_up(journal)
+    assert len(names(storage, ".segment")) < before
+    assert journal.read(2) == command(2, 60)
+
+
+def test_opening_reads_no_segment_below_the_log() -> None:
+    storage = SimStorage()
+    journal = filled(storage, 300)
+    live = range(1, 270)
+    for index in (280, 290):
+        take(journal, live, index=index)
+    clean_up(journal)
+    journal.close()
+    total = sum(len(storage.content(name)) for name in names(storage, ".segment"))
+    storage.read_bytes = 0
+    journal = open_journal(storage)
+    snapshots = sum(len(storage.content(name)) for name in names(storage, ".snapshot"))
+    headers = len(names(storage, ".segment")) * 400
+    assert storage.read_bytes < headers + 2 * snapshots + 40 * 100
+    assert total > 90 * 300
+    assert journal.read(100) == command(100, 60)

@@ -1,0 +1,176 @@
+"""Installing another node's snapshot: the log is replaced, or kept where it is the same."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from node.raft.errors import RaftStopped, SnapshotFailed
+from node.raft.journal import JournalLimits
+from tests.node.raft.test_snapshots import filled, names, reopened
+from tests.support.journals import command, fill, open_journal, state_of
+from tests.support.simdisk import SimStorage
+from tests.support.snapshots import carry, clean_up, state_at, take
+
+
+def test_an_install_replaces_the_log_of_a_follower_and_survives_a_restart() -> None:
+    source = filled(SimStorage(), 40)
+    live = [4, 17, 30]
+    meta = take(source, live, index=35)
+    storage = SimStorage()
+    target = open_journal(storage)
+    fill(target, 3)
+    target.setCurrentTerm(4, "beta")
+    assert carry(source, target, meta) is False
+    for _ in range(2):
+        assert (target.first_index, target.last_index, target.last_term) == (34, 35, 1)
+        assert target.first_whole_index == 36
+        assert (target.getCurrentTerm(), target.getVotedForNodeId()) == (4, "beta")
+        assert target.getRaftCommitIndex() == 35
+        assert target.snapshot == meta
+        assert target.read_state(meta, 0, 1000) == state_at(35)
+        assert [target.read(index) for index in live] == [command(index, 60) for index in live]
+        with pytest.raises(IndexError):
+            target.read(1)
+        clean_up(target)
+        assert len(names(storage, ".segment")) == 1
+        target = reopened(storage)
+    fill(target, 5, term=4)
+    expected = state_of(target)
+    target.close()
+    assert state_of(open_journal(storage)) == expected
+
+
+def test_an_install_keeps_the_tail_of_a_log_that_has_the_entry() -> None:
+    storage = SimStorage()
+    source, target = filled(SimStorage(), 40), filled(storage, 45)
+    meta = take(source, [4, 17], index=35)
+    assert carry(source, target, meta) is True
+    for _ in range(2):
+        assert (target.first_index, target.last_index) == (1, 45)
+        assert target.snapshot == meta
+        assert target.read(17) == command(17, 60)
+        target = reopened(storage)
+    assert names(storage, ".kept") == []
+
+
+def test_an_install_replaces_a_longer_log_of_another_term() -> None:
+    source = filled(SimStorage(), 40)
+    meta = take(source, [4], index=35)
+    storage = SimStorage()
+    target = open_journal(storage, limits=JournalLimits(segment_bytes=512, cache_bytes=1 << 20))
+    fill(target, 10, size=60)
+    fill(target, 40, size=30, term=2)
+    target.setCurrentTerm(5, None)
+    meta = replace(meta)
+    assert carry(source, target, meta) is False
+    assert (target.first_index, target.last_index, target.last_term) == (34, 35, 1)
+    for index in (1, 30, 36):
+        with pytest.raises(IndexError):
+            target.read(index)
+    assert target.read(4) == command(4, 60)
+    assert target[-1][1:] == (35, 1)
+    fill(target, 3, term=5)
+    assert target.read(36) == command(36)
+
+
+def test_an_install_over_entries_that_were_not_synced_survives_a_power_loss() -> None:
+    for seed in range(20):
+        source = filled(SimStorage(), 40)
+        meta = take(source, [4], index=35)
+        storage = SimStorage()
+        target = open_journal(storage)
+        target.setCurrentTerm(2, None)
+        fill(target, 5, size=60)
+        carry(source, target, meta)
+        storage.power_loss(random.Random(seed))
+        target = open_journal(storage)
+        assert (target.last_index, target.snapshot) == (35, meta)
+        fill(target, 2, term=2)
+        target.sync()
+        assert reopened(storage).last_index == 37
+
+
+def test_an_install_that_is_not_what_was_announced_is_given_up_and_can_be_repeated() -> None:
+    source = filled(SimStorage(), 40)
+    meta = take(source, [4, 17], index=35)
+    storage = SimStorage()
+    target = open_journal(storage)
+    target.setCurrentTerm(1, None)
+    fill(target, 3)
+    target.sync()
+    before = storage.listdir(), state_of(target)
+    for wrong in (
+        replace(meta, digest=bytes(32)),
+        replace(meta, live_count=3),
+        replace(meta, state_bytes=59),
+    ):
+        writer = target.begin_install(wrong)
+        writer.add_state(source.read_state(meta, 0, 100))
+        for index in (4, 17):
+            writer.add_entry(*source.kept_entry(index))
+        assert (writer.state_bytes, writer.entries) == (60, 2)
+        writer.sync()
+        with pytest.raises(SnapshotFailed, match="which are not those of snapshot"):
+            writer.finish()
+        assert (storage.listdir(), state_of(target)) == before
+    writer = target.begin_install(meta)
+    writer.add_entry(*source.kept_entry(17))
+    for entry in (source.kept_entry(4), (b"x", 36, 1), (b"x", 20, 2)):
+        with pytest.raises(SnapshotFailed, match=r"cannot follow|ended before"):
+            writer.add_entry(*entry)
+    target.begin_install(meta).abort()
+    assert (storage.listdir(), state_of(target)) == before
+    assert carry(source, target, meta) is False
+
+
+def test_b22_an_install_of_what_is_committed_here_is_refused() -> None:
+    source, target = filled(SimStorage(), 40), filled(SimStorage(), 40)
+    meta = take(source, [4], index=35)
+    target.setRaftCommitIndex(35)
+    with pytest.raises(SnapshotFailed, match="35 is committed here"):
+        target.begin_install(meta)
+    with pytest.raises(SnapshotFailed, match="the term is 1"):
+        target.begin_install(replace(meta, index=39, term=2))
+
+
+def test_b22_an_install_that_was_overtaken_by_the_log_takes_nothing_back() -> None:
+    source, target = filled(SimStorage(), 40), filled(SimStorage(), 30)
+    meta = take(source, [4], index=35)
+    writer = target.begin_install(meta)
+    fill(target, 10, size=60)
+    target.setRaftCommitIndex(38)
+    writer.add_state(source.read_state(meta, 0, 100))
+    writer.add_entry(*source.kept_entry(4))
+    assert writer.finish() is True
+    assert (target.first_index, target.last_index) == (1, 40)
+    # Committed here in another term than the snapshot says: the logs have parted.
+    other = open_journal(SimStorage())
+    other.setCurrentTerm(1, None)
+    writer = other.begin_install(meta)
+    fill(other, 40, term=0)
+    other.setRaftCommitIndex(38)
+    writer.add_state(source.read_state(meta, 0, 100))
+    writer.add_entry(*source.kept_entry(4))
+    with pytest.raises(RaftStopped, match="entry 35 is committed here, in another term"):
+        writer.finish()
+
+
+def test_an_install_spreads_its_entries_over_files_of_the_size_of_a_segment() -> None:
+    source = filled(SimStorage(), 90)
+    live = list(range(1, 81))
+    meta = take(source, live, index=85)
+    storage = SimStorage()
+    target = open_journal(storage)
+    target.setCurrentTerm(1, None)
+    carry(source, target, meta)
+    assert len(names(storage, ".kept")) > 8
+    for journal in (target, reopened(storage)):
+        assert [journal.read(index) for index in live] == [command(i, 60) for i in live]
+    # On from there, as a leader that another follower takes the snapshot from.
+    third = open_journal(SimStorage())
+    third.setCurrentTerm(1, None)
+    assert carry(journal, third, meta) is False
+    assert third.read(77) == command(77, 60)
