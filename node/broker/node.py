@@ -28,6 +28,7 @@ from node.broker.welcome import Identity
 from node.config import Address, ClusterConfig
 from node.raft import (
     Journal,
+    Offload,
     OsStorage,
     RaftConfig,
     RaftError,
@@ -36,9 +37,9 @@ from node.raft import (
     Storage,
     TcpTransport,
     TransferRefused,
+    WorkerThread,
     boot_clock,
 )
-from node.raft.offload import WorkerThread
 
 logger = logging.getLogger(__name__)
 
@@ -84,12 +85,14 @@ class Node:
         http: HttpFactory | None = None,
         storage: Callable[[Path], Storage] = OsStorage,
         transport: Callable[[RaftConfig, random.Random], TcpTransport] = tcp,
+        offload: Callable[[str], Offload] = WorkerThread,
     ) -> None:
         """`clock` is monotonic and counts suspended time, `wall` is for people; both in seconds.
 
         `http` makes the http port (`node.http.server.HealthServer`); None: this node has none.
-        `storage` opens the journal's folder, `transport` makes the peer port; the client port is
-        the running loop's.
+        `storage` opens the journal's folder, `transport` makes the peer port, `offload` what does
+        blocking work beside the loop, by the name of its thread; the client port is the running
+        loop's.
         """
         self.config = config
         self.me = config.node(name)
@@ -98,6 +101,7 @@ class Node:
         self._rng = random.Random() if rng is None else rng
         self._storage = storage
         self._transport = transport
+        self._offload = offload
         self._loop: asyncio.AbstractEventLoop
         self._listener: asyncio.Server | TlsListener | None = None
         self._raft: RaftNode | None = None
@@ -175,6 +179,7 @@ class Node:
                 before_sync=self.broker.carry_out,
                 wake=self._ask_turn,
                 on_role=self._on_role,
+                offload=self._offload("fifo-sync"),
             )
         except BaseException:
             journal.close()

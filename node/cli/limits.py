@@ -19,6 +19,9 @@ OBSERVE_TIMEOUT_S: Final = 1.0
 LOGIN_TIMEOUT_S: Final = 5.0
 """The same where a password has to be checked first, which may wait behind others."""
 
+SWITCH_SECONDS: Final = 0.001
+"""How long Python lets one thread run before another that waits for it."""
+
 LEADER_WAIT_S: Final = 15.0
 """A fresh cluster elects in about 1 s; a loaded machine needs most of the rest to start Python."""
 

@@ -19,6 +19,7 @@ import typer
 
 from node.cli.checks import check_data_dir, check_ports
 from node.cli.errors import CliError, UsageProblem, one_line
+from node.cli.limits import SWITCH_SECONDS
 from node.cli.processes import die_with_parent
 from node.cli.state import FOLDER_DEFAULT, SINGLE
 from node.config import BASE_PORT_DEFAULT, load_config, single_node_config
@@ -115,6 +116,8 @@ def _run(config: ClusterConfig, name: str) -> None:
         _LOG.warning("uvloop is not installed: plain asyncio, slower")
     else:
         factory = uvloop.new_event_loop
+    # A slow disk's thread has to say that it is done: 5 ms, the default, is longer than most syncs.
+    sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(_live(config, name))
 

@@ -28,6 +28,7 @@ from node.raft.errors import (
 from node.raft.journal import Journal, JournalLimits
 from node.raft.journalstats import JournalStats
 from node.raft.node import RaftNode
+from node.raft.offload import Inline, Offload, WorkerThread
 from node.raft.storage import OsStorage, Storage
 from node.raft.transfer import TransferRefused
 from node.raft.transport import TcpTransport, TransportCounters
@@ -40,6 +41,9 @@ __all__ = [
     "PeerStatus",
     "Outcome",
     "boot_clock",
+    "Offload",
+    "Inline",
+    "WorkerThread",
     "Journal",
     "JournalLimits",
     "JournalStats",

@@ -27,6 +27,18 @@ class Disk(Protocol):
     def dirty(self) -> bool:
         """Whether something that was added is not durable yet."""
 
+    @property
+    def gathered_end(self) -> int:
+        """Position after everything that was added."""
+
+    @property
+    def synced_end(self) -> int:
+        """Position up to which everything is durable."""
+
+    @property
+    def covered_end(self) -> int:
+        """Position up to which everything is durable, or will be with the sync under way."""
+
 
 class Sender(Protocol):
     """The one thing this module asks of the transport."""
@@ -44,7 +56,7 @@ class HeldFrames:
         self._transport = transport
         self._disk = disk
         self._counters = counters
-        self._frames: list[tuple[PeerNode, Message]] = []
+        self._frames: list[tuple[PeerNode, Message, int]] = []
         self.transfer_term = 0
         """The term to be stood for because its leader asked for that; 0 for none."""
 
@@ -56,31 +68,43 @@ class HeldFrames:
         if message["type"] not in HELD_TYPES or not (self._disk.dirty or self._frames):
             return self._transport.send(node, message)
         self._counters.held_frames_total += 1
-        if not self._merged(node, message):
-            self._frames.append((node, message))
+        end = self._disk.gathered_end
+        if not self._merged(node, message, end):
+            self._frames.append((node, message, end))
         return True
 
-    def _merged(self, node: PeerNode, message: Message) -> bool:
+    def send_at_once(self, node: PeerNode, message: Message) -> bool:
+        """Send what stands on durable records alone, though others are not durable yet."""
+        return self._transport.send(node, message)
+
+    def _merged(self, node: PeerNode, message: Message, end: int) -> bool:
         """Whether the frame held last, for the same peer, could say this too.
 
         A successful acknowledgement covers every earlier one of its term, so one frame tells
-        the leader all of it.
+        the leader all of it; but none that the sync under way releases waits for the next.
         """
         if not self._frames or message["type"] != "next_node_idx" or not message["success"]:
             return False
-        other, last = self._frames[-1]
+        other, last, last_end = self._frames[-1]
         if other != node or last["type"] != "next_node_idx" or not last["success"]:
             return False
         if last["term"] != message["term"]:
             return False
+        if last_end <= self._disk.covered_end < end:
+            return False
         last["next_node_idx"] = max(last["next_node_idx"], message["next_node_idx"])
         last["round"] = max(last["round"], message["round"])
+        self._frames[-1] = (node, last, end)
         return True
 
     def release(self, term: int) -> None:
-        """The journal is durable: send what waited, except what another term said."""
-        frames, self._frames = self._frames, []
-        for node, message in frames:
+        """Send what stands on durable records only, except what another term said."""
+        synced_end = self._disk.synced_end
+        count = 0
+        while count < len(self._frames) and self._frames[count][2] <= synced_end:
+            count += 1
+        frames, self._frames = self._frames[:count], self._frames[count:]
+        for node, message, _ in frames:
             if message["term"] == term:
                 self._transport.send(node, message)
             else:

@@ -42,6 +42,7 @@ from node.raft.errors import (
     RaftStopped,
     SnapshotFailed,
 )
+from node.raft.flight import Flight
 from node.raft.install import InstallWriter
 from node.raft.journalstats import JournalStats, SyncFigures
 from node.raft.openfiles import OpenFiles
@@ -127,6 +128,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         self._end = self._synced_end
         self._seed = segments.current.seed
         self._parts: list[bytes] = []
+        self._flight: Flight | None = None
         self._figures = SyncFigures()
         self._failure: str | None = None
         self._closed = False
@@ -262,32 +264,92 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
     @property
     def dirty(self) -> bool:
         """Something has been added, truncated or changed that is not on the disk yet."""
-        return bool(self._parts)
+        return bool(self._parts) or self._flight is not None
+
+    @property
+    def syncing(self) -> bool:
+        """Whether a sync that `begin_sync` gave is under way."""
+        return self._flight is not None
+
+    @property
+    def gathered_end(self) -> int:
+        """Position after everything added so far: what a promise made now stands on."""
+        return self._end
+
+    @property
+    def synced_end(self) -> int:
+        """Position up to which everything is on the disk."""
+        return self._synced_end
+
+    @property
+    def covered_end(self) -> int:
+        """Position up to which everything is on the disk, or will be with the sync under way."""
+        return self._synced_end if self._flight is None else self._flight.end
+
+    @property
+    def recent_sync_seconds(self) -> float:
+        """Mean time of the newest syncs."""
+        return self._figures.recent_seconds
 
     def sync(self) -> None:
         """Makes everything gathered durable: one write and one sync; nothing if not dirty.
 
-        Raises `JournalFailed`, which is final.
+        A sync under way is waited for. Raises `JournalFailed`, which is final.
         """
         self._check_usable()
-        if not self._parts:
-            return
+        if self._flight is not None:
+            self._flight.run()
+            self.land(self._flight)
+        if self._parts:
+            flight = self._take_off()
+            flight.run()
+            self.land(flight)
+
+    def begin_sync(self) -> Flight | None:
+        """Everything gathered as work for another thread; `land` has to follow it on this one.
+
+        None while one is under way, where nothing is gathered, and where a new segment is due:
+        that is made here and now, with the sync. What is added meanwhile goes with the next.
+        """
+        self._check_usable()
+        if self._flight is not None or not self._parts:
+            return None
+        gathered = self._end - self._synced_end
+        if self._segments.current.size + gathered >= self._limits.segment_bytes:
+            self.sync()
+            return None
+        return self._take_off()
+
+    def _take_off(self) -> Flight:
         if self._commit_index != self._commit_written:
             self._append(records.COMMIT, 0, self._commit_index, b"")
             self._commit_written = self._commit_index
-        started = self._clock()
         size = self._end - self._synced_end
+        parts, self._parts = self._parts, []
         try:
-            self._segments.write(self._parts, size)
-            self._segments.sync()
+            work = self._segments.append(parts, size)
         except OSError as problem:
             self._fail(problem)
-        self._figures.note(self._clock() - started, size)
-        self._parts = []
-        self._synced_end = self._end
-        self._synced_index = self._log.last_index
+        self._flight = Flight(
+            work, self._clock, end=self._end, index=self._log.last_index, size=size
+        )
+        return self._flight
+
+    def land(self, flight: Flight) -> None:
+        """What `begin_sync` gave has run: its records are durable. Harmless where `sync` was
+        first. Raises `JournalFailed`, which is final."""
+        if flight is not self._flight:
+            return
+        self._flight = None
+        if isinstance(flight.error, OSError):
+            self._fail(flight.error)
+        if flight.error is not None:
+            raise flight.error
+        self._figures.note(flight.seconds, flight.size)
+        self._synced_end = flight.end
+        self._synced_index = flight.index
         self._cache.trim(self._synced_index)
-        if self._segments.current.size >= self._limits.segment_bytes:
+        if not self._parts and self._segments.current.size >= self._limits.segment_bytes:
             self._begin_segment()
 
     def stats(self) -> JournalStats:
@@ -586,6 +648,8 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         self._log.truncate_from(first_removed)
         self._cache.drop_range(first_removed, last_removed)
         self._synced_index = min(self._synced_index, first_removed - 1)
+        if self._flight is not None:
+            self._flight.index = min(self._flight.index, first_removed - 1)
         self._tail = None
 
     def deleteEntriesTo(self, entryTo: int) -> NoReturn:

@@ -6,6 +6,8 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final
 
+from node.raft import limits
+
 SYNC_BUCKET_SECONDS: Final = (
     0.000_25,
     0.000_5,
@@ -77,12 +79,20 @@ class JournalStats:
 class SyncFigures:
     """Counts syncs and their times."""
 
-    __slots__ = ("buckets", "last_seconds", "syncs", "total_seconds", "written_bytes")
+    __slots__ = (
+        "buckets",
+        "last_seconds",
+        "recent_seconds",
+        "syncs",
+        "total_seconds",
+        "written_bytes",
+    )
 
     def __init__(self) -> None:
         self.syncs = 0
         self.total_seconds = 0.0
         self.last_seconds = 0.0
+        self.recent_seconds = 0.0
         self.written_bytes = 0
         self.buckets = [0] * (len(SYNC_BUCKET_SECONDS) + 1)
 
@@ -94,5 +104,6 @@ class SyncFigures:
         self.syncs += 1
         self.total_seconds += seconds
         self.last_seconds = seconds
+        self.recent_seconds += (seconds - self.recent_seconds) * limits.SYNC_WEIGHT
         self.written_bytes += size
         self.buckets[bisect_left(SYNC_BUCKET_SECONDS, seconds)] += 1

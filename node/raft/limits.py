@@ -73,6 +73,9 @@ UNLINK_COST_BYTES: Final = 1 * MIB
 """What removing a file counts for in a budget of bytes: a file system frees 64 MiB in about the
 time that it takes to copy this."""
 
+SYNC_WEIGHT: Final = 0.2
+"""Share of the newest sync in the recent mean: a single slow one is forgotten after a few."""
+
 # --- node ----------------------------------------------------------------------------------------
 
 ENTRY_BYTES_MAX: Final = 2 * MIB
@@ -126,6 +129,12 @@ PRE_VOTE_RETRY_FRACTION: Final = 1 / 6
 
 COMMIT_NOTICE_SECONDS: Final = 0.02
 """Followers learn of a commit with the next entries, or at the latest after this."""
+
+SLOW_SYNC_SECONDS: Final = 0.002
+"""Recent mean above which syncs leave the loop's thread: a turn must not stand still for them."""
+
+FAST_SYNC_SECONDS: Final = 0.001
+"""Recent mean below which they come back: a hand-over to a thread costs about 0.1 ms."""
 
 TURN_SECONDS_BUSY: Final = 0.02
 """Longest time between two turns of a leader."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from node.raft import limits
 from node.raft.config import EntryTooLarge, PeerStatus, RaftConfig, RaftStatus
 from node.raft.errors import RaftStopped
+from node.raft.offload import Inline, Offload
 from node.raft.submissions import Submission
 from node.raft.syncobj import CANDIDATE, LEADER, Core, command_of
 from node.raft.transfer import TransferRefused, best_target
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from node.raft.config import Outcome
+    from node.raft.flight import Flight
     from node.raft.journal import Journal
 
 ROLES = {LEADER: "leader", CANDIDATE: "candidate"}
@@ -38,6 +40,8 @@ class RaftNode:
     happens; entries are accepted once it has told "leader". `before_sync()` runs in each turn
     after replication and apply, before the last sync. `wake()` asks the owner for a turn soon,
     from inside any call. `transport` is a pysyncobj transport with `start` and `close`.
+    `offload` takes the syncs of a slow disk (None: they stay on the caller's thread); the node
+    closes it.
     """
 
     core_class: type[Core] = Core
@@ -54,6 +58,7 @@ class RaftNode:
         before_sync: Callable[[], None],
         wake: Callable[[], None],
         on_role: Callable[[str, int], None],
+        offload: Offload | None = None,
     ) -> None:
         self._config = config
         self._journal = journal
@@ -64,6 +69,8 @@ class RaftNode:
         self._on_role = on_role
         self._announced = ("follower", 0)
         self._closed = False
+        self._offload: Offload = Inline() if offload is None else offload
+        self._syncs_aside = False
         self._core = self.core_class(
             config,
             journal=journal,
@@ -159,9 +166,8 @@ class RaftNode:
         core.submissions.answer_refused()
         core.submissions.expire(self._clock())
         core.prepare_election()
-        # The commit rule runs first in the tick: what the leader counts for itself is durable,
-        # and what the tick appends is counted in a later one.
-        core.doTick(0)
+        # The commit rule runs first in the tick, and counts for the leader what is durable.
+        core.tick()
         self._announce()
         core.replicate()
         core.advance_transfer()
@@ -169,12 +175,35 @@ class RaftNode:
         appended = self._journal.dirty
         self._sync()
         self._raise_failure()
-        return self._delay(again=appended and not self._config.peers)
+        # Alone, the next turn commits what this one made durable; a sync aside asks for it itself.
+        return self._delay(again=appended and not self._config.peers and not self._journal.dirty)
 
     def _sync(self) -> None:
-        """Make everything gathered durable, then let go what stands on it."""
-        self._journal.sync()
+        """Make everything gathered durable, then let go what stands on it.
+
+        A slow disk does it beside the loop: turns go on, and what stands on a sync waits for it.
+        """
+        journal = self._journal
+        bound = limits.FAST_SYNC_SECONDS if self._syncs_aside else limits.SLOW_SYNC_SECONDS
+        self._syncs_aside = journal.recent_sync_seconds > bound
+        if not self._syncs_aside:
+            journal.sync()
+        elif (flight := journal.begin_sync()) is not None:
+            self._offload.run(flight.run, lambda _: self._landed(flight))
         self._core.held.release(self.term)
+
+    def _landed(self, flight: Flight) -> None:
+        """A sync beside the loop has ended: its promises leave now, the commit in a turn."""
+        if self._closed:
+            return
+        core = self._core
+        core.enter()
+        try:
+            self._journal.land(flight)
+            core.held.release(self.term)
+        except Exception as error:
+            core.fail(error)
+        self._wake()
 
     def _announce(self) -> None:
         """Tell the owner of a change of role or term before anything happens in it."""
@@ -239,6 +268,11 @@ class RaftNode:
         """Name of the leader as last heard; may be out of date."""
         node = self._core._SyncObj__raftLeader
         return None if node is None else node.id
+
+    @property
+    def syncs_aside(self) -> bool:
+        """Whether the disk is so slow that it is waited for beside the loop."""
+        return self._syncs_aside
 
     @property
     def commit_index(self) -> int:
@@ -315,4 +349,5 @@ class RaftNode:
         await self._transport.close()
         self._core.enter()
         self._core.submissions.abandon()
+        self._offload.close()
         self._journal.close()

@@ -17,7 +17,7 @@ from node.raft.records import SegmentHeader
 from node.raft.recordwriter import TEMPORARY_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from node.raft.openfiles import OpenFiles
     from node.raft.owner import Owner
@@ -157,15 +157,18 @@ class Segments:
         del self._segments[place], self._bases[place]
         del self._by_sequence[segment.header.sequence]
 
-    def write(self, parts: Sequence[bytes], size: int) -> None:
-        """Appends `parts`, `size` bytes together, to the current segment; not yet durable."""
+    def append(self, parts: Sequence[bytes], size: int) -> Callable[[], None]:
+        """Takes `parts`, `size` bytes together, to the end of the current segment: the work that
+        writes and syncs them, which may run on another thread, one after the other."""
         segment = self.current
-        self.file(segment).write(segment.size, parts)
+        offset, file = segment.size, self.file(segment)
         segment.size += size
 
-    def sync(self) -> None:
-        """Returns when the current segment is on the disk."""
-        self.file(self.current).sync()
+        def work() -> None:
+            file.write(offset, parts)
+            file.sync()
+
+        return work
 
     def file(self, segment: Segment) -> StorageFile:
         """The open file of a segment."""

@@ -124,6 +124,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         self._voters_term = 0
         self._counted_index = 0
         self._no_op_index = 0
+        self._countable_index: int | None = None
         self.transfer: Transfer | None = None
         super().__init__(
             PeerNode(config.name),
@@ -245,12 +246,17 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
             self._SyncObj__raftCommitIndex = verdict.commit_index
             self.journal.setRaftCommitIndex(verdict.commit_index)
             news = True
-        self._SyncObj__sendNextNodeIdx(
-            node,
-            reset=not verdict.success,
-            nextNodeIdx=verdict.next_index,
-            success=verdict.success,
-        )
+        if verdict.success and not message["entries"] and self.journal.syncing:
+            # A slow disk must not look like a dead node: answer by what is durable.
+            durable = min(verdict.next_index, self.journal.synced_index + 1)
+            self.held.send_at_once(node, self._answer(durable, reset=False, success=True))
+        else:
+            self._SyncObj__sendNextNodeIdx(
+                node,
+                reset=not verdict.success,
+                nextNodeIdx=verdict.next_index,
+                success=verdict.success,
+            )
         return news or self.journal.dirty
 
     def _follow(self, leader: PeerNode, term: int) -> bool:
@@ -305,17 +311,17 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         """An answer that names its term (b20) and the round it answers (raft.md 3.8)."""
         if nextNodeIdx is None:
             nextNodeIdx = self.journal.last_index + 1
-        self.held.send(
-            node,
-            {
-                "type": "next_node_idx",
-                "term": self._SyncObj__raftCurrentTerm,
-                "round": self._round_in_hand,
-                "next_node_idx": nextNodeIdx,
-                "reset": reset,
-                "success": success,
-            },
-        )
+        self.held.send(node, self._answer(nextNodeIdx, reset=reset, success=success))
+
+    def _answer(self, next_index: int, *, reset: bool, success: bool) -> Message:
+        return {
+            "type": "next_node_idx",
+            "term": self._SyncObj__raftCurrentTerm,
+            "round": self._round_in_hand,
+            "next_node_idx": next_index,
+            "reset": reset,
+            "success": success,
+        }
 
     # --- elections ---
 
@@ -521,7 +527,28 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
 
     # --- the log ---
 
+    def tick(self) -> None:
+        """The library's tick, in which a leader counts itself only for what its disk has."""
+        if self._SyncObj__raftState == LEADER:
+            self._countable_index = self.countable_index()
+        try:
+            self.doTick(0)
+        finally:
+            self._countable_index = None
+
+    def countable_index(self) -> int:
+        """How far the library, which counts this node for every index, counts rightly: up to
+        what is durable here, or what a majority has without this node."""
+        synced_index = self.journal.synced_index
+        if synced_index == self.journal.last_index:
+            return synced_index
+        matches = sorted(self._SyncObj__raftMatchIndex.values(), reverse=True)
+        others = (len(self.nodes) + 1) // 2
+        return max(synced_index, matches[others]) if others < len(matches) else synced_index
+
     def _SyncObj__getCurrentLogIndex(self) -> int:
+        if self._countable_index is not None:
+            return self._countable_index  # In a leader's tick only its commit rule asks.
         return self.journal.last_index
 
     def _SyncObj__getCurrentLogTerm(self) -> int:

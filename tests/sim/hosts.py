@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from node.broker.node import Node, NodeStopped
-from node.raft import RaftConfig, RaftError, TcpTransport
+from node.raft import Inline, RaftConfig, RaftError, TcpTransport
 from node.raft.peer_auth import ListenerSide
 from node.raft.transport import PeerLink
 from tests.sim.clockwork import Program
@@ -94,6 +94,7 @@ class Host:
             wall=program.wall,
             rng=rng,
             storage=lambda _folder: self.storage,
+            offload=lambda _name: Inline(),
             transport=partial(_peer_port, rng.randbytes),
         )
         self.world.watch(self, node)

@@ -118,6 +118,33 @@ class AnswersAtOnce(Core):
 
 class _CleanDisk:
     dirty = False
+    gathered_end = synced_end = covered_end = 0
+
+
+class CountsItself(Core):
+    """A leader counts itself for what its own disk does not have yet."""
+
+    def countable_index(self) -> int:
+        return self.journal.last_index
+
+
+class ReleasesAll(Core):
+    """What waits for a sync leaves with the one before it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.held._disk = _WrongEnd(self.journal)
+
+
+class _WrongEnd:
+    synced_end = covered_end = gathered_end = 0
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    @property
+    def dirty(self) -> bool:
+        return self._journal.dirty
 
 
 class CountsOldAcks(Core):

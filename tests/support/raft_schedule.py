@@ -7,6 +7,8 @@ Owns what can go wrong and when. A schedule is a list, so a failing one can be c
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -51,6 +53,8 @@ KINDS = {
     "heal": 5,
     "break": 4,
     "transfer": 4,
+    "slow": 3,
+    "disk_fails": 2,
 }
 """What happens, and how often in proportion."""
 
@@ -81,6 +85,22 @@ def power_in_turn(world: World, node: SimNode, operations: int) -> None:
             raise PowerCut(f"in {operation} of {name}")
 
     if node.alive:
+        node.storage.hook = hook
+
+
+def disk_fails(node: SimNode, operations: int) -> None:
+    """Some write or sync, a few from now, fails: a full disk, or a broken one."""
+    left = operations
+    number = errno.ENOSPC if operations % 2 else errno.EIO
+
+    def hook(operation: str, name: str) -> None:
+        nonlocal left
+        left -= operation in ("write", "sync", "create")
+        if left <= 0:
+            raise OSError(number, os.strerror(number))
+
+    if node.alive and node.stopped is None:
+        node.may_stop = True
         node.storage.hook = hook
 
 
@@ -131,6 +151,10 @@ def _act(world: World, fault: Fault) -> None:
         network.heal()
     elif fault.kind == "break":
         network.break_link(fault.node, fault.other)
+    elif fault.kind == "slow":
+        node.sync_seconds = (0.0, 0.003, 0.03, 0.3, 1.2)[fault.number % 5]
+    elif fault.kind == "disk_fails":
+        disk_fails(node, fault.number % 6 + 1)
     elif fault.kind == "transfer" and world.leaders and world.leaders[0].runs:
         with contextlib.suppress(TransferRefused):
             world.leaders[0].node.transfer(fault.node, lambda _: None)
@@ -173,10 +197,12 @@ def settle(world: World) -> None:
     world.network.heal()
     for node in world.nodes.values():
         node.storage.hook = None
+        node.sync_seconds = 0.0
         if node.paused:
             node.resume()
     world.start()
     world.run(5.0)
+    world.start()  # A disk that had failed may have been noticed only now.
     world.run_until(lambda: any(node.node.is_leader for node in world.nodes.values()), 10.0)
     world.submit(world.leaders[0], world.payload())
     world.run_until(lambda: world.converged() and not _open(world), HEAL_SECONDS)

@@ -226,6 +226,41 @@ class Network:
         self.connect_all()
 
 
+class SimOffload:
+    """What a worker thread does, in virtual time: `sync_seconds` of its machine on the average.
+
+    The bytes are on the disk at the beginning of that time or at its end, and nobody is told
+    before its end: a process that dies meanwhile finds either.
+    """
+
+    def __init__(self, world: World, node: SimNode) -> None:
+        self._world = world
+        self._node = node
+        self._incarnation = node.incarnation
+
+    def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        rng = self._world.rng
+        at_once = rng.random() < 0.5
+        if at_once:
+            work()  # A flight keeps its error.
+
+        def end() -> None:
+            node = self._node
+            if not node.alive or node.incarnation != self._incarnation:
+                return
+            if node.paused:
+                self._world.after(0.01, end)
+                return
+            if not at_once:
+                work()
+            done(None)
+
+        self._world.after(rng.uniform(0, 2 * self._node.sync_seconds), end)
+
+    def close(self) -> None:
+        """Nothing runs between two steps of the world."""
+
+
 class SimNode:
     """One machine: a disk that stays, and processes that come and go on it."""
 
@@ -248,6 +283,9 @@ class SimNode:
         self.applied: list[tuple[int, int, bytes]] = []
         self.roles: list[tuple[str, int]] = []
         self.node_class: type[RaftNode] = RaftNode
+        self.sync_seconds = 0.0
+        self.may_stop = False
+        self._disk_clock = 0.0
         self.apply_hook: Callable[[bytes], None] | None = None
         self.journal_hook: Callable[[Journal], None] | None = None
         self.refused = 0
@@ -279,6 +317,7 @@ class SimNode:
         self.incarnation += 1
         self.paused = False
         self.stopped = None
+        self.may_stop = False
         self.applied = []
         self._inbox = []
         self.journal = self.open_journal(self.storage)
@@ -295,6 +334,7 @@ class SimNode:
             before_sync=lambda: None,
             wake=self.wake,
             on_role=lambda role, term: self.roles.append((role, term)),
+            offload=SimOffload(self._world, self),
         )
         self.wake()
         for other in self._world.nodes:
@@ -308,8 +348,13 @@ class SimNode:
             cluster_id=CLUSTER,
             node=self.name,
             limits=SMALL_JOURNAL,
-            clock=lambda: 0.0,
+            clock=self._read_disk_clock,
         )
+
+    def _read_disk_clock(self) -> float:
+        """Read before and after each sync: by so much later."""
+        self._disk_clock += self.sync_seconds
+        return self._disk_clock
 
     def kill(self, *, power: bool = False) -> None:
         """End the process: by a signal, or with the power and what was not synced."""
@@ -486,6 +531,9 @@ class World:
 
     def stopped(self, node: SimNode, stopped: RaftStopped) -> None:
         """A node stopped for good, which only some tests expect."""
+        if node.may_stop:
+            node.kill()  # Its disk failed: whoever runs it sees to that and starts it again.
+            return
         assert self.expect_stop, f"seed {self.seed}: {node.name} stopped: {stopped}"
 
     @property

@@ -1,0 +1,232 @@
+"""Syncs beside the loop: what counts, what waits, and what a slow disk may not cost."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from node.raft.config import Outcome
+from node.raft.errors import JournalFailed, RaftStopped
+from node.raft.node import RaftNode
+from tests.support import raft_mutants as mutants
+from tests.support import raft_schedule
+from tests.support.journals import ONE_SEGMENT, open_journal
+from tests.support.raft_world import Frame, SimNode, World
+from tests.support.simdisk import SimStorage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from node.raft.syncobj import Core
+
+NodeClass = type[RaftNode]
+
+
+def make_slow(world: World, node: SimNode, seconds: float) -> None:
+    """From now on each sync takes that long on the average, and the node knows it."""
+    node.sync_seconds = seconds
+    leader = world.leaders[0]
+    while node.journal is not None and node.journal.recent_sync_seconds < 0.002:
+        world.commit(leader, 1)
+
+
+def test_a_slow_leader_commits_what_a_majority_of_others_has() -> None:
+    world = World("abc", seed=1).start()
+    leader = world.elect("a")
+    make_slow(world, leader, 1.0)
+    for _ in range(20):
+        began_at = world.now
+        world.commit(leader, 5)
+        assert world.now - began_at < 0.05
+        assert leader.node.lease_until() > leader.clock()
+        world.run(0.2)
+    assert leader.node.is_leader
+    assert leader.journal is not None
+    assert leader.journal.synced_index <= leader.node.commit_index
+    world.run(5.0)
+    world.checks.at_rest()
+
+
+def test_a_slow_follower_is_not_taken_for_a_dead_one() -> None:
+    """One of three is down, the other two have disks slower than an election timeout."""
+    world = World("abc", seed=2).start()
+    leader = world.elect("a")
+    for name in "ab":
+        make_slow(world, world.nodes[name], 1.5)
+    world.nodes["c"].kill()
+    term = leader.node.term
+    for _ in range(5):
+        submitted = world.submit(leader, world.payload())
+        world.run_until(lambda: bool(submitted.outcomes), 9.0)  # noqa: B023  # called at once
+        assert submitted.outcomes[0][0] is Outcome.COMMITTED
+        assert leader.node.lease_until() > leader.clock()
+    assert (leader.node.role, leader.node.term) == ("leader", term)
+
+
+def test_a_fast_disk_stays_on_the_loops_thread_and_a_slow_one_comes_back() -> None:
+    world = World("abc", seed=3).start()
+    leader = world.elect("a")
+    world.commit(leader, 5)
+    assert not leader.node.syncs_aside
+    make_slow(world, leader, 0.5)
+    world.run(1.0)
+    assert leader.node.syncs_aside
+    leader.sync_seconds = 0.0001
+    for _ in range(60):
+        world.commit(leader, 1)
+        world.run(0.01)
+    assert not leader.node.syncs_aside
+
+
+def leader_counts_its_disk(node_class: NodeClass = RaftNode) -> None:
+    """With one follower gone, nothing commits before the leader's own disk has it."""
+    world = World("abc", seed=4, node_class=node_class).start()
+    leader = world.elect("a")
+    make_slow(world, leader, 2.0)
+    world.run(5.0)
+    world.nodes["c"].kill()
+    submitted = [world.submit(leader, world.payload()) for _ in range(3)]
+    world.run_until(lambda: all(one.outcomes for one in submitted), 9.0)
+    assert leader.journal is not None
+    assert leader.journal.synced_index >= submitted[-1].outcomes[0][1]
+
+
+def promises_wait_for_their_sync(node_class: NodeClass = RaftNode) -> None:
+    """A follower's answer to entries leaves after the sync that covers them, not an earlier one."""
+    world = World("abc", seed=5, node_class=node_class).start()
+    leader = world.elect("a")
+    follower = world.nodes["b"]
+    make_slow(world, follower, 0.2)
+    journal = follower.journal
+    assert journal is not None
+
+    def intercept(frame: Frame) -> str:
+        message = frame.message()
+        if frame.source == "b" and message["type"] == "next_node_idx" and message["success"]:
+            assert message["next_node_idx"] - 1 <= journal.synced_index
+        return "pass"
+
+    world.network.intercept = intercept
+    for _ in range(60):
+        world.submit(leader, world.payload())
+        world.run(0.05)
+    world.run(3.0)
+    assert journal.synced_index == leader.node.last_index
+
+
+RULES: list[tuple[Callable[..., None], type[Core]]] = [
+    (leader_counts_its_disk, mutants.CountsItself),
+    (promises_wait_for_their_sync, mutants.ReleasesAll),
+]
+IDS = [scenario.__name__ for scenario, _ in RULES]
+
+
+@pytest.mark.parametrize("scenario", [scenario for scenario, _ in RULES], ids=IDS)
+def test_the_rule_holds(scenario: Callable[[], None]) -> None:
+    scenario()
+
+
+@pytest.mark.parametrize(("scenario", "core"), RULES, ids=IDS)
+def test_the_scenario_shows_when_the_rule_is_taken_out(
+    scenario: Callable[[NodeClass], None], core: type[Core]
+) -> None:
+    with pytest.raises((AssertionError, RaftStopped)):
+        scenario(mutants.node_with(core))
+
+
+def slow_disks(world: World) -> None:
+    """Every disk has a speed of its own."""
+    for node in world.nodes.values():
+        node.sync_seconds = world.rng.choice((0.0, 0.003, 0.02, 0.2, 0.8))
+
+
+@pytest.mark.parametrize("base", [3000, 3010])
+def test_random_faults_on_slow_disks_break_nothing(base: int) -> None:
+    for seed in range(base, base + 10):
+        names = "abcde" if seed % 4 == 3 else "abc"
+        raft_schedule.run(seed, names=names, late=seed % 2 == 1, prepare=slow_disks)
+
+
+def test_random_faults_find_a_leader_that_counts_itself_too_early() -> None:
+    node_class = mutants.node_with(mutants.CountsItself)
+    for seed in range(10):
+        try:
+            raft_schedule.run(seed, node_class=node_class, prepare=slow_disks)
+        except AssertionError:
+            return
+    pytest.fail("the mutant survived 10 seeds")
+
+
+# --- the journal's side ---
+
+
+def test_what_is_added_during_a_sync_goes_with_the_next() -> None:
+    storage = SimStorage()
+    journal = open_journal(storage, limits=ONE_SEGMENT)
+    journal.add(b"\x01", 1, 0)
+    flight = journal.begin_sync()
+    assert flight is not None
+    covered = journal.covered_end
+    journal.add(b"\x10one", 2, 1)
+    assert journal.begin_sync() is None
+    assert journal.synced_end < covered < journal.gathered_end
+    flight.run()
+    assert journal.synced_index == 0
+    journal.land(flight)
+    assert (journal.synced_index, journal.synced_end, journal.dirty) == (1, covered, True)
+    journal.sync()
+    assert (journal.synced_index, journal.dirty) == (2, False)
+
+
+def test_a_truncation_during_a_sync_takes_back_what_it_would_prove() -> None:
+    storage = SimStorage()
+    journal = open_journal(storage, limits=ONE_SEGMENT)
+    for index in range(1, 6):
+        journal.add(b"\x10", index, 1)
+    flight = journal.begin_sync()
+    assert flight is not None
+    journal.deleteEntriesFrom(3)
+    journal.add(b"\x10other", 4, 2)
+    journal.add(b"\x10other", 5, 2)
+    flight.run()
+    journal.land(flight)
+    assert journal.synced_index == 3
+    journal.sync()
+    assert journal.synced_index == 5
+
+
+def test_a_blocking_sync_finishes_the_one_under_way_first() -> None:
+    storage = SimStorage()
+    journal = open_journal(storage, limits=ONE_SEGMENT)
+    journal.add(b"\x01", 1, 0)
+    flight = journal.begin_sync()
+    assert flight is not None
+    journal.setCurrentTerm(4, "b")
+    assert not journal.dirty
+    journal.land(flight)  # Its thread tells later: nothing happens.
+    assert journal.synced_index == 1
+    storage.crash()
+    again = open_journal(storage, limits=ONE_SEGMENT)
+    assert (again.getCurrentTerm(), again.getVotedForNodeId(), again.last_index) == (4, "b", 1)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_sync_that_fails_on_its_thread_ends_the_journal(number: int) -> None:
+    storage = SimStorage()
+    journal = open_journal(storage, limits=ONE_SEGMENT)
+    journal.add(b"\x01", 1, 0)
+    flight = journal.begin_sync()
+    assert flight is not None
+
+    def hook(operation: str, name: str) -> None:
+        raise OSError(number, os.strerror(number))
+
+    storage.hook = hook
+    flight.run()
+    with pytest.raises(JournalFailed, match="has stopped"):
+        journal.land(flight)
+    with pytest.raises(JournalFailed):
+        journal.sync()
