@@ -127,7 +127,7 @@ class Node:
             config.users,
             now=clock,
             call_later=lambda delay, callback: self._loop.call_later(delay, callback),
-            thread=lambda: WorkerThread("logins"),
+            thread=lambda: self._offload("logins"),
         )
         self.broker = Broker(
             identity,
@@ -179,7 +179,7 @@ class Node:
                 before_sync=self.broker.carry_out,
                 wake=self._ask_turn,
                 on_role=self._on_role,
-                offload=self._offload("fifo-sync"),
+                offload=self._offload("syncs"),
             )
         except BaseException:
             journal.close()

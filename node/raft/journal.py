@@ -37,8 +37,6 @@ from node.raft.errors import (
     JournalDamaged,
     JournalError,
     JournalFailed,
-    JournalFull,
-    JournalUnusable,
     RaftStopped,
     SnapshotFailed,
 )
@@ -48,7 +46,7 @@ from node.raft.journalstats import JournalStats, SyncFigures
 from node.raft.openfiles import OpenFiles
 from node.raft.owner import Owner
 from node.raft.places import PLACE_BYTES
-from node.raft.recovery import Recovered, Recovery
+from node.raft.recovery import Recovered, Recovery, unusable
 from node.raft.segments import Opening, Segments
 from node.raft.snapshotfile import SnapshotBuilder, SnapshotMeta
 from node.raft.snapshots import SnapshotStore, SnapshotWriter
@@ -166,7 +164,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
             files.close()
             storage.unlock()
             if isinstance(problem, OSError):
-                raise _unusable(storage.folder, problem) from problem
+                raise unusable(storage.folder, problem) from problem
             raise
         snapshots = SnapshotStore(
             storage,
@@ -800,14 +798,3 @@ def _check_name(name: str) -> None:
     size = len(name.encode())
     if not 1 <= size <= limits.NODE_NAME_BYTES_MAX:
         raise ValueError(f"a node name has 1 to {limits.NODE_NAME_BYTES_MAX} bytes, not {size}")
-
-
-def _unusable(folder: str, problem: OSError) -> JournalError:
-    """What an OSError during opening means to the operator."""
-    reason = problem.strerror or str(problem)
-    if problem.errno in FULL_ERRNOS:
-        return JournalFull(f"no room to open the journal in {folder}: {reason}; free some space")
-    return JournalUnusable(
-        f"cannot use the journal folder {folder}: {reason}; "
-        "it has to be a folder that this user can read and write"
-    )

@@ -15,7 +15,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from node.raft import records
-from node.raft.errors import REMEDY, JournalDamaged, JournalForeign
+from node.raft.errors import (
+    REMEDY,
+    JournalDamaged,
+    JournalError,
+    JournalForeign,
+    JournalFull,
+    JournalUnusable,
+)
 from node.raft.keptfile import parse_kept_name
 from node.raft.logindex import LogIndex
 from node.raft.recordreader import RecordReader
@@ -23,6 +30,7 @@ from node.raft.recordwriter import TEMPORARY_SUFFIX
 from node.raft.retained import Retained, find_retained
 from node.raft.segments import MARK_NAME, Opening, Segment, Segments, parse_segment_name
 from node.raft.snapshotfile import parse_snapshot_name
+from node.raft.storage import FULL_ERRNOS
 
 if TYPE_CHECKING:
     from node.raft.openfiles import OpenFiles
@@ -323,3 +331,14 @@ def _apply(found: Recovered, head: RecordHead, payload: memoryview, position: in
         case _:
             return f"a record of kind {head.kind}, which this version does not know"
     return None
+
+
+def unusable(folder: str, problem: OSError) -> JournalError:
+    """What an OSError during opening means to the operator."""
+    reason = problem.strerror or str(problem)
+    if problem.errno in FULL_ERRNOS:
+        return JournalFull(f"no room to open the journal in {folder}: {reason}; free some space")
+    return JournalUnusable(
+        f"cannot use the journal folder {folder}: {reason}; "
+        "it has to be a folder that this user can read and write"
+    )
