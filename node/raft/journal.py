@@ -35,7 +35,6 @@ from node.raft import limits, records
 from node.raft.cache import CommandCache
 from node.raft.errors import (
     JournalDamaged,
-    JournalError,
     JournalFailed,
     RaftStopped,
     SnapshotFailed,
