@@ -98,18 +98,24 @@ class TlsSettings:
     """The certificates of ``[tls]``, as the file names them; ``{node}`` stands for a node's name.
 
     With ``client_cert`` and ``client_key`` the client port speaks TLS and nothing else, and so does
-    the http port where it is not on loopback.
+    the http port where it is not on loopback. With the three of the peer port, nodes speak TLS to
+    each other and prove by their certificates who they are.
     """
 
     folder: Path
     client_cert: str | None = None
     client_key: str | None = None
+    peer_cert: str | None = None
+    peer_key: str | None = None
+    peer_ca: str | None = None
 
     def path(self, key: str, node: str) -> Path:
         """The file that this key names for this node; the key must be set."""
         text: str = getattr(self, key)
         return self.folder / text.replace("{node}", node)
 
+
+TLS_KEYS: Final = ("client_cert", "client_key", "peer_cert", "peer_key", "peer_ca")
 
 _RAFT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     # Below 10 ms the heartbeats themselves load the loop; above a minute nobody would wait.
@@ -277,7 +283,7 @@ def to_toml(config: ClusterConfig) -> str:
         lines += ["", "[tls]"]
         lines += [
             f"{key} = {quoted(value)}"
-            for key in ("client_cert", "client_key")
+            for key in TLS_KEYS
             if (value := getattr(config.tls, key)) is not None
         ]
     for user in config.users:
@@ -316,11 +322,14 @@ def _address(table: Table, key: str) -> Address:
 
 
 def _tls_settings(table: Table, folder: Path) -> TlsSettings | None:
-    cert, key = (table.optional_text(name) for name in ("client_cert", "client_key"))
+    found = {key: table.optional_text(key) for key in TLS_KEYS}
     table.finish()
-    if (cert is None) != (key is None):
+    if (found["client_cert"] is None) != (found["client_key"] is None):
         raise table.error("client_cert", "and client_key belong together: set both or neither")
-    return None if cert is None else TlsSettings(folder, cert, key)
+    peer = [found[key] is None for key in ("peer_cert", "peer_key", "peer_ca")]
+    if any(peer) and not all(peer):
+        raise table.error("peer_cert", "peer_key and peer_ca belong together: set all or none")
+    return None if all(value is None for value in found.values()) else TlsSettings(folder, **found)
 
 
 def _raft_settings(table: Table) -> RaftSettings:
@@ -382,9 +391,10 @@ def _check_members(config: ClusterConfig, label: str) -> None:
 def _check_exposure(config: ClusterConfig, label: str) -> None:
     """What other machines can reach asks who they are, or the configuration is refused."""
     users = "[[user]] sections: who may connect, and what each may do"
+    peers = "secret_file in [cluster], what the nodes share, or peer_cert in [tls]"
     needs = {
         "client": None if config.users else users,
-        "peer": None if config.secret else "secret_file in [cluster]: what the nodes share",
+        "peer": None if config.secret or _peer_tls(config) else peers,
         "http": None if config.users else users,
     }
     for number, node in enumerate(config.nodes, 1):
@@ -395,6 +405,10 @@ def _check_exposure(config: ClusterConfig, label: str) -> None:
                     f"{label}: [[node]] {number} {kind}: {address} is not a loopback address:"
                     f" it needs {need}"
                 )
+
+
+def _peer_tls(config: ClusterConfig) -> bool:
+    return config.tls is not None and config.tls.peer_cert is not None
 
 
 def _refuse_repeat(values: Iterable[tuple[str, str]], label: str) -> None:

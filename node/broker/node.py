@@ -30,6 +30,7 @@ from node.raft import (
     Journal,
     Offload,
     OsStorage,
+    PeerTls,
     RaftConfig,
     RaftError,
     RaftNode,
@@ -222,11 +223,19 @@ class Node:
             bind=(self.me.peer.host, self.me.peer.port),
             cluster_id=config.cluster_id,
             secret=config.secret,
+            tls=self._peer_tls(),
             heartbeat_seconds=config.raft.heartbeat_ms / 1000,
             min_timeout_seconds=config.raft.election_min_ms / 1000,
             max_timeout_seconds=config.raft.election_max_ms / 1000,
             connection_seconds=config.raft.connection_timeout_ms / 1000,
         )
+
+    def _peer_tls(self) -> PeerTls | None:
+        tls = self.config.tls
+        if tls is None or tls.peer_cert is None:
+            return None
+        cert, key, ca = (tls.path(f"peer_{what}", self.me.name) for what in ("cert", "key", "ca"))
+        return PeerTls(cert, key, ca)
 
     def _accept(self) -> Connection:
         return Connection(self.broker, self._clock, self.config.limits.in_flight_publishes)

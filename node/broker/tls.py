@@ -15,11 +15,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from node.broker import limits
+from node.raft.peer_tls import CertificateUnusable, load_chain
 from node.table import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from node.config import TlsSettings
 
 logger = logging.getLogger(__name__)
@@ -31,21 +30,10 @@ def client_context(settings: TlsSettings, node: str) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(cert, key, password=lambda: "")
-    except OSError as error:  # SSLError is one, and says nothing that a person understands.
-        raise ConfigError(_unusable(cert, key, error)) from None
+        load_chain(context, cert, key, kind="client")
+    except CertificateUnusable as error:
+        raise ConfigError(str(error)) from None
     return context
-
-
-def _unusable(cert: Path, key: Path, error: OSError) -> str:
-    if isinstance(error, ssl.SSLError):
-        return f"[tls] client_key: {key}: is not the unencrypted PEM key of {cert}"
-    for name, path in (("client_cert", cert), ("client_key", key)):
-        try:
-            path.open("rb").close()
-        except OSError as unreadable:
-            return f"[tls] {name}: {path}: cannot be read: {unreadable.strerror}"
-    return f"[tls] client_cert: {cert}: cannot be used: {error}"
 
 
 class TlsListener:

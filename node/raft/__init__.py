@@ -29,6 +29,7 @@ from node.raft.journal import Journal, JournalLimits
 from node.raft.journalstats import JournalStats
 from node.raft.node import RaftNode
 from node.raft.offload import Inline, Offload, WorkerThread
+from node.raft.peer_tls import PeerTls
 from node.raft.storage import OsStorage, Storage
 from node.raft.transfer import TransferRefused
 from node.raft.transport import TcpTransport, TransportCounters
@@ -49,6 +50,7 @@ __all__ = [
     "JournalStats",
     "OsStorage",
     "Storage",
+    "PeerTls",
     "TcpTransport",
     "TransportCounters",
     "RaftError",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from node.raft.journalstats import JournalStats
+    from node.raft.peer_tls import PeerTls
 
 CLUSTER_ID_BYTES = 16
 
@@ -54,7 +55,8 @@ class RaftConfig:
     """One node of one cluster.
 
     `peers` are the other members by name, with the address they listen on. `secret` proves
-    membership at connect time; it may be missing only where every address is loopback.
+    membership at connect time; it may be missing only where `tls` does that, or every address is
+    loopback.
     All times are seconds.
     """
 
@@ -63,6 +65,7 @@ class RaftConfig:
     bind: tuple[str, int]
     cluster_id: bytes
     secret: bytes | None = field(default=None, repr=False)
+    tls: PeerTls | None = None
     heartbeat_seconds: float = limits.HEARTBEAT_SECONDS
     min_timeout_seconds: float = limits.RAFT_MIN_TIMEOUT_SECONDS
     max_timeout_seconds: float = limits.RAFT_MAX_TIMEOUT_SECONDS
@@ -105,8 +108,9 @@ class RaftConfig:
         if not 1 <= self.batch_bytes <= limits.BATCH_BYTES:
             raise ConfigInvalid(f"batch_bytes: 1 to {limits.BATCH_BYTES}")
         hosts = [self.bind[0], *(host for host, _ in self.peers.values())]
-        if self.peers and not self.secret and not all(map(is_loopback, hosts)):
-            raise ConfigInvalid("secret: needed unless every address is loopback")
+        proven = self.secret or self.tls is not None
+        if self.peers and not proven and not all(map(is_loopback, hosts)):
+            raise ConfigInvalid("secret or tls: needed unless every address is loopback")
 
 
 def is_loopback(host: str) -> bool:

@@ -14,6 +14,7 @@ import contextlib
 import logging
 import os
 import socket
+import ssl
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -31,6 +32,7 @@ from node.raft.peer_auth import (
     PeerRefused,
     new_incarnation,
 )
+from node.raft.peer_tls import names_in
 
 if TYPE_CHECKING:
     import random
@@ -52,6 +54,7 @@ class TransportCounters:
     peers_refused_total: int = 0
     handshakes_expired_total: int = 0
     handshakes_crowded_out_total: int = 0
+    tls_failures_total: int = 0
     connections_replaced_total: int = 0
     connections_silent_total: int = 0
     connections_clogged_total: int = 0
@@ -70,6 +73,7 @@ class PeerLink(asyncio.BufferedProtocol):
         self._socket: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._heard = False
+        self._certified: frozenset[str] | None = None
         self.proven = False
         self.ended = asyncio.get_running_loop().create_future()
 
@@ -92,7 +96,15 @@ class PeerLink(asyncio.BufferedProtocol):
             limits.HANDSHAKE_SECONDS, self._expired
         )
         self._owner.link_opened(self)
+        if self._owner.with_tls:
+            self._certified = names_in(transport.get_extra_info("peercert") or {})
         if isinstance(self._side, DialerSide):
+            try:
+                self._check_certificate()
+            except PeerRefused as error:
+                self._owner.counters.peers_refused_total += 1
+                self._refuse(error)
+                return
             self.send(self._side.hello())
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -136,12 +148,19 @@ class PeerLink(asyncio.BufferedProtocol):
                 self._owner.link_received(self, message)
             return
         answer, proven = self._side.received(message)
+        self._check_certificate()
         if answer is not None:
             self.send(answer)
         if proven:
             self.proven = self._decoder.trusted = True
             self._watch()
             self._owner.link_proven(self)
+
+    def _check_certificate(self) -> None:
+        """With TLS, the other side is who it says only if its certificate says so too."""
+        if self._certified is not None and self.peer not in self._certified:
+            found = ", ".join(sorted(self._certified)) or "nobody"
+            raise PeerRefused(f"the certificate is one of {found}, not of {self.peer!r}")
 
     def _refuse(self, error: Exception) -> None:
         logger.warning("raft: closing the connection of peer %s: %s", self.peer or "?", error)
@@ -232,6 +251,10 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
         self._dialing_members = frozenset(name for name in config.peers if name > config.name)
         self._links: dict[str, PeerLink] = {}
         self._unproven: dict[PeerLink, None] = {}
+        self._shaking: dict[asyncio.Task[None], socket.socket] = {}
+        tls = config.tls
+        self._listening_tls = None if tls is None else tls.listening()
+        self._dialing_tls = None if tls is None else tls.dialing()
         self._tasks: list[asyncio.Task[None]] = []
         self._listener: socket.socket | None = None
         self._closing = False
@@ -252,6 +275,11 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
             link.close()
 
     # --- life ---
+
+    @property
+    def with_tls(self) -> bool:
+        """Whether every connection is TLS with a certificate on both sides."""
+        return self._listening_tls is not None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -288,9 +316,10 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
     async def close(self) -> None:
         """End listener, dialers and connections. Idempotent."""
         self._closing = True
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._shaking]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
         if self._listener is not None:
             self._listener.close()
@@ -310,12 +339,40 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
                 await asyncio.sleep(limits.ACCEPT_RETRY_SECONDS)
                 continue
             self.counters.accepted_total += 1
-            side = ListenerSide(self._identity, self._entropy, self._dialing_members)
-            try:
-                await loop.connect_accepted_socket(partial(PeerLink, self, side), accepted)
-            except OSError as error:
-                accepted.close()
-                logger.warning("raft: a peer was gone before it was accepted: %s", error)
+            if self._listening_tls is None:
+                await self._take_in(accepted)
+            else:
+                self._shake(accepted)
+
+    def _shake(self, accepted: socket.socket) -> None:
+        """A TLS handshake, beside those that take longer; there is room for a few of them only."""
+        if len(self._shaking) >= limits.UNAUTHENTICATED_MAX:
+            self.counters.handshakes_crowded_out_total += 1
+            next(iter(self._shaking)).cancel()
+        task = asyncio.get_running_loop().create_task(self._take_in(accepted))
+        self._shaking[task] = accepted
+        task.add_done_callback(self._shaken)
+
+    def _shaken(self, task: asyncio.Task[None]) -> None:
+        accepted = self._shaking.pop(task)
+        if task.cancelled():
+            accepted.close()
+
+    async def _take_in(self, accepted: socket.socket) -> None:
+        """An accepted socket becomes a connection; with TLS, once both sides are verified."""
+        loop = asyncio.get_running_loop()
+        side = ListenerSide(self._identity, self._entropy, self._dialing_members)
+        tls = self._listening_tls
+        patience = None if tls is None else limits.HANDSHAKE_SECONDS
+        try:
+            await loop.connect_accepted_socket(
+                partial(PeerLink, self, side), accepted, ssl=tls, ssl_handshake_timeout=patience
+            )
+        except OSError as error:
+            accepted.close()
+            self.counters.tls_failures_total += tls is not None
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+            logger.warning("raft: a peer was gone before it was accepted: %s", reason)
 
     async def _dial(self, name: str, address: tuple[str, int]) -> None:
         """Keep one connection to a peer, with a growing pause between failures."""
@@ -323,10 +380,17 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
         loop = asyncio.get_running_loop()
         while True:
             link: PeerLink | None = None
-            with contextlib.suppress(OSError, TimeoutError):
-                side = DialerSide(self._identity, self._entropy, name)
+            side = DialerSide(self._identity, self._entropy, name)
+            try:
                 async with asyncio.timeout(limits.DIAL_SECONDS):
-                    _, link = await loop.create_connection(partial(PeerLink, self, side), *address)
+                    _, link = await loop.create_connection(
+                        partial(PeerLink, self, side), *address, ssl=self._dialing_tls
+                    )
+            except ssl.SSLError as error:
+                self.counters.tls_failures_total += 1
+                logger.warning("raft: dialing %s: TLS failed: %s", name, error.reason or error)
+            except OSError:
+                pass  # It is not there yet: dialed again below.
             if link is not None:
                 try:
                     await asyncio.shield(link.ended)

@@ -129,6 +129,10 @@ def test_an_unknown_node_is_refused_with_the_known_ones(tmp_path: Path) -> None:
             "[limits] body_bytes: 2000000 is out of range: from 1 to 1048576",
         ),
         (ONE_NODE + "[tls]\nclient_cert = 'a'\n", "[tls] client_cert: and client_key belong"),
+        (
+            ONE_NODE + "[tls]\npeer_cert = 'a'\npeer_key = 'b'\n",
+            "[tls] peer_cert: peer_key and peer_ca",
+        ),
         (ONE_NODE + "[[user]]\nname = 'x'\n", "[[user]] 1 name: x can never connect: give it"),
         (ONE_NODE + USER + "passwort = 'x'\n", "[[user]] 1 passwort: unknown key; did you"),
         (
@@ -308,3 +312,27 @@ def test_no_secret_and_no_hash_stands_in_the_text_of_a_configuration(tmp_path: P
 def test_a_hash_that_is_too_costly_or_cut_is_refused(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         parse_password_hash(text)
+
+
+def test_peers_on_other_machines_are_proven_by_a_secret_or_by_certificates(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.toml"
+    text = ONE_NODE.replace("127.0.0.1:2", "10.0.0.1:2")
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match="it needs secret_file"):
+        load_config(path)
+    path.write_text(
+        text
+        + """
+        [tls]
+        peer_cert = "certs/{node}.pem"
+        peer_key = "certs/{node}.key"
+        peer_ca = "certs/ca.pem"
+        """,
+        encoding="utf-8",
+    )
+    config = load_config(path)
+    assert config.tls is not None
+    assert config.tls.path("peer_ca", "n1") == tmp_path / "certs/ca.pem"
+    assert config.url.startswith("fifo://")
+    path.write_text(to_toml(config), encoding="utf-8")
+    assert load_config(path) == config
