@@ -19,7 +19,7 @@ from bench.java import INSTALL_HINT, find_java
 from bench.processes import environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from pyspark import SparkContext
@@ -56,8 +56,13 @@ def settings(folder: Path, java_home: Path) -> dict[str, str]:
     }
 
 
-def start_spark(name: str, master: str, folder: Path) -> SparkContext:
-    """Start a JVM with a context; the caller stops it. Raises JavaMissing."""
+def start_spark(
+    name: str, master: str, folder: Path, changes: Mapping[str, str] | None = None
+) -> SparkContext:
+    """Start a JVM with a context; the caller stops it. Raises JavaMissing.
+
+    `changes` are settings that differ from those of `settings`.
+    """
     java = find_java()
     if java is None:
         raise JavaMissing(INSTALL_HINT)
@@ -73,7 +78,7 @@ def start_spark(name: str, master: str, folder: Path) -> SparkContext:
     from pyspark import SparkConf, SparkContext
 
     conf = SparkConf().setAppName(name).setMaster(master)
-    conf.setAll(list(settings(folder, java.home).items()))
+    conf.setAll(list({**settings(folder, java.home), **(changes or {})}.items()))
     return SparkContext(conf=conf)
 
 

@@ -1,0 +1,227 @@
+"""The tables that the rules are written on: messages by body, hand-outs, settlements, holds.
+
+Owns how events become these tables, as docs/history.md defines the words. Each is a temporary view
+of the session. Everything is spread by message id once, and the queries that follow stay within
+those partitions. Knows no rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bench.check.specs import Rare
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NEVER = 1 << 62
+"""An index after all others: what did not happen, or was never answered."""
+
+FLAT = "SELECT type, f, process, time, index, value.* FROM events"
+
+BODIES = """
+SELECT body,
+  invoked.index AS invoke_index, invoked.time AS invoke_time, invoked.process AS invoke_process,
+  invoked.queue AS invoke_queue, invoked.key AS key, invoked.delay_s AS delay_s,
+  coalesce(invoked.delay_s, 0) = 0 AND invoked.priority IS NULL AS plain,
+  confirmed.index AS confirm_index, confirmed.time AS confirm_time, confirmed.id AS id,
+  coalesce(confirmed.queue, '') AS confirm_queue, confirmed.process AS confirm_process,
+  first_confirm, refused
+FROM (
+  SELECT body,
+    max(struct(index, time, process, queue, key, delay_s, priority))
+      FILTER (WHERE type = 'invoke') AS invoked,
+    max(struct(index, time, id, queue, process)) FILTER (WHERE type = 'ok') AS confirmed,
+    min(index) FILTER (WHERE type = 'ok') AS first_confirm,
+    max(index) FILTER (WHERE type = 'fail') AS refused
+  FROM flat WHERE f = 'publish' GROUP BY body)
+"""
+"""Publishes: of several events of one kind the last one counts."""
+
+DELIVERED = """
+SELECT *, row_number() OVER (PARTITION BY id, consumer, token ORDER BY index) = 1 AS first_seen
+FROM (SELECT * FROM flat WHERE f = 'deliver' DISTRIBUTE BY id)
+"""
+
+SETTLED = f"""
+SELECT id, queue, process, consumer, token, verb, delay_s, index AS asked, time AS asked_time,
+  coalesce(next.type, 'info') AS answer, coalesce(next.index, {NEVER}) AS answered,
+  next.time AS answered_time, next.status AS status, coalesce(next.late, false) AS late,
+  coalesce(next.type = 'ok' AND next.status = 'ok', false) AS done
+FROM (
+  SELECT *, lead(struct(type, index, time, status, late)) OVER
+    (PARTITION BY id, process, consumer, token ORDER BY index) AS next
+  FROM (SELECT * FROM flat WHERE f = 'settle' DISTRIBUTE BY id))
+WHERE type = 'invoke' AND (next IS NULL OR next.type <> 'invoke')
+"""
+"""Each settlement with its answer: an `info` at the end of time where none came."""
+
+ANSWERS = """
+SELECT id, consumer, token, last.asked AS own_asked, last.done AS own_done, last.verb AS own_verb
+FROM (SELECT id, consumer, token, max(struct(answered, asked, done, verb)) AS last
+  FROM settled GROUP BY id, consumer, token)
+"""
+"""What the holder of a delivery did last."""
+
+RAW_HAND_OUTS = """
+SELECT d.*, coalesce(q.grave, false) AS in_grave, coalesce(q.single, false) AS single,
+  q.max_deliveries AS max_deliveries
+FROM (SELECT id, coalesce(queue, '') AS queue, consumer, token, index, time, attempt, failures,
+    at_ms, lock_ms, transit_s, key
+  FROM {source}) d LEFT JOIN queues q ON q.name = d.queue
+"""
+
+PLACED = """
+SELECT *, row_number() OVER (PARTITION BY id ORDER BY {order}) AS place FROM raw_hand_outs
+"""
+
+HAND_OUTS = """
+SELECT h.*,
+  min(index) OVER newer AS newer_min, max(index) OVER newer AS newer_max,
+  max(index) OVER newer_same AS newer_max_same,
+  lead(struct(index, time, in_grave)) OVER by_place AS next,
+  lag(struct(queue, attempt, failures, index, consumer, token)) OVER by_place AS before,
+  lag(struct(index, time, attempt, failures, at_ms, lock_ms, transit_s, single, consumer, token))
+    OVER alive AS live_before,
+  row_number() OVER (PARTITION BY id, consumer, token ORDER BY place) = 1 AS first_of_key,
+  min(CASE WHEN in_grave THEN struct(place, index, time) END) OVER (PARTITION BY id) AS buried
+FROM placed h
+WINDOW by_place AS (PARTITION BY id ORDER BY place),
+  newer AS (PARTITION BY id ORDER BY place ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING),
+  newer_same AS
+    (PARTITION BY id, queue ORDER BY place ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING),
+  alive AS (PARTITION BY id, in_grave ORDER BY place)
+"""
+"""Hand-outs with what came before and after; `newer_*` is of the hand-outs after this one."""
+
+STAYS = """
+SELECT *, place - max(CASE WHEN fresh THEN place END) OVER
+  (PARTITION BY id ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) + 1 AS number
+FROM (
+  SELECT *, before IS NULL OR before.queue <> queue{restart} AS fresh FROM hand_outs)
+"""
+"""Hand-outs by their stay in a queue: `number` counts from 1 within it."""
+
+SETTLEMENTS = """
+SELECT s.*, h.queue AS held_queue, h.in_grave AS in_grave, h.single AS single,
+  h.newer_min AS newer_min, h.newer_max AS newer_max, h.newer_max_same AS newer_max_same,
+  h.next AS next, h.index AS handed, h.time AS handed_time
+FROM settled s LEFT JOIN (SELECT * FROM hand_outs WHERE first_of_key) h
+  ON h.id = s.id AND h.consumer = s.consumer AND h.token = s.token
+"""
+"""Settlements with the hand-out that they are about."""
+
+HELD = """
+SELECT s.id, s.consumer, s.token, s.asked, d.index AS received, coalesce(d.queue, '') AS queue,
+  coalesce(q.single, false) AS single
+FROM settled s JOIN (SELECT * FROM delivered WHERE first_seen) d
+  ON d.id = s.id AND d.consumer = s.consumer AND d.token = s.token
+  LEFT JOIN queues q ON q.name = d.queue
+WHERE s.done AND NOT s.late
+"""
+"""Confirmed holds: from a delivery to the asking for its settlement."""
+
+BY_MESSAGE = """
+SELECT h.id, h.alive_first, h.alive_last, h.buried, h.alive_after, h.first,
+  s.may_have_acked, s.terminated, s.acked, s.finished, s.open_end
+FROM (
+  SELECT id,
+    min(index) FILTER (WHERE NOT in_grave) AS alive_first,
+    max(struct(place, failures)) FILTER (WHERE NOT in_grave) AS alive_last,
+    min(buried) AS buried,
+    max(index) FILTER (WHERE NOT in_grave AND index > buried.index{surely}) AS alive_after,
+    min(struct(place, index, time, consumer, token, attempt, in_grave)) AS first
+  FROM hand_outs GROUP BY id) h
+FULL JOIN (
+  SELECT id,
+    max(verb = 'ack' AND answer <> 'fail'
+      AND coalesce(status, '') NOT IN ('lock_lost', 'unknown_consumer')) AS may_have_acked,
+    min(asked) FILTER (WHERE done AND verb = 'terminate' AND NOT in_grave) AS terminated,
+    min(asked) FILTER (WHERE done AND verb = 'ack' AND NOT in_grave) AS acked,
+    min(asked) FILTER (WHERE done AND verb IN ('ack', 'terminate')) AS finished,
+    max(answer = 'info' AND verb IN ('ack', 'terminate')) AS open_end
+  FROM settlements GROUP BY id) s ON s.id = h.id
+"""
+
+MESSAGES = """
+SELECT b.*, m.first AS first, m.alive_first AS alive_first,
+  coalesce(m.may_have_acked, false) AS may_have_acked,
+  CASE WHEN m.buried IS NULL AND NOT coalesce(m.open_end, false) THEN m.finished END AS finished
+FROM (SELECT * FROM bodies WHERE id IS NOT NULL) b LEFT JOIN by_message m ON m.id = b.id
+"""
+"""Confirmed bodies with what became of the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What was made: whether the machine was seen (`checkout`), and what is kept on disk."""
+
+    traced: bool
+    kept: list[DataFrame]
+
+    def free(self) -> None:
+        """Give the disk back."""
+        for table in self.kept:
+            table.unpersist()
+
+
+def make(spark: SparkSession, rare: Rare) -> Tables:
+    """Make all views on top of the view `events`."""
+    kept: list[DataFrame] = []
+
+    def view(name: str, query: str, *, keep: bool = False) -> None:
+        from pyspark import StorageLevel
+
+        table = spark.sql(query)
+        if keep:
+            kept.append(table.persist(StorageLevel.DISK_ONLY))
+        table.createOrReplaceTempView(name)
+
+    view("flat", FLAT)
+    rows = spark.sql("SELECT 1 FROM flat WHERE f = 'checkout' LIMIT 1").take(1)
+    traced = bool(rows)
+    _queues(spark, rare)
+    view("bodies", BODIES, keep=True)
+    view("delivered", DELIVERED, keep=True)
+    view("settled", SETTLED, keep=True)
+    view("answers", ANSWERS)
+    view(
+        "cancelled", "SELECT consumer, max(index) AS index FROM flat WHERE f = 'cancel' GROUP BY 1"
+    )
+    if traced:
+        view("checkouts", "SELECT * FROM flat WHERE f = 'checkout' DISTRIBUTE BY id")
+    source = "checkouts" if traced else "delivered WHERE first_seen"
+    view("raw_hand_outs", RAW_HAND_OUTS.format(source=source))
+    by_index = traced or rare.redriven
+    view("placed", PLACED.format(order="index" if by_index else "in_grave, attempt, index"))
+    view("hand_outs", HAND_OUTS, keep=True)
+    restart = " OR attempt <= before.attempt" if rare.redriven else ""
+    view("stays", STAYS.format(restart=restart))
+    view("settlements", SETTLEMENTS, keep=True)
+    view("held", HELD)
+    surely = "" if traced else " AND time - transit_s > buried.time"
+    view("by_message", BY_MESSAGE.format(surely=surely), keep=True)
+    view("messages", MESSAGES, keep=True)
+    return Tables(traced, kept)
+
+
+def _queues(spark: SparkSession, rare: Rare) -> None:
+    queues = rare.queues().values()
+    rows = [
+        (
+            queue.name,
+            queue.is_grave,
+            queue.ordering == "single_active",
+            queue.ordering,
+            queue.max_deliveries,
+            queue.source.max_deliveries if queue.source is not None else None,
+            list(queue.reasons),
+        )
+        for queue in queues
+    ]
+    form = (
+        "name string, grave boolean, single boolean, ordering string, max_deliveries bigint,"
+        " source_max bigint, reasons array<string>"
+    )
+    spark.createDataFrame(rows, form).createOrReplaceTempView("queues")

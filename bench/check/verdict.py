@@ -1,0 +1,209 @@
+"""The verdict on a history: which rules are broken, how often, and by what.
+
+Owns the order of the work on Spark, and what is kept of its findings: counts, and a few examples
+with their events. Knows neither how rules are written nor how a verdict is shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bench.check import rules, tables
+from bench.check.specs import Finding, Rare, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from bench.check.reading import History
+
+EXAMPLES = 5
+"""Subjects shown per rule."""
+
+RULES = {
+    "S1": "nothing confirmed is lost",
+    "S2": "nothing is delivered that was not published",
+    "S2b": "one message, one id",
+    "S3": "what is settled does not come back",
+    "S4": "one holder at a time",
+    "S5": "an old token settles nothing",
+    "S6": "attempts and failures are counted",
+    "S7": "a dead letter is dead, once, for a reason",
+    "S8": "delays and backoff are waited for",
+    "S9": "no lock ends early",
+    "S10": "one active consumer",
+    "S11": "order of keys and publishers",
+    "S12": "nodes and counters agree",
+    "V1": "a leader soon, and equal nodes",
+    "V2": "a sick minority stops nobody",
+    "V3": "queues drain",
+    "V4": "no call outlives its timeout",
+}
+"""Every rule of one history (docs/history.md), in the order of the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One finding with its events as they stand in the history."""
+
+    subject: str
+    text: str
+    events: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """One rule that does not hold."""
+
+    rule: str
+    subjects: int
+    examples: tuple[Example, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was judged, and what is wrong with it."""
+
+    events: int
+    counts: dict[str, int]
+    """Events by `f type`."""
+    broken: tuple[Broken, ...]
+    complaints: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What limits the verdict."""
+    unjudged: tuple[str, ...] = ()
+    """Rules about which the history says nothing."""
+
+    @property
+    def ok(self) -> bool:
+        """Every rule holds, over a history that is whole."""
+        return not self.broken and not self.complaints
+
+
+def all_findings(spark: SparkSession, rare: Rare) -> tuple[DataFrame, tables.Tables]:
+    """Make the tables and judge: every finding as a row. The tables are the caller's to free."""
+    made = tables.make(spark, rare)
+    found = rules.find(spark, rare, traced=made.traced)
+    more = [*judge(rare), *rules.slow_publishes(spark, rare)]
+    rows = [(one.rule, one.subject, one.text, list(one.events)) for one in more]
+    form = "rule string, subject string, text string, events array<bigint>"
+    return found.union(spark.createDataFrame(rows, form)), made
+
+
+def judge_history(
+    spark: SparkSession, history: History, say: Callable[[str], None]
+) -> tuple[Verdict, tables.Tables]:
+    """The verdict; the tables stay for the figures."""
+    history.events.createOrReplaceTempView("events")
+    say("the rare events")
+    rare = Rare.read(spark)
+    counts = {
+        f"{row['f']} {row['type']}": int(row["n"])
+        for row in spark.sql(
+            "SELECT f, type, count(*) AS n FROM events GROUP BY f, type ORDER BY f, type"
+        ).collect()
+    }
+    say("the rules")
+    found, made = all_findings(spark, rare)
+    found.createOrReplaceTempView("findings")
+    shown = spark.sql(
+        "SELECT rule, subject, text, events, subjects FROM ("
+        " SELECT *, row_number() OVER (PARTITION BY rule ORDER BY subject) AS place,"
+        " count(*) OVER (PARTITION BY rule) AS subjects FROM ("
+        "  SELECT rule, subject, shown.* FROM ("
+        "   SELECT rule, subject, min(struct(text, events)) AS shown FROM findings"
+        f"   GROUP BY rule, subject))) WHERE place <= {EXAMPLES}"
+    ).collect()
+    events = _events(spark, {index for row in shown for index in row["events"] or ()})
+    examples: dict[str, list[Example]] = defaultdict(list)
+    subjects: dict[str, int] = {}
+    for row in shown:
+        indexes = sorted({index for index in row["events"] or () if index in events})
+        example = Example(row["subject"], row["text"], tuple(events[index] for index in indexes))
+        examples[row["rule"]].append(example)
+        subjects[row["rule"]] = int(row["subjects"])
+    broken = tuple(
+        Broken(rule, subjects[rule], tuple(sorted(examples[rule], key=lambda one: one.subject)))
+        for rule in RULES
+        if rule in subjects
+    )
+    complaints = (*history.complaints, *_unasked(spark))
+    notes = tuple(_notes(rare, traced=made.traced, counts=counts))
+    unjudged = tuple(_unjudged(rare, counts))
+    return Verdict(history.count, counts, broken, complaints, notes, unjudged), made
+
+
+def _unasked(spark: SparkSession) -> Iterable[str]:
+    """Answers to settlements that nobody asked for: the part with the question is missing."""
+    row = spark.sql(
+        "SELECT count(*) AS n, min(index) AS first FROM ("
+        " SELECT type, index, lag(type) OVER"
+        "  (PARTITION BY id, process, consumer, token ORDER BY index) AS before"
+        " FROM flat WHERE f = 'settle')"
+        " WHERE type <> 'invoke' AND (before IS NULL OR before <> 'invoke')"
+    ).first()
+    assert row is not None, "an aggregate has a row"
+    if row["n"]:
+        yield f"a hole: {row['n']} answers to settlements nobody asked for, first {row['first']}"
+
+
+def _events(spark: SparkSession, indexes: set[int]) -> dict[int, dict[str, Any]]:
+    if not indexes:
+        return {}
+    wanted = ", ".join(str(index) for index in sorted(indexes) if index < tables.NEVER)
+    rows = spark.sql(
+        "SELECT to_json(struct(type, f, value, process, time, index)) AS line FROM events"
+        f" WHERE index IN ({wanted})"
+    ).collect()
+    found = (json.loads(row["line"]) for row in rows)
+    return {int(event["index"]): event for event in found}
+
+
+def _notes(rare: Rare, *, traced: bool, counts: dict[str, int]) -> Iterable[str]:
+    if not traced:
+        yield "no checkout events: hand-outs are judged by what clients received"
+    if not rare.by_kind["declare"]:
+        yield "no declare events: queues are taken as plain, without limit or dead letters"
+    if not any(name.startswith("deliver ") for name in counts):
+        yield "no deliver events: nothing was consumed"
+
+
+def _unjudged(rare: Rare, counts: dict[str, int]) -> Iterable[str]:
+    """Rules about which nothing is said: no event, or no queue, that they are about."""
+    orderings = {queue.ordering for queue in rare.queues().values()}
+    if "single_active" not in orderings:
+        yield "S10"
+    if not rare.by_kind["state"]:
+        yield "S12"
+    if not rare.by_kind["state"] and not rare.by_kind["nemesis"]:
+        yield "V1"
+    if not any(True for _ in rare.lasting()):
+        yield "V2"
+    if not rare.drained:
+        yield "V3"
+    if not any(name.startswith("call ") for name in counts):
+        yield "V4"
+
+
+def state_of(verdict: Verdict, rule: str) -> str:
+    """One rule in one word or number: holds, broken by how many, or not judged."""
+    broken = next((one for one in verdict.broken if one.rule == rule), None)
+    if broken is not None:
+        return f"broken by {broken.subjects:,}"
+    return "not judged" if rule in verdict.unjudged else "holds"
+
+
+__all__ = [
+    "RULES",
+    "Broken",
+    "Example",
+    "Finding",
+    "Verdict",
+    "all_findings",
+    "judge_history",
+    "state_of",
+]

@@ -1,0 +1,20 @@
+"""The Spark session that the checker's tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.spark_session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One for all of them."""
+    with spark_session() as session:
+        yield session

@@ -1,0 +1,60 @@
+"""One JVM with Spark for all tests of a process: it takes long to start, and there can be only one.
+
+Owns its start and its end, and puts the environment back that a start changes. Every test that uses
+Spark in its own process asks here, and gets a session of its own: settings, views and data sources
+of one are not seen by another.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.spark import start_spark
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+MASTER = "local[2,2]"
+"""Two slots, and a failed task is tried once more."""
+
+
+@contextmanager
+def spark_session() -> Iterator[SparkSession]:
+    """A session; whoever asks first starts the JVM, and ends it."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    active = SparkContext._active_spark_context
+    if active is not None:
+        yield SparkSession(active).newSession()
+        return
+    before, temporary = dict(os.environ), tempfile.tempdir
+    folder = Path(tempfile.mkdtemp(prefix="fifo-spark-"))
+    context = start_spark("tests", MASTER, folder)
+    # The JVM has what it needs; this process goes on as it was.
+    os.environ.clear()
+    os.environ.update(before)
+    tempfile.tempdir = temporary
+    try:
+        context.setLogLevel("OFF")
+        yield SparkSession(context).newSession()
+    finally:
+        _end(context)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end(context: SparkContext) -> None:
+    """Stop it, and wait until its JVM is gone."""
+    gateway: Any = context._gateway
+    context.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(30)
+    type(context)._gateway = type(context)._jvm = None
