@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import time
 from pathlib import Path
 
-from tests.jepsen import mutant_plans, report, rooted
+from tests.jepsen import mutant_plans, namespaces, report, rooted
 from tests.jepsen.run import Plan, Result, known_faults, run
 from tests.jepsen.suite import Suite
 from tests.jepsen.workloads import WORKLOADS
@@ -27,6 +28,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--faults", default="", help="by name, with commas between")
     parser.add_argument("--lasting", help="a fault that stays while the others come and go")
     parser.add_argument("--mutant", help="a bug to put back: tests/jepsen/mutants.py")
+    parser.add_argument("--namespaces", action="store_true", help="nodes in networks of their own")
     parser.add_argument("--mutants", action="store_true", help="hunt all bugs put back")
     parser.add_argument("--seed", type=int, default=None, help="decides the schedule of faults")
     parser.add_argument("--seconds", type=float, default=12.0, help="of faults in one run")
@@ -45,16 +47,23 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """One run where a workload is named, else a suite of them for so many minutes."""
     options = parse()
+    if namespaces.why_not() is None:
+        if namespaces.INSIDE not in os.environ:
+            return namespaces.enter(sys.argv[1:])
+        namespaces.loopback_up()
+    else:
+        print(f"skipped: real networks: {namespaces.why_not()}", flush=True)
     seed = int(time.time()) if options.seed is None else options.seed
-    if reason := rooted.why_not():
-        print(f"skipped: power, power_majority, power_all: {reason}", flush=True)
+    for what in rooted.skipped():
+        print(f"skipped: {what}", flush=True)
     if options.mutants:
         return 0 if mutant_plans.score(options.folder.absolute()) else 1
     if options.workload is not None:
         faults = tuple(filter(None, options.faults.split(",")))
         plan = Plan(
-            options.workload, faults, seed, options.seconds, options.lasting, options.mutant
-        )
+            options.workload, faults, seed, options.seconds, options.lasting, options.mutant,
+            options.namespaces and namespaces.why_not() is None,
+        )  # fmt: skip
         return _one(plan, options.folder)
     soak = options.hours is not None
     limit_s = options.hours * 3600 if soak else options.minutes * 60

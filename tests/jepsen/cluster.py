@@ -24,6 +24,7 @@ import fifo
 from bench.processes import Child, Household
 from node.config import RaftSettings
 from tests.jepsen.history import Event, event_of, line_of, merge
+from tests.jepsen.namespaces import Namespaced
 from tests.jepsen.network import Proxied
 from tests.jepsen.workloads import Workload
 
@@ -54,13 +55,13 @@ class Cluster:
         seed: int,
         *,
         nodes: int = 3,
-        network: Proxied | None = None,
+        network: type[Proxied] | type[Namespaced] = Proxied,
     ) -> None:
         self.household = household
         self.folder = folder
         self.seed = seed
         self.names = [f"n{place + 1}" for place in range(nodes)]
-        self.network = network or Proxied(self.names, random.Random(f"network {seed}"))
+        self.network = network(self.names, random.Random(f"network {seed}"))
         self.children: dict[str, Child] = {}
         self.programs: dict[str, tuple[str, Any]] = {}
         self.views: dict[str, dict[str, Any]] = {}

@@ -1,8 +1,8 @@
-"""Faults that need root: the power of a machine, cut for real, below a node's own file system.
+"""Faults that need rights: power that is cut below a node's disk, system calls that fail.
 
 Owns the disks (ext4 on loop devices) of a run that asks for them, and the cut: EXT4_IOC_SHUTDOWN
-without a flush of its log, then SIGKILL. What was not synced is gone, as with the power. Where that
-cannot be done, `why_not` says why, and `available` is empty.
+without a flush of its log, then SIGKILL; what was not synced is gone, as with the power. Owns what
+strace does to a running node. What cannot be done here is not `available`; `skipped` says why.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import fcntl
 import os
 import random
 import shutil
+import signal
 import struct
 import subprocess
 from collections.abc import AsyncIterator
@@ -18,7 +19,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from types import TracebackType
 
-from tests.jepsen.cluster import Cluster
+from tests.jepsen.cluster import Cluster, until
 from tests.jepsen.nemeses import Fault, one_of
 
 SHUTDOWN = 0x8004587D
@@ -136,9 +137,73 @@ DISKS = {
 """Those that need a disk for each node."""
 
 
+# --- system calls ---------------------------------------------------------------------------------
+
+
+@cache
+def why_no_trace() -> str | None:
+    """Why no process of ours can be traced here, or None."""
+    if shutil.which("strace") is None:
+        return "faults of system calls need strace"
+    done = subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, check=False)
+    return "faults of system calls need the right to trace" if done.returncode else None
+
+
+@asynccontextmanager
+async def _injected(cluster: Cluster, node: str, what: str) -> AsyncIterator[None]:
+    """Whatever the running node syncs goes as `what` says: strace's words."""
+    tracer = cluster.household.start(
+        f"strace.{node}", "strace", "-f", "-qq", "-o", "/dev/null",
+        "-p", str(cluster.children[node].pid),
+        "-e", "trace=fsync,fdatasync", "-e", f"inject=fsync,fdatasync:{what}",
+    )  # fmt: skip
+    yield
+    tracer.signal(signal.SIGINT)
+    await until(lambda: tracer.exit_code() is not None, TRACE_LIMIT_S)
+
+
+@asynccontextmanager
+async def sync_slow(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
+    """Each fdatasync of one node takes 150 ms more, in the kernel's eyes."""
+    node = one_of(cluster, rng)
+    async with _injected(cluster, node, "delay_enter=150000"):
+        yield [node]
+
+
+@asynccontextmanager
+async def sync_fails(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
+    """Each fdatasync of one node fails with EIO: it has to stop."""
+    node = one_of(cluster, rng)
+    async with _injected(cluster, node, "error=EIO"):
+        yield [node]
+    await cluster.bring_up(node)
+
+
+CALLS = {
+    one.name: one
+    for one in (
+        Fault("sync_slow", sync_slow, alone=True, slow_links=True),
+        Fault("sync_fails", sync_fails, alone=True),
+    )
+}
+"""Those that trace a node."""
+
+TRACE_LIMIT_S = 5.0
+
+
 def available() -> dict[str, Fault]:
     """What can be done here."""
-    return {} if why_not() else DISKS
+    return {**({} if why_not() else DISKS), **({} if why_no_trace() else CALLS)}
+
+
+def skipped() -> list[str]:
+    """What cannot be done here, and why."""
+    found = []
+    if reason := why_not():
+        found.append(f"{', '.join(DISKS)}: {reason}")
+    if reason := why_no_trace():
+        found.append(f"{', '.join(CALLS)}: {reason}")
+    return found
 
 
 def _do(*command: str) -> None:

@@ -24,7 +24,9 @@ from tests.jepsen import checkers, rooted
 from tests.jepsen.checkers import Violation
 from tests.jepsen.cluster import Cluster, RunFailed, until
 from tests.jepsen.history import Event, line_of
+from tests.jepsen.namespaces import Namespaced
 from tests.jepsen.nemeses import FAULTS, Fault
+from tests.jepsen.network import Proxied
 from tests.jepsen.workloads import WORKLOADS, Workload
 
 DECLARE_S = 20.0
@@ -55,12 +57,15 @@ class Plan:
     lasting: str | None = None
     """A fault that stays until the end of the faults, while the majority has to serve (V2)."""
     mutant: str | None = None
+    namespaces: bool = False
+    """On a network of namespaces, not of proxies."""
 
     @property
     def again(self) -> str:
         """The command that runs this plan again."""
         more = f" --lasting {self.lasting}" if self.lasting else ""
         more += f" --mutant {self.mutant}" if self.mutant else ""
+        more += " --namespaces" if self.namespaces else ""
         return (
             f"python -m tests.jepsen --workload {self.workload} --faults {','.join(self.faults)}"
             f" --seed {self.seed} --seconds {self.seconds:g}{more}"
@@ -89,8 +94,9 @@ class Result:
         plan = self.plan
         begun = sum(1 for one in self.events if one["f"] == "nemesis" and one["type"] == "invoke")
         faults = "+".join(plan.faults) or "calm"
+        where = " in namespaces" if plan.namespaces else ""
         head = (
-            f"{'ok  ' if self.good else 'FAIL'} {plan.workload:13} {faults}"
+            f"{'ok  ' if self.good else 'FAIL'} {plan.workload:13} {faults}{where}"
             f"  seed {plan.seed}  {self.seconds:.0f} s, {len(self.events)} events, {begun} faults"
         )
         if self.good:
@@ -114,7 +120,8 @@ async def run(plan: Plan, folder: Path) -> Result:
     shutil.rmtree(folder, ignore_errors=True)
     disks = bool({*plan.faults, plan.lasting} & rooted.DISKS.keys())
     began = time.monotonic()
-    async with cluster_in(folder, plan.seed, disks=disks, mutant=plan.mutant) as cluster:
+    async with cluster_in(folder, plan.seed, disks=disks, namespaces=plan.namespaces) as cluster:
+        cluster.mutant = plan.mutant
         result = await period(plan, cluster, folder)
     result.seconds = time.monotonic() - began
     if result.good:
@@ -125,11 +132,11 @@ async def run(plan: Plan, folder: Path) -> Result:
 
 @contextlib.asynccontextmanager
 async def cluster_in(
-    folder: Path, seed: int, *, disks: bool, mutant: str | None = None
+    folder: Path, seed: int, *, disks: bool, namespaces: bool = False
 ) -> AsyncIterator[Cluster]:
     """A cluster in a folder, started; in the end nothing of it runs. `disks`: that lose power."""
-    cluster = Cluster(Household(folder / "logs"), folder, seed)
-    cluster.mutant = mutant
+    network = Namespaced if namespaces else Proxied
+    cluster = Cluster(Household(folder / "logs"), folder, seed, network=network)
     with rooted.Disks(cluster) if disks else contextlib.nullcontext():
         try:
             yield cluster

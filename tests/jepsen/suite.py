@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.jepsen import rooted
+from tests.jepsen import namespaces, rooted
 from tests.jepsen.checkers.sometimes import WANTED, sometimes
 from tests.jepsen.run import Plan, Result, cluster_in, known_faults, period, run
 from tests.jepsen.workloads import WORKLOADS
@@ -48,7 +48,8 @@ def plans(seed: int, seconds: float) -> Iterator[Plan]:
             while len(deck) < FAULTS_PER_RUN:
                 deck += rng.sample(names, len(names))
             faults = tuple(sorted({deck.pop() for _ in range(FAULTS_PER_RUN)}))
-            yield Plan(workload, faults, seed + number, seconds)
+            real = number % 2 == 1 and namespaces.why_not() is None
+            yield Plan(workload, faults, seed + number, seconds, namespaces=real)
 
 
 class Suite:
@@ -84,8 +85,8 @@ class Suite:
         """One period after the other; the first that fails ends it, and its cluster is kept."""
         where = self.folder / f"soak-{self.seed}"
         shutil.rmtree(where, ignore_errors=True)
-        disks = not rooted.why_not()
-        async with cluster_in(where, self.seed, disks=disks) as cluster:
+        disks, real = not rooted.why_not(), not namespaces.why_not()
+        async with cluster_in(where, self.seed, disks=disks, namespaces=real) as cluster:
             for plan in plans(self.seed, self._each):
                 result = await period(plan, cluster, where / f"{plan.workload}-{plan.seed}")
                 if not (self._note(result) and result.good):

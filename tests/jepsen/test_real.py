@@ -7,11 +7,13 @@ disks lie, and the command that runs the same plan again.
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.jepsen import rooted
+from tests.jepsen import namespaces, rooted
 from tests.jepsen.checkers.sometimes import sometimes
 from tests.jepsen.run import Plan, Result, run
 
@@ -38,3 +40,19 @@ def test_nothing_confirmed_is_lost_with_the_power_of_all_nodes(tmp_path: Path) -
     result = carried_out(Plan("queue", ("power_all", "power_majority"), 1, 5.0), tmp_path / "run")
     assert result.good, result.text()
     assert any(event["f"] == "publish" and event["type"] == "ok" for event in result.events)
+
+
+@pytest.mark.skipif(
+    namespaces.why_not() is not None, reason=namespaces.why_not() or "networks can be made here"
+)
+def test_a_firewall_between_real_networks_loses_nothing(tmp_path: Path) -> None:
+    """The command that a failure names; it moves into a network of its own first."""
+    command = (
+        "-m tests.jepsen --workload key --faults partition,bridge,client_cut --seed 2"
+        f" --seconds 5 --namespaces --folder {tmp_path}"
+    )
+    done = subprocess.run(
+        [sys.executable, *command.split()], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " in namespaces " in done.stdout
