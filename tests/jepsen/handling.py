@@ -92,7 +92,7 @@ class Handler:
             attempt=message.attempt,
             failures=message.failures,
             reason=None if letter is None else letter.reason,
-            lock_ms=round(message._delivery.remaining_s * 1000),
+            lock_ms=round(message.remaining * 1000),
             transit_s=self._transit_s(message),
         )  # fmt: skip
 
