@@ -71,15 +71,15 @@ class Failures:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._counts: dict[tuple[str, str], tuple[float, float]] = {}
+        self._counts: dict[tuple[str, str | None], tuple[float, float]] = {}
 
     def note(self, host: str, name: str) -> None:
         """Somebody at this address was wrong under this name."""
-        for key in ((host, name), (host, "")):
+        for key in ((host, name), (host, None)):
             count = self._count(key) + 1
             self._counts.pop(key, None)
             self._counts[key] = count, self._now()
-            if len(self._counts) > limits.LOGIN_ADDRESSES_MAX:
+            while len(self._counts) > limits.LOGIN_ADDRESSES_MAX:
                 del self._counts[next(iter(self._counts))]
 
     def forgive(self, host: str, name: str) -> None:
@@ -91,13 +91,13 @@ class Failures:
         many names."""
         over = max(
             self._count((host, name)) - limits.LOGIN_FAILURES_FREE,
-            self._count((host, "")) - limits.LOGIN_FAILURES_FREE_PER_ADDRESS,
+            self._count((host, None)) - limits.LOGIN_FAILURES_FREE_PER_ADDRESS,
         )
         if over < 0:
             return 0.0
         return min(limits.LOGIN_DELAY_SECONDS_MIN * 2**over, limits.LOGIN_DELAY_SECONDS_MAX)
 
-    def _count(self, key: tuple[str, str]) -> float:
+    def _count(self, key: tuple[str, str | None]) -> float:
         count, at = self._counts.get(key, (0.0, 0.0))
         return float(count * 0.5 ** ((self._now() - at) / limits.LOGIN_FORGET_SECONDS))
 

@@ -34,6 +34,7 @@ from node.broker.clock import ClusterClock
 from node.broker.connection import Connection
 from node.broker.durables import Durables
 from node.broker.effects import Effects
+from node.broker.figures import Figures
 from node.broker.gets import WaitingGets
 from node.broker.handover import Handover
 from node.broker.lock_clock import LockClock
@@ -90,9 +91,12 @@ class Broker:
         self._reading = True
         self.clock = ClusterClock(now)
         self.host = MachineHost(Machine(), self._read)
-        self.proposals = Proposals(self.clock, now=now, wall_ms=wall_ms, wake=wake)
+        self.figures = Figures()
+        self.proposals = Proposals(
+            self.clock, now=now, wall_ms=wall_ms, wake=wake, figures=self.figures
+        )
         self.sessions = Sessions()
-        self.locks = LockClock(self.host.machine)
+        self.locks = LockClock(self.host.machine, self.figures)
         self._gets = WaitingGets(now, self.host.ready)
         self._effects = Effects(
             self.sessions, self.locks, now_ms=self.clock.now_ms, read_area=self.host.read_area
@@ -115,6 +119,7 @@ class Broker:
             self.host,
             self.proposals,
             self._gets,
+            self.figures,
             body_bytes_max=settings.body_bytes,
             consumers_max=settings.consumers,
             prefetch_max=settings.prefetch,
@@ -123,18 +128,18 @@ class Broker:
         )
         self._renewer = Renewer(
             self.host, self.locks, self.proposals, now=now, now_ms=self.clock.now_ms,
-            may_grant=self._may_grant,
+            may_grant=self.may_answer,
         )  # fmt: skip
-        self._queries = Queries(
+        self.queues = Queries(
             self.host,
             self.locks,
             self.clock,
             status=self.status,
-            may_answer=self._may_grant,
+            may_answer=self.may_answer,
         )
         self._redrives = Redrives(
             self.host, self.proposals, self._requests, now=now, now_ms=self.clock.now_ms,
-            wall_ms=wall_ms, may_answer=self._may_grant,
+            wall_ms=wall_ms, may_answer=self.may_answer,
         )  # fmt: skip
         self._handover = Handover(identity.node)
         durables = Durables(self.host, self._requests, consumers_max=settings.consumers)
@@ -144,8 +149,8 @@ class Broker:
             **durables.handlers,
             **self._handover.handlers,
             Renew: self._renewer.renew,
-            QueueQuery: self._queries.queue_query,
-            Peek: self._queries.peek,
+            QueueQuery: self.queues.queue_query,
+            Peek: self.queues.peek,
         }
 
     def attach(self, raft: RaftNode) -> None:
@@ -157,7 +162,7 @@ class Broker:
     def _read(self, index: int) -> memoryview:
         return self._raft.read(index)
 
-    def _may_grant(self) -> bool:
+    def may_answer(self) -> bool:
         """Whether nobody else can lead now, and this leader's own `lead` is applied."""
         return self._led and self._raft.lease_until() > self._now()
 
@@ -320,18 +325,18 @@ class Broker:
     def _tick(self, expired: tuple[tuple[int, int, int], ...]) -> None:
         self._tick_on_its_way, self._tick_again = True, False
 
-        def decided() -> None:
+        def decided(*, applied: bool) -> None:
             self._tick_on_its_way = False
-            self.locks.decided(self.clock.now_ms())
+            self.locks.decided(self.clock.now_ms(), applied=applied)
             self._renewer.look()
 
         def answer(reply: Reply) -> None:
             self._tick_again = isinstance(reply, Ticked) and reply.more
-            decided()
+            decided(applied=True)
             if self._tick_again or expired:
                 self.look(0.0)  # What did not fit into this one is due already.
 
-        self.proposals.propose(Tick(expired), Waiter(answer, lost=lambda _: decided()))
+        self.proposals.propose(Tick(expired), Waiter(answer, lost=lambda _: decided(applied=False)))
 
     def sweep(self) -> None:
         """Heartbeats, openings that take too long, peers that take nothing, and what all hold."""
@@ -464,7 +469,7 @@ class Broker:
             connection.send(Pong(), frame.correlation)
         elif kind is Status:
             if connection.rights is None or self._may(connection, connection.rights, frame):
-                self._queries.status(connection, frame)
+                self.queues.status(connection, frame)
         elif handler is not None:
             connection.refuse(
                 frame.correlation, Code.PERMISSION_DENIED, "an observer may only ask for status"
@@ -488,7 +493,7 @@ class Broker:
 
     def status(self) -> dict[str, Any]:
         """How this node is, for whoever asks."""
-        return self._queries.node_status(
+        return self.queues.node_status(
             self._raft.status(),
             uptime_s=self._now() - self._started_at,
             sessions=len(self.sessions) if self._led else self.host.session_count(),

@@ -58,6 +58,10 @@ RENEWED_RANGES_MAX: Final = 4_096
 """Renewed ranges remembered per consumer; a renewal beyond it is answered `not_now`, for what is
 granted must be remembered."""
 
+LAPSED_MS: Final = 1_000
+"""Promises of renewals are remembered so long after they have ended: by them the clock measures how
+late it was."""
+
 RESUME_SECONDS: Final = 10.0
 """After a change of leader, sessions that have not resumed by now become disconnected."""
 

@@ -18,6 +18,7 @@ from sortedcontainers import SortedList
 
 from fifo.machine.queries import Held
 from node.broker import limits
+from node.broker.figures import Figures
 from node.broker.renewals import Granted, Range, meet, subtract
 
 HELD_MAX = 1 << 20
@@ -50,12 +51,14 @@ class Renewal:
 class LockClock:
     """Effective deadlines of everything locked, on the leader."""
 
-    def __init__(self, locks: Locks) -> None:
+    def __init__(self, locks: Locks, figures: Figures) -> None:
         self._locks = locks
+        self._figures = figures
         self._index: SortedList[tuple[int, int]] = SortedList()
         self._bounds: dict[int, int] = {}
         self._granted: dict[int, Granted] = {}
         self._proposed: dict[int, list[Range]] = {}
+        self._due: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
         """Consumers that hold locks, evaluations under way included."""
@@ -73,6 +76,7 @@ class LockClock:
         self._bounds.clear()
         self._granted.clear()
         self._proposed.clear()
+        self._due.clear()
 
     def locked(self, consumer: int, deadline_ms: int) -> None:
         """The consumer holds something with this deadline, or an earlier one."""
@@ -107,6 +111,7 @@ class LockClock:
             if ranges:
                 messages -= sum([last - first + 1 for first, last in ranges])
                 self._proposed[consumer] = ranges
+                self._due += self._due_of(consumer, ranges)
                 found += [(consumer, first, last) for first, last in ranges]
         return tuple(found)
 
@@ -116,7 +121,7 @@ class LockClock:
         left = list(ranges)
         granted = self._granted.get(consumer)
         if granted is not None:
-            granted.forget_until(now_ms)
+            granted.forget_until(now_ms - limits.LAPSED_MS)
             left, promised_ms = granted.uncovered(ranges, now_ms)
             if promised_ms is not None:
                 next_ms = promised_ms if next_ms is None else min(next_ms, promised_ms)
@@ -127,8 +132,20 @@ class LockClock:
                 self._granted.pop(consumer, None)
         return left
 
-    def decided(self, now_ms: int) -> None:
+    def _due_of(self, consumer: int, ranges: Sequence[Range]) -> list[tuple[int, int]]:
+        """(when they ended, how many) of tokens that are proposed as expired."""
+        held = self._locks.held(consumer, ranges)
+        return [
+            (max(one.deadline_ms, self.granted(consumer, one.last)[0]), one.last + 1 - one.first)
+            for one in (() if held is None else held.ranges)
+        ]
+
+    def decided(self, now_ms: int, *, applied: bool = True) -> None:
         """The evaluation that was handed out is applied, or known not to be: look again."""
+        due, self._due = self._due, []
+        if applied:
+            for due_ms, count in due:
+                self._figures.lateness.note(max(0, now_ms - due_ms) / 1000, count)
         consumers, self._proposed = list(self._proposed), {}
         for consumer in consumers:
             self.locked(consumer, now_ms)
@@ -152,7 +169,7 @@ class LockClock:
         granted = self._granted.get(consumer)
         if granted is None:
             granted = self._granted[consumer] = Granted()
-        granted.forget_until(now_ms)
+        granted.forget_until(now_ms - limits.LAPSED_MS)
         renewal = Renewal(consumer)
         parts = sorted(held.ranges)
         for part in parts:
@@ -162,6 +179,7 @@ class LockClock:
             until_ms = max(min(now_ms + part.lock_ms, longest_ms), part.deadline_ms)
             granted.grant(part.first, part.last, until_ms)
             renewal.renewed.append((part.first, part.last, until_ms))
+            self._figures.renewed_locks += part.last - part.first + 1
         renewal.lost = subtract(ranges, [(part.first, part.last) for part in parts])
         if not len(granted):
             del self._granted[consumer]

@@ -25,7 +25,7 @@ from node.broker.connection import Connection
 from node.broker.descriptors import connections_max
 from node.broker.tls import TlsListener, client_context
 from node.broker.welcome import Identity
-from node.config import Address, ClusterConfig
+from node.config import ClusterConfig, NodeConfig
 from node.raft import (
     Journal,
     Offload,
@@ -34,6 +34,7 @@ from node.raft import (
     RaftConfig,
     RaftError,
     RaftNode,
+    RaftStatus,
     RaftStopped,
     Storage,
     TcpTransport,
@@ -63,8 +64,8 @@ class Service(Protocol):
         """Stop listening; harmless where it never did."""
 
 
-HttpFactory: TypeAlias = Callable[[Address, Callable[[], str | None]], Service]
-"""Makes the http port from its address and a call that says why the node is not ready, or None."""
+HttpFactory: TypeAlias = Callable[["Node"], Service]
+"""Makes the http port of a node."""
 
 
 def tcp(config: RaftConfig, rng: random.Random) -> TcpTransport:
@@ -90,7 +91,7 @@ class Node:
     ) -> None:
         """`clock` is monotonic and counts suspended time, `wall` is for people; both in seconds.
 
-        `http` makes the http port (`node.http.server.HealthServer`); None: this node has none.
+        `http` makes the http port (`node.http.server.HttpServer`); None: this node has none.
         `storage` opens the journal's folder, `transport` makes the peer port, `offload` what does
         blocking work beside the loop, by the name of its thread; the client port is the running
         loop's.
@@ -140,7 +141,7 @@ class Node:
             authentication=self.authentication,
             connections_max=connections_max(),
         )
-        self._http = None if http is None else http(self.me.http, self.unready)
+        self._http = None if http is None else http(self)
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -382,6 +383,15 @@ class Node:
         self.broker.abort_all()
         if not self._stopped.done():
             self._stopped.set_result(None)
+
+    def raft_status(self) -> RaftStatus | None:
+        """How Raft sees this node; None before it runs and after its end."""
+        return None if self._raft is None else self._raft.status()
+
+    def leader(self) -> NodeConfig | None:
+        """Who leads, as last heard."""
+        name = None if self._raft is None else self._raft.leader
+        return None if name is None else self.config.node(name)
 
     def unready(self) -> str | None:
         """Why this node should get no traffic, or None."""

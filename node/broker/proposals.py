@@ -20,6 +20,7 @@ from fifo.wire import Buffer
 from node.broker import limits
 from node.broker.batcher import Batch, Batcher
 from node.broker.clock import ClusterClock
+from node.broker.figures import Figures
 from node.raft import Outcome, RaftNode
 
 logger = logging.getLogger(__name__)
@@ -67,14 +68,16 @@ class Proposals:
         now: Callable[[], float],
         wall_ms: Callable[[], int],
         wake: Callable[[], None],
+        figures: Figures,
     ) -> None:
         self._clock = clock
+        self._figures = figures
         self._now = now
         self._wall_ms = wall_ms
         self._wake = wake
         self._raft: RaftNode | None = None
         self._batcher: Batcher[Waiter | None] = Batcher(now)
-        self._in_flight: dict[int, int] = {}
+        self._in_flight: dict[int, tuple[int, float]] = {}
         self._next_ticket = 0
         self._in_flight_bytes = 0
         self._applied: list[Applied] = []
@@ -147,9 +150,9 @@ class Proposals:
         assert self._raft is not None, "attached before anything is proposed"
         self._next_ticket += 1
         ticket, size = self._next_ticket, batch.size_bytes
-        self._in_flight[ticket] = size
-        self._in_flight_bytes += size
         self.submitted_at = self._now()
+        self._in_flight[ticket] = size, self.submitted_at
+        self._in_flight_bytes += size
         self.entries_total += 1
         waiters = batch.contexts
 
@@ -172,11 +175,13 @@ class Proposals:
         self._applied.append(Applied(index, replies, effects))
 
     def _done(self, ticket: int, waiters: Waiters, outcome: Outcome, index: int) -> None:
-        size = self._in_flight.pop(ticket, None)
-        if size is None:
+        found = self._in_flight.pop(ticket, None)
+        if found is None:
             return  # Leadership was lost meanwhile: nobody waits any more.
+        size, submitted_at = found
         self._in_flight_bytes -= size
         if outcome is Outcome.COMMITTED:
+            self._figures.commit.note(self._now() - submitted_at)
             if self._applied and self._applied[-1].index == index:
                 self._applied[-1].waiters = waiters
             self.flush(committed=True)

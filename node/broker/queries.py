@@ -12,6 +12,7 @@ from typing import Any
 
 import msgpack
 
+from fifo.machine import limits as machine_limits
 from fifo.machine.state import RedriveState
 from fifo.wire import Code, Frame
 from fifo.wire.messages import Ok, Peek, QueueQuery
@@ -20,6 +21,7 @@ from node.broker.clock import ClusterClock
 from node.broker.connection import Connection
 from node.broker.lock_clock import LockClock
 from node.broker.machine_host import MachineHost
+from node.broker.permissions import Rights
 from node.broker.refusals import plain
 from node.broker.sessions import Session
 from node.raft import RaftStatus
@@ -65,17 +67,20 @@ class Queries:
             self._one_queue(connection, frame, query, query.queue)
 
     def _list(self, connection: Connection, frame: Frame, limit: int) -> None:
-        rights = connection.rights
-        names = [one for one in self._machine.queues() if rights is None or rights.sees(one)]
-        overviews = [self._machine.queue_overview(name) for name in names[:limit]]
-        found = plain(overviews)
+        found = plain(self.overviews(connection.rights, limit))
         if _packed_bytes(found) > limits.LIST_BYTES_MAX:
             found = [
                 {key: value for key, value in one.items() if key not in ("spec", "counters")}
-                for one in overviews
-                if one is not None
+                for one in self.overviews(connection.rights, limit)
             ]
         self._answer(connection, frame, found)
+
+    def overviews(
+        self, rights: Rights | None = None, limit: int = machine_limits.QUEUES
+    ) -> list[Plain]:
+        """The queues that somebody may know of, oldest first; all of them without `rights`."""
+        names = [one for one in self._machine.queues() if rights is None or rights.sees(one)]
+        return [found for name in names[:limit] if (found := self._machine.queue_overview(name))]
 
     def _answer(self, connection: Connection, frame: Frame, found: object) -> None:
         """Answer with plain data, where a frame can hold it."""
@@ -92,7 +97,7 @@ class Queries:
         found: object
         match query.query:
             case "show":
-                found = self._overview(name)
+                found = self.overview(name)
             case "locks":
                 found = self._locks_of(name, query.limit)
             case "delayed":
@@ -133,10 +138,13 @@ class Queries:
             frame.correlation, Code.QUEUE_NOT_FOUND, f"there is no queue {name!r}; declare it first"
         )
 
-    def _overview(self, name: str) -> Plain:
+    def overview(self, name: str) -> Plain | None:
+        """Everything about one queue; None without it."""
         queue = self._host.queue(name)
-        redrive = None if queue is None else redrive_view(queue.redrive)
-        return {**(self._machine.queue_overview(name) or {}), "redrive": redrive}
+        if queue is None:
+            return None
+        found = self._machine.queue_overview(name) or {}
+        return {**found, "redrive": redrive_view(queue.redrive)}
 
     # --- plain forms ------------------------------------------------------------------------------
 
@@ -203,6 +211,12 @@ class Queries:
                 for peer in raft.peers
             ],
             "journal_bytes": journal.disk_bytes,
+            "snapshot": {
+                "index": journal.snapshots.index,
+                "state_bytes": journal.snapshots.state_bytes,
+                "disk_bytes": journal.snapshots.disk_bytes,
+                "kept_bytes": journal.snapshots.held_bytes,
+            },
             "fsync_ms": {
                 "p50": _quantile_ms(journal.sync_buckets, 0.50),
                 "p99": _quantile_ms(journal.sync_buckets, 0.99),

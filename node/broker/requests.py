@@ -36,6 +36,7 @@ from fifo.wire.messages import (
     Update,
 )
 from node.broker.connection import Connection
+from node.broker.figures import Figures
 from node.broker.gets import WaitingGets
 from node.broker.machine_host import MachineHost
 from node.broker.proposals import Proposals, Waiter
@@ -72,6 +73,7 @@ class Requests:
         host: MachineHost,
         proposals: Proposals,
         gets: WaitingGets,
+        figures: Figures,
         *,
         body_bytes_max: int,
         consumers_max: int,
@@ -82,6 +84,7 @@ class Requests:
         self._host = host
         self._proposals = proposals
         self._gets = gets
+        self._figures = figures
         self._body_bytes_max = body_bytes_max
         self._consumers_max = consumers_max
         self._prefetch_max = prefetch_max
@@ -149,6 +152,7 @@ class Requests:
         def answer(reply: Reply) -> None:
             connection.end(size, message.count)
             if type(reply) is replies.Published:
+                self._figures.confirmed_messages += reply.duplicates + reply.stored
                 refused = reply.refused
                 error = None if refused is None else error_item(refused)
                 connection.confirm(

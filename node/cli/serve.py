@@ -126,13 +126,13 @@ async def _live(config: ClusterConfig, name: str) -> None:
     """Start the node, wait for a signal or its end, and stop it in order."""
     # Only here: the other commands start in half the time without a node's parts.
     from node.broker.node import Node, RaftError
-    from node.http.server import HealthServer
+    from node.http.server import HttpServer
 
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    node = Node(config, name, http=HealthServer)
+    node = Node(config, name, http=HttpServer)
     try:
         await node.start()
     except (RaftError, ConfigError, OSError) as error:

@@ -1,39 +1,106 @@
-"""The http port of a node: is it alive, is it ready.
+"""The http port of a node: is it alive and ready, what does it count, how are its queues.
 
-Owns the two health addresses and their answers. Must not know Raft or queues: why a node is not
-ready comes in as a call. Listens only on the address that the configuration names.
+Owns the addresses, who may ask, and where a follower sends those who ask about queues. Everything
+is read-only. The port listens only on the address that the configuration names; with TLS where
+that is not on this machine and the client port has a certificate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import base64
+import binascii
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from aiohttp import web
 
-from node.config import Address
+from fifo.wire import Code
+from node.broker.authentication import PASSWORD, TOKEN, Denied, Verdict
+from node.http.exposition import CONTENT_TYPE
+from node.http.metrics import Metrics
+
+if TYPE_CHECKING:
+    from node.broker.node import Node
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+QUEUES_LISTED_MAX: Final = 1_000
+"""As many as `fifo queue list` shows: more would hold up the loop."""
+
+_OPEN_TO_ALL: Final = "/health/"
+"""Whether a node lives is nobody's secret, and what asks has no credentials."""
+
+_CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="fifo", charset="UTF-8"'}
 
 
-class HealthServer:
-    """Serves `/health/live` and `/health/ready`."""
+class HttpServer:
+    """Serves `/health`, `/metrics` and `/api` of one node."""
 
-    def __init__(self, address: Address, unready: Callable[[], str | None]) -> None:
-        """`unready()`: why this node should get no traffic, or None where it should."""
-        self._address = address
-        self._unready = unready
-        app = web.Application(client_max_size=1024)
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._metrics = Metrics(node)
+        app = web.Application(client_max_size=1024, middlewares=[self._who])
         app.router.add_get("/health/live", self._live)
         app.router.add_get("/health/ready", self._ready)
+        app.router.add_get("/metrics", self._page)
+        app.router.add_get("/api/status", self._status)
+        app.router.add_get("/api/queues", self._queues)
+        app.router.add_get("/api/queues/{name}", self._queue)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
 
     async def start(self) -> None:
         """Listen. Raises OSError where the address is taken."""
+        address = self._node.me.http
+        context = None if address.is_loopback else self._node.client_context()
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._address.host, self._address.port)
-        await site.start()
+        await web.TCPSite(self._runner, address.host, address.port, ssl_context=context).start()
 
     async def stop(self) -> None:
         """Close the port; harmless where it was never open."""
         await self._runner.cleanup()
+
+    # --- who asks ---------------------------------------------------------------------------------
+
+    @web.middleware
+    async def _who(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Where there are users, only those who may see the state of nodes are answered."""
+        authentication = self._node.authentication
+        if request.path.startswith(_OPEN_TO_ALL) or not authentication.required:
+            return await handler(request)
+        verdict = await self._verdict(request)
+        if isinstance(verdict, Denied):
+            busy = verdict.code == Code.OVERLOADED
+            return web.json_response(
+                {"error": verdict.text},
+                status=503 if busy else 401,
+                headers={} if busy else _CHALLENGE,
+            )
+        if not verdict.may_monitor:
+            text = f"user {verdict.user.name} may not see the state of nodes (monitor = true)"
+            return web.json_response({"error": text}, status=403)
+        return await handler(request)
+
+    async def _verdict(self, request: web.Request) -> Verdict:
+        """Who asks, by `Basic` or `Bearer` credentials, or by coming from this machine."""
+        host = request.remote or ""
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        if not scheme:
+            return self._node.authentication.without_credentials(host)
+        decided: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+
+        def decide(verdict: Verdict) -> None:
+            if not decided.done():
+                decided.set_result(verdict)
+
+        if scheme.lower() == "bearer":
+            self._node.authentication.check(host, TOKEN, "", given.strip().encode(), decide)
+        else:
+            name, secret = _basic(given)
+            self._node.authentication.check(host, PASSWORD, name, secret, decide)
+        return await decided
+
+    # --- answers ----------------------------------------------------------------------------------
 
     async def _live(self, _request: web.Request) -> web.Response:
         """The process runs its loop: that is all that being alive means."""
@@ -41,7 +108,56 @@ class HealthServer:
 
     async def _ready(self, _request: web.Request) -> web.Response:
         """Knows a leader, and has applied nearly all that it knows to be committed."""
-        reason = self._unready()
+        reason = self._node.unready()
         if reason is None:
             return web.json_response({"status": "ready"})
         return web.json_response({"status": "not ready", "reason": reason}, status=503)
+
+    async def _page(self, _request: web.Request) -> web.Response:
+        """The metrics of this node."""
+        text = await self._metrics.page()
+        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _status(self, _request: web.Request) -> web.Response:
+        """This node's own record of `fifo status --json`."""
+        status = self._node.broker.status()
+        lag = status["last"] - status["applied"]
+        return web.json_response({"address": str(self._node.me.client), **status, "lag": lag})
+
+    async def _queues(self, request: web.Request) -> web.Response:
+        """What `fifo queue list --json` prints."""
+        elsewhere = self._elsewhere(request)
+        if elsewhere is not None:
+            return elsewhere
+        return web.json_response(self._node.broker.queues.overviews(limit=QUEUES_LISTED_MAX))
+
+    async def _queue(self, request: web.Request) -> web.Response:
+        """What `fifo queue show NAME --json` prints."""
+        elsewhere = self._elsewhere(request)
+        if elsewhere is not None:
+            return elsewhere
+        name = request.match_info["name"]
+        found = self._node.broker.queues.overview(name)
+        if found is None:
+            return web.json_response({"error": f"there is no queue {name!r}"}, status=404)
+        return web.json_response(found)
+
+    def _elsewhere(self, request: web.Request) -> web.Response | None:
+        """Only a leader that is sure to be one knows its queues: others name it."""
+        if self._node.broker.may_answer():
+            return None
+        leader = self._node.leader()
+        if leader is None or leader.name == self._node.me.name:
+            return web.json_response({"error": "no leader known: try again soon"}, status=503)
+        location = f"{request.scheme}://{leader.http}{request.rel_url}"
+        text = f"{leader.name} leads: ask there"
+        return web.json_response({"error": text}, status=307, headers={"Location": location})
+
+
+def _basic(given: str) -> tuple[str, bytes]:
+    """User and password of a `Basic` header; empty where it is none."""
+    try:
+        name, _, secret = base64.b64decode(given.strip(), validate=True).partition(b":")
+        return name.decode(), secret
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return "", b""

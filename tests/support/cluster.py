@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from node.broker.node import Node
 from node.config import Address, ClusterConfig, LimitSettings, cluster_config
-from node.http.server import HealthServer
+from node.http.server import HttpServer
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class LocalCluster:
     async def start(self, *names: str) -> None:
         """Start these nodes, or all."""
         for name in names or [node.name for node in self.config.nodes]:
-            node = Node(self.config, name, http=HealthServer)
+            node = Node(self.config, name, http=HttpServer)
             await node.start()
             self.nodes[name] = node
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +12,11 @@ from fifo.wire import Code
 from node.broker import limits
 from node.broker.authentication import Authentication, Denied, Failures, Verdict, is_loopback
 from node.broker.permissions import Rights
-from node.raft.offload import Done, Work
 from node.users import User
 from tests.support.users import user
+
+if TYPE_CHECKING:
+    from node.raft.offload import Done, Work
 
 
 class Bench:
@@ -137,6 +140,14 @@ def test_guessing_gets_slower_and_people_may_mistype() -> None:
     bench.check("ann-password", host="10.0.0.2")
     bench.hash_all()
     assert (bench.names(), bench.timers) == (["bob", "ann"], [])
+
+
+def test_a_token_that_is_wrong_slows_the_next_ones_without_a_name_and_nobody_else() -> None:
+    bench = Bench()
+    for _ in range(5):
+        bench.door.failures.note("10.0.0.1", "")
+    assert bench.door.failures.delay_seconds("10.0.0.1", "") == 1.0
+    assert bench.door.failures.delay_seconds("10.0.0.1", "ann") == 0.0
 
 
 def test_what_waits_at_one_address_is_bounded() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from fifo.machine.queries import Held, HeldRange
 from node.broker import limits
+from node.broker.figures import Figures
 from node.broker.lock_clock import LockClock
 from node.broker.renewals import Range
 
@@ -66,7 +67,7 @@ def table() -> Table:
 
 @pytest.fixture
 def clock(table: Table) -> LockClock:
-    return LockClock(table)
+    return LockClock(table, Figures())
 
 
 def handed_out(table: Table, clock: LockClock, consumer: int, tokens: range, at_ms: int) -> None:

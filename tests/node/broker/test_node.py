@@ -14,7 +14,7 @@ from node.broker import limits
 from node.broker.connection import Connection
 from node.broker.node import Node, NodeStopped
 from node.config import LimitSettings
-from node.http.server import HealthServer
+from node.http.server import HttpServer
 from node.raft import JournalLocked
 from tests.support.cluster import eventually, loopback_config, passed, running, within
 from tests.support.rawclient import Closed, RawClient, connected
@@ -42,7 +42,7 @@ async def test_a_second_node_on_the_folder_is_refused_and_the_first_goes_on(
     tmp_path: Path,
 ) -> None:
     config = loopback_config(tmp_path, 1)
-    first = Node(config, "n1", http=HealthServer)
+    first = Node(config, "n1", http=HttpServer)
     await first.start()
     try:
         with pytest.raises(JournalLocked):
@@ -61,8 +61,8 @@ async def test_a_port_in_use_is_refused_and_nothing_is_left_open(tmp_path: Path,
     blocker = await asyncio.start_server(lambda _r, w: w.close(), address.host, address.port)
     async with blocker:
         with pytest.raises(OSError, match=r"in use|bind"):
-            await Node(config, "n1", http=HealthServer).start()
-    node = Node(config, "n1", http=HealthServer)
+            await Node(config, "n1", http=HttpServer).start()
+    node = Node(config, "n1", http=HttpServer)
     await node.start()
     await eventually(lambda: node.leads)
     await node.stop()

@@ -15,6 +15,7 @@ from node.broker import entry, limits
 from node.broker.authentication import Authentication
 from node.broker.broker import Broker
 from node.broker.clock import ClusterClock
+from node.broker.figures import Figures
 from node.broker.proposals import Proposals, Waiter
 from node.broker.welcome import Identity
 from node.config import LimitSettings
@@ -47,6 +48,7 @@ class Scene:
             now=lambda: self.now,
             wall_ms=lambda: 7,
             wake=lambda: self.told.append("wake"),
+            figures=Figures(),
         )
         self.proposals.attach(cast("RaftNode", self.log))
 

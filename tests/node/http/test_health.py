@@ -10,9 +10,8 @@ import aiohttp
 
 from node.broker.node import Node
 from node.config import Address
-from node.http.server import HealthServer
 from node.raft import RaftNode
-from tests.support.cluster import LocalCluster, eventually, free_ports, loopback_config, running
+from tests.support.cluster import LocalCluster, eventually, loopback_config, running
 
 
 async def asked(address: Address, path: str) -> tuple[int, dict[str, str]]:
@@ -54,14 +53,10 @@ def test_a_node_that_is_far_behind_is_not_ready(tmp_path: Path) -> None:
         assert node.unready() == reason
 
 
-async def test_an_unknown_address_is_not_found() -> None:
-    server = HealthServer(Address("127.0.0.1", free_ports(1)[0]), lambda: None)
-    await server.start()
-    try:
-        async with (
-            aiohttp.ClientSession() as client,
-            client.get(f"http://{server._address}/etc/passwd") as answer,
-        ):
-            assert answer.status == 404
-    finally:
-        await server.stop()
+async def test_an_unknown_address_is_not_found(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path, 1) as cluster,
+        aiohttp.ClientSession() as client,
+        client.get(f"http://{cluster.nodes['n1'].me.http}/etc/passwd") as answer,
+    ):
+        assert answer.status == 404

@@ -1,0 +1,312 @@
+"""`/metrics` and `/api` of a real cluster after real traffic: every name, and its value."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+import fifo
+from fifo.client import observe
+from node.broker.node import Node
+from node.http import metrics
+from node.http.exposition import Page
+from node.users import User
+from tests.support.cluster import eventually, passed, running
+from tests.support.users import EVERYTHING, user
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
+
+CONTRACT = [
+    "fifo_queue_messages_ready",
+    "fifo_queue_messages_locked",
+    "fifo_queue_messages_delayed",
+    "fifo_queue_bytes",
+    "fifo_queue_consumers",
+    "fifo_messages_published_total",
+    "fifo_messages_confirmed_total",
+    "fifo_messages_delivered_total",
+    "fifo_messages_acked_total",
+    "fifo_messages_redelivered_total",
+    "fifo_messages_dead_lettered_total",
+    "fifo_messages_expired_total",
+    "fifo_consumer_terms_total",
+    "fifo_lock_renewals_total",
+    "fifo_lock_timeouts_total",
+    "fifo_lock_expiry_lateness_seconds",
+    "fifo_raft_term",
+    "fifo_raft_commit_index",
+    "fifo_raft_last_applied",
+    "fifo_raft_is_leader",
+    "fifo_raft_commit_seconds",
+    "fifo_journal_fsync_seconds",
+    "fifo_sessions",
+    "process_cpu_seconds_total",
+    "process_resident_memory_bytes",
+    "process_virtual_memory_bytes",
+    "process_open_fds",
+    "process_max_fds",
+    "process_start_time_seconds",
+]
+
+_SAMPLE = re.compile(r"([a-z_]+)(\{.*\})? (\S+)")
+_TYPE = re.compile(r"# TYPE ([a-z_]+) (gauge|counter|histogram)")
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """A page of metrics, taken apart as strictly as a monitoring system would."""
+
+    families: dict[str, str]
+    values: dict[str, float]
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[name]
+
+
+def read(text: str) -> Scrape:
+    families: dict[str, str] = {}
+    values: dict[str, float] = {}
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            continue
+        kind = _TYPE.fullmatch(line)
+        if kind is not None:
+            assert kind[1] not in families, f"{kind[1]} comes twice"
+            families[kind[1]] = kind[2]
+            continue
+        sample = _SAMPLE.fullmatch(line)
+        assert sample is not None, line
+        name = sample[1]
+        family = re.sub("_(bucket|sum|count)$", "", name)
+        assert name in families or families.get(family) == "histogram", line
+        assert name + (sample[2] or "") not in values, line
+        values[name + (sample[2] or "")] = float(sample[3])
+    return Scrape(families, values)
+
+
+@asynccontextmanager
+async def browser() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+async def scrape(node: Node) -> Scrape:
+    async with browser() as client, client.get(f"http://{node.me.http}/metrics") as answer:
+        assert answer.status == 200
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        return read(await answer.text())
+
+
+async def get(node: Node, path: str, **more: Any) -> tuple[int, Any]:
+    """Status and JSON of one GET; redirects are followed."""
+    async with browser() as client, client.get(f"http://{node.me.http}{path}", **more) as answer:
+        return answer.status, await answer.json()
+
+
+async def test_every_name_of_the_contract_has_the_value_that_the_traffic_made(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as cluster:
+        leader = await cluster.leader()
+        url = "fifo://" + ",".join(str(node.client) for node in cluster.config.nodes)
+        async with fifo.connect(url) as client:
+            await traffic(client)
+            held = [message for message in await client.get("orders", 3) if message.body]
+            assert len(held) == 3
+            await held[0].renew()
+            page = await scrape(leader)
+            assert not [name for name in CONTRACT if name not in page.families]
+            expected = {
+                'fifo_queue_messages_ready{queue="orders"}': 5,
+                'fifo_queue_messages_locked{queue="orders"}': 3,
+                'fifo_queue_messages_delayed{queue="orders"}': 1,
+                'fifo_queue_messages_ready{queue="orders.dlq"}': 1,
+                'fifo_queue_bytes{queue="orders"}': 9 * 10,
+                'fifo_queue_consumers{queue="orders",state="up"}': 1,
+                "fifo_messages_published_total": 12,
+                "fifo_messages_confirmed_total": 12,
+                "fifo_messages_delivered_total": 3 + 1 + 3,
+                "fifo_messages_acked_total": 1,
+                'fifo_messages_redelivered_total{cause="nack"}': 1,
+                'fifo_messages_redelivered_total{cause="timeout"}': 1,
+                'fifo_messages_redelivered_total{cause="released"}': 0,
+                'fifo_messages_dead_lettered_total{reason="terminated"}': 1,
+                'fifo_messages_dead_lettered_total{reason="expired"}': 0,
+                "fifo_messages_expired_total": 1,
+                "fifo_consumer_terms_total": 1,
+                "fifo_lock_renewals_total": 1,
+                "fifo_lock_timeouts_total": 1,
+                "fifo_lock_expiry_lateness_seconds_count": 1,
+                "fifo_raft_is_leader": 1,
+                'fifo_sessions{state="connected"}': 1,
+                'fifo_sessions{state="disconnected"}': 0,
+            }
+            assert {name: page[name] for name in expected} == expected
+            assert page['fifo_lock_expiry_lateness_seconds_bucket{le="1.0"}'] == 1
+            status = leader.broker.status()
+            assert page["fifo_raft_term"] == status["term"]
+            assert 10 < page["fifo_raft_commit_index"] <= status["commit"]
+            assert page["fifo_raft_last_applied"] == page["fifo_raft_commit_index"]
+            assert page["fifo_raft_commit_seconds_count"] >= 10
+            assert 0 < page["fifo_raft_commit_seconds_sum"] < 10
+            assert page["fifo_journal_fsync_seconds_count"] >= 10
+            assert page["process_open_fds"] == pytest.approx(len(os.listdir("/proc/self/fd")), 0.2)
+            assert 0 < page["process_resident_memory_bytes"] < 4e9
+        follower = cluster.followers()[0]
+        page = await scrape(follower)
+        assert page["fifo_raft_is_leader"] == 0
+        assert page["fifo_raft_term"] == status["term"]
+        assert page["fifo_messages_confirmed_total"] == 0
+        assert "fifo_messages_published_total" not in page.families
+        assert "fifo_queue_messages_ready" not in page.families
+
+
+async def traffic(client: fifo.Client) -> None:
+    """One message acked, one nacked with a delay, one terminated, one expired, one lock run out."""
+    await client.declare(
+        fifo.QueueSpec("orders", dead_letter="orders.dlq", dead_letter_expired=False)
+    )
+    await client.publish_many("orders", [b"0123456789"] * 3)
+    acked, nacked, ended = await client.get("orders", 3)
+    await acked.ack(receipt=True)
+    await nacked.nack(delay=60)
+    await ended.terminate("bad")
+    await client.publish("orders", b"expires", ttl=0.05)
+    await client.publish("orders", b"0123456789")
+
+    async def expired() -> bool:
+        return bool((await client.queue("orders"))["counters"]["expired"])
+
+    await true(expired)
+    await client.get("orders", 1, lock=1)
+
+    async def timed_out() -> bool:
+        return bool((await client.queue("orders"))["counters"]["lock_timeouts"])
+
+    await true(timed_out)
+    await client.publish_many("orders", [b"0123456789"] * 7)
+
+
+async def true(look: Any) -> None:
+    async with asyncio.timeout(10):
+        while not await look():
+            await passed(0.02)
+
+
+async def test_totals_do_not_fall_when_a_queue_is_deleted(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as cluster:
+        node = await cluster.leader()
+        async with fifo.connect(f"fifo://{node.me.client}") as client:
+            for name in ("a", "b"):
+                await client.declare(fifo.QueueSpec(name))
+                await client.publish_many(name, [b"x"] * 5)
+            assert (await scrape(node))["fifo_messages_published_total"] == 10
+            await client.delete("a")
+            for _ in range(2):
+                page = await scrape(node)
+                assert page["fifo_messages_published_total"] == 10
+            assert 'fifo_queue_messages_ready{queue="a"}' not in page.values
+
+
+async def test_the_number_of_series_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "QUEUES_SHOWN_MAX", 2)
+    async with running(tmp_path, 1) as cluster:
+        node = await cluster.leader()
+        async with fifo.connect(f"fifo://{node.me.client}") as client:
+            for name in "abcd":
+                await client.declare(fifo.QueueSpec(name))
+                await client.publish(name, b"x")
+            async with client.consume("d", prefetch=1):
+                page = await scrape(node)
+        ready = {key: value for key, value in page.values.items() if "messages_ready" in key}
+        assert ready == {
+            'fifo_queue_messages_ready{queue="a"}': 1,
+            'fifo_queue_messages_ready{queue="b"}': 1,
+            'fifo_queue_messages_ready{queue="(others)"}': 1,
+        }
+        assert page['fifo_queue_consumers{queue="(others)",state="up"}'] == 1
+
+
+async def test_the_api_says_what_the_command_line_prints_and_followers_send_to_the_leader(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as cluster:
+        leader = await cluster.leader()
+        follower = cluster.followers()[0]
+        async with fifo.connect(f"fifo://{leader.me.client}") as client:
+            await client.declare(fifo.QueueSpec("a b/ü", max_length=7))
+            await client.publish("a b/ü", b"x")
+            for node in (leader, follower):
+                assert await get(node, "/api/queues") == (200, list(await client.queues()))
+                found = await get(node, "/api/queues/a%20b%2F%C3%BC")
+                assert found == (200, dict(await client.queue("a b/ü")))
+            assert await get(leader, "/api/queues/none") == (
+                404,
+                {"error": "there is no queue 'none'"},
+            )
+            status, said = await get(follower, "/api/status")
+            own = await observe(str(follower.me.client))
+            assert status == 200
+            assert said.keys() == own.keys() | {"address", "lag"}
+            assert (said["node"], said["role"]) == (own["node"], "follower")
+            assert said["snapshot"] == {
+                "index": 0, "state_bytes": 0, "disk_bytes": 0, "kept_bytes": 0
+            }  # fmt: skip
+        await cluster.stop(*[name for name in cluster.nodes if cluster.nodes[name] is not leader])
+        await eventually(lambda: not leader.broker.may_answer())
+        status, said = await get(leader, "/api/queues")
+        assert status == 503
+
+
+async def test_nothing_but_reading_is_possible(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as cluster, browser() as client:
+        node = await cluster.leader()
+        for method in ("POST", "PUT", "DELETE"):
+            async with client.request(method, f"http://{node.me.http}/api/queues") as answer:
+                assert answer.status == 405
+
+
+def basic(name: str, password: str) -> str:
+    """The header of a browser that asked its user."""
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+async def test_where_there_are_users_the_port_asks_who_it_is(tmp_path: Path) -> None:
+    ann, bob = user("ann", monitor=True), user("bob", **EVERYTHING)
+    async with running(tmp_path, 1, users=(ann, bob)) as cluster:
+        node = await cluster.leader()
+        assert (await get(node, "/health/live"))[0] == 200
+        for path in ("/metrics", "/api/status", "/api/queues", "/nowhere"):
+            assert (await get(node, path))[0] == 401
+        for given, status in (
+            (basic("ann", "ann-password"), 200),
+            (basic("ann", "bob-password"), 401),
+            (basic("bob", "bob-password"), 403),
+            ("Bearer ann-token", 200),
+            ("Bearer bob-token", 403),
+            ("Bearer nobody", 401),
+            ("Basic !!!", 401),
+            ("Digest x", 401),
+        ):
+            assert (await get(node, "/api/status", headers={"Authorization": given}))[0] == status
+    local = User("local", loopback=True, monitor=True)
+    async with running(tmp_path / "2", 1, users=(ann, local)) as cluster:
+        assert (await get(cluster.nodes["n1"], "/api/status"))[0] == 200
+
+
+def test_names_of_queues_cannot_break_the_page() -> None:
+    page = Page()
+    page.samples("x", "gauge", "text", [({"queue": 'a"b\\c\nd'}, 1)])
+    assert str(page).splitlines()[-1] == r'x{queue="a\"b\\c\nd"} 1'
