@@ -32,7 +32,7 @@ from node.config import (
     cluster_id_of,
     parse_address,
 )
-from node.http.server import HealthServer
+from node.http.server import HttpServer
 from node.raft.storage import OsFile, OsStorage
 from tests.jepsen import mutants
 
@@ -148,7 +148,7 @@ def made(folder: Path, name: str) -> Node:
         config,
         name,
         wall=control.wall,
-        http=HealthServer,
+        http=HttpServer,
         storage=lambda path: SickStorage(path, control),
     )
     own = json.loads((folder / "cluster.json").read_text())["nodes"][name]
