@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from node.raft import records
 from tests.node.raft import stranger
-from tests.support.journals import CLUSTER, NODE, SMALL, busy_script, open_journal, state_of
+from tests.support.journals import CLUSTER, NODE, SMALL, busy_script, fill, open_journal, state_of
 from tests.support.simdisk import SimStorage
+from tests.support.snapshot_script import LIVE, Moment, script
+from tests.support.snapshots import clean_up, state_at, take
 
 PAGE = Path(__file__).parents[3] / "docs" / "storage.md"
 
@@ -32,6 +35,52 @@ def test_a_strangers_reader_reads_what_the_journal_wrote() -> None:
     assert log.synced == sum(
         len(content) for name, content in files_of(storage).items() if name != "synced"
     )
+
+
+@pytest.mark.parametrize("index", [8, 16, 30, 60, 64, 70, 74])
+def test_a_strangers_reader_reads_snapshots_and_what_they_keep(index: int) -> None:
+    """Before, while and after segments go, entries move to kept files, and an installation."""
+    storage = SimStorage()
+    journal = open_journal(storage, limits=SMALL)
+    moment = Moment()
+    for action, change in script():
+        if moment.snapshot == index and change(moment) != moment:
+            break
+        action(journal)
+        moment = change(moment)
+    journal.close()
+    log = stranger.read_journal(files_of(storage), CLUSTER, NODE)
+    assert tuple(log.entries) == moment.entries[log.first - 1 :]
+    assert (log.term, log.vote) == (moment.term, moment.vote)
+    assert (log.index, log.state) == (index, state_at(index))
+    assert log.bodies == {live: moment.entries[live - 1] for live in LIVE[index]}
+
+
+def test_a_journal_of_format_1_is_opened_and_goes_on_in_format_2(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    storage = SimStorage()
+    monkeypatch.setattr(records, "FORMAT", 1)
+    journal = open_journal(storage, limits=SMALL)
+    for step in busy_script(journal):
+        step()
+    expected = state_of(journal)
+    journal.close()
+    monkeypatch.undo()
+    journal = open_journal(storage, limits=SMALL)
+    assert state_of(journal) == expected
+    live = [2, 4]
+    for _ in range(3):
+        fill(journal, 6, size=90, term=4)
+        journal.sync()
+        take(journal, live)
+        clean_up(journal)
+    assert journal.first_index > 16
+    journal.close()
+    formats = [storage.content(name)[8] for name in storage.listdir() if name.endswith("segment")]
+    assert set(formats) == {2}
+    journal = open_journal(storage, limits=SMALL)
+    assert [journal.read(index) for index in live] == [expected[0][i - 1][0] for i in live]
 
 
 def example() -> SimStorage:
