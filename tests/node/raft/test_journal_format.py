@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from array import array
 from pathlib import Path
 
 import pytest
 
 from node.raft import records
+from node.raft.keptfile import KeptWriter, kept_name
+from node.raft.openfiles import OpenFiles
+from node.raft.owner import Owner
+from node.raft.snapshotfile import snapshot_name
 from tests.node.raft import stranger
 from tests.support.journals import CLUSTER, NODE, SMALL, busy_script, fill, open_journal, state_of
 from tests.support.simdisk import SimStorage
@@ -95,6 +100,24 @@ def example() -> SimStorage:
     return storage
 
 
+SNAPSHOT = snapshot_name(2, 2)
+KEPT = kept_name(1)
+
+
+def example_with_snapshot() -> SimStorage:
+    """The same journal with a snapshot of its second entry, and that entry in a kept file."""
+    storage = example()
+    journal = open_journal(storage)
+    writer = journal.begin_snapshot(2, 2, array("Q", [2]))
+    writer.write(b"ready")
+    writer.finish()
+    owner = Owner(storage.folder, CLUSTER, NODE)
+    kept = KeptWriter(storage, owner, 1, "the example")
+    kept.add(journal.read(2), 2, 2)
+    kept.publish(OpenFiles(storage, 2))
+    return storage
+
+
 def printed(content: bytes) -> str:
     lines = []
     for offset in range(0, len(content), 16):
@@ -110,7 +133,14 @@ def test_the_example_on_the_page_is_what_is_written(name: str) -> None:
     assert printed(example().content(name)) in PAGE.read_text()
 
 
+@pytest.mark.parametrize("name", [SNAPSHOT, KEPT])
+def test_the_examples_of_a_snapshot_and_a_kept_file_are_what_is_written(name: str) -> None:
+    assert printed(example_with_snapshot().content(name)) in PAGE.read_text()
+
+
 def test_the_example_on_the_page_is_still_read() -> None:
     log = stranger.read_journal(files_of(example()), CLUSTER, NODE)
     assert log.entries == [(b"\x01", 1, 0), (b"\x10hello", 2, 2)]
     assert (log.term, log.vote) == (2, "beta")
+    log = stranger.read_journal(files_of(example_with_snapshot()), CLUSTER, NODE)
+    assert (log.index, log.state, log.bodies) == (2, b"ready", {2: (b"\x10hello", 2, 2)})
