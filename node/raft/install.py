@@ -140,14 +140,7 @@ class InstallWriter:
         store, meta = self._store, self._meta
         position = store.log.place_at(meta.index).position
         for kept in self._kept:
-            for place in kept.places:
-                own = store.locate(place.log_index)
-                if own is None or own.term != place.term:
-                    raise RaftStopped(
-                        f"entry {place.log_index} of term {place.term} is live in snapshot "
-                        f"{meta.name} but not in this log, which has entry {meta.index}"
-                    )
-                self._builder.add_place(own)
+            self._builder.add_places(store.locate_all(kept.places.indexes))
         snapshot = self._builder.publish(store.files, position, restarts=False)
         self._discard_kept()
         store.writer = None

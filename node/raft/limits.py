@@ -69,6 +69,12 @@ stays small and a body is copied for that reason seldom."""
 RELEASE_BYTES: Final = 4 * MIB
 """What `release` does at once before it leaves the rest to `compact_step`: a few milliseconds."""
 
+PLACE_COST_BYTES: Final = 256
+"""What the place of an entry counts for in a budget of bytes, where many are gone through."""
+
+ENTRY_COST_BYTES: Final = 2 * KIB
+"""What an entry that is copied counts for beside its own bytes: the time of small ones."""
+
 UNLINK_COST_BYTES: Final = 1 * MIB
 """What removing a file counts for in a budget of bytes: a file system frees 64 MiB in about the
 time that it takes to copy this."""

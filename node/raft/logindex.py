@@ -7,7 +7,10 @@ no payload. The journal and its recovery keep it in step with the records.
 from __future__ import annotations
 
 from array import array
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NOWHERE: Final = (1 << 64) - 1
 """The position of an entry of which only index and term are left: the two at the head of a log
@@ -106,6 +109,15 @@ class LogIndex:
         """Where the entry is."""
         slot = self._slot(index)
         return Place(self._positions[slot], self._sizes[slot])
+
+    def columns(self, indexes: Sequence[int]) -> tuple[array[int], array[int], array[int]]:
+        """(terms, positions, sizes) of entries, which must be in the log."""
+        slots = [self._slot(index) for index in indexes]
+        return (
+            array("Q", map(self._terms.__getitem__, slots)),
+            array("Q", map(self._positions.__getitem__, slots)),
+            array("I", map(self._sizes.__getitem__, slots)),
+        )
 
     def _slot(self, index: int) -> int:
         slot = index - self._first_index

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from node.raft import records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 KEPT_BIT: Final = 1 << 31
 """Set in the number of a kept file, clear in a segment's sequence number."""
@@ -31,6 +31,10 @@ class EntryPlace(NamedTuple):
     file: int
     offset: int
     size: int
+
+
+Spot = tuple[int, int]
+"""(file, offset)"""
 
 
 @dataclass(slots=True)
@@ -101,6 +105,35 @@ class Places:
         """The slot of an entry; -1 if it is not here."""
         slot = bisect_left(self._indexes, index)
         return slot if slot < len(self._indexes) and self._indexes[slot] == index else -1
+
+    def take(self, indexes: Sequence[int]) -> Places | int:
+        """The rows of the entries with these ascending indexes, or the first that is not here."""
+        mine, slots = self._indexes, []
+        slot = -1
+        for index in indexes:
+            slot += 1
+            if slot >= len(mine) or mine[slot] != index:
+                slot = bisect_left(mine, index, min(slot, len(mine)))
+                if slot >= len(mine) or mine[slot] != index:
+                    return index
+            slots.append(slot)
+        taken = Places()
+        for column, source in zip(taken._columns(), self._columns(), strict=True):
+            column.extend(map(source.__getitem__, slots))
+        return taken
+
+    @classmethod
+    def of_log(
+        cls, indexes: Sequence[int], terms: array[int], sizes: array[int], spots: Sequence[Spot]
+    ) -> Places:
+        """Rows of entries with these indexes, terms and sizes, which lie at `spots`."""
+        places = cls()
+        places._indexes.extend(indexes)
+        places._terms.extend(terms)
+        places._files.extend([file for file, _ in spots])
+        places._offsets.extend([offset for _, offset in spots])
+        places._sizes.extend(sizes)
+        return places
 
     def move(self, slot: int, file: int, offset: int) -> None:
         """The entry lies somewhere else now."""

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 SNAPSHOTS_KEPT: Final = 2
 """The newest, and one more to start from if that is damaged."""
 
+_SOME_PLACES_COST: Final = limits.PLACES_PER_RECORD * limits.PLACE_COST_BYTES
+
 
 @dataclass(slots=True)
 class Retained:
@@ -121,23 +123,23 @@ def _check_reach(found: Retained, segments: Segments) -> None:
 
 def load_places(into: Retained, base: SnapshotFile, files: OpenFiles) -> Generator[int]:
     """Reads where the base's entries lie into `into.places` and `into.uses`, in small steps that
-    yield the bytes they took. Uses `into.kept_files`. Raises `JournalDamaged`."""
+    yield what they count for in a budget. Uses `into.kept_files`. Raises `JournalDamaged`."""
     places = Places()
     for some in base.places():
         if not places.extend(some):
             raise JournalDamaged(base.meta.name, 0, "its places are out of order", REMEDY)
-        yield limits.PLACES_PER_RECORD
+        yield _SOME_PLACES_COST
     for kept in sorted(into.kept_files.values(), key=lambda kept: kept.number):
         if kept.number < base.next_number:
             continue
         for some in kept.places(files):
             if not places.override(some):
                 raise JournalDamaged(kept.name, 0, "it holds other entries", REMEDY)
-            yield limits.PLACES_PER_RECORD
+            yield _SOME_PLACES_COST
     uses: dict[int, FileUse] = {}
     for first in range(0, len(places), limits.PLACES_PER_RECORD):
         places.tally(first, first + limits.PLACES_PER_RECORD, uses)
-        yield limits.PLACES_PER_RECORD
+        yield _SOME_PLACES_COST
     into.places, into.uses = places, uses
 
 

@@ -120,6 +120,19 @@ class Segments:
         """The segment that holds `position`, or the last one before it."""
         return self._segments[bisect_right(self._bases, position) - 1]
 
+    def spots(self, positions: Sequence[int]) -> list[tuple[int, int]]:
+        """(sequence, offset) of each of these ascending positions."""
+        found = []
+        base = end = sequence = 0
+        for position in positions:
+            if position >= end:
+                segment = self.at(position)
+                base, sequence = segment.header.base, segment.header.sequence
+                last = segment is self.current
+                end = 1 << 64 if last else segment.end
+            found.append((sequence, position - base))
+        return found
+
     def adopt(self, segment: Segment) -> None:
         """Takes an existing segment as the next in order."""
         self._segments.append(segment)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from node.raft import limits, records
-from node.raft.errors import REMEDY, JournalDamaged
-from node.raft.places import PLACE_BYTES, EntryPlace, Places
+from node.raft.errors import REMEDY, JournalDamaged, RaftStopped
+from node.raft.places import PLACE_BYTES, Places
 from node.raft.recordreader import RecordReader, read_record
 from node.raft.records import SnapshotEnd
 from node.raft.recordwriter import RecordWriter
@@ -231,6 +231,7 @@ class SnapshotBuilder:
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._places = Places()
+        self._last_live = 0
         self.state_bytes = 0
         self.live_count = 0
         self.file = RecordWriter(storage, snapshot_name(index, term), header, what)
@@ -258,28 +259,21 @@ class SnapshotBuilder:
         self._pending = [state[at:]]
         self._pending_bytes = len(state) - at
 
-    def add_place(self, place: EntryPlace) -> None:
-        """Where the next live entry lies."""
-        self._places.append(place)
-        self.live_count += 1
-        if len(self._places) == limits.PLACES_PER_RECORD:
-            self._write_places()
-
     def add_places(self, places: Places) -> None:
-        """Where many live entries lie, after all that were added one by one."""
-        if self._places:
-            self._write_places()
+        """Where the next live entries lie. `RaftStopped` if they do not ascend."""
+        indexes = places.indexes
+        if (indexes and indexes[0] <= self._last_live) or not self._places.extend(places):
+            raise RaftStopped(f"live entries are out of order after entry {self._last_live}")
+        self._last_live = indexes[-1] if indexes else self._last_live
         self.live_count += len(places)
-        for payload in places.pieces(limits.PLACES_PER_RECORD):
-            self._write_record(payload)
+        if len(self._places) >= limits.PLACES_PER_RECORD:
+            self._write_places()
 
     def _write_places(self) -> None:
-        self._write_record(self._places.encode())
+        for payload in self._places.pieces(limits.PLACES_PER_RECORD):
+            self._layout.places_at.append(self.file.add(records.PLACES, 0, 0, payload))
+            self._layout.places_bytes.append(len(payload))
         self._places = Places()
-
-    def _write_record(self, payload: bytes) -> None:
-        self._layout.places_at.append(self.file.add(records.PLACES, 0, 0, payload))
-        self._layout.places_bytes.append(len(payload))
 
     def digest(self) -> bytes:
         """The digest of the state so far."""

@@ -17,6 +17,7 @@ Three rules make every crash harmless:
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -108,6 +109,19 @@ class SnapshotStore:
                 return EntryPlace(index, term, segment.header.sequence, offset, size)
         slot = self.retained.places.find(index)
         return self.retained.places[slot] if slot >= 0 else None
+
+    def locate_all(self, indexes: array[int]) -> Places:
+        """Where many entries lie, by ascending index. `RaftStopped` if one is not here."""
+        kept = bisect_right(indexes, self.base_index)
+        places = self.retained.places.take(indexes[:kept])
+        if isinstance(places, int):
+            raise RaftStopped(f"entry {places} is live but not in the journal")
+        if kept < len(indexes):
+            logged = indexes[kept:]
+            terms, positions, sizes = self.log.columns(logged)
+            spots = self.segments.spots(positions)
+            places.extend(Places.of_log(logged, terms, sizes, spots))
+        return places
 
     def holds(self, index: int, term: int) -> bool:
         """Whether the log has that entry, and not only its term."""
@@ -274,12 +288,10 @@ class SnapshotWriter:
 
     def _add_places(self, count: int) -> None:
         last = min(self._placed + count, len(self._live))
-        for slot in range(self._placed, last):
-            place = self._store.locate(self._live[slot])
-            if place is None:
-                raise RaftStopped(f"entry {self._live[slot]} is live but not in the journal")
-            self._builder.add_place(place)
-        self._placed = last
+        while self._placed < last:
+            some = self._live[self._placed : min(last, self._placed + limits.PLACES_PER_RECORD)]
+            self._builder.add_places(self._store.locate_all(some))
+            self._placed += len(some)
 
     def sync(self) -> None:
         """Brings what was written to the disk, so that `finish` is short. Blocks, and may run on

@@ -192,9 +192,9 @@ class Upkeep:
                     place = places[slot]
                     writer.add(store.read(place), place.log_index, place.term)
                     slots.append(slot)
-                    yield place.size
+                    yield place.size + limits.ENTRY_COST_BYTES
                 else:
-                    yield limits.PLACES_PER_RECORD
+                    yield limits.PLACE_COST_BYTES
             self._blocking = writer.file.sync
             yield 0
             if store.retained.places is not places:
@@ -223,4 +223,4 @@ class Upkeep:
             use = uses.setdefault(place.file, FileUse())
             use.live_bytes += live_bytes
             use.end = place.offset + live_bytes
-            yield 1
+            yield limits.PLACE_COST_BYTES

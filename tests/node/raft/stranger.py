@@ -177,7 +177,7 @@ Segments = dict[int, tuple[Header, bytes, str]]
 
 def _read_segments(log: Log, segments: Segments, base: Snapshot | None) -> int:
     """Replays the segments from the base on; the position where they end."""
-    position = None
+    position: int | None = None
     for sequence, (header, content, name) in segments.items():
         assert header.numbers[0] == sequence
         _, start, first_index, previous_term = header.numbers

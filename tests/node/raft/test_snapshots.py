@@ -171,6 +171,10 @@ def test_a_snapshot_that_cannot_be_is_refused() -> None:
     writer = journal.begin_snapshot(28, 1, array("Q", [4]))
     with pytest.raises(RaftStopped, match="entry 4 is live but not in the journal"):
         writer.write(b"state")
+    for wrong in ([5, 5], [9, 7]):
+        writer = journal.begin_snapshot(28, 1, array("Q", wrong))
+        with pytest.raises(RaftStopped, match=r"out of order|is live but not in"):
+            writer.finish()
     take(journal, [3], index=28)
 
 
