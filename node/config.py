@@ -71,12 +71,14 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class RaftSettings:
-    """Timings of the consensus, in milliseconds; the reasons are in ``docs/decisions.md``."""
+    """Timings of the consensus, in milliseconds, and bytes of its log between two snapshots; the
+    reasons are in ``docs/decisions.md`` and ``docs/storage.md``."""
 
     heartbeat_ms: int = 100
     election_min_ms: int = 600
     election_max_ms: int = 1000
     connection_timeout_ms: int = 4000
+    snapshot_bytes: int = 256 * _MEBIBYTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,8 @@ _RAFT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "election_min_ms": (50, 60_000),
     "election_max_ms": (50, 120_000),
     "connection_timeout_ms": (100, 600_000),
+    # Below a mebibyte a node would do little but take snapshots; a start reads about this much.
+    "snapshot_bytes": (_MEBIBYTE, 1 << 40),
 }
 
 _LIMIT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {

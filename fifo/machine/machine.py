@@ -155,6 +155,12 @@ class Machine:
         """Epochs, flags and consumers of a session, as plain data."""
         return queries.session_view(self.state, session)
 
+    def take_over(self, state: State) -> None:
+        """Go on from another state, as a snapshot held it; of the old one nothing is left."""
+        if self.state.frozen is not None:
+            self.state.frozen.release()
+        self.state = state
+
     def freeze(self) -> Frozen:
         """A view of the state as it is now, while the machine goes on: see `state.Frozen`.
 

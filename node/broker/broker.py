@@ -90,7 +90,7 @@ class Broker:
         self._to_flush: list[Connection] = []
         self._reading = True
         self.clock = ClusterClock(now)
-        self.host = MachineHost(Machine(), self._read)
+        self.host = MachineHost(Machine(), self._read, self._taken_over)
         self.figures = Figures()
         self.proposals = Proposals(
             self.clock, now=now, wall_ms=wall_ms, wake=wake, figures=self.figures
@@ -162,6 +162,12 @@ class Broker:
     def _read(self, index: int) -> memoryview:
         return self._raft.read(index)
 
+    def _taken_over(self) -> None:
+        """A snapshot's state took the place of this node's, which does not lead: it knew nothing
+        else of the old one than the cluster's time."""
+        assert not self._leads, "a leader has all that is committed"
+        self.clock.follow(self.host.machine.cluster_time_ms)
+
     def may_answer(self) -> bool:
         """Whether nobody else can lead now, and this leader's own `lead` is applied."""
         return self._led and self._raft.lease_until() > self._now()
@@ -186,7 +192,9 @@ class Broker:
         if role == "leader":
             self._leads = True
             last = self._raft.last_entry_payload()
-            self.clock.stand(0 if last is None else entry.stamp_of(last))
+            stamp_ms = 0 if last is None else entry.stamp_of(last)
+            # What a snapshot stands for is not in the log any more, and cluster time went on in it.
+            self.clock.stand(max(stamp_ms, self.host.machine.cluster_time_ms))
             self._propose_lead(term)
 
     def _propose_lead(self, term: int) -> None:

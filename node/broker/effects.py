@@ -100,6 +100,11 @@ class Effects:
             return deliveries.deliver_frame(
                 effect, runs, first_token, remaining_ms, self._read_area
             )
+        except IndexError:
+            # It waited so long for its peer that its locks ran out, others settled the messages,
+            # and a snapshot let them go: nobody is to have them any more.
+            logger.info("event=delivery_outdated consumer=%d", effect.consumer)
+            return []
         except LocalProtocolError as error:
             # A frame that nobody could read: these locks run out, the node goes on.
             logger.exception("event=delivery_failed consumer=%d", effect.consumer, exc_info=error)

@@ -7,14 +7,16 @@ sockets or Raft's roles: whoever leads asks for the outcome, the others drop it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from fifo.machine import bodies, snapshot
 from fifo.machine.commands import Command, Lead, Publish, Settle, from_list, to_list
 from fifo.machine.machine import Machine, Meta, Outcome
 from fifo.machine.queries import Held
 from fifo.machine.redrive import RUNNING
-from fifo.machine.state import Consumer, Queue, RedriveState
+from fifo.machine.state import Consumer, Frozen, Queue, RedriveState
 from fifo.machine.types import Range
 from node.broker import entry
 
@@ -27,14 +29,39 @@ _FREQUENT: dict[Any, Callable[..., Command]] = {
 """By code; their fields are plain values and tuples, which is how an entry is unpacked."""
 
 
+class HostView:
+    """A frozen state, as Raft asks for it (`node.raft.statesource.StateView`)."""
+
+    def __init__(self, frozen: Frozen) -> None:
+        self._frozen = frozen
+
+    def live(self) -> Iterator[array[int]]:
+        """The entries of the log that the state points to, ascending."""
+        return bodies.live(self._frozen)
+
+    def chunks(self) -> Iterator[bytes]:
+        """The state's canonical bytes."""
+        return snapshot.chunks(self._frozen)
+
+    def release(self) -> None:
+        """It is not read any more."""
+        self._frozen.release()
+
+
 class MachineHost:
     """Applies entries; what it raises stops the node, for then the state may be half changed."""
 
-    def __init__(self, machine: Machine, read: Callable[[int], memoryview]) -> None:
-        """`read(index)`: the payload of an entry in this node's log."""
+    def __init__(
+        self,
+        machine: Machine,
+        read: Callable[[int], memoryview],
+        taken_over: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`read(index)`: the payload of an entry in this node's log; `taken_over`: the state is
+        another one now, and nothing that was known of it holds any more."""
         self.machine = machine
         self._read = read
-        self.applied_wall_ms = 0
+        self._taken_over = taken_over
 
     def apply(self, index: int, payload: memoryview) -> tuple[entry.Entry, list[Command], Outcome]:
         """Apply one entry of the log."""
@@ -42,13 +69,27 @@ class MachineHost:
         batch = [_command(plain) for plain in unpacked.commands]
         meta = Meta(index, unpacked.stamp_ms, unpacked.wall_ms, unpacked.area)
         outcome = self.machine.apply_batch(meta, batch)
-        self.applied_wall_ms = unpacked.wall_ms
         assert len(outcome.replies) == len(batch), "every command has one reply"
         return unpacked, batch, outcome
 
     def read_area(self, index: int) -> memoryview:
         """The body area of an entry in this node's log."""
         return entry.area_of(self._read(index))
+
+    # --- snapshots --------------------------------------------------------------------------------
+
+    def freeze(self) -> HostView:
+        """The state as it is now, for a snapshot."""
+        return HostView(self.machine.freeze())
+
+    def restore(self, chunks: Iterator[bytes]) -> Iterator[None]:
+        """Take over the state of a snapshot, in steps; nothing changes before the last of them.
+
+        Raises `SnapshotError` for what this program cannot read.
+        """
+        state = yield from snapshot.restoring(chunks)
+        self.machine.take_over(state)
+        self._taken_over()
 
     # --- looks at the state, before the log -------------------------------------------------------
 

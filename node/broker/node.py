@@ -182,6 +182,7 @@ class Node:
                 wake=self._ask_turn,
                 on_role=self._on_role,
                 offload=self._offload("syncs"),
+                source=self.broker.host,
             )
         except BaseException:
             journal.close()
@@ -229,6 +230,7 @@ class Node:
             min_timeout_seconds=config.raft.election_min_ms / 1000,
             max_timeout_seconds=config.raft.election_max_ms / 1000,
             connection_seconds=config.raft.connection_timeout_ms / 1000,
+            snapshot_bytes=config.raft.snapshot_bytes,
         )
 
     def _peer_tls(self) -> PeerTls | None:

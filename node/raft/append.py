@@ -44,13 +44,13 @@ def known_command(command: bytes) -> bool:
     return command[:1] == b"\x10" or command == NO_OP
 
 
-def check(message: Message, first_index: int) -> None:
+def check(message: Message) -> None:
     """Refuse what the rules below cannot be asked about."""
     if "serialized" in message or "transmission" in message:
-        raise MessageRefused("snapshot and chunk frames are not accepted")
+        raise MessageRefused("the library's snapshot and chunk frames are not accepted")
     previous, term = message["prevLogIdx"], message["prevLogTerm"]
-    if previous is None or previous < first_index:
-        raise MessageRefused(f"entries after {previous}, before the log head {first_index}")
+    if previous is None or previous < 1:
+        raise MessageRefused(f"entries after {previous}: every log begins with entry 1")
     for offset, (command, index, entry_term) in enumerate(message["entries"]):
         if index != previous + 1 + offset:
             raise MessageRefused(f"entry {index} out of order after {previous}")
@@ -64,6 +64,9 @@ def check(message: Message, first_index: int) -> None:
 def accept(journal: Journal, message: Message, commit_index: int, applied_index: int) -> Verdict:
     """Bring the log in line with one checked frame of the current leader."""
     previous: int = message["prevLogIdx"]
+    if previous < journal.first_index:
+        # A snapshot stands for that entry here: it is committed, and nothing of it is compared.
+        return Verdict(False, commit_index + 1, commit_index)
     if previous > journal.last_index or journal.term_at(previous) != message["prevLogTerm"]:
         if previous <= commit_index:
             raise RaftStopped(

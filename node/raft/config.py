@@ -77,6 +77,9 @@ class RaftConfig:
     uncommitted_bytes_max: int = limits.UNCOMMITTED_BYTES_MAX
     queue_commands_max: int = limits.QUEUE_COMMANDS_MAX
     queue_bytes_max: int = limits.QUEUE_BYTES_MAX
+    snapshot_bytes: int = limits.SNAPSHOT_BYTES
+    snapshot_chunk_bytes: int = limits.SNAPSHOT_CHUNK_BYTES
+    slice_steps: int = limits.SLICE_STEPS
 
     def __post_init__(self) -> None:
         self.validate()
@@ -107,6 +110,10 @@ class RaftConfig:
             raise ConfigInvalid(f"entry_bytes_max: 1 to {limits.ENTRY_BYTES_MAX}")
         if not 1 <= self.batch_bytes <= limits.BATCH_BYTES:
             raise ConfigInvalid(f"batch_bytes: 1 to {limits.BATCH_BYTES}")
+        if self.snapshot_bytes < 1 or self.slice_steps < 1:
+            raise ConfigInvalid("snapshot_bytes and slice_steps: 1 or more")
+        if not 1 <= self.snapshot_chunk_bytes <= limits.SNAPSHOT_CHUNK_BYTES:
+            raise ConfigInvalid(f"snapshot_chunk_bytes: 1 to {limits.SNAPSHOT_CHUNK_BYTES}")
         hosts = [self.bind[0], *(host for host, _ in self.peers.values())]
         proven = self.secret or self.tls is not None
         if self.peers and not proven and not all(map(is_loopback, hosts)):
@@ -143,6 +150,7 @@ class PeerStatus:
     lag_entries: int
     in_flight_bytes: int
     probing: bool
+    takes_snapshot: bool = False
 
 
 @dataclass(slots=True)
@@ -160,6 +168,11 @@ class RaftCounters:
     resets_total: int = 0
     callback_errors_total: int = 0
     applied_total: int = 0
+    snapshots_taken_total: int = 0
+    snapshots_failed_total: int = 0
+    snapshots_sent_total: int = 0
+    snapshots_installed_total: int = 0
+    snapshots_refused_total: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +186,7 @@ class RaftStatus:
     commit_index: int
     applied_index: int
     last_index: int
+    snapshot_index: int
     uncommitted_bytes: int
     lease_seconds: float
     journal: JournalStats

@@ -4,7 +4,7 @@ Owns the frame format between members (raft.md 3.3), told in full in `docs/proto
 u32 header length, u32 raw length (little endian), a msgpack array as header, then raw bytes. The
 header begins with the frame's type; every field has a type and a range, and anything else is a
 `FrameInvalid`, after which the connection is closed. A change of any frame raises
-`PROTOCOL_VERSION`. No frame can carry code, a pickle, a snapshot or a command to be forwarded.
+`PROTOCOL_VERSION`. No frame can carry code, a pickle or a command to be forwarded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from node.raft.held import Message
 
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 LENGTHS: Final = struct.Struct("<II")
 UINT_MAX: Final = 2**62
 """Terms, indexes and rounds stay far below; a larger one is a mistake or an attack."""
@@ -62,9 +62,13 @@ def _sized(size: int) -> Callable[[object], bool]:
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 INCARNATION_BYTES: Final = 16
+SNAPSHOT_DIGEST_BYTES: Final = 32
 _nonce, _proof, _incarnation = _sized(NONCE_BYTES), _sized(PROOF_BYTES), _sized(INCARNATION_BYTES)
 
 Fields = tuple[tuple[str, "Callable[[object], bool]"], ...]
+
+_SNAPSHOT: Fields = (("term", _uint), ("index", _uint), ("entry_term", _uint))
+"""What every frame about a snapshot begins with; with the digest of its offer it names one."""
 
 _APPEND: Fields = (
     ("term", _uint),
@@ -127,6 +131,37 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
     ),
     "pre_vote_answer": (21, (("term", _uint), ("number", _uint), ("granted", _bool))),
     "timeout_now": (22, (("term", _uint),)),
+    "snapshot_offer": (
+        24,
+        (
+            *_SNAPSHOT,
+            ("previous_term", _uint),
+            ("state_bytes", _uint),
+            ("live_count", _uint),
+            ("digest", _sized(SNAPSHOT_DIGEST_BYTES)),
+        ),
+    ),
+    "snapshot_state": (25, (*_SNAPSHOT, ("offset", _uint))),
+    "snapshot_entries": (
+        26,
+        (
+            *_SNAPSHOT,
+            ("first", _uint),
+            ("indexes", _uints),
+            ("terms", _uints),
+            ("sizes", _uints),
+        ),
+    ),
+    "snapshot_ack": (
+        27,
+        (
+            *_SNAPSHOT,
+            ("state_bytes", _uint),
+            ("live_count", _uint),
+            ("gap", _bool),
+            ("done", _bool),
+        ),
+    ),
 }
 """Every frame there is: type number and fields, in order."""
 
@@ -153,9 +188,18 @@ def encode(message: Message) -> list[Bytes]:
             sizes,
         ]
         raw_bytes = sum(sizes)
+    elif name == "snapshot_entries":
+        entries = message["entries"]
+        raw = [entry[0] for entry in entries]
+        sizes = [len(command) for command in raw]
+        values = [message[field] for field, _ in fields[:4]]
+        values += [[entry[1] for entry in entries], [entry[2] for entry in entries], sizes]
+        raw_bytes = sum(sizes)
     else:
         values = [message[field] for field, _ in fields]
-        raw_bytes = 0
+        if name == "snapshot_state":
+            raw = [message["data"]]
+        raw_bytes = sum(map(len, raw))
     header = msgpack.packb([number, *values])
     return [LENGTHS.pack(len(header), raw_bytes) + header, *raw]
 
@@ -181,6 +225,10 @@ def decode(header: Bytes, raw: memoryview) -> Message:
         message[field] = value
     if name == "append_entries":
         _attach_entries(message, raw)
+    elif name == "snapshot_entries":
+        _attach_kept(message, raw)
+    elif name == "snapshot_state":
+        message["data"] = bytes(raw)
     elif len(raw):
         raise FrameInvalid(f"{name} carries {len(raw)} raw bytes")
     return message
@@ -205,6 +253,25 @@ def _attach_entries(message: dict[str, Any], raw: memoryview) -> None:
         entries.append((command, index, term))
         at += size
         last_term = term
+    message["entries"] = entries
+
+
+def _attach_kept(message: dict[str, Any], raw: memoryview) -> None:
+    """Cut the raw bytes into kept entries, whose indexes have gaps."""
+    indexes, terms = message.pop("indexes"), message.pop("terms")
+    sizes = message.pop("sizes")
+    if not len(indexes) == len(terms) == len(sizes) or sum(sizes) != len(raw):
+        raise FrameInvalid("snapshot_entries: indexes, terms, sizes and bytes do not fit together")
+    entries = []
+    at = 0
+    for index, term, size in zip(indexes, terms, sizes, strict=True):
+        if not 1 <= size <= _ENTRY_BYTES_MAX:
+            raise FrameInvalid(f"snapshot_entries: an entry of {size} bytes")
+        command = bytes(raw[at : at + size])
+        if not known_command(command):
+            raise FrameInvalid(f"snapshot_entries: an entry of type {command[0]}")
+        entries.append((command, index, term))
+        at += size
     message["entries"] = entries
 
 

@@ -151,6 +151,46 @@ TURN_SECONDS_IDLE: Final = 0.05
 TURN_SECONDS_MIN: Final = 0.001
 """Shorter timers of uvloop fire at once, and the loop would spin."""
 
+# --- snapshots -----------------------------------------------------------------------------------
+
+SNAPSHOT_BYTES: Final = 256 * MIB
+"""Journal written since the last snapshot that makes the next one due: a restart reads no more
+than about twice this, and a snapshot is a small part of what was written."""
+
+SNAPSHOT_BYTES_MIN: Final = 1 * MIB
+"""What an operator may set: below it a node would do little but take snapshots."""
+
+SNAPSHOT_CHUNK_BYTES: Final = 1 * MIB
+"""State or entries in one frame to a peer: a few milliseconds on either side."""
+
+SNAPSHOT_ENTRIES_PER_FRAME: Final = 1_000
+"""Kept entries in one frame: each is read, checked and written by itself."""
+
+SNAPSHOT_ENTRY_OVERHEAD_BYTES: Final = 64
+"""What an entry counts beside its bytes towards a frame and the window."""
+
+SNAPSHOT_SEND_BYTES_PER_TURN: Final = 2 * MIB
+"""Handed to one peer's connection in one turn, so that nobody else waits for it."""
+
+SNAPSHOT_ASK_SECONDS: Final = 1.0
+"""A peer that has not answered for this long is asked anew what it has."""
+
+SNAPSHOT_PIN_SECONDS: Final = 60.0
+"""A snapshot stays on the disk for a peer that was heard this recently, so that a transfer goes on
+after an interruption; a peer that is gone must not fill the disk."""
+
+SNAPSHOT_RETRY_PARTS: Final = 4
+"""After a snapshot that had to be given up, the next try is a quarter of the usual bytes later."""
+
+SLICE_SECONDS: Final = 0.003
+"""Work on snapshots in one turn: well below what a client or a heartbeat would notice."""
+
+SLICE_STEPS: Final = 64
+"""Steps of the same, for a clock that stands still in a turn."""
+
+COMPACT_BYTES_PER_STEP: Final = 256 * KIB
+"""Copied out of nearly empty segments in one step."""
+
 # --- transport -----------------------------------------------------------------------------------
 
 HEADER_BYTES_MAX: Final = 1 * MIB

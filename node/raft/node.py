@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from node.raft.config import Outcome
     from node.raft.flight import Flight
     from node.raft.journal import Journal
+    from node.raft.statesource import StateSource
 
 ROLES = {LEADER: "leader", CANDIDATE: "candidate"}
 
@@ -41,7 +42,8 @@ class RaftNode:
     after replication and apply, before the last sync. `wake()` asks the owner for a turn soon,
     from inside any call. `transport` is a pysyncobj transport with `start` and `close`.
     `offload` takes the syncs of a slow disk (None: they stay on the caller's thread); the node
-    closes it.
+    closes it. `source` owns the state that is applied to: what the newest snapshot holds is handed
+    to it here, before the first entry; without one there are no snapshots.
     """
 
     core_class: type[Core] = Core
@@ -59,6 +61,7 @@ class RaftNode:
         wake: Callable[[], None],
         on_role: Callable[[str, int], None],
         offload: Offload | None = None,
+        source: StateSource | None = None,
     ) -> None:
         self._config = config
         self._journal = journal
@@ -79,6 +82,7 @@ class RaftNode:
             rng=rng,
             apply=apply,
             wake=wake,
+            source=source,
         )
         self._announced = ("follower", self.term)
 
@@ -175,8 +179,12 @@ class RaftNode:
         appended = self._journal.dirty
         self._sync()
         self._raise_failure()
+        working = core.work_on_snapshots()
         # Alone, the next turn commits what this one made durable; a sync aside asks for it itself.
-        return self._delay(again=appended and not self._config.peers and not self._journal.dirty)
+        again = appended and not self._config.peers and not self._journal.dirty
+        delay = self._delay(again=again)
+        # Not at once: between two slices the loop reads what has come.
+        return min(delay, limits.TURN_SECONDS_MIN) if working else delay
 
     def _sync(self) -> None:
         """Make everything gathered durable, then let go what stands on it.
@@ -215,7 +223,7 @@ class RaftNode:
     def _delay(self, *, again: bool) -> float:
         core = self._core
         behind = core._SyncObj__raftLastApplied < core._SyncObj__raftCommitIndex
-        if again or behind:
+        if again or (behind and not core.snapshots.restoring):
             return 0.0
         now = self._clock()
         if core._SyncObj__raftState == LEADER:
@@ -236,13 +244,15 @@ class RaftNode:
     # --- reading ---
 
     def read(self, index: int) -> memoryview:
-        """Payload of an entry in the log (empty for a no-op). IndexError if it is not there."""
+        """Payload of an entry in the log, or of an older one that the state points to (empty for a
+        no-op). IndexError if it is not there."""
         return memoryview(self._journal.read(index))[1:]
 
     def last_entry_payload(self) -> memoryview | None:
-        """Payload of the newest submitted entry in the log, committed or not; None without one."""
+        """Payload of the newest submitted entry in the log, committed or not; None without one:
+        a snapshot may stand for all there were."""
         journal = self._journal
-        for index in range(journal.last_index, journal.first_index - 1, -1):
+        for index in range(journal.last_index, journal.first_whole_index - 1, -1):
             if journal.size_at(index) > 1:
                 return self.read(index)
         return None
@@ -307,6 +317,7 @@ class RaftNode:
         core = self._core
         now = self._clock()
         leads = self.role == "leader"
+        snapshot = self._journal.snapshot
         peers = []
         for node, progress in core.replicator.peers.items():
             match_index = progress.match_index if leads else 0
@@ -318,6 +329,7 @@ class RaftNode:
                     lag_entries=self.last_index - match_index if leads else 0,
                     in_flight_bytes=progress.in_flight_bytes if leads else 0,
                     probing=leads and progress.probing,
+                    takes_snapshot=leads and progress.sending is not None,
                 )
             )
         return RaftStatus(
@@ -328,6 +340,7 @@ class RaftNode:
             commit_index=self.commit_index,
             applied_index=self.applied_index,
             last_index=self.last_index,
+            snapshot_index=0 if snapshot is None else snapshot.index,
             uncommitted_bytes=self.uncommitted_bytes,
             lease_seconds=max(0.0, self.lease_until() - now),
             journal=self._journal.stats(),
@@ -350,4 +363,5 @@ class RaftNode:
         self._core.enter()
         self._core.submissions.abandon()
         self._offload.close()
+        self._core.snapshots.close()
         self._journal.close()

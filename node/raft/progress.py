@@ -1,7 +1,8 @@
 """The leader's side of replication: what each peer has, and what to send it next.
 
 Owns next and match index per peer, the byte window, and the probing that finds where two logs
-agree (raft.md 3.6; b25, b26). Sends whole batches through the transport it is given; knows
+agree (raft.md 3.6; b25, b26), and whether it needs a snapshot because the entries that it lacks
+are gone (`sending.py`). Sends whole batches through the transport it is given; knows
 nothing of terms but the one it is told, and nothing of elections.
 """
 
@@ -12,11 +13,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from node.raft import limits
+from node.raft.errors import SnapshotFailed
+from node.raft.sending import Sending
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from node.raft.config import RaftConfig
+    from node.raft.config import RaftConfig, RaftCounters
     from node.raft.held import Message, Sender
     from node.raft.journal import Journal
     from node.raft.peer import PeerNode
@@ -27,7 +30,8 @@ class Progress:
     """One peer as the leader knows it.
 
     While `probing`, one batch is in flight (`probe_round`, 0 for none) and `next_index` stays
-    where that batch began; resets of rounds before `floor_round` are of an earlier try.
+    where that batch began; resets of rounds before `floor_round` are of an earlier try. While
+    `sending`, it takes a snapshot and gets no entries.
     """
 
     next_index: int
@@ -38,6 +42,7 @@ class Progress:
     floor_round: int = 0
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)
     in_flight_bytes: int = 0
+    sending: Sending | None = None
 
     def probe(self, next_index: int, floor_round: int) -> None:
         """Forget what is in flight and look from `next_index` for where the logs agree."""
@@ -63,9 +68,18 @@ class Replicator:
     """All peers of one leader, and the frames for them."""
 
     def __init__(
-        self, peers: Iterable[PeerNode], config: RaftConfig, journal: Journal, sender: Sender
+        self,
+        peers: Iterable[PeerNode],
+        config: RaftConfig,
+        journal: Journal,
+        sender: Sender,
+        *,
+        clock: Callable[[], float],
+        counters: RaftCounters,
     ) -> None:
         self._config = config
+        self._clock = clock
+        self._counters = counters
         self._journal = journal
         self._sender = sender
         # A fixed order, so that a simulation repeats itself.
@@ -76,6 +90,7 @@ class Replicator:
     def begin(self, last_round: int) -> None:
         """A new leadership: nothing is known of anyone, every peer is probed."""
         for progress in self.peers.values():
+            self._end_sending(progress)
             progress.match_index = 0
             progress.probe(self._journal.last_index + 1, last_round + 1)
 
@@ -83,6 +98,9 @@ class Replicator:
         """A new connection: what was in flight on the old one may be lost."""
         progress = self.peers[node]
         progress.connected = True
+        if progress.sending is not None:
+            progress.sending.begin_again()
+            return
         known = progress.match_index + 1
         start = known if progress.match_index else min(progress.next_index, self._last + 1)
         progress.probe(start, last_round + 1)
@@ -96,6 +114,11 @@ class Replicator:
         progress = self.peers[node]
         round_number: int = message["round"]
         claimed: int = message["next_node_idx"] - 1
+        if progress.sending is not None:
+            if not message["success"] or claimed < progress.sending.meta.index:
+                return False  # It has nothing to compare before it has the snapshot.
+            self._end_sending(progress)
+            progress.probe(claimed + 1, round_number)
         if message["success"]:
             news = progress.matched(min(claimed, self._last))
             if progress.probing and round_number >= progress.floor_round:
@@ -106,13 +129,49 @@ class Replicator:
         if not message["reset"] or round_number < progress.floor_round:
             return False
         # Resets of rounds sent before the next probe speak of this same gap.
-        progress.probe(self.probe_start(claimed + 1), max(round_number, self._sent_round) + 1)
+        wanted, sendable = self.probe_start(claimed + 1), self._sendable_index
+        # It may hold more than it can name, so the head of the log is tried first.
+        at_the_head = progress.next_index <= sendable
+        progress.probe(max(wanted, sendable), max(round_number, self._sent_round) + 1)
+        if wanted < sendable and at_the_head:
+            self._begin_sending(progress)
         return True
+
+    def snapshot_acknowledged(self, node: PeerNode, message: Message) -> bool:
+        """Take an answer about a snapshot. True when the peer can be sent more."""
+        progress = self.peers[node]
+        sending = progress.sending
+        if sending is None or (sending.meta.index, sending.meta.term) != (
+            message["index"],
+            message["entry_term"],
+        ):
+            return False
+        if message["done"]:
+            self._end_sending(progress)
+            self._counters.snapshots_sent_total += 1
+            progress.probe(sending.meta.index + 1, self._sent_round + 1)
+            return True
+        sending.acknowledged(message, self._clock())
+        return sending.wants()
+
+    def _begin_sending(self, progress: Progress) -> None:
+        sending = progress.sending = Sending(self._journal, self._config, self._clock())
+        progress.next_index = sending.meta.index + 1
+
+    def _end_sending(self, progress: Progress) -> None:
+        sending, progress.sending = progress.sending, None
+        if sending is not None:
+            sending.end()
+
+    @property
+    def _sendable_index(self) -> int:
+        """The first entry that can be sent; of those below a snapshot stands, or all have it."""
+        return max(2, self._journal.first_whole_index)
 
     def probe_start(self, hint: int) -> int:
         """Where to probe after a reset: inside this log. A peer may hold more than its leader, an
         uncommitted tail of an earlier one, and name an index beyond it (b26)."""
-        return min(max(hint, self._journal.first_index + 1), self._last + 1)
+        return min(max(hint, 2), self._last + 1)
 
     @property
     def _last(self) -> int:
@@ -124,7 +183,10 @@ class Replicator:
         for progress in self.peers.values():
             if not progress.connected:
                 continue
-            if progress.probing:
+            if progress.sending is not None:
+                if progress.sending.wants():
+                    return True
+            elif progress.probing:
                 if progress.probe_round == 0:
                     return True
             elif (
@@ -137,15 +199,51 @@ class Replicator:
         """Send every peer what it can take; with `heartbeat` everyone hears something."""
         self._sent_round = round_number
         for node, progress in self.peers.items():
+            self._look_at_sending(progress)
             if not progress.connected:
                 continue
             frame = _Frame(term, commit_index, round_number)
-            if progress.probing:
+            if progress.sending is None and progress.next_index < self._sendable_index:
+                progress.probe(self._sendable_index, round_number)
+            if progress.sending is not None:
+                self._send_snapshot(node, progress, frame)
+                sent = False  # It has to hear of its leader all the same.
+            elif progress.probing:
                 sent = self._send_probe(node, progress, frame)
             else:
                 sent = self._send_window(node, progress, frame)
             if heartbeat and not sent:
                 self._send_entries(node, progress, frame, [])
+
+    def _look_at_sending(self, progress: Progress) -> None:
+        """Ask a silent peer anew; give up one that is gone, for a snapshot is held for it."""
+        sending = progress.sending
+        if sending is None:
+            return
+        silent_seconds = self._clock() - sending.heard_at
+        if silent_seconds >= limits.SNAPSHOT_PIN_SECONDS:
+            self._end_sending(progress)
+        elif silent_seconds >= limits.SNAPSHOT_ASK_SECONDS and progress.connected:
+            heard_at = sending.heard_at
+            sending.begin_again()
+            sending.heard_at = heard_at
+
+    def _send_snapshot(self, node: PeerNode, progress: Progress, frame: _Frame) -> None:
+        """As much of the snapshot as there is room for, and as one turn may take."""
+        sending = progress.sending
+        assert sending is not None
+        budget_bytes = limits.SNAPSHOT_SEND_BYTES_PER_TURN
+        try:
+            while progress.connected and budget_bytes > 0 and sending.wants():
+                before_bytes = sending.in_flight_bytes
+                message = sending.next_frame(frame.term, self._clock())
+                if not self._sender.send(node, message):
+                    break
+                budget_bytes -= max(sending.in_flight_bytes - before_bytes, 1)
+        except SnapshotFailed:
+            # It was needed for something else, and the newest one is sent instead.
+            self._end_sending(progress)
+            self._begin_sending(progress)
 
     def _send_probe(self, node: PeerNode, progress: Progress, frame: _Frame) -> bool:
         if progress.probe_round:
@@ -186,6 +284,11 @@ class Replicator:
         entries: list[tuple[bytes, int, int]],
     ) -> bool:
         previous = progress.next_index - 1
+        sending = progress.sending
+        if sending is not None and previous == sending.meta.index:
+            previous_term = sending.meta.term  # The log may begin later by now.
+        else:
+            previous_term = self._journal.term_at(previous)
         return self._sender.send(
             node,
             {
@@ -193,7 +296,7 @@ class Replicator:
                 "term": frame.term,
                 "commit_index": frame.commit_index,
                 "prevLogIdx": previous,
-                "prevLogTerm": self._journal.term_at(previous),
+                "prevLogTerm": previous_term,
                 "round": frame.round_number,
                 "entries": entries,
             },

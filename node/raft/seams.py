@@ -32,15 +32,15 @@ class Forbidden:
         raise RaftStopped(f"raft: {self.__dict__['_what']}.{name} was reached, which must not be")
 
 
-class NoSnapshots:
-    """Stands in for the library's serializer, which pickles and forks. Snapshots are not ours yet;
-    every path of the library that would use it is overridden, so any use stops the node."""
+class NoSerializer:
+    """Stands in for the library's serializer, which pickles and forks. Snapshots are ours; every
+    path of the library that would use it is overridden, so any use stops the node."""
 
     def __init__(self, *_: object) -> None:
         pass
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise RaftStopped(f"raft: serializer.{name} was reached, but there are no snapshots")
+        raise RaftStopped(f"raft: serializer.{name} was reached, which must not be")
 
 
 class NoPoller:
@@ -84,5 +84,5 @@ def install() -> None:
     module.random = _Running
     module.monotonicTime = _monotonic
     module.createPoller = _no_poller
-    module.Serializer = NoSnapshots
+    module.Serializer = NoSerializer
     module.PIPE_NOTIFIER_ENABLED = False

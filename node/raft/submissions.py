@@ -101,6 +101,13 @@ class Submissions:
             same = submission.term == term
             self._settle(submission, Outcome.COMMITTED if same else Outcome.DISCARDED)
 
+    def jumped(self, index: int) -> None:
+        """A snapshot stands for everything up to `index`: what waited there was committed or was
+        replaced, and this node will not learn which (b22)."""
+        for at in [at for at in self._waiting if at <= index]:
+            for submission in self._waiting.pop(at):
+                self._settle(submission, Outcome.UNKNOWN)
+
     def answer_refused(self) -> None:
         """Tell the refused; kept until a turn so that `submit` never calls back into its caller."""
         refused, self._refused = self._refused, []

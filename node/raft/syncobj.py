@@ -24,6 +24,7 @@ from node.raft.lease import NEVER, Lease
 from node.raft.peer import PeerNode
 from node.raft.prevote import LogEnd, PreVote, would_grant
 from node.raft.progress import Replicator
+from node.raft.snapshotting import Snapshotting
 from node.raft.submissions import Submissions
 from node.raft.transfer import Transfer, find_target
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from node.raft.journal import Journal
+    from node.raft.statesource import StateSource
 
 pin.check_names()
 seams.install()
@@ -93,6 +95,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
     accept_rules = staticmethod(accept)
     replicator_class = Replicator
     submissions_class = Submissions
+    snapshotting_class = Snapshotting
 
     def __init__(
         self,
@@ -104,6 +107,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         rng: random.Random,
         apply: Callable[[int, int, memoryview], None],
         wake: Callable[[], None],
+        source: StateSource | None = None,
     ) -> None:
         seams.run_as(clock, rng)
         self.config = config
@@ -135,8 +139,12 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         )
         self.held = HeldFrames(transport, journal, self.counters)
         self._SyncObj__transport = self.held
-        self.replicator = self.replicator_class(self.nodes, config, journal, self.held)
+        self.replicator = self.replicator_class(
+            self.nodes, config, journal, self.held, clock=clock, counters=self.counters
+        )
         self._adopt_journal()
+        self.snapshots = self.snapshotting_class(config, journal, source, self.counters, clock)
+        self._adopt_snapshot()
         self._heard_at = clock()  # A restarted node votes for nobody for a while (raft.md 3.8).
         if not self.nodes:
             self._SyncObj__raftElectionDeadline = NEVER  # Nobody else could win.
@@ -148,6 +156,10 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
             "timeout_now": self.on_timeout_now,
             "pre_vote": self.on_pre_vote,
             "pre_vote_answer": self.on_pre_vote_answer,
+            "snapshot_offer": self.on_snapshot,
+            "snapshot_state": self.on_snapshot,
+            "snapshot_entries": self.on_snapshot,
+            "snapshot_ack": self.on_snapshot_ack,
         }
 
     # --- start ---
@@ -159,7 +171,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         if len(journal) == 0:
             journal.add(b"\x01", 1, 0)
             journal.sync()
-        if journal.first_index != 1:
+        if journal.first_index != 1 and journal.snapshot is None:
             raise RaftStopped("raft: the log does not begin at entry 1, and there is no snapshot")
         term: int = journal.getCurrentTerm()
         if journal.last_term > term:
@@ -172,6 +184,13 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         commit_index = max(1, min(journal.getRaftCommitIndex(), journal.last_index))
         self._SyncObj__raftCommitIndex = commit_index
         self._SyncObj__raftLastApplied = 1
+
+    def _adopt_snapshot(self) -> None:
+        """Start from the newest snapshot, if there is one: the log's tail is applied after it."""
+        index = self.snapshots.restore_newest()
+        if index:
+            self._SyncObj__raftLastApplied = index
+            self._SyncObj__raftCommitIndex = max(self._SyncObj__raftCommitIndex, index)
 
     # --- what others may read ---
 
@@ -229,7 +248,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
 
     def on_append_entries(self, node: PeerNode, message: Message) -> bool:
         """Entries or a heartbeat. True when the log, the commit index or the leader changed."""
-        check(message, self.journal.first_index)
+        check(message)
         term = message["term"]
         self._round_in_hand = message["round"]
         if term < self._SyncObj__raftCurrentTerm:
@@ -241,6 +260,8 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
             self.journal, message, self._SyncObj__raftCommitIndex, self._SyncObj__raftLastApplied
         )
         self.counters.truncations_total += verdict.truncated
+        if verdict.success:
+            self.snapshots.not_needed()
         self._SyncObj__leaderCommitIndex = message["commit_index"]
         if verdict.commit_index > self._SyncObj__raftCommitIndex:
             self._SyncObj__raftCommitIndex = verdict.commit_index
@@ -295,6 +316,71 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         self._SyncObj__raftMatchIndex[node] = progress.match_index
         self._SyncObj__raftNextIndex[node] = progress.next_index
         return news
+
+    def on_snapshot(self, node: PeerNode, message: Message) -> bool:
+        """The leader offers a snapshot, or sends a piece of one. True when all of it is there.
+
+        Neither log nor commit index change here (b01), and nothing is taken that this node's own
+        state already holds (b22).
+        """
+        term = message["term"]
+        if term < self._SyncObj__raftCurrentTerm:
+            self._SyncObj__sendNextNodeIdx(node, nextNodeIdx=1)
+            return False
+        news = self._follow(node, term)
+        answer = self.snapshots.received(message, self._SyncObj__raftCommitIndex)
+        if answer is not None:
+            self._answer_snapshot(node, message["index"], message["entry_term"], answer)
+        return news or self.snapshots.busy
+
+    def _answer_snapshot(
+        self, node: PeerNode, index: int, entry_term: int, answer: Message
+    ) -> None:
+        head = {"type": "snapshot_ack", "term": self._SyncObj__raftCurrentTerm}
+        self.held.send(node, head | {"index": index, "entry_term": entry_term} | answer)
+
+    def on_snapshot_ack(self, node: PeerNode, message: Message) -> bool:
+        """How far a peer has come with the snapshot that it is sent."""
+        if message["term"] > self._SyncObj__raftCurrentTerm:
+            self._step_down(message["term"])
+            return True
+        if message["term"] < self._SyncObj__raftCurrentTerm or self._SyncObj__raftState != LEADER:
+            self.counters.stale_acks_dropped_total += 1
+            return False
+        self._SyncObj__lastResponseTime[node] = self.clock()
+        return self.replicator.snapshot_acknowledged(node, message)
+
+    def work_on_snapshots(self) -> bool:
+        """A slice of what there is to do about snapshots, at the end of a turn. True while there
+        is more."""
+        ended = self.clock() + limits.SLICE_SECONDS
+        for _ in range(self.config.slice_steps):
+            more = self.snapshots.step(self._SyncObj__raftLastApplied)
+            if self.snapshots.installed_index:
+                self._jump(self.snapshots.installed_index)
+            if not more:
+                return False
+            if self.clock() >= ended:
+                break
+        return True
+
+    def _jump(self, index: int) -> None:
+        """A snapshot was installed: everything up to `index` is committed, and a little later
+        applied. It never takes anything back (b22)."""
+        self.snapshots.installed_index = 0
+        self._SyncObj__raftCommitIndex = max(self._SyncObj__raftCommitIndex, index)
+        if not self.snapshots.restoring:
+            if index <= self._SyncObj__raftLastApplied:
+                raise RaftStopped(
+                    f"raft: snapshot {index} was installed behind {self._SyncObj__raftLastApplied}"
+                )
+            self._SyncObj__raftLastApplied = index
+            self.submissions.jumped(index)
+            leader = self._SyncObj__raftLeader
+            meta = self.journal.snapshot
+            if leader is not None and meta is not None:
+                done = self.snapshots.done()
+                self._answer_snapshot(leader, meta.index, meta.term, done)
 
     def _step_down(self, term: int) -> None:
         self._SyncObj__setCurrentTerm(term, None)
@@ -363,6 +449,11 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         if self._SyncObj__raftState == LEADER or not self.nodes:
             return
         now = self.clock()
+        if self.snapshots.busy:
+            # It could lead, but not act, before it has the state that its log begins with.
+            soon = now + self.config.min_timeout_seconds
+            self._SyncObj__raftElectionDeadline = max(self._SyncObj__raftElectionDeadline, soon)
+            return
         if not self._SyncObj__connectedNodes:
             # An agreement is worth nothing any more once everyone is gone.
             self._SyncObj__transferInProgress = False
@@ -512,6 +603,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
     def _SyncObj__onBecomeLeader(self) -> None:
         """A new leadership: nothing of an earlier one counts, and nothing is proven yet."""
         self.lease.begin()
+        self.snapshots.not_needed()
         self.replicator.begin(self.lease.round)
         self._no_op_index = self.journal.last_index + 1
         self._counted_index = self._SyncObj__raftCommitIndex
@@ -599,7 +691,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         commit_index = self._SyncObj__raftCommitIndex
         self._count_committed(commit_index)
         first = self._SyncObj__raftLastApplied + 1
-        if first > commit_index:
+        if first > commit_index or self.snapshots.restoring:
             return False
         count = min(commit_index - first + 1, limits.APPLY_ENTRIES_PER_TURN)
         for command, index, term in self.journal.entries(first, limits.APPLY_BYTES_PER_TURN, count):
@@ -678,10 +770,10 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         raise RaftStopped("raft: the library's own command queue was used")
 
     def _SyncObj__tryLogCompaction(self) -> None:
-        """No snapshots yet: the journal keeps everything."""
+        """Snapshots are ours, and taken between turns."""
 
     def _SyncObj__loadDumpFile(self, clearJournal: bool) -> NoReturn:
-        raise RaftStopped("raft: a dump was to be loaded, but there are no snapshots")
+        raise RaftStopped("raft: the library's dump was to be loaded")
 
     def _SyncObj__changeCluster(self, request: object) -> NoReturn:
         raise RaftStopped("raft: a membership change was to be made; membership is static")

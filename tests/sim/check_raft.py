@@ -29,6 +29,8 @@ class RaftChecks:
         self._entries: dict[int, int] = {}
         self._digests: dict[int, bytes] = {}
         self._last: dict[tuple[str, int], int] = {}
+        self._applied: dict[tuple[str, int], int] = {}
+        self._frozen: dict[bytes, int] = {}
         self.digests_compared = 0
 
     def role(self, name: str, incarnation: int, role: str, term: int) -> None:
@@ -39,8 +41,30 @@ class RaftChecks:
         if known != (name, incarnation):
             self._world.fail(f"R1: {known} and {(name, incarnation)} lead term {term}")
 
-    def applied(self, name: str, index: int, payload: int, node: Node) -> bool:
+    def frozen(self, process: tuple[str, int], node: Node) -> None:
+        """A node begins a snapshot: equal states at equal indexes, so equal snapshots."""
+        index = self._applied.get(process, 0)
+        digest = node.broker.host.machine.digest()
+        self._frozen[digest] = max(index, self._frozen.get(digest, 0))
+        known = self._digests.get(index)
+        if known and known != digest:
+            self._world.fail(
+                f"S12: {process} freezes another state at {index} than was seen before"
+            )
+
+    def restored(self, process: tuple[str, int], node: Node) -> None:
+        """R5: what a snapshot gives back is what some node had, and never older than what was."""
+        machine = node.broker.host.machine
+        invariants.check(machine.state)
+        index = self._frozen.get(machine.digest())
+        if index is None:
+            self._world.fail(f"R5: {process} restored a state that no node had")
+        elif index < self._applied.get(process, 0):
+            self._world.fail(f"R5: {process} went back from {self._applied[process]} to {index}")
+
+    def applied(self, process: tuple[str, int], index: int, payload: int, node: Node) -> bool:
         """R2, R3 and S12, after an entry was applied. Whether it was the first node to do so."""
+        name, self._applied[process] = process[0], index
         known = self._entries.setdefault(index, payload)
         if known != payload:
             self._world.fail(f"R2: {name} applied another entry at {index} than was applied before")

@@ -161,7 +161,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         raise AssertionError("a thread was asked for: the simulation has only one")
 
     async def create_connection(  # type: ignore[override]  # the few arguments that we use
-        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, ssl: None = None
     ) -> tuple[asyncio.Transport, Any]:
         return await self.network.connect(factory, host, port)  # type: ignore[no-any-return]
 

@@ -93,8 +93,8 @@ class Host:
             clock=program.clock,
             wall=program.wall,
             rng=rng,
-            storage=lambda _folder: self.storage,
             offload=lambda _name: Inline(),
+            storage=lambda _folder: self.storage.for_process(),
             transport=partial(_peer_port, rng.randbytes),
         )
         self.world.watch(self, node)

@@ -58,6 +58,8 @@ class Plan:
     ordering: str = "none"
     timeout_s: float = 8.0
     """Of every call; 8 s is longer than two elections, the short ones often end unknown."""
+    snapshot_bytes: int = 1 << 30
+    """Journal between two snapshots of a node; in most plans a few dozen entries."""
 
 
 KINDS: dict[str, tuple[int, str]] = {
@@ -109,6 +111,7 @@ def draw(seed: int, nodes: int | None = None) -> Plan:
         lasting=_lasting(rng, count),
         ordering=rng.choice(("none", "none", "none", "key", "single_active")),
         timeout_s=rng.choice((1.5, 4.0, 8.0)),
+        snapshot_bytes=rng.choice((6_000, 20_000, 60_000, 1 << 30)),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import random
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ class World:
         self.history = History(lambda: self.loop.now)
         self.tracing = tracing
         self.trace = 0
-        self.config = _config(plan.nodes)
+        self.config = _config(plan)
         self.hosts = {node.name: Host(self, node.name) for node in self.config.nodes}
         self.checks = RaftChecks(self)
         self.sick = _sick(plan.lasting)
@@ -76,6 +76,7 @@ class World:
     def watch(self, host: Host, node: Node) -> None:
         """See what a new node does: its roles, and what it applies."""
         on_role, apply = node.broker.on_role, node.broker.host.apply
+        freeze, restore = node.broker.host.freeze, node.broker.host.restore
         incarnation = host.incarnation
 
         def told(role: str, term: int) -> None:
@@ -88,10 +89,22 @@ class World:
             result = apply(index, payload)
             digest = zlib.crc32(payload)
             self.note(f"{host.name} applies {index} {digest:08x}")
-            if self.checks.applied(host.name, index, digest, node):
+            if self.checks.applied((host.name, incarnation), index, digest, node):
                 self._first_applied(host.name, result[2], node.broker.host.machine.cluster_time_ms)
             return result
 
+        def frozen() -> Any:
+            self.happened("snapshot begun")
+            self.checks.frozen((host.name, incarnation), node)
+            return freeze()
+
+        def restored(chunks: Iterator[bytes]) -> Iterator[None]:
+            yield from restore(chunks)
+            self.happened("snapshot restored" if node._raft is None else "snapshot installed")
+            self.checks.restored((host.name, incarnation), node)
+
+        node.broker.host.freeze = frozen  # type: ignore[method-assign]  # a look from outside
+        node.broker.host.restore = restored  # type: ignore[method-assign]  # likewise
         node.broker.on_role = told  # type: ignore[method-assign]  # a look from outside
         node.broker.host.apply = applied  # type: ignore[method-assign]  # likewise
 
@@ -240,9 +253,10 @@ def _sick(lasting: tuple[Fault, ...]) -> str | None:
     return first.node if first.node == second.node else first.other
 
 
-def _config(count: int) -> ClusterConfig:
+def _config(plan: Plan) -> ClusterConfig:
     """A cluster whose machines are called as its nodes are."""
-    config = cluster_config(count, 7100, Path("simulated"))
+    config = cluster_config(plan.nodes, 7100, Path("simulated"))
+    raft = replace(config.raft, snapshot_bytes=plan.snapshot_bytes)
     nodes = tuple(
         replace(
             node,
@@ -252,4 +266,4 @@ def _config(count: int) -> ClusterConfig:
         )
         for node in config.nodes
     )
-    return replace(config, nodes=nodes, secret=b"simulated secret")
+    return replace(config, nodes=nodes, secret=b"simulated secret", raft=raft)

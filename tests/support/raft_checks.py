@@ -28,7 +28,10 @@ class Checks:
         self.entries: dict[int, tuple[int, bytes]] = {}
         self.committed_index = 1
         self._commit_term = 0
-        self._dead_logs: dict[str, list[int]] = {}
+        self._known_in_term: dict[int, int] = {}
+        self._dead_logs: dict[str, tuple[int, list[int]]] = {}
+        self._applied_index: dict[tuple[str, int], int] = {}
+        self._snapshot_index: dict[str, int] = {}
         self.disks = True
 
     def fail(self, what: str) -> None:
@@ -40,6 +43,7 @@ class Checks:
     def applied(self, node: SimNode, index: int, term: int, payload: bytes) -> None:
         """State-machine safety: one index, one entry, for ever; each once and in order."""
         known = self.entries.setdefault(index, (term, payload))
+        self._known_in_term.setdefault(index, node.node.term)
         if known != (term, payload):
             self.fail(f"{node.name} applied another entry at {index} than was applied before")
         if len(node.applied) > 1 and node.applied[-2][0] >= index:
@@ -48,10 +52,25 @@ class Checks:
     def died(self, node: SimNode) -> None:
         """Keep what the disk of a dead node holds: it counts as a copy."""
         journal = node.open_journal(copy.deepcopy(node.storage))
-        self._dead_logs[node.name] = [
-            journal.term_at(index) for index in range(1, journal.last_index + 1)
-        ]
+        first = journal.first_index
+        self._dead_logs[node.name] = (
+            first,
+            [journal.term_at(index) for index in range(first, journal.last_index + 1)],
+        )
         self._check_hard_state(node.name, journal)
+        self._check_snapshot(node.name, journal)
+
+    def restored(self, node: SimNode, applied: list[tuple[int, int, bytes]]) -> None:
+        """R5: a snapshot is what applying everything up to it gives, and more than there was."""
+        assert node.journal is not None
+        assert node.journal.snapshot is not None
+        index = node.journal.snapshot.index
+        expected = [(at, *self.entries[at]) for at in sorted(self.entries) if at <= index]
+        if applied != expected:
+            self.fail(f"{node.name} restored another state at {index} than a replay gives")
+        if node.applied and node.applied[-1][0] >= index:
+            self.fail(f"{node.name} went back from {node.applied[-1][0]} to {index}")
+        self._world.happened("installed" if node.applied or node.alive else "restored")
 
     # --- after each step ---
 
@@ -63,6 +82,8 @@ class Checks:
                 continue  # It says and does nothing any more.
             assert node.journal is not None
             self._check_hard_state(node.name, node.journal)
+            self._check_snapshot(node.name, node.journal)
+            self._check_applied(node)
             if node.node.role == "leader":
                 self._check_leader(node)
             if node.node.lease_until() > node.clock():
@@ -79,6 +100,22 @@ class Checks:
         if vote is not None and self._vote_of.setdefault((name, term), vote) != vote:
             self.fail(f"{name} voted twice in term {term}")
 
+    def _check_snapshot(self, name: str, journal: Journal) -> None:
+        index = 0 if journal.snapshot is None else journal.snapshot.index
+        if index < self._snapshot_index.get(name, 0):
+            self.fail(f"{name} went back to snapshot {index}")
+        self._snapshot_index[name] = index
+        if journal.first_index > 1 and index <= journal.first_index:
+            self.fail(f"{name} has a log from {journal.first_index} on and snapshot {index}")
+        if len(journal) == 0:
+            self.fail(f"{name} has an empty log")
+
+    def _check_applied(self, node: SimNode) -> None:
+        key = (node.name, node.incarnation)
+        if node.node.applied_index < self._applied_index.get(key, 0):
+            self.fail(f"{node.name} went back to {node.node.applied_index}")
+        self._applied_index[key] = node.node.applied_index
+
     def _check_leader(self, node: SimNode) -> None:
         key = (node.name, node.incarnation)
         known = self._leader_of.get(node.node.term)
@@ -88,10 +125,11 @@ class Checks:
             self.fail(f"{known} and {key} lead term {node.node.term}")
         self._leader_of[node.node.term] = key
         assert node.journal is not None
-        if node.journal.last_index < self.committed_index:
-            self.fail(f"{node.name} leads without entry {self.committed_index}")
+        journal = node.journal
         for index, (term, _) in self.entries.items():
-            if node.journal.term_at(index) != term:
+            if self._known_in_term[index] >= node.node.term or index < journal.first_index:
+                continue  # A leader late of its own term need not know what came after it.
+            if index > journal.last_index or journal.term_at(index) != term:
                 self.fail(f"{node.name} leads without committed entry {index}")
 
     def _check_commit(self, node: SimNode) -> None:
@@ -111,12 +149,14 @@ class Checks:
         for node in self._world.nodes.values():
             if node.journal is not None:
                 journal = node.journal
-                copies += (
-                    journal.synced_index >= index and journal.term_at(index) == self._commit_term
+                copies += journal.synced_index >= index and (
+                    index < journal.first_index or journal.term_at(index) == self._commit_term
                 )
             else:
-                terms = self._dead_logs.get(node.name, [])
-                copies += len(terms) >= index and terms[index - 1] == self._commit_term
+                first, terms = self._dead_logs.get(node.name, (1, []))
+                copies += index < first or terms[index - first : index - first + 1] == [
+                    self._commit_term
+                ]
         if copies <= len(self._world.nodes) // 2:
             self.fail(f"entry {index} is committed with {copies} durable copies")
 
@@ -129,6 +169,10 @@ class Checks:
         for node in nodes[1:]:
             if node.applied != first:
                 self.fail(f"{node.name} and {nodes[0].name} applied different entries")
+        for node in nodes:
+            for index, payload in node.state.pointed_to():
+                if bytes(node.node.read(index)) != payload:
+                    self.fail(f"{node.name} does not read entry {index} as it was written")
         times: dict[bytes, int] = {}
         for _, _, payload in first:
             times[payload] = times.get(payload, 0) + 1

@@ -168,6 +168,7 @@ def run(
     node_class: type[RaftNode] = RaftNode,
     faults: list[Fault] | None = None,
     prepare: Callable[[World], None] | None = None,
+    snapshots: int | None = None,
 ) -> World:
     """One whole schedule: faults, healing, and what must be so afterwards."""
     world = World(
@@ -178,6 +179,10 @@ def run(
         batch_bytes=2_000,
         window_bytes=6_000,
         submit_seconds=4.0,
+        # Every few entries, every few bursts, or never.
+        snapshot_bytes=(2_500, 9_000, 2_500, 1 << 30)[seed % 4 if snapshots is None else snapshots],
+        snapshot_chunk_bytes=700,
+        slice_steps=1 + seed % 3,
     )
     world.network.late = late
     if prepare is not None:

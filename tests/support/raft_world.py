@@ -27,7 +27,8 @@ from node.raft.journal import Journal, JournalLimits
 from node.raft.node import RaftNode
 from node.raft.peer import PeerNode
 from tests.support.raft_checks import Checks
-from tests.support.simdisk import PowerCut, SimStorage
+from tests.support.raft_state import SimState
+from tests.support.simdisk import PowerCut, ProcessDisk, SimStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -280,7 +281,7 @@ class SimNode:
         self._turn_at: float | None = None
         self._turn_number = 0
         self.stopped: RaftStopped | None = None
-        self.applied: list[tuple[int, int, bytes]] = []
+        self.state = self._new_state()
         self.roles: list[tuple[str, int]] = []
         self.node_class: type[RaftNode] = RaftNode
         self.sync_seconds = 0.0
@@ -289,6 +290,18 @@ class SimNode:
         self.apply_hook: Callable[[bytes], None] | None = None
         self.journal_hook: Callable[[Journal], None] | None = None
         self.refused = 0
+
+    def _new_state(self) -> SimState:
+        return SimState(self._read, lambda applied: self._world.checks.restored(self, applied))
+
+    def _read(self, index: int) -> memoryview:
+        assert self.journal is not None
+        return memoryview(self.journal.read(index))[1:]
+
+    @property
+    def applied(self) -> list[tuple[int, int, bytes]]:
+        """What this process has applied, or has from a snapshot."""
+        return self.state.applied
 
     @property
     def alive(self) -> bool:
@@ -318,9 +331,9 @@ class SimNode:
         self.paused = False
         self.stopped = None
         self.may_stop = False
-        self.applied = []
+        self.state = self._new_state()
         self._inbox = []
-        self.journal = self.open_journal(self.storage)
+        self.journal = self.open_journal(self.storage.for_process())
         if self.journal_hook is not None:
             self.journal_hook(self.journal)
         self.transport = SimTransport(self._world.network, self.name)
@@ -335,13 +348,14 @@ class SimNode:
             wake=self.wake,
             on_role=lambda role, term: self.roles.append((role, term)),
             offload=SimOffload(self._world, self),
+            source=self.state,
         )
         self.wake()
         for other in self._world.nodes:
             if other != self.name:
                 self._world.network.reconnect(self.name, other, 0.01)
 
-    def open_journal(self, storage: SimStorage) -> Journal:
+    def open_journal(self, storage: SimStorage | ProcessDisk) -> Journal:
         """The journal on this machine's disk, or on a copy of it."""
         return Journal.open(
             storage,
@@ -441,7 +455,7 @@ class SimNode:
         content = bytes(payload)
         if self.apply_hook is not None:
             self.apply_hook(content)
-        self.applied.append((index, term, content))
+        self.state.applied.append((index, term, content))
         self._world.checks.applied(self, index, term, content)
 
 
@@ -465,6 +479,7 @@ class World:
         self._count = 0
         self.submitted: list[Submitted] = []
         self.expect_stop = False
+        self.counts: dict[str, int] = {}
         self.network = Network(self)
         self.checks = Checks(self)
         self.nodes: dict[str, SimNode] = {}
@@ -518,6 +533,10 @@ class World:
     def note(self, event: str) -> None:
         """Part of the trace that proves two runs equal."""
         self.trace = zlib.crc32(f"{self.now!r} {event}".encode(), self.trace)
+
+    def happened(self, what: str) -> None:
+        """Count something that should happen sometimes."""
+        self.counts[what] = self.counts.get(what, 0) + 1
 
     # --- nodes ---
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from node.raft.errors import JournalLocked
 
@@ -168,6 +168,10 @@ class SimStorage:
     def folder(self) -> str:
         return self._folder
 
+    def for_process(self) -> ProcessDisk:
+        """The disk as one process sees it: after its death nothing of it reaches the disk."""
+        return ProcessDisk(self)
+
     # --- what happens to a disk ---
 
     def crash(self) -> None:
@@ -274,6 +278,20 @@ class SimStorage:
     def _change_names(self, change: _NameChange) -> None:
         _link(self._names, change)
         self._unsynced_names.append(change)
+
+
+class ProcessDisk:
+    """A disk until the process ends. What Python cleans up long after a simulated kill must not
+    clean up the disk: a killed process does not."""
+
+    def __init__(self, storage: SimStorage) -> None:
+        self._storage = storage
+        self._process = storage.process
+
+    def __getattr__(self, name: str) -> Any:
+        if self._process != self._storage.process:
+            raise _error(errno.ESRCH)
+        return getattr(self._storage, name)
 
 
 def _link(names: dict[str, _Inode], change: _NameChange) -> None:

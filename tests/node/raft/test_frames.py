@@ -169,7 +169,7 @@ def test_only_entries_come_with_raw_bytes() -> None:
         feed(trusted(), raw_frame([19, 1], b"extra"))
 
 
-def test_no_frame_exists_for_forwarding_snapshots_or_chunks() -> None:
+def test_no_frame_exists_for_forwarding_or_for_the_librarys_chunks() -> None:
     assert not {"apply_command", "apply_command_response", "readonly", "serialized"} & set(FORMATS)
     fields = {name for _, known in FORMATS.values() for name, _ in known}
     assert not {"serialized", "transmission", "data", "command", "request_id"} & fields

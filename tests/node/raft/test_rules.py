@@ -85,7 +85,7 @@ def test_messages_that_no_leader_sends_are_refused_and_change_nothing(
     message: dict[str, Any],
 ) -> None:
     with pytest.raises(MessageRefused):
-        check(message, 1)
+        check(message)
 
 
 class Sent:
@@ -120,7 +120,9 @@ def answer(round_number: int, next_index: int, *, success: bool) -> dict[str, An
 
 def test_resets_of_rounds_before_the_probe_are_ignored_until_it_succeeds() -> None:
     b, sent = PeerNode("b"), Sent()
-    replicator = Replicator([b], config(), log_of(0, *[1] * 19), sent)
+    replicator = Replicator(
+        [b], config(), log_of(0, *[1] * 19), sent, clock=lambda: 0.0, counters=RaftCounters()
+    )
     replicator.begin(0)
     replicator.connected(b, 0)
     progress = replicator.peers[b]

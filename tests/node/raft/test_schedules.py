@@ -56,7 +56,7 @@ def test_random_faults_find_a_stock_behaviour_that_is_put_back(core: type[Core])
         try:
             names = "abcde" if seed % 2 else "abc"
             node_class = mutants.node_with(core)
-            raft_schedule.run(seed, names=names, late=True, node_class=node_class)
+            raft_schedule.run(seed, names=names, late=True, node_class=node_class, snapshots=3)
         except AssertionError:
             return
     pytest.fail(f"{core.__name__} survived seeds {CAUGHT_WITHIN[core]}")

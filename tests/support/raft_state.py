@@ -1,0 +1,88 @@
+"""The replicated state of a simulated node: every entry applied, some of their payloads in the log.
+
+Owns a small state machine with what makes snapshots hard: bodies that stay behind as handles,
+become useless after a while, and have to be readable on every node until then. What it is after any
+entry follows from the log alone, so a restored one must equal one that applied everything.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+import msgpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+KEPT_ENTRIES = 40
+"""A payload lies in the log for so many entries, then in the state; a few stay there for ever."""
+
+ITEMS_PER_STEP = 8
+
+
+def lies_in_the_log(index: int, applied_index: int) -> bool:
+    """Whether the state after `applied_index` points to the payload of `index`."""
+    return index % 3 == 0 and (index + KEPT_ENTRIES > applied_index or index % 9 == 0)
+
+
+class SimState:
+    """What one node has applied: (index, term, payload), and the snapshots of it."""
+
+    def __init__(
+        self,
+        read: Callable[[int], memoryview],
+        restored: Callable[[list[tuple[int, int, bytes]]], None],
+    ) -> None:
+        self.applied: list[tuple[int, int, bytes]] = []
+        self._read = read
+        self._restored = restored
+
+    def pointed_to(self) -> list[tuple[int, bytes]]:
+        """The entries that the state points to, and what has to be there."""
+        if not self.applied:
+            return []
+        last = self.applied[-1][0]
+        return [(i, payload) for i, _, payload in self.applied if lies_in_the_log(i, last)]
+
+    def freeze(self) -> SimView:
+        """See `StateSource.freeze`."""
+        return SimView(list(self.applied))
+
+    def restore(self, chunks: Iterator[bytes]) -> Iterator[None]:
+        """See `StateSource.restore`."""
+        unpacker = msgpack.Unpacker()
+        applied: list[tuple[int, int, bytes]] = []
+        for chunk in chunks:
+            unpacker.feed(chunk)
+            for index, term, payload in unpacker:
+                found = bytes(self._read(index)) if payload is None else payload
+                applied.append((index, term, found))
+            yield
+        self._restored(applied)
+        self.applied = applied
+
+
+class SimView:
+    """A state as it was."""
+
+    def __init__(self, applied: list[tuple[int, int, bytes]]) -> None:
+        self._applied = applied
+        self._last = applied[-1][0] if applied else 0
+
+    def live(self) -> Iterator[array[int]]:
+        """See `StateView.live`."""
+        for first in range(0, len(self._applied), ITEMS_PER_STEP):
+            indexes = [index for index, _, _ in self._applied[first : first + ITEMS_PER_STEP]]
+            yield array("Q", [i for i in indexes if lies_in_the_log(i, self._last)])
+
+    def chunks(self) -> Iterator[bytes]:
+        """See `StateView.chunks`."""
+        for first in range(0, len(self._applied), ITEMS_PER_STEP):
+            yield b"".join(
+                msgpack.packb((i, term, None if lies_in_the_log(i, self._last) else payload))
+                for i, term, payload in self._applied[first : first + ITEMS_PER_STEP]
+            )
+
+    def release(self) -> None:
+        """See `StateView.release`."""
