@@ -27,6 +27,7 @@ from fifo.client import (
     LockedMessage,
     Metrics,
     NotAcked,
+    Opened,
     Options,
     QueueSpec,
     Seams,
@@ -366,6 +367,40 @@ class BlockingProducer:
         """As `fifo.client.Producer.publish_many`."""
         return self._threads.run(self._producer.publish_many(queue, bodies, **options))
 
+    def send_many(self, queue: str, bodies: Iterable[bytes], **options: Any) -> BlockingSent:
+        """As `fifo.client.Producer.send_many`."""
+        task = self._threads.run(self._producer.send_many(queue, bodies, **options))
+        return BlockingSent(task, self._threads)
+
+
+class BlockingSent:
+    """What `send_many` gives: the confirms, once they have come."""
+
+    def __init__(self, task: asyncio.Task[Confirms], threads: _Threads) -> None:
+        self._task = task
+        self._threads = threads
+
+    def done(self) -> bool:
+        """Whether the confirms or the error are there."""
+        return self._task.done()
+
+    def result(self) -> Confirms:
+        """Wait for the confirms; raises the error of the first message that was not stored."""
+
+        async def wait() -> Confirms:
+            return await self._task
+
+        return self._threads.run(wait())
+
+    def give_up(self) -> None:
+        """Nobody asks for it any more; what was not sent yet is not sent."""
+
+        async def cancel() -> None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+        self._threads.run(cancel())
+
 
 class BlockingDurable:
     """A durable consumer's verbs, without `await`."""
@@ -380,6 +415,11 @@ class BlockingDurable:
         return self._durable.generation
 
     @property
+    def opened(self) -> Opened:
+        """What another client needs in order to fetch from it; of plain numbers."""
+        return self._durable.opened
+
+    @property
     def next_token(self) -> int:
         """The token of the next message, as it was at the opening."""
         return self._durable.next_token
@@ -391,6 +431,10 @@ class BlockingDurable:
     def reserve(self, count: int) -> list[DurableMessage]:
         """Lock up to `count` ready messages under the next tokens; maybe none."""
         return self._threads.run(self._durable.reserve(count))
+
+    def hold(self, count: int) -> range:
+        """As `reserve`, but nothing is sent: the tokens, for a `fetch` here or elsewhere."""
+        return self._threads.run(self._durable.hold(count))
 
     def fetch(self, first: int, last: int) -> list[DurableMessage]:
         """What is still locked of tokens first..last, in order; the same each time, with holes."""

@@ -66,8 +66,8 @@ FLOORS: dict[str, Room] = {
     ),
     "node.__main__": room(knows="node.cli"),
     "bench": room(
-        knows="fifo fifo.client fifo.machine node.cli",
-        uses="pyspark py4j matplotlib rich pika nats",
+        knows="fifo fifo.client fifo.machine fifo.spark node.cli",
+        uses="pyspark pyarrow py4j matplotlib rich pika nats",
     ),
     "bench.raft": room(knows="bench node.raft", uses="rich uvloop"),
     "bench.raft.stock": room(
@@ -78,7 +78,7 @@ FLOORS: dict[str, Room] = {
         knows="fifo fifo.machine fifo.wire fifo.client fifo.spark"
         " node node.raft node.broker node.http node.cli node.__main__ bench bench.raft tools",
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
-        " pyspark matplotlib rich typer click crc32c uvloop xdist",
+        " pyspark pyarrow matplotlib rich typer click crc32c uvloop xdist",
     ),
 }
 

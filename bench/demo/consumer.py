@@ -17,12 +17,10 @@ import fifo
 from bench import loop
 from bench.demo.fate import Fate, fate_of
 from bench.demo.flights import row_of
-from bench.demo.records import DEAD, DELIVERED, Delivery, Recorder, now_ms
+from bench.demo.records import DELIVERED, Delivery, Recorder, now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    Settle = Callable[[fifo.Message, int], Awaitable[str]]
+    from collections.abc import AsyncIterator
 
 PREFETCH = 1000
 LOCK_S = 30.0
@@ -34,12 +32,31 @@ LOOK_S = 0.1
 
 async def consume_rows(url: str, queue: str, records: Path, name: str, stop: Path) -> int:
     """Settle rows by their fate until the file `stop` exists; returns the number of deliveries."""
-    return await _consume(url, queue, DELIVERED, records, name, stop, settle_by_fate)
-
-
-async def consume_dead_letters(url: str, queue: str, records: Path, name: str, stop: Path) -> int:
-    """Ack whatever lies in a dead-letter queue, and record why it lies there."""
-    return await _consume(url, queue, DEAD, records, name, stop, _ack_dead_letter)
+    deliveries = 0
+    with Recorder(records, DELIVERED, name) as recorder:
+        async with (
+            fifo.connect(url) as client,
+            client.consume(queue, prefetch=PREFETCH, lock=LOCK_S) as messages,
+            _until(stop, messages, recorder),
+        ):
+            async for message in messages:
+                received_ms = now_ms()
+                row = row_of(message.body)
+                outcome = await settle_by_fate(message, row)
+                deliveries += 1
+                recorder.write(
+                    Delivery(
+                        row=row,
+                        attempt=message.attempt,
+                        failures=message.failures,
+                        outcome=outcome,
+                        message_id=str(message.id).replace(",", ";"),
+                        published_ms=int(message.published_at.timestamp() * 1000),
+                        received_ms=received_ms,
+                        settled_ms=now_ms(),
+                    )
+                )
+    return deliveries
 
 
 async def settle_by_fate(message: fifo.Message, row: int) -> str:
@@ -59,41 +76,6 @@ def _outcome(wanted: str, status: str) -> str:
     """What came of a settlement: where the first answer died with the leader, the client asked
     again, and hears that it was carried out already."""
     return wanted if status in ("ok", "already_settled") else str(status)
-
-
-async def _ack_dead_letter(message: fifo.Message, row: int) -> str:
-    await message.ack()
-    return message.dead_letter.reason if message.dead_letter is not None else "not a dead letter"
-
-
-async def _consume(
-    url: str, queue: str, kind: str, records: Path, name: str, stop: Path, settle: Settle
-) -> int:
-    deliveries = 0
-    with Recorder(records, kind, name) as recorder:
-        async with (
-            fifo.connect(url) as client,
-            client.consume(queue, prefetch=PREFETCH, lock=LOCK_S) as messages,
-            _until(stop, messages, recorder),
-        ):
-            async for message in messages:
-                received_ms = now_ms()
-                row = row_of(message.body)
-                outcome = await settle(message, row)
-                deliveries += 1
-                recorder.write(
-                    Delivery(
-                        row=row,
-                        attempt=message.attempt,
-                        failures=message.failures,
-                        outcome=outcome,
-                        message_id=str(message.id).replace(",", ";"),
-                        published_ms=int(message.published_at.timestamp() * 1000),
-                        received_ms=received_ms,
-                        settled_ms=now_ms(),
-                    )
-                )
-    return deliveries
 
 
 @contextlib.asynccontextmanager
@@ -125,10 +107,8 @@ def main() -> int:
     parser.add_argument("--records", type=Path, required=True, help="folder for the record")
     parser.add_argument("--name", required=True, help="names the record")
     parser.add_argument("--stop", type=Path, required=True, help="ends when this file exists")
-    parser.add_argument("--dead-letters", action="store_true", help="ack all, record the reason")
     options = parser.parse_args()
-    work = consume_dead_letters if options.dead_letters else consume_rows
-    loop.run(work(options.url, options.queue, options.records, options.name, options.stop))
+    loop.run(consume_rows(options.url, options.queue, options.records, options.name, options.stop))
     return 0
 
 

@@ -18,7 +18,7 @@ from bench.demo import picture, records
 from bench.demo.check import check
 from bench.demo.consumer import LOCK_S, PREFETCH
 from bench.demo.figures import Event, measure
-from bench.demo.publisher import CHUNK_ROWS, CHUNKS_UNDER_WAY
+from bench.demo.ranges import CHUNK_ROWS
 from bench.demo.report import Report
 from bench.demo.spark_job import CONSUMERS, MASTER, PUBLISHERS
 from bench.java import find_java
@@ -156,11 +156,9 @@ class Run:
             name = f"plain-{number}"
             self._start(name, *consumer, "--queue", QUEUE, "--name", name)
         self._start(
-            "dead-letters", *consumer, "--queue", DEAD_LETTERS, "--name", "0", "--dead-letters"
-        )
-        self._start(
             "spark",
             *(sys.executable, "-m", "bench.demo.spark_job", *common, "--queue", QUEUE),
+            *("--dead-letters", DEAD_LETTERS),
             *("--count", str(self._count), "--folder", str(self._folder)),
         )
 
@@ -261,12 +259,11 @@ def settings() -> tuple[tuple[str, str], ...]:
         ("nodes", "3, fsync before every confirm"),
         (
             "publishers",
-            f"{PUBLISHERS} Spark partitions, chunks of {CHUNK_ROWS} rows,"
-            f" {CHUNKS_UNDER_WAY} under way",
+            f'{PUBLISHERS} Spark partitions through format("fifo"), frames of {CHUNK_ROWS} rows',
         ),
         (
             "consumers",
             f"{CONSUMERS} on Spark ({MASTER}), {PLAIN_CONSUMERS} plain processes,"
-            f" prefetch {PREFETCH}, lock {LOCK_S:.0f} s",
+            f" prefetch {PREFETCH}, lock {LOCK_S:.0f} s; dead letters: a Spark stream",
         ),
     )

@@ -1,4 +1,5 @@
-"""The Spark side of the demo: one driver, a job that consumes and a job that publishes.
+"""The Spark side of the demo: one driver, a job that consumes, a job that publishes through
+`format("fifo")`, and a stream that reads the dead letters through it.
 
 Owns how the work is laid out over partitions. Runs as a process of its own, so that whoever started
 it can end it with its JVM and its Python workers at any moment. Tells how far it is through files:
@@ -8,7 +9,6 @@ the records, and `publishing` in the run's folder when it begins to publish.
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
 import threading
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bench import loop
 from bench.demo.consumer import consume_rows
-from bench.demo.publisher import publish_rows
 from bench.demo.records import DELIVERED
 from bench.spark import JavaMissing, JobFailed, start_spark, task_errors
 
@@ -28,34 +27,34 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CONSUMERS = 2
-PUBLISHERS = 4
-"""Partitions of the two jobs. The consumers hold their slots to the end, so there must be more."""
+PUBLISHERS = 2
+"""Partitions of the two jobs. Consumers and publishers hold their slots, so there must be more."""
 
-MASTER = "local[4]"
-"""Slots, not cores: two consumers, and two publishers at a time."""
+MASTER = "local[5]"
+"""Slots, not cores: two consumers, two publishers, and one for the stream of dead letters."""
 
 LOOK_S = 0.05
 CONSUMERS_READY_S = 60.0
 """For the first Python workers to start and connect, on a machine that is busy starting a JVM."""
 
 
-def ranges(count: int, parts: int) -> list[tuple[int, int]]:
-    """Rows 1..count in consecutive ranges (first, last) of nearly the same length."""
-    edges = [count * part // parts for part in range(parts + 1)]
-    return [(first + 1, last) for first, last in itertools.pairwise(edges) if first < last]
+def run_jobs(
+    context: SparkContext, url: str, queue: str, letters: str, count: int, folder: Path
+) -> None:
+    """Publish `count` rows while Spark consumes too, until the file `stop` is there."""
+    from pyspark.sql import SparkSession
 
+    from bench.demo.letters import DeadLetters
+    from bench.demo.source import FlightsSource, RecordingSource
 
-def run_jobs(context: SparkContext, url: str, queue: str, count: int, folder: Path) -> int:
-    """Publish `count` rows while Spark consumes too; returns the rows that were sent."""
     records, stop = folder / "records", folder / "stop"
+    spark = SparkSession(context)
+    for source in (FlightsSource, RecordingSource):
+        spark.dataSource.register(source)
 
     def consume(parts: Iterable[int]) -> Iterator[int]:
         for part in parts:
             yield loop.run(consume_rows(url, queue, records, f"spark-{part}", stop))
-
-    def publish(parts: Iterable[tuple[int, int]]) -> Iterator[int]:
-        for first, last in parts:
-            yield loop.run(publish_rows(url, queue, first, last, records))
 
     failures: list[BaseException] = []
     consuming = threading.Thread(
@@ -63,13 +62,18 @@ def run_jobs(context: SparkContext, url: str, queue: str, count: int, folder: Pa
     )
     consuming.start()
     _wait_for_consumers(records, failures)
+    with task_errors():
+        dead = DeadLetters(spark, url, letters, folder)
     (folder / "publishing").touch()
-    sent = _sum(context, ranges(count, PUBLISHERS), publish)
-    (folder / "published").write_text(str(sent))
+    flights = spark.read.format("flights").options(rows=count, partitions=PUBLISHERS).load()
+    sink = flights.write.format("fifo").mode("append")
+    with task_errors():
+        sink.options(url=url, queue=queue, records=str(records)).save()
     consuming.join()
     if failures:
         raise failures[0]
-    return sent
+    with task_errors():
+        dead.end()
 
 
 def _sum(
@@ -107,6 +111,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.demo.spark_job")
     parser.add_argument("--url", required=True)
     parser.add_argument("--queue", required=True)
+    parser.add_argument("--dead-letters", required=True, help="the queue of the dead letters")
     parser.add_argument("--count", type=int, required=True, help="rows to publish, from the first")
     parser.add_argument("--folder", type=Path, required=True, help="the run's folder")
     options = parser.parse_args()
@@ -116,7 +121,14 @@ def main() -> int:
         print(f"no Java for Spark: {error}", file=sys.stderr)
         return 1
     try:
-        run_jobs(context, options.url, options.queue, options.count, options.folder)
+        run_jobs(
+            context,
+            options.url,
+            options.queue,
+            options.dead_letters,
+            options.count,
+            options.folder,
+        )
     except JobFailed as error:
         print(f"the Spark job failed: {error}", file=sys.stderr)
         return 1

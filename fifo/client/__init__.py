@@ -10,7 +10,7 @@ from fifo.client.client import (
 from fifo.client.confirms import Confirm, Confirms
 from fifo.client.consumer import Consumer
 from fifo.client.delivery import DeadLetter, Delivery
-from fifo.client.durable import DurableConsumer, DurableMessage, NotAcked
+from fifo.client.durable import DurableConsumer, DurableMessage, NotAcked, Opened
 from fifo.client.errors import (
     AckRetriesExhausted,
     AuthenticationFailed,
@@ -61,6 +61,7 @@ __all__ = [
     "DurableConsumer",
     "DurableMessage",
     "NotAcked",
+    "Opened",
     "Message",
     "LockedMessage",
     "StoredMessage",

@@ -22,7 +22,7 @@ from fifo.client.confirms import Confirm, Confirms
 from fifo.client.consumer import ConsumeOptions, Consumer, Consumers
 from fifo.client.control import Control
 from fifo.client.delivery import Delivery
-from fifo.client.durable import DurableConsumer
+from fifo.client.durable import DurableConsumer, Opened
 from fifo.client.durations import Duration, milliseconds, seconds
 from fifo.client.errors import ClientClosed, FifoError, InvalidArgument, ProtocolError
 from fifo.client.getting import Getter
@@ -540,11 +540,13 @@ class BaseClient(Generic[M]):
         *,
         lock: Duration | None = None,
         max_lock: Duration | None = None,
+        opened: Opened | None = None,
     ) -> DurableConsumer:
         """A consumer with a name that outlives every session (semantics.md 11).
 
         Its first verb opens it, and takes it over from whoever had it. `lock` and `max_lock` are
-        the queue's unless given.
+        the queue's unless given. With `opened` of another object it is used as that one opened it,
+        here too: for as long as nobody opens it again.
         """
         options: dict[str, Any] = {}
         if lock is not None:
@@ -552,7 +554,7 @@ class BaseClient(Generic[M]):
         if max_lock is not None:
             options["max_lock_ms"] = milliseconds(max_lock, "max_lock")
         return DurableConsumer(
-            self._session, checks.name(queue, "queue"), checks.name(name, "name"), options
+            self._session, checks.name(queue, "queue"), checks.name(name, "name"), options, opened
         )
 
     # Within.

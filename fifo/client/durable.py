@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from fifo.client import checks
 from fifo.client.delivery import Delivery
-from fifo.client.errors import MessageTooLarge, ProtocolError
+from fifo.client.errors import LockLost, MessageTooLarge, ProtocolError
 from fifo.client.message import Status, StoredMessage
 from fifo.client.session import Session
 from fifo.wire.messages import Durable, Message, Ok, Receipt
@@ -22,6 +22,9 @@ STEP_MESSAGES: Final = 10_000
 """Messages of one `reserve`, or of one request of a `fetch`: what the machine does in a step."""
 
 _MOST: Final = 2**63 - 1
+_HOLD: Final = 1
+"""`first` of a reserve that asks for no messages."""
+
 _STATUSES: Final = tuple(Status)[:5]
 
 
@@ -44,20 +47,31 @@ class NotAcked(NamedTuple):
     late: bool = False
 
 
+class Opened(NamedTuple):
+    """A durable consumer as one object opened it: others can use it so, without taking it over."""
+
+    consumer: int
+    generation: int
+
+
 class DurableConsumer:
-    """A durable consumer's verbs; the first of them opens it.
+    """A durable consumer's verbs; the first of them opens it, unless `opened` says who has.
 
     `generation` counts the openings of the name; `held` are the ranges of tokens that were locked
     when this one opened it, `next_token` the token of the next message then.
     """
 
     def __init__(
-        self, session: Session, queue: str, name: str, options: Mapping[str, Any] | None = None
+        self,
+        session: Session,
+        queue: str,
+        name: str,
+        options: Mapping[str, Any] | None = None,
+        opened: Opened | None = None,
     ) -> None:
         self.queue = queue
         self.name = name
-        self.generation = 0
-        self.consumer = 0
+        self.consumer, self.generation = opened or (0, 0)
         self.next_token = 0
         self.held: tuple[tuple[int, int], ...] = ()
         self._options = dict(options or {})
@@ -85,6 +99,13 @@ class DurableConsumer:
         checks.integer(count, "count", 1, STEP_MESSAGES)
         async with self._verb:
             return await self._messages("reserve", 0, count)
+
+    async def hold(self, count: int) -> range:
+        """As `reserve`, but nothing is sent: the tokens, for a `fetch` here or elsewhere."""
+        checks.integer(count, "count", 1, STEP_MESSAGES)
+        async with self._verb:
+            answer = await self._do("reserve", _HOLD, count, safe=False)
+        return self._tokens(answer, "reserve")
 
     async def fetch(self, first: int, last: int) -> list[DurableMessage]:
         """What is still locked of tokens first..last, in order; the same each time, with holes."""
@@ -121,6 +142,11 @@ class DurableConsumer:
         if self._came is not None:
             for index in range(delivery.count):
                 self._came[delivery.first_token + index] = DurableMessage(delivery, index)
+
+    @property
+    def opened(self) -> Opened:
+        """What another client needs in order to fetch from it; of plain numbers."""
+        return Opened(self.consumer, self.generation)
 
     # Within.
 
@@ -159,13 +185,9 @@ class DurableConsumer:
             answer = await self._do(verb, first, last, safe=verb == "fetch")
         finally:
             self._came = None
-        result = answer.result if isinstance(answer, Ok) else None
-        if not isinstance(result, dict):
-            raise ProtocolError(f"a {verb} was answered by something else")
-        if verb == "reserve":
-            first = result["first_token"]
-            last = first + result["count"] - 1
-        return [came[token] for token in sorted(came) if first <= token <= last]
+        tokens = self._tokens(answer, verb)
+        wanted = tokens if verb == "reserve" else range(first, last + 1)
+        return [came[token] for token in sorted(came) if token in wanted]
 
     async def _do(self, verb: str, first: int = 0, last: int = 0, *, safe: bool = True) -> Message:
         await self._opened()
@@ -173,3 +195,13 @@ class DurableConsumer:
         frame = await self._session.call(request, safe=safe)
         message: Message = frame.message
         return message
+
+    def _tokens(self, answer: Message, verb: str) -> range:
+        """The tokens that an answer speaks of."""
+        result = answer.result if isinstance(answer, Ok) else None
+        if not isinstance(result, dict):
+            raise ProtocolError(f"a {verb} was answered by something else")
+        if result["consumer"] != self.consumer:
+            raise LockLost("this durable consumer was forgotten, and another has its name now")
+        first = result["first_token"]
+        return range(first, first + result["count"])

@@ -6,6 +6,7 @@ Owns the public face of numbering. Frames and windows are the business of `publi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
 from fifo.client import checks
@@ -83,9 +84,47 @@ class Producer:
         timeout: float | None = None,
     ) -> Confirms:
         """As `client.publish_many`, under this producer's numbers."""
+        columns = (keys, headers, delays, priorities, ttls, dedup_ids)
+        batch = self._batch(queue, bodies, numbers, *columns)
+        return await self._publisher.publish_many(self.number, queue, batch, timeout)
+
+    async def send_many(
+        self,
+        queue: str,
+        bodies: Iterable[bytes],
+        *,
+        numbers: Sequence[int] | None = None,
+        keys: Sequence[str | bytes | None] | None = None,
+        headers: Sequence[Mapping[str, str] | None] | None = None,
+        delays: Sequence[Duration | None] | None = None,
+        priorities: Sequence[int] | None = None,
+        ttls: Sequence[Duration | None] | None = None,
+        dedup_ids: Sequence[str | bytes | None] | None = None,
+        timeout: float | None = None,
+    ) -> asyncio.Task[Confirms]:
+        """As `publish_many`, but returns as soon as the window has room for all of it.
+
+        Await the task for the confirms, or the error. What is sent next stands behind this.
+        """
+        columns = (keys, headers, delays, priorities, ttls, dedup_ids)
+        batch = self._batch(queue, bodies, numbers, *columns)
+        return await self._publisher.send_many(self.number, queue, batch, timeout)
+
+    def _batch(
+        self,
+        queue: str,
+        bodies: Iterable[bytes],
+        numbers: Sequence[int] | None,
+        keys: Sequence[str | bytes | None] | None,
+        headers: Sequence[Mapping[str, str] | None] | None,
+        delays: Sequence[Duration | None] | None,
+        priorities: Sequence[int] | None,
+        ttls: Sequence[Duration | None] | None,
+        dedup_ids: Sequence[str | bytes | None] | None,
+    ) -> Batch:
         checks.name(queue, "queue")
         self._stream_last(queue)
-        batch = Batch(
+        return Batch(
             bodies,
             keys=keys,
             headers=headers,
@@ -95,4 +134,3 @@ class Producer:
             dedup_ids=dedup_ids,
             numbers=numbers,
         )
-        return await self._publisher.publish_many(self.number, queue, batch, timeout)

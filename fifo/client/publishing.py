@@ -228,9 +228,27 @@ class Publisher:
         timeout: float | None,
     ) -> Confirms:
         """Publish in frames; one confirm per body, or the error of the first not stored."""
+        seconds = self.session.options.timeout if timeout is None else timeout
+        return await self._results(await self._hand_over(producer, queue, batch, seconds), seconds)
+
+    async def send_many(
+        self,
+        producer: int,
+        queue: str,
+        batch: Batch,
+        timeout: float | None,
+    ) -> asyncio.Task[Confirms]:
+        """The same in two steps: all frames are in the window when this returns."""
+        seconds = self.session.options.timeout if timeout is None else timeout
+        parts = await self._hand_over(producer, queue, batch, seconds)
+        return self.session.loop.create_task(self._results(parts, seconds))
+
+    async def _hand_over(
+        self, producer: int, queue: str, batch: Batch, seconds: float
+    ) -> list[Part]:
+        """Put the frames of a call into the window, one after the other as it has room."""
         self.session.check()
         loop = self.session.loop
-        seconds = self.session.options.timeout if timeout is None else timeout
         parts: list[Part] = []
         many = Many()
         for publication, size, numbers in batch.parts():
@@ -247,7 +265,7 @@ class Publisher:
             self._add(self.stream(producer, queue), part)
             if many.failed:
                 break
-        return await self._results(parts, seconds)
+        return parts
 
     async def _results(self, parts: list[Part], seconds: float) -> Confirms:
         loop = self.session.loop

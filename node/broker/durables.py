@@ -24,6 +24,9 @@ from node.broker.sessions import Session
 _RECEIPT_LINES_MAX = RANGES_MAX * 4
 """What a receipt holds; of more ranges that could not be acked the first are named."""
 
+NOBODY = 0
+"""No session has this number: what is delivered to it is not sent, and can be fetched."""
+
 Verb: TypeAlias = Callable[[Connection, Session, Frame, Durable, int], None]
 """Carries out one verb for a durable consumer with this number."""
 
@@ -93,8 +96,9 @@ class Durables:
         message: Durable,
         consumer: int,
     ) -> None:
-        """The next `last` messages; they are delivered before the answer."""
-        command = commands.Reserve(consumer, message.generation, message.last, session.number)
+        """The next `last` messages; delivered before the answer, unless `first` says not to."""
+        asks = NOBODY if message.first else session.number
+        command = commands.Reserve(consumer, message.generation, message.last, asks)
         answer = _reserved(connection, frame)
         self._requests.ask(connection, frame, command, answer, late=True)
 

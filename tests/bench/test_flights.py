@@ -11,8 +11,7 @@ import pytest
 
 from bench.demo import flights
 from bench.demo.flights import COUNT, DataMissing, Flight
-from bench.demo.publisher import CHUNK_ROWS, in_chunks
-from bench.demo.spark_job import ranges
+from bench.demo.ranges import CHUNK_ROWS, in_chunks, ranges
 
 # One worker reads the file once for all of these.
 pytestmark = pytest.mark.xdist_group("flights")

@@ -70,6 +70,27 @@ async def test_another_session_takes_it_over_with_what_it_holds(
     assert told(await before.fetch(1, 3)) == [(1, b"one"), (2, b"two"), (3, b"three")]
 
 
+async def test_what_one_client_holds_others_fetch_without_taking_it_over(
+    both: tuple[LocalCluster, fifo.Client],
+) -> None:
+    cluster, client = both
+    await client.publish_many("q", [b"one", b"two", b"three"])
+    holder = client.durable("q", "reader")
+    assert await holder.hold(2) == range(1, 3)
+    assert client.metrics.delivered == 0
+    async with fifo.connect(url_of(cluster)) as other:
+        helper = other.durable("q", "reader", opened=holder.opened)
+        assert told(await helper.fetch(1, 2)) == [(1, b"one"), (2, b"two")]
+        assert await holder.hold(10) == range(3, 4)
+        assert len(await holder.hold(1)) == 0
+        await holder.forget()
+        with pytest.raises(fifo.FifoError, match="open it first"):
+            await helper.fetch(1, 2)
+        await client.durable("q", "reader").reserve(3)
+        with pytest.raises(fifo.LockLost, match="forgotten"):
+            await helper.fetch(1, 2)
+
+
 async def test_forgetting_it_gives_back_what_it_holds_uncounted(
     both: tuple[LocalCluster, fifo.Client],
 ) -> None:
@@ -188,4 +209,5 @@ def _blocking_story(url: str) -> None:
         assert told(reader.fetch(2, 2)) == [(2, b"two")]
         reader.renew()
         assert reader.ack(1) == ()
+        assert (reader.opened.generation, reader.hold(1)) == (1, range(3, 3))
         reader.forget()

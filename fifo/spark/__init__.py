@@ -1,0 +1,16 @@
+"""`format("fifo")` for Spark: `spark.dataSource.register(fifo.spark.FifoDataSource)`.
+
+Owns the names that users import. Imported by itself, never by `import fifo`: it needs PySpark and
+PyArrow (`pip install 'fifo-quorum[spark]'`), and says so where they are missing or too old.
+`docs/spark.md` is its manual.
+"""
+
+from fifo.spark import requirements
+
+requirements.check()
+
+from fifo.spark.errors import SourceError  # noqa: E402 - what they import has been checked above
+from fifo.spark.reservation import Acked, ack, release, renew  # noqa: E402
+from fifo.spark.source import FifoDataSource  # noqa: E402
+
+__all__ = ["FifoDataSource", "SourceError", "Acked", "ack", "release", "renew"]

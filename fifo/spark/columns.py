@@ -1,0 +1,201 @@
+"""Messages as columns: the schema that is read, the columns that can be written, and both ways.
+
+Owns names and types, and what is refused of a DataFrame. Works on Arrow batches. Must not connect.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import types as sql
+
+import fifo
+from fifo.spark.errors import SourceError
+
+_READ_FIELDS: Final[dict[str, sql.DataType]] = {
+    "body": sql.BinaryType(),
+    "key": sql.StringType(),
+    "headers": sql.MapType(sql.StringType(), sql.StringType()),
+    "priority": sql.IntegerType(),
+    "id": sql.StringType(),
+    "attempt": sql.IntegerType(),
+    "published_at": sql.TimestampType(),
+    "queue": sql.StringType(),
+}
+
+
+def read_schema(*, binary_keys: bool) -> sql.StructType:
+    """What every read gives."""
+    fields = dict(_READ_FIELDS, key=sql.BinaryType()) if binary_keys else _READ_FIELDS
+    return sql.StructType([sql.StructField(name, kind) for name, kind in fields.items()])
+
+
+def check_read_schema(given: sql.StructType, *, binary_keys: bool) -> None:
+    """Refuse a schema that the user gave and that is another one."""
+    ours = read_schema(binary_keys=binary_keys)
+    if [(field.name, field.dataType.simpleString()) for field in given.fields] != [
+        (field.name, field.dataType.simpleString()) for field in ours.fields
+    ]:
+        raise fifo.InvalidArgument(
+            f"the schema of format fifo is fixed: leave .schema(...) out and select from"
+            f" {ours.simpleString()}"
+        )
+
+
+def to_batch(messages: Sequence[fifo.StoredMessage], *, binary_keys: bool) -> pa.RecordBatch:
+    """Rows of `read_schema`, one per message."""
+    schema = _BINARY_KEYS if binary_keys else _TEXT_KEYS
+    key = _key_bytes if binary_keys else _key_text
+    columns: tuple[list[Any], ...] = (
+        [message.body for message in messages],
+        [key(message) for message in messages],
+        [list(message.headers.items()) for message in messages],
+        [message.priority for message in messages],
+        [message.id for message in messages],
+        [message.attempt for message in messages],
+        [message.published_at for message in messages],
+        [message.queue for message in messages],
+    )
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _arrow_schema(*, binary_keys: bool) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(read_schema(binary_keys=binary_keys), timezone="UTC")
+
+
+_TEXT_KEYS: Final = _arrow_schema(binary_keys=False)
+_BINARY_KEYS: Final = _arrow_schema(binary_keys=True)
+
+
+def _key_text(message: fifo.StoredMessage) -> str | None:
+    key = message.key
+    if isinstance(key, bytes):
+        raise SourceError(
+            f"queue {message.queue!r}: the key of message {message.id} is not UTF-8;"
+            ' read with .option("binaryKeys", "true")'
+        )
+    return key
+
+
+def _key_bytes(message: fifo.StoredMessage) -> bytes | None:
+    key = message.key
+    return key.encode() if isinstance(key, str) else key
+
+
+# What is written.
+
+_TEXT_OR_BYTES: Final = (sql.StringType, sql.BinaryType, sql.VarcharType, sql.CharType)
+_WHOLE: Final = (sql.ByteType, sql.ShortType, sql.IntegerType, sql.LongType)
+_SECONDS: Final = (
+    *_WHOLE,
+    sql.FloatType,
+    sql.DoubleType,
+    sql.DecimalType,
+    sql.DayTimeIntervalType,
+)
+
+_WRITTEN: Final[dict[str, tuple[str, Callable[[sql.DataType], bool]]]] = {
+    "body": ("binary or string", lambda kind: isinstance(kind, _TEXT_OR_BYTES)),
+    "key": ("string or binary", lambda kind: isinstance(kind, _TEXT_OR_BYTES)),
+    "headers": (
+        "map<string,string>",
+        lambda kind: (
+            isinstance(kind, sql.MapType)
+            and isinstance(kind.keyType, sql.StringType)
+            and isinstance(kind.valueType, sql.StringType)
+        ),
+    ),
+    "priority": ("a whole number from 0 to 9", lambda kind: isinstance(kind, _WHOLE)),
+    "delay": ("seconds or an interval", lambda kind: isinstance(kind, _SECONDS)),
+}
+
+
+def check_written(schema: sql.StructType) -> None:
+    """Refuse a DataFrame that has no body, columns that mean nothing, or other types."""
+    for field in schema.fields:
+        known = _WRITTEN.get(field.name)
+        if known is None:
+            raise fifo.InvalidArgument(_no_such_column(field.name))
+        wanted, fits = known
+        if not fits(field.dataType):
+            raise fifo.InvalidArgument(
+                f"column {field.name} must be {wanted}, not {field.dataType.simpleString()}:"
+                " cast it before writing"
+            )
+    if "body" not in schema.fieldNames():
+        raise fifo.InvalidArgument(
+            'there is no column body: select what is to be sent, such as to_json(...).alias("body")'
+        )
+
+
+def _no_such_column(name: str) -> str:
+    close = difflib.get_close_matches(name.lower(), _WRITTEN, 1)
+    hint = f"did you mean {close[0]}?" if close else f"select only {', '.join(_WRITTEN)}"
+    return f"column {name!r} cannot be written to a queue; {hint}"
+
+
+class Written(NamedTuple):
+    """Rows as `send_many` takes them; None for a column that is not there."""
+
+    bodies: list[bytes]
+    columns: dict[str, list[Any]]
+
+
+def to_messages(batch: pa.RecordBatch, first_row: int) -> Written:
+    """The columns of a batch for the client; raises InvalidArgument for a null where none may be.
+
+    `first_row` is the number of the batch's first row in its partition, for the error.
+    """
+    bodies = batch.column("body")
+    if bodies.null_count:
+        row = first_row + bodies.is_null().to_pylist().index(True)
+        raise fifo.InvalidArgument(
+            f"row {row}: body is null; filter such rows out, or coalesce them to something"
+        )
+    columns = {
+        argument: convert(batch.column(name).to_pylist(), first_row)
+        for name, (argument, convert) in _CONVERTED.items()
+        if name in batch.schema.names
+    }
+    return Written(bodies.cast(pa.binary()).to_pylist(), columns)
+
+
+def _as_they_are(values: list[Any], first_row: int) -> list[Any]:
+    return values
+
+
+def _headers(values: list[Any], first_row: int) -> list[Mapping[str, str] | None]:
+    maps: list[Mapping[str, str] | None] = [
+        None if value is None else dict(value) for value in values
+    ]
+    for row, found in enumerate(maps, first_row):
+        if found and None in found.values():
+            raise fifo.InvalidArgument(f"row {row}: a header is null; leave it out of the map")
+    return maps
+
+
+def _priorities(values: list[Any], first_row: int) -> list[int]:
+    return [_DEFAULT_PRIORITY if value is None else value for value in values]
+
+
+def _delays(values: list[Any], first_row: int) -> list[float | timedelta | None]:
+    return [
+        value if value is None or isinstance(value, timedelta) else float(value) for value in values
+    ]
+
+
+_DEFAULT_PRIORITY: Final = 4
+
+_CONVERTED: Final[dict[str, tuple[str, Callable[[list[Any], int], list[Any]]]]] = {
+    "key": ("keys", _as_they_are),
+    "headers": ("headers", _headers),
+    "priority": ("priorities", _priorities),
+    "delay": ("delays", _delays),
+}

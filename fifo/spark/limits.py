@@ -1,0 +1,57 @@
+"""Every bound and period of the data source, each with its unit and its reason.
+
+Owns the numbers; what the client or the broker bounds is checked there.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+HELD_MAX: Final = 65_535
+"""Messages that one reservation, or one session's gets on a queue, may hold: the broker's bound."""
+
+STEP_MESSAGES: Final = 10_000
+"""Messages that one `reserve` may lock: the broker's bound."""
+
+GET_MESSAGES: Final = 1_000
+"""Messages of one `get` or `peek`: the broker's bound."""
+
+FETCH_MESSAGES: Final = 500
+"""Messages that a task fetches at once, and rows of one Arrow batch: enough for the cost of a
+round trip to vanish, few enough that large bodies (1 MiB) still fit into a worker."""
+
+SEND_MESSAGES: Final = 500
+"""Rows handed to the client at once: one frame where bodies are small."""
+
+SENDS_UNDER_WAY: Final = 64
+"""Calls whose confirms may be outstanding; the client's window of bytes is what limits large
+bodies, this bounds the bookkeeping for tiny ones."""
+
+MAX_ROWS_PER_TRIGGER: Final = 10_000
+"""Unless told: one step of the broker, some seconds of work for a micro-batch."""
+
+LOCK_S: Final = 300.0
+"""Lock of a reservation unless told, the longest there is: a driver that is away for less than
+this finds its messages as it left them."""
+
+MAX_LOCK_S: Final = 86_400.0
+"""How long renewals may hold a reservation's message unless told: longer than any sane batch."""
+
+RENEWALS_PER_LOCK: Final = 3
+"""A reservation is renewed after a third of its lock: two renewals may fail before it is lost."""
+
+IDLE_S: Final = 0.1
+"""Between two looks at an empty queue: Spark asks a hundred times a second."""
+
+PARTITIONS_MAX: Final = 10_000
+"""Of one read: each is a task with a connection."""
+
+MAX_MESSAGES: Final = 2**53
+"""The largest `maxMessages`: more than any queue holds."""
+
+BATCH_BITS: Final = 32
+"""A streaming write numbers its rows `batch << 32 | row`: four thousand million rows a partition
+and batch, two thousand million batches."""
+
+NAMED_AT_MOST: Final = 5
+"""Names listed in an error, so that it stays one readable line."""

@@ -1,0 +1,231 @@
+"""The options of `format("fifo")`: which there are for what, and what they may be.
+
+Owns names, defaults and checks, and the words for a name that does not exist. Must not connect.
+Update with it: the table in `docs/spark.md`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import fifo
+from fifo.client import durations, from_url
+from fifo.spark import limits
+
+BATCH_READ: Final = "a batch read"
+STREAM_READ: Final = "a streaming read"
+BATCH_WRITE: Final = "a batch write"
+STREAM_WRITE: Final = "a streaming write"
+
+READ: Final = "read"
+MANUAL: Final = "manual"
+PEEK: Final = "peek"
+ACK_MODES: Final = (READ, MANUAL, PEEK)
+
+_TRUE: Final = frozenset({"true", "1", "yes", "on"})
+_FALSE: Final = frozenset({"false", "0", "no", "off"})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Options as the rest of the room uses them; None where nothing was said. Pickled to tasks."""
+
+    url: str
+    queue: str
+    partitions: int = 1
+    ack_mode: str = READ
+    reservation: str | None = None
+    max_messages: int | None = None
+    max_rows: int = limits.MAX_ROWS_PER_TRIGGER
+    lock_s: float | None = None
+    max_lock_s: float | None = None
+    fail_on_data_loss: bool = True
+    binary_keys: bool = False
+    job: str | None = None
+
+    def __repr__(self) -> str:
+        # The url holds a password.
+        return f"<fifo settings, queue {self.queue!r}>"
+
+    def where(self) -> str:
+        """How an error begins."""
+        return f"queue {self.queue!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """One option: its name for users, its field, its check, and what it is for."""
+
+    name: str
+    field: str
+    check: Callable[[str, str], Any]
+    uses: frozenset[str]
+
+
+def _integer(low: int, high: int) -> Callable[[str, str], int]:
+    def check(text: str, name: str) -> int:
+        bare = text.strip()
+        if not (bare.isascii() and bare.isdigit()) or not low <= int(bare[:20]) <= high:
+            raise fifo.InvalidArgument(
+                f"option {name}: must be a whole number from {low} to {high}, not {text[:40]!r}"
+            )
+        return int(bare)
+
+    return check
+
+
+def _name(text: str, name: str) -> str:
+    if not text or len(text.encode()) > 255:
+        raise fifo.InvalidArgument(f"option {name}: must be 1 to 255 bytes of text")
+    return text
+
+
+def _url(text: str, name: str) -> str:
+    try:
+        from_url(text, {})
+    except fifo.InvalidArgument as error:
+        raise fifo.InvalidArgument(f"option {name}: {error}") from None
+    return text
+
+
+def _boolean(text: str, name: str) -> bool:
+    if text.lower() not in _TRUE | _FALSE:
+        raise fifo.InvalidArgument(f"option {name}: must be true or false, not {text[:40]!r}")
+    return text.lower() in _TRUE
+
+
+def _seconds(text: str, name: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return durations.parse_ms(text, f"option {name}") / 1000
+
+
+def _ack_mode(text: str, name: str) -> str:
+    if text.lower() not in ACK_MODES:
+        raise fifo.InvalidArgument(
+            f"option {name}: must be one of {', '.join(ACK_MODES)}, not {text[:40]!r}"
+        )
+    return text.lower()
+
+
+_READS: Final = frozenset({BATCH_READ, STREAM_READ})
+_ALL: Final = _READS | {BATCH_WRITE, STREAM_WRITE}
+
+OPTIONS: Final = (
+    _Option("url", "url", _url, _ALL),
+    _Option("queue", "queue", _name, _ALL),
+    _Option("partitions", "partitions", _integer(1, limits.PARTITIONS_MAX), _READS),
+    _Option("ackMode", "ack_mode", _ack_mode, frozenset({BATCH_READ})),
+    _Option("reservation", "reservation", _name, _READS),
+    _Option(
+        "maxMessages",
+        "max_messages",
+        _integer(1, limits.MAX_MESSAGES),
+        frozenset({BATCH_READ}),
+    ),
+    _Option(
+        "maxRowsPerTrigger",
+        "max_rows",
+        _integer(1, limits.HELD_MAX),
+        frozenset({STREAM_READ}),
+    ),
+    _Option("lock", "lock_s", _seconds, _READS),
+    _Option("maxLock", "max_lock_s", _seconds, _READS),
+    _Option("failOnDataLoss", "fail_on_data_loss", _boolean, frozenset({STREAM_READ})),
+    _Option("binaryKeys", "binary_keys", _boolean, _READS),
+    _Option("job", "job", _name, frozenset({BATCH_WRITE})),
+)
+
+_TWINS: Final = {
+    "maxRowsPerTrigger": ("maxMessages",),
+    "maxMessages": ("maxRowsPerTrigger",),
+}
+"""What says nearly the same for another use."""
+
+SPARKS_OWN: Final = frozenset({"checkpointlocation"})
+"""What Spark hands on to a sink though it is not for it."""
+
+
+def parse(given: Mapping[str, str], use: str) -> Settings:
+    """The settings for one use. Raises InvalidArgument, in one line that names the option."""
+    found = _checked(given, frozenset({use}))
+    for name in ("url", "queue"):
+        if name not in found:
+            raise fifo.InvalidArgument(f'option {name} is missing: .option("{name}", ...)')
+    settings = Settings(**found)
+    if use == STREAM_READ:
+        _needs_reservation(settings, "a stream needs it to find its messages again")
+    elif use == BATCH_READ:
+        _check_batch(settings, found)
+    return settings
+
+
+def binary_keys(given: Mapping[str, str]) -> bool:
+    """Whether the column `key` is binary; it is asked for before it is known what is read how."""
+    return bool(_checked(given, _READS).get("binary_keys", False))
+
+
+def _checked(given: Mapping[str, str], uses: frozenset[str]) -> dict[str, Any]:
+    known = {option.name.lower(): option for option in OPTIONS if option.uses & uses}
+    found: dict[str, Any] = {}
+    for name, text in given.items():
+        option = known.get(name.lower())
+        if option is not None:
+            found[option.field] = option.check(text, option.name)
+        elif name.lower() not in SPARKS_OWN:
+            raise fifo.InvalidArgument(_unknown(name, uses))
+    return found
+
+
+def _unknown(name: str, uses: frozenset[str]) -> str:
+    use = " or ".join(sorted(uses))
+    fitting = [option.name for option in OPTIONS if option.uses & uses]
+    close = difflib.get_close_matches(name.lower(), [one.lower() for one in fitting], 1)
+    other = next((one for one in OPTIONS if one.name.lower() == name.lower()), None)
+    if other is not None:
+        close = [twin.lower() for twin in _TWINS.get(other.name, ()) if twin in fitting]
+        text = f"option {other.name} is for {' or '.join(sorted(other.uses))}, not for {use}"
+    else:
+        text = f"there is no option {name[:60]!r} for {use}"
+    if close:
+        nearest = next(one for one in fitting if one.lower() == close[0])
+        return f"{text}; did you mean {nearest}?"
+    return f"{text}; there are {', '.join(fitting)}"
+
+
+def _needs_reservation(settings: Settings, why: str) -> None:
+    if settings.reservation is None:
+        raise fifo.InvalidArgument(
+            f'option reservation is missing: {why}; .option("reservation", "some-stable-name")'
+        )
+
+
+def _check_batch(settings: Settings, found: dict[str, Any]) -> None:
+    mode = settings.ack_mode
+    if mode == MANUAL:
+        _needs_reservation(settings, "ackMode=manual keeps what was read under this name")
+        _at_most(settings, limits.HELD_MAX)
+        return
+    if settings.reservation is not None:
+        raise fifo.InvalidArgument(
+            f"option reservation means nothing with ackMode={mode}: use ackMode=manual with it"
+        )
+    if mode == PEEK:
+        _at_most(settings, limits.GET_MESSAGES)
+        useless = {"lock_s": "lock", "max_lock_s": "maxLock", "partitions": "partitions"}
+        for field, name in useless.items():
+            if field in found:
+                raise fifo.InvalidArgument(f"option {name} means nothing with ackMode=peek")
+    elif settings.max_lock_s is not None:
+        raise fifo.InvalidArgument("option maxLock means nothing with ackMode=read: the queue's is")
+
+
+def _at_most(settings: Settings, most: int) -> None:
+    if (settings.max_messages or 0) > most:
+        raise fifo.InvalidArgument(
+            f"option maxMessages: at most {most} with ackMode={settings.ack_mode}"
+        )

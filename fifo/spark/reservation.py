@@ -1,0 +1,310 @@
+"""Messages kept under a name: the durable consumer behind streams and `ackMode=manual`.
+
+Owns opening it, taking more, splitting what is held into tasks, reading it in a task, keeping its
+locks, and the functions that users call between reads. When a batch ends is the business of
+`streaming`; which mode a read is in, of `reading`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+import fifo
+from fifo.blocking import BlockingClient, BlockingDurable
+from fifo.client import Opened
+from fifo.spark import columns, limits
+from fifo.spark.errors import SourceError, telling
+from fifo.spark.options import Settings
+
+_log = logging.getLogger("fifo.spark")
+
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+"""Tokens first..last, ascending."""
+
+_ANY: Final = Opened(0, 1)
+"""Stands for whoever opened it last: the broker's refusal tells the generation."""
+
+
+class Acked(NamedTuple):
+    """What `ack` came to: messages settled for good, and those whose lock had run out before.
+
+    What is lost to us is delivered again, to whoever asks first.
+    """
+
+    messages: int
+    lost: int
+
+
+def ack(url: str, queue: str, reservation: str) -> Acked:
+    """Ack all that the reservation holds; call it when the action on what was read has succeeded.
+
+    Raises SourceError where there is no such reservation.
+    """
+    with _joined(url, queue, reservation) as durable:
+        held = durable.open()
+        lost = durable.ack(durable.next_token - 1)
+        return Acked(count(held), sum(one.last - one.first + 1 for one in lost))
+
+
+def renew(url: str, queue: str, reservation: str) -> None:
+    """Lock all that the reservation holds anew, from now on: between a long action and its ack."""
+    with _joined(url, queue, reservation) as durable:
+        durable.renew()
+
+
+def release(url: str, queue: str, reservation: str) -> None:
+    """End the reservation: what it holds goes back to the queue, uncounted."""
+    with _joined(url, queue, reservation) as durable:
+        durable.forget()
+
+
+@contextmanager
+def _joined(url: str, queue: str, reservation: str) -> Iterator[BlockingDurable]:
+    """A reservation that exists, in its present generation."""
+    with (
+        telling(f"queue {queue!r}, reservation {reservation!r}"),
+        fifo.blocking.connect(url) as client,
+    ):
+        yield Follower(client, queue, reservation, _ANY).find()
+
+
+class Part(InputPartition):
+    """What one task fetches: tokens of a reservation, as it was opened when this was planned."""
+
+    def __init__(self, ranges: Ranges, opened: Opened) -> None:
+        super().__init__(ranges)
+        self.ranges = ranges
+        self.opened = opened
+
+
+class Follower:
+    """A reservation that others may open again meanwhile: only the newest generation is served,
+    and this one takes over its number from the refusal. For what changes nothing: fetch, renew.
+    """
+
+    def __init__(self, client: BlockingClient, queue: str, name: str, opened: Opened) -> None:
+        self._client = client
+        self._queue = queue
+        self._name = name
+        self._consumer = opened.consumer
+        self._durable = self._as_opened(opened.generation)
+
+    def _as_opened(self, generation: int) -> BlockingDurable:
+        opened = Opened(self._consumer, generation)
+        return self._client.durable(self._queue, self._name, opened=opened)
+
+    def find(self) -> BlockingDurable:
+        """The reservation in its present generation; raises LockLost where there is none."""
+        try:
+            self._durable.ack(0)
+        except fifo.SessionTaken as error:
+            self._adopt(error)
+        return self._durable
+
+    def fetch(self, first: int, last: int) -> list[fifo.DurableMessage]:
+        """As `durable.fetch`."""
+        try:
+            return self._durable.fetch(first, last)
+        except fifo.SessionTaken as error:
+            self._adopt(error)
+            return self._durable.fetch(first, last)
+
+    def renew(self) -> None:
+        """As `durable.renew`."""
+        try:
+            self._durable.renew()
+        except fifo.SessionTaken as error:
+            self._adopt(error)
+            self._durable.renew()
+
+    def _adopt(self, error: fifo.SessionTaken) -> None:
+        generation = error.detail.get("generation") if isinstance(error.detail, dict) else None
+        if not isinstance(generation, int):
+            raise error
+        self._durable = self._as_opened(generation)
+
+
+class Reservation:
+    """The driver's side: opens the name, which takes it over, and knows what it holds."""
+
+    def __init__(self, client: BlockingClient, settings: Settings) -> None:
+        assert settings.reservation is not None, "checked with the options"
+        self.lock_s = settings.lock_s or limits.LOCK_S
+        self._durable = client.durable(
+            settings.queue,
+            settings.reservation,
+            lock=self.lock_s,
+            max_lock=settings.max_lock_s or max(self.lock_s, limits.MAX_LOCK_S),
+        )
+        self._held: Ranges = ()
+        self._next = 1
+        self.open()
+
+    def open(self) -> None:
+        """Take the name over, and learn what is held."""
+        self._held = tuple(self._durable.open())
+        self._next = self._durable.next_token
+
+    @property
+    def opened(self) -> Opened:
+        """For the tasks."""
+        return self._durable.opened
+
+    @property
+    def last(self) -> int:
+        """The last token that was given out."""
+        return self._next - 1
+
+    @property
+    def oldest(self) -> int:
+        """The first token that is held; the next one where nothing is."""
+        return self._held[0][0] if self._held else self._next
+
+    def held(self, after: int, upto: int) -> Ranges:
+        """What is held of tokens after+1..upto, as far as this side knows."""
+        cut = [(max(first, after + 1), min(last, upto)) for first, last in self._held]
+        return tuple((first, last) for first, last in cut if first <= last)
+
+    def take(self, most: int) -> int:
+        """Lock up to `most` more messages; how many. Less than a step of them: no more are ready.
+
+        Where an answer was lost it looks at what is held, so that nothing is locked twice.
+        """
+        taken = 0
+        while taken < most:
+            wanted = min(most - taken, limits.STEP_MESSAGES)
+            before = self._next
+            try:
+                tokens = self._durable.hold(wanted)
+            except fifo.FifoError as error:
+                if not error.unknown:
+                    raise
+                self.open()
+            else:
+                if tokens:
+                    self._held += ((tokens[0], tokens[-1]),)
+                self._next = max(self._next, tokens.stop)
+            taken += self._next - before
+            if self._next - before < wanted:
+                break
+        return taken
+
+    def ack(self, upto: int) -> int:
+        """Settle all up to this token; how many had been lost before."""
+        lost = self._durable.ack(upto)
+        self._held = self.held(upto, self.last)
+        return sum(one.last - one.first + 1 for one in lost)
+
+    def renew(self) -> None:
+        """Lock all anew; nothing where nothing is held."""
+        if self._held:
+            self._durable.renew()
+
+
+class Keeper:
+    """Renews from a thread, for as long as it is entered. A lost renewal is tried again in time."""
+
+    def __init__(self, holder: Reservation | Follower, lock_s: float) -> None:
+        self._holder = holder
+        self._period_s = lock_s / limits.RENEWALS_PER_LOCK
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="fifo reservation", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; not waited for, since a renewal under way harms nobody."""
+        self._ended.set()
+
+    def __enter__(self) -> Keeper:
+        self.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._period_s):
+            try:
+                self._holder.renew()
+            except (fifo.SessionTaken, fifo.LockLost, fifo.ClientClosed) as error:
+                if not self._ended.is_set():
+                    _log.warning("the reservation is renewed no more: %s", error)
+                return
+            except fifo.FifoError as error:
+                _log.warning("a renewal failed: %s", error)
+
+
+def fetched(
+    settings: Settings, part: Part, *, follow: bool, remedy: str | None
+) -> Iterator[pa.RecordBatch]:
+    """A task's rows, the same each time; raises where some are no longer held, with this remedy.
+
+    None: goes on without them. `follow`: whoever opened the name meanwhile does not matter; else it
+    is refused.
+    """
+    name = settings.reservation or ""
+    with (
+        telling(f"{settings.where()}, reservation {name!r}"),
+        fifo.blocking.connect(settings.url) as client,
+    ):
+        holder: Follower | BlockingDurable = (
+            Follower(client, settings.queue, name, part.opened)
+            if follow
+            else client.durable(settings.queue, name, opened=part.opened)
+        )
+        for first, last in _steps(part.ranges):
+            messages = holder.fetch(first, last)
+            if remedy is not None and len(messages) <= last - first:
+                promised = last - first + 1
+                raise gone(settings, promised - len(messages), promised, remedy)
+            if messages:
+                yield columns.to_batch(messages, binary_keys=settings.binary_keys)
+
+
+def gone(settings: Settings, missing: int, promised: int, remedy: str) -> SourceError:
+    """The error for messages that the reservation has lost."""
+    return SourceError(
+        f"{settings.where()}, reservation {settings.reservation!r}: {missing} of {promised}"
+        " messages are no longer held: their lock ran out while nobody renewed it (then they are"
+        f" delivered again, to whoever asks first), or the queue was deleted; {remedy}"
+    )
+
+
+def count(ranges: Sequence[tuple[int, int]]) -> int:
+    """Tokens in these ranges."""
+    return sum(last - first + 1 for first, last in ranges)
+
+
+def split(ranges: Ranges, parts: int) -> list[Ranges]:
+    """The same tokens in at most so many parts of nearly the same size, in order, none empty."""
+    total = count(ranges)
+    edges = sorted({total * part // parts for part in range(1, parts + 1)} - {0})
+    found: list[Ranges] = []
+    rest, passed = list(ranges), 0
+    for edge in edges:
+        part: list[tuple[int, int]] = []
+        while passed < edge:
+            first, last = rest.pop(0)
+            cut = min(last, first + edge - passed - 1)
+            part.append((first, cut))
+            passed += cut - first + 1
+            if cut < last:
+                rest.insert(0, (cut + 1, last))
+        found.append(tuple(part))
+    return found
+
+
+def _steps(ranges: Ranges) -> Iterator[tuple[int, int]]:
+    for first, last in ranges:
+        for begin in range(first, last + 1, limits.FETCH_MESSAGES):
+            yield begin, min(last, begin + limits.FETCH_MESSAGES - 1)

@@ -1,0 +1,65 @@
+"""The data source: what Spark asks for by the name `fifo`.
+
+Owns nothing but the way to the four parts of the room. Made anew by Spark for every use, in
+processes of its own: it keeps its options and nothing else.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+import fifo
+from fifo.spark import columns, options
+from fifo.spark.reading import FifoReader, reader_for
+from fifo.spark.streaming import FifoStreamReader
+from fifo.spark.writing import FifoStreamWriter, FifoWriter
+
+
+class FifoDataSource(DataSource):
+    """`spark.dataSource.register(fifo.spark.FifoDataSource)`, then `format("fifo")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in `format(...)`."""
+        return "fifo"
+
+    def schema(self) -> StructType:
+        """The columns of every read."""
+        return columns.read_schema(binary_keys=options.binary_keys(self.options))
+
+    def reader(self, schema: StructType) -> FifoReader:
+        """For `spark.read`."""
+        settings = options.parse(self.options, options.BATCH_READ)
+        columns.check_read_schema(schema, binary_keys=settings.binary_keys)
+        return reader_for(settings)
+
+    def streamReader(self, schema: StructType) -> FifoStreamReader:
+        """For `spark.readStream`."""
+        settings = options.parse(self.options, options.STREAM_READ)
+        columns.check_read_schema(schema, binary_keys=settings.binary_keys)
+        return FifoStreamReader(settings)
+
+    def writer(self, schema: StructType, overwrite: bool) -> FifoWriter:
+        """For `df.write`; made once per job, on the driver."""
+        settings = options.parse(self.options, options.BATCH_WRITE)
+        _append_only(overwrite)
+        columns.check_written(schema)
+        writer = FifoWriter(settings)
+        writer.see_the_queue()
+        return writer
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> FifoStreamWriter:
+        """For `df.writeStream`; made once per batch, on the driver."""
+        settings = options.parse(self.options, options.STREAM_WRITE)
+        _append_only(overwrite)
+        columns.check_written(schema)
+        return FifoStreamWriter(settings)
+
+
+def _append_only(overwrite: bool) -> None:
+    if overwrite:
+        raise fifo.InvalidArgument(
+            'a queue is only ever appended to: use .mode("append"), or .outputMode("append") on a'
+            " stream; fifo queue purge empties one"
+        )

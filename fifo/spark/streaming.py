@@ -1,0 +1,230 @@
+"""The streaming read: micro-batches from a reservation that outlives driver and leader.
+
+Owns offsets, and when what is acked. An offset is the last token of a batch in its reservation,
+with all that is needed to know it again after a restart. Runs in one long-lived process on the
+driver, except `read`, which runs in tasks on a pickled copy.
+
+Spark commits a batch only when it plans the next one, and tells the end of the last one by asking
+for the next offset from there: whatever stands before `start` is done, and is acked there as well.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+import fifo
+from fifo.blocking import BlockingClient
+from fifo.spark import limits
+from fifo.spark.errors import SourceError, telling
+from fifo.spark.options import Settings
+from fifo.spark.reservation import Keeper, Part, Reservation, count, fetched, gone, split
+
+_log = logging.getLogger("fifo.spark")
+
+Offset: TypeAlias = dict[str, Any]
+"""queue, reservation, consumer (its number), token (the last one), rows (of the batch it ends)."""
+
+
+REMEDY: Final = '.option("failOnDataLoss", "false") goes on without them'
+
+
+class FifoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """For `spark.readStream.format("fifo")`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._where = f"{settings.where()}, reservation {settings.reservation!r}"
+        self._driver: _Driver | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_driver": None}
+
+    # On the driver.
+
+    def initialOffset(self) -> Offset:
+        """Before what is held, else before what comes next."""
+        with telling(self._where):
+            return self._driving().offset(self._driving().reservation.oldest - 1, 0)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """The option maxRowsPerTrigger."""
+        return ReadMaxRows(self.settings.max_rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What is ready now is what this run may take."""
+        with telling(self._where):
+            driver = self._driving()
+            driver.budget = driver.ready()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Ack what is before `start`; the end of the next batch, or `start` for none."""
+        self._check(start)
+        with telling(self._where):
+            driver = self._driving()
+            driver.ack(self._token(start))
+            most = limit.max_rows if isinstance(limit, ReadMaxRows) else self.settings.max_rows
+            end = driver.next_end(self._token(start), min(most, self.settings.max_rows))
+            return start if end is None else end
+
+    def partitions(self, start: Offset, end: Offset) -> list[Part]:
+        """The tasks of a batch; after a restart of the same one, from the offsets alone."""
+        self._check(start)
+        self._check(end)
+        with telling(self._where):
+            reservation = self._driving().reservation
+            held = reservation.held(self._token(start), self._token(end))
+        missing = int(end["rows"]) - count(held)
+        if missing > 0 and self.settings.fail_on_data_loss:
+            raise gone(self.settings, missing, int(end["rows"]), REMEDY)
+        return [Part(part, reservation.opened) for part in split(held, self.settings.partitions)]
+
+    def commit(self, end: Offset) -> None:
+        """The batch is done: ack it, again without harm."""
+        self._check(end)
+        with telling(self._where):
+            self._driving().ack(self._token(end))
+
+    def stop(self) -> None:
+        """Let go of the connection; the reservation keeps what is not acked for the next run."""
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
+
+    # In tasks.
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        assert isinstance(partition, Part)
+        return fetched(
+            self.settings,
+            partition,
+            follow=False,
+            remedy=REMEDY if self.settings.fail_on_data_loss else None,
+        )
+
+    # Within.
+
+    def _driving(self) -> _Driver:
+        if self._driver is None:
+            self._driver = _Driver(self.settings)
+        return self._driver
+
+    def _check(self, offset: Offset) -> None:
+        """Refuse an offset of another queue or reservation, or of one that is gone."""
+        names = (self.settings.queue, self.settings.reservation)
+        found = (offset.get("queue"), offset.get("reservation"))
+        if found != names:
+            raise SourceError(
+                f"{self._where}: the checkpoint is of queue {found[0]!r}, reservation {found[1]!r};"
+                " give this query a checkpointLocation of its own"
+            )
+        with telling(self._where):
+            present = self._driving().reservation.opened.consumer
+        if offset.get("consumer") != present:
+            raise SourceError(
+                f"{self._where}: the reservation of the checkpoint is gone (released, unused for 7"
+                " days, or the queue was deleted), and what it held is back in the queue; start"
+                " again with a new checkpointLocation"
+            )
+
+    def _token(self, offset: Offset) -> int:
+        return int(offset["token"])
+
+
+class _Driver:
+    """The open reservation of a running query."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._client: BlockingClient = fifo.blocking.connect(settings.url)
+        try:
+            self.reservation = Reservation(self._client, settings)
+        except BaseException:
+            self._client.close()
+            raise
+        self.budget: int | None = None
+        self._acked = self.reservation.oldest - 1
+        self._idle_since: float | None = None
+        self._pause = threading.Event()
+        self._keeper = Keeper(self.reservation, self.reservation.lock_s)
+        self._keeper.start()
+
+    def close(self) -> None:
+        """End the renewals and the connection."""
+        self._keeper.stop()
+        self._client.close()
+
+    def offset(self, token: int, rows: int) -> Offset:
+        """As it stands in the checkpoint."""
+        return {
+            "queue": self._settings.queue,
+            "reservation": self._settings.reservation,
+            "consumer": self.reservation.opened.consumer,
+            "token": token,
+            "rows": rows,
+        }
+
+    def ready(self) -> int:
+        """Messages that could be taken now."""
+        return int(self._client.queue(self._settings.queue)["ready"])
+
+    def ack(self, upto: int) -> None:
+        """Once for each batch, whichever hook comes first."""
+        if upto <= self._acked:
+            return
+        lost = self.reservation.ack(upto)
+        self._acked = upto
+        if lost:
+            _log.warning(
+                "%d messages of %r were processed, but their lock had run out before the batch was"
+                " committed: they are delivered again; raise the option maxLock, or the lock",
+                lost,
+                self._settings.queue,
+            )
+
+    def next_end(self, start: int, most: int) -> Offset | None:
+        """The end of the next batch behind `start`; None where nothing is there to read.
+
+        What was taken for a batch that never got into the checkpoint comes first.
+        """
+        reservation = self.reservation
+        if not reservation.held(start, reservation.last) and not self._take(most):
+            return None
+        held = split_at(reservation.held(start, reservation.last), most)
+        return self.offset(held[-1][1], count(held))
+
+    def _take(self, most: int) -> int:
+        if self.budget is not None:
+            most = min(most, self.budget)
+        self._wait_while_idle()
+        taken = self.reservation.take(most) if most and self.ready() else 0
+        self._idle_since = None if taken else time.monotonic()
+        if self.budget is not None:
+            # Nothing more can be had: whatever was counted has gone to others.
+            self.budget = self.budget - taken if taken else 0
+        return taken
+
+    def _wait_while_idle(self) -> None:
+        """Spark asks again at once; a broker has better things to do."""
+        if self._idle_since is not None:
+            self._pause.wait(max(0.0, self._idle_since + limits.IDLE_S - time.monotonic()))
+
+
+def split_at(ranges: tuple[tuple[int, int], ...], most: int) -> list[tuple[int, int]]:
+    """The first `most` tokens of these ranges."""
+    found: list[tuple[int, int]] = []
+    for first, last in ranges:
+        if most <= 0:
+            break
+        cut = min(last, first + most - 1)
+        found.append((first, cut))
+        most -= cut - first + 1
+    return found

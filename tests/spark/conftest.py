@@ -1,0 +1,140 @@
+"""One real cluster of three processes and one Spark session for all tests of this folder.
+
+Owns starting and ending both, and putting the environment back that a session changes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import fifo
+from bench.cluster import free_base_port
+from bench.processes import environment
+from fifo.blocking import BlockingClient
+
+_names = itertools.count(1)
+
+CALL_S = 100
+LEADER_S = 60.0
+LOOK_S = 0.05
+
+
+class Cluster:
+    """Three nodes, used by tests one after the other, through the command `fifo cluster`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        base = str(free_base_port())
+        view = self._fifo("start", "--base-port", base, "--detach", "--json")
+        self.url = str(json.loads(view)["url"])
+
+    def stop(self) -> None:
+        """End the nodes."""
+        self._fifo("stop")
+
+    def kill_leader(self) -> None:
+        """SIGKILL whoever leads; returns when another one does and the killed one is back."""
+        leader = self._leader()
+        self._fifo("kill", str(leader))
+        self._leader(other_than=leader)
+        self._fifo("restart", str(leader))
+
+    @contextmanager
+    def without_majority(self) -> Iterator[None]:
+        """Two of the three nodes are killed meanwhile."""
+        for number in (1, 2):
+            self._fifo("kill", str(number))
+        try:
+            yield
+        finally:
+            for number in (1, 2):
+                self._fifo("restart", str(number))
+            self._leader()
+
+    def _leader(self, other_than: int = 0) -> int:
+        """The number of the node that leads, waited for."""
+        pause, deadline = threading.Event(), time.monotonic() + LEADER_S
+        while time.monotonic() < deadline:
+            nodes = json.loads(self._fifo("status", "--json"))["nodes"]
+            for number, node in enumerate(nodes, 1):
+                if node["role"] == "leader" and number != other_than:
+                    return number
+            pause.wait(LOOK_S)
+        raise AssertionError(f"no leader within {LEADER_S} s")
+
+    def _fifo(self, verb: str, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "node", "cluster", verb, *arguments, "--dir", str(self._folder)],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=CALL_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    found = Cluster(tmp_path_factory.mktemp("nodes") / "cluster")
+    yield found
+    found.stop()
+
+
+@pytest.fixture(scope="session")
+def client(cluster: Cluster) -> Iterator[BlockingClient]:
+    with fifo.blocking.connect(cluster.url) as found:
+        yield found
+
+
+@pytest.fixture
+def queue(client: BlockingClient) -> str:
+    """A queue of this test's own."""
+    name = f"q{next(_names)}"
+    client.declare(fifo.QueueSpec(name))
+    return name
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Two slots, and a failed task is tried once more."""
+    import fifo.spark
+    from bench.spark import start_spark
+
+    before, temporary = dict(os.environ), tempfile.tempdir
+    folder = Path(tempfile.mkdtemp(prefix="fifo-spark-"))
+    context = start_spark("tests", "local[2,2]", folder)
+    # The JVM has what it needs; this process goes on as it was.
+    os.environ.clear()
+    os.environ.update(before)
+    tempfile.tempdir = temporary
+    try:
+        context.setLogLevel("OFF")
+        session = SparkSession(context)
+        session.conf.set("spark.sql.shuffle.partitions", "2")
+        session.dataSource.register(fifo.spark.FifoDataSource)
+        yield session
+    finally:
+        gateway: Any = context._gateway
+        context.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(30)
+        type(context)._gateway = type(context)._jvm = None
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,55 @@
+"""Reads and writes as Spark runs them, without Spark: plan on the driver, pickle, run in a task."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from fifo.spark import options
+from fifo.spark.options import Settings
+from fifo.spark.reading import FifoReader, reader_for
+from fifo.spark.streaming import FifoStreamReader
+from fifo.spark.writing import Published, Sending
+
+
+def settings(use: str, url: str, queue: str, given: dict[str, Any]) -> Settings:
+    """Options as a user gives them: text."""
+    texts = {name: str(value) for name, value in given.items()}
+    return options.parse({"url": url, "queue": queue, **texts}, use)
+
+
+def batch_reader(url: str, queue: str, **given: Any) -> FifoReader:
+    """What Spark gets for `spark.read`."""
+    return reader_for(settings(options.BATCH_READ, url, queue, given))
+
+
+def stream_reader(url: str, queue: str, **given: Any) -> FifoStreamReader:
+    """What Spark gets for `spark.readStream`."""
+    return FifoStreamReader(settings(options.STREAM_READ, url, queue, given))
+
+
+def planned(reader: Any, *offsets: Any) -> list[Iterator[pa.RecordBatch]]:
+    """The tasks of a read, each an iterator that has not begun; on copies, as in workers."""
+    copy = pickle.loads(pickle.dumps(reader))
+    parts = pickle.loads(pickle.dumps(reader.partitions(*offsets)))
+    return [iter(copy.read(part)) for part in parts]
+
+
+def rows(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """All rows of a task."""
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def bodies(tasks: Iterable[Iterable[pa.RecordBatch]]) -> list[bytes]:
+    """The bodies of some tasks, in order."""
+    return [row["body"] for task in tasks for row in rows(task)]
+
+
+def send(url: str, queue: str, producer: str, base: int, texts: Iterable[str]) -> Published:
+    """What one attempt of a task of a write does."""
+    wanted = settings(options.STREAM_WRITE, url, queue, {})
+    batches = [pa.table({"body": list(texts)}).to_batches()[0]]
+    return Sending(wanted, producer, 0, base).run(iter(batches))

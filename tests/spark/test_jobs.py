@@ -1,0 +1,305 @@
+"""Spark itself on real nodes: jobs and queries, from the first row to the last ack."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
+from pyspark.sql.functions import udf
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamReader
+
+import fifo
+import fifo.spark
+from fifo.blocking import BlockingClient
+from tests.spark.conftest import Cluster
+from tests.spark.test_reading_cluster import depth
+
+pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(240)]
+
+WAIT_S = 120
+
+
+class Source:
+    """`format("fifo")` on one queue of the cluster."""
+
+    def __init__(self, spark: SparkSession, url: str, queue: str) -> None:
+        self.spark, self.url, self.queue = spark, url, queue
+
+    def read(self, **options: Any) -> DataFrame:
+        reader: DataFrameReader = self.spark.read.format("fifo")
+        return reader.options(url=self.url, queue=self.queue, **options).load()
+
+    def stream(self, **options: Any) -> DataFrame:
+        reader: DataStreamReader = self.spark.readStream.format("fifo")
+        return reader.options(url=self.url, queue=self.queue, **options).load()
+
+    def write(self, rows: DataFrame, **options: Any) -> None:
+        writer: DataFrameWriter = rows.write.format("fifo").mode("append")
+        writer.options(url=self.url, queue=self.queue, **options).save()
+
+
+@pytest.fixture
+def source(spark: SparkSession, cluster: Cluster, queue: str) -> Source:
+    return Source(spark, cluster.url, queue)
+
+
+def numbered(spark: SparkSession, count: int, parts: int = 2) -> DataFrame:
+    return spark.range(0, count, 1, parts).selectExpr("cast(id as string) as body")
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    pause = threading.Event()
+    for _ in range(int(WAIT_S / 0.05)):
+        if condition():
+            return
+        pause.wait(0.05)
+    raise AssertionError(f"not true within {WAIT_S} s")
+
+
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    """The file by which a task says that it waits, and the one that it waits for."""
+    return tmp_path / "before", tmp_path / "after"
+
+
+def pausing(tmp_path: Path) -> Callable[[], None]:
+    """To be called by a task: says that it is there, and waits."""
+    before, after = map(str, places(tmp_path))
+
+    def wait() -> None:
+        Path(before).touch()
+        pause = threading.Event()
+        while not Path(after).exists():
+            pause.wait(0.02)
+
+    return wait
+
+
+def pausing_rows(tmp_path: Path) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """For mapPartitions: every partition waits behind its row 1500."""
+    wait = pausing(tmp_path)
+
+    def work(rows: Iterable[Any]) -> Iterator[Any]:
+        for number, row in enumerate(rows):
+            if number == 1500:
+                wait()
+            yield row
+
+    return work
+
+
+def in_the_middle(tmp_path: Path, job: Callable[[], Any], act: Callable[[], object]) -> Any:
+    """Run a job of which tasks wait behind row 1500; act while they do, and let them go on."""
+    before, after = places(tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(job)
+        try:
+            wait_for(lambda: before.exists() or running.done())
+            assert not running.done(), running.result()
+            act()
+        finally:
+            after.touch()
+        return running.result(WAIT_S)
+
+
+def ended(query: StreamingQuery) -> StreamingQuery:
+    assert query.awaitTermination(WAIT_S)
+    return query
+
+
+def last_line(error: BaseException) -> str:
+    """What our side said, of all that Spark says around it."""
+    found = re.findall(r"fifo\.\S+Error: .*|fifo\.\S+InvalidArgument: .*", str(error))
+    assert found, str(error)
+    return str(found[-1])
+
+
+def test_what_is_written_is_read_with_every_column(
+    source: Source, spark: SparkSession, client: BlockingClient
+) -> None:
+    rows = spark.sql(
+        "select 'one' as body, 'k' as key, map('h', 'v') as headers, 7 as priority, 0.0 as delay"
+    )
+    source.write(rows)
+    # Spark itself refuses a save() without a mode, before it asks the source anything.
+    with pytest.raises(Exception, match=r"UNSUPPORTED_DATA_SOURCE_SAVE_MODE.*Append"):
+        rows.write.format("fifo").options(url=source.url, queue=source.queue).save()
+    [row] = source.read(ackMode="peek").collect()
+    assert (row.body, row.key, row.headers, row.priority) == (b"one", "k", {"h": "v"}, 7)
+    assert (row.attempt, row.queue) == (1, source.queue)
+    assert source.read().select("id").collect() == [(row.id,)]
+    assert client.queue(source.queue)["messages"] == 0
+    with pytest.raises(Exception, match="fifo") as refused:
+        source.read(maxMessage="3").collect()
+    assert last_line(refused.value).endswith("did you mean maxMessages?")
+
+
+def test_a_write_outlives_the_leader_and_stores_each_row_once(
+    source: Source, cluster: Cluster, client: BlockingClient, tmp_path: Path, spark: SparkSession
+) -> None:
+    count = 40_000
+
+    def job() -> None:
+        rows = numbered(spark, count).rdd.mapPartitions(pausing_rows(tmp_path))
+        source.write(spark.createDataFrame(rows, "body string"))
+
+    in_the_middle(tmp_path, job, cluster.kill_leader)
+    bodies: Counter[bytes] = Counter()
+    while found := client.get(source.queue, 1000):
+        bodies.update(message.body for message in found)
+        client.ack_many(found)
+    assert len(bodies) == count
+    assert set(bodies.values()) == {1}
+
+
+def test_a_read_outlives_the_leader_and_gives_each_row_once(
+    source: Source, cluster: Cluster, client: BlockingClient, tmp_path: Path
+) -> None:
+    count = 10_000
+    client.publish_many(source.queue, [b"%d" % n for n in range(count)])
+
+    def job() -> int:
+        rows = source.read(partitions=2).select("body").rdd.map(lambda row: bytes(row.body))
+        return rows.mapPartitions(pausing_rows(tmp_path)).distinct().count()
+
+    assert in_the_middle(tmp_path, job, cluster.kill_leader) == count
+    wait_for(lambda: client.queue(source.queue)["messages"] == 0)
+
+
+def test_a_task_that_is_tried_again_stores_nothing_twice(
+    source: Source, client: BlockingClient, tmp_path: Path, spark: SparkSession
+) -> None:
+    mark = str(tmp_path / "failed")
+
+    def fails_once(rows: Iterable[Any]) -> Iterator[Any]:
+        yield from rows
+        if not Path(mark).exists():
+            Path(mark).touch()
+            raise RuntimeError("after the last row")
+
+    rows = numbered(spark, 3000, 1).rdd.mapPartitions(fails_once)
+    source.write(spark.createDataFrame(rows, "body string"))
+    assert Path(mark).exists()
+    assert client.queue(source.queue)["ready"] == 3000
+
+
+def test_a_named_job_that_is_run_again_stores_nothing_twice(
+    source: Source, client: BlockingClient, spark: SparkSession
+) -> None:
+    for _ in range(2):
+        source.write(numbered(spark, 100), job="nightly-2026-11-22")
+    assert client.queue(source.queue)["ready"] == 100
+    source.write(numbered(spark, 100))
+    assert client.queue(source.queue)["ready"] == 200
+
+
+def test_a_read_that_fails_later_loses_nothing_where_acks_are_manual(
+    source: Source, client: BlockingClient, spark: SparkSession
+) -> None:
+    client.publish_many(source.queue, [b"1", b"2", b"x"])
+    rows = source.read(ackMode="manual", reservation="nightly").selectExpr(
+        "cast(cast(body as string) as int)"
+    )
+    spark.conf.set("spark.sql.ansi.enabled", "true")
+    with pytest.raises(Exception, match="CAST_INVALID_INPUT"):
+        rows.collect()
+    assert depth(client, source.queue) == (0, 3)
+    again = source.read(ackMode="manual", reservation="nightly")
+    assert again.count() == len(again.collect()) == 3
+    assert fifo.spark.ack(source.url, source.queue, "nightly") == (3, 0)
+    assert client.queue(source.queue)["messages"] == 0
+
+
+def test_a_stream_goes_from_queue_to_queue_over_a_killed_leader_once(
+    source: Source, cluster: Cluster, client: BlockingClient, tmp_path: Path
+) -> None:
+    count, out = 9_000, f"{source.queue}.out"
+    client.declare(fifo.QueueSpec(out))
+    client.publish_many(source.queue, [b"%d" % n for n in range(count)])
+    rows = source.stream(reservation="copy", maxRowsPerTrigger=5000, partitions=2)
+    wait = pausing(tmp_path)
+
+    @udf("int", useArrow=False)
+    def slow(body: bytes) -> int:
+        """Row 1500 of the first batch waits until the leader was killed."""
+        if body == b"1500":
+            wait()
+        return 4
+
+    def job() -> StreamingQuery:
+        writing = rows.select("body", slow("body").alias("priority")).writeStream.format("fifo")
+        query = writing.options(
+            url=source.url, queue=out, checkpointLocation=str(tmp_path / "checkpoint")
+        )
+        return ended(query.trigger(availableNow=True).start())
+
+    query = in_the_middle(tmp_path, job, cluster.kill_leader)
+    assert [step["numInputRows"] for step in query.recentProgress][:2] == [5000, 4000]
+    assert client.queue(source.queue)["messages"] == 0, "the last batch is acked too"
+    assert client.queue(out)["ready"] == count
+    bodies: set[bytes] = set()
+    while found := client.get(out, 1000):
+        bodies.update(message.body for message in found)
+        client.ack_many(found)
+    assert len(bodies) == count
+
+
+def test_a_stream_that_fails_is_given_the_same_batch_when_it_starts_again(
+    source: Source, client: BlockingClient, tmp_path: Path
+) -> None:
+    client.publish_many(source.queue, [b"%d" % n for n in range(7)])
+    seen: list[tuple[int, list[str]]] = []
+
+    def collect(batch: DataFrame, number: int) -> None:
+        seen.append((number, [row.id for row in batch.collect()]))
+        if len(seen) == 2:
+            raise RuntimeError("a bug of the program's own")
+
+    def start(reservation: str = "etl") -> StreamingQuery:
+        rows = source.stream(reservation=reservation, maxRowsPerTrigger=3)
+        query = rows.writeStream.foreachBatch(collect).option(
+            "checkpointLocation", str(tmp_path / "checkpoint")
+        )
+        return query.trigger(availableNow=True).start()
+
+    failing = start()
+    with pytest.raises(Exception, match="a bug of the program's own"):
+        failing.awaitTermination(WAIT_S)
+    assert depth(client, source.queue) == (1, 3), "the first batch is acked, the second kept"
+    ended(start())
+    assert [number for number, _ in seen] == [0, 1, 1, 2]
+    assert seen[1] == seen[2]
+    assert len({one for _, ids in seen for one in ids}) == 7
+    assert client.queue(source.queue)["messages"] == 0
+    stranger = start("another")
+    with pytest.raises(Exception, match="fifo") as refused:
+        stranger.awaitTermination(WAIT_S)
+    assert "give this query a checkpointLocation of its own" in last_line(refused.value)
+
+
+def test_a_running_stream_that_is_stopped_keeps_its_last_batch_or_has_acked_it(
+    source: Source, client: BlockingClient, tmp_path: Path
+) -> None:
+    client.publish_many(source.queue, [b"%d" % n for n in range(5)])
+    seen: list[int] = []
+    rows = source.stream(reservation="live")
+    query = (
+        rows.writeStream.foreachBatch(lambda batch, number: seen.append(batch.count()))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        wait_for(lambda: sum(seen) == 5)
+        wait_for(lambda: client.queue(source.queue)["messages"] == 0)
+        client.publish(source.queue, b"later")
+        wait_for(lambda: sum(seen) == 6)
+        wait_for(lambda: client.queue(source.queue)["messages"] == 0)
+    finally:
+        query.stop()

@@ -1,0 +1,107 @@
+"""Which options there are, and what is said of others: one line that names the remedy."""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType, SimpleNamespace
+from typing import cast
+
+import pytest
+
+import fifo
+from fifo.spark import options, requirements
+from fifo.spark.options import BATCH_READ, BATCH_WRITE, STREAM_READ, STREAM_WRITE
+from tests.test_house import ROOT
+
+GIVEN = {"url": "fifo://h:1", "queue": "q"}
+
+
+@pytest.mark.parametrize(
+    ("use", "more", "words"),
+    [
+        (BATCH_READ, {"maxMessage": "1"}, "no option 'maxMessage' .* did you mean maxMessages?"),
+        (BATCH_READ, {"maxRowsPerTrigger": "1"}, "for a streaming read.* did you mean maxMessages"),
+        (STREAM_READ, {"maxMessages": "1"}, "for a batch read.* did you mean maxRowsPerTrigger"),
+        (STREAM_READ, {"ackMode": "peek"}, "ackMode is for a batch read, not for a streaming read"),
+        (BATCH_WRITE, {"queu": "1"}, "did you mean queue?"),
+        (BATCH_WRITE, {"zzz": "1"}, "there are url, queue, job"),
+        (STREAM_WRITE, {"job": "x"}, "job is for a batch write, not for a streaming write"),
+        (BATCH_READ, {"maxMessages": "0"}, "maxMessages: must be a whole number from 1"),
+        (BATCH_READ, {"partitions": "x"}, "partitions: must be a whole number .* not 'x'"),
+        (BATCH_READ, {"ackMode": "auto"}, "ackMode: must be one of read, manual, peek"),
+        (BATCH_READ, {"ackMode": "manual"}, r'reservation is missing.*\.option\("reservation"'),
+        (BATCH_READ, {"reservation": "r"}, "use ackMode=manual"),
+        (BATCH_READ, {"ackMode": "peek", "maxMessages": "1001"}, "at most 1000 with ackMode=peek"),
+        (BATCH_READ, {"ackMode": "peek", "lock": "1s"}, "lock means nothing with ackMode=peek"),
+        (BATCH_READ, {"maxLock": "1h"}, "maxLock means nothing with ackMode=read"),
+        (
+            BATCH_READ,
+            {"ackMode": "manual", "reservation": "r", "maxMessages": "65536"},
+            "at most 65535 with ackMode=manual",
+        ),
+        (STREAM_READ, {}, "reservation is missing: a stream needs it"),
+        (STREAM_READ, {"maxRowsPerTrigger": "65536"}, "from 1 to 65535"),
+        (STREAM_READ, {"failOnDataLoss": "maybe"}, "failOnDataLoss: must be true or false"),
+        (BATCH_READ, {"lock": "soon"}, "option lock: 'soon' is not a duration"),
+        (BATCH_READ, {"url": "http://h"}, "option url: .*must begin with fifo://"),
+        (BATCH_READ, {"queue": ""}, "option queue: must be 1 to 255 bytes"),
+    ],
+)
+def test_a_wrong_option_is_named_with_what_to_do(
+    use: str, more: dict[str, str], words: str
+) -> None:
+    with pytest.raises(fifo.InvalidArgument) as refused:
+        options.parse({**GIVEN, **more}, use)
+    assert re.search(words, str(refused.value)), str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["url", "queue"])
+def test_what_every_use_needs_is_asked_for(name: str) -> None:
+    given = {other: text for other, text in GIVEN.items() if other != name}
+    with pytest.raises(fifo.InvalidArgument, match=rf"option {name} is missing: \.option"):
+        options.parse(given, BATCH_WRITE)
+
+
+def test_names_and_words_may_be_written_in_any_case() -> None:
+    more = {"ACKMODE": "Manual", "Reservation": "R", "lock": "2m", "maxlock": "3600"}
+    found = options.parse({**GIVEN, **more, "binarykeys": "TRUE"}, BATCH_READ)
+    assert (found.ack_mode, found.reservation, found.binary_keys) == ("manual", "R", True)
+    assert (found.lock_s, found.max_lock_s) == (120.0, 3600.0)
+
+
+def test_sparks_own_option_for_a_sink_is_no_error() -> None:
+    assert options.parse({**GIVEN, "checkpointLocation": "/x"}, STREAM_WRITE).queue == "q"
+
+
+def test_a_password_is_not_shown() -> None:
+    found = options.parse({**GIVEN, "url": "fifo://me:secret@h:1"}, BATCH_WRITE)
+    assert "secret" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("versions", "words"),
+    [
+        ({"pyspark": "4.3.0", "pyarrow": "18.0"}, None),
+        ({"pyspark": "4.1.4", "pyarrow": "18.0"}, r"needs pyspark 4\.2 or newer, this is 4\.1\.4"),
+        ({"pyspark": "4.2.0.dev1"}, r"needs pyarrow 18\.0 or newer: pip install 'fifo-quorum"),
+        ({}, r"needs pyspark 4\.2 or newer: pip install"),
+    ],
+)
+def test_what_has_to_be_installed_is_said(versions: dict[str, str], words: str | None) -> None:
+    def load(name: str) -> ModuleType:
+        if name not in versions:
+            raise ImportError(name)
+        return cast("ModuleType", SimpleNamespace(__version__=versions[name]))
+
+    if words is None:
+        requirements.check(load)
+        return
+    with pytest.raises(ImportError, match=words):
+        requirements.check(load)
+
+
+def test_the_page_lists_every_option() -> None:
+    page = (ROOT / "docs" / "spark.md").read_text()
+    for option in options.OPTIONS:
+        assert f"`{option.name}`" in page, option.name

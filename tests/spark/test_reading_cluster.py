@@ -1,0 +1,223 @@
+"""Batch reads against real nodes, mode by mode: what is taken, acked, given back, and lost."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql.datasource import InputPartition
+
+import fifo
+import fifo.spark
+from fifo.blocking import BlockingClient
+from fifo.spark import SourceError, limits
+from tests.spark.conftest import Cluster
+from tests.spark.reads import batch_reader, bodies, planned, rows
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+
+def fill(client: BlockingClient, queue: str, count: int) -> list[bytes]:
+    found = [b"%d" % n for n in range(count)]
+    client.publish_many(queue, found)
+    return found
+
+
+def depth(client: BlockingClient, queue: str) -> tuple[int, int]:
+    view = client.queue(queue)
+    return view["ready"], view["locked"]
+
+
+def test_every_column_comes_as_it_was_published(
+    cluster: Cluster, client: BlockingClient, queue: str
+) -> None:
+    confirm = client.publish(queue, b"\x00", key="k", headers={"a": "1"}, priority=7)
+    [row] = rows(planned(batch_reader(cluster.url, queue))[0])
+    published_at = row.pop("published_at")
+    assert abs((datetime.now(UTC) - published_at).total_seconds()) < 60
+    assert row == {
+        "body": b"\x00",
+        "key": "k",
+        "headers": [("a", "1")],
+        "priority": 7,
+        "id": confirm.id,
+        "attempt": 1,
+        "queue": queue,
+    }
+
+
+def test_a_key_that_is_no_text_needs_the_option(
+    cluster: Cluster, client: BlockingClient, queue: str
+) -> None:
+    client.publish(queue, b"x", key=b"\xff")
+    with pytest.raises(SourceError, match=r'is not UTF-8; read with \.option\("binaryKeys"'):
+        bodies(planned(batch_reader(cluster.url, queue, ackMode="peek")))
+    [task] = planned(batch_reader(cluster.url, queue, ackMode="peek", binaryKeys="true"))
+    assert [row["key"] for row in rows(task)] == [b"\xff"]
+
+
+class TestRead:
+    """`ackMode=read`."""
+
+    def test_a_partition_is_acked_when_its_last_row_was_read(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
+        found = fill(client, queue, 600)
+        [task] = planned(batch_reader(cluster.url, queue))
+        assert next(task).num_rows == 600
+        assert depth(client, queue) == (0, 600)
+        assert list(task) == []
+        assert client.queue(queue)["counters"]["acked"] == len(found)
+
+    def test_a_task_that_fails_before_gives_all_back_uncounted(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
+        fill(client, queue, 10)
+        [task] = planned(batch_reader(cluster.url, queue))
+        next(task)
+        task.close()  # type: ignore[attr-defined]
+        assert depth(client, queue) == (10, 0)
+        [message] = client.peek(queue)
+        assert message.failures == 0
+
+    def test_it_takes_as_many_as_it_is_told_in_even_shares(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
+        found = fill(client, queue, 10)
+        tasks = planned(batch_reader(cluster.url, queue, maxMessages=7, partitions=3))
+        shares = [bodies([task]) for task in tasks]
+        assert [len(share) for share in shares] == [2, 2, 3]
+        assert [body for share in shares for body in share] == found[:7]
+        assert depth(client, queue) == (3, 0)
+        assert len(planned(batch_reader(cluster.url, queue, maxMessages=1, partitions=3))) == 1
+
+    def test_a_task_holds_more_than_a_session_may_by_opening_another(
+        self, cluster: Cluster, client: BlockingClient, queue: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(limits, "HELD_MAX", 40)
+        found = fill(client, queue, 100)
+        assert bodies(planned(batch_reader(cluster.url, queue))) == found
+        assert client.queue(queue)["messages"] == 0
+
+    def test_locks_are_renewed_until_the_task_has_ended(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
+        fill(client, queue, 5)
+        [task] = planned(batch_reader(cluster.url, queue, lock="1s"))
+        next(task)
+        threading.Event().wait(2.5)
+        assert depth(client, queue) == (0, 5)
+        assert list(task) == []
+        assert client.queue(queue)["messages"] == 0
+
+    def test_on_a_queue_with_key_order_a_read_gets_one_message_of_each_key(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
+        client.declare(fifo.QueueSpec(f"{queue}.keyed", ordering="key"))
+        client.publish_many(f"{queue}.keyed", [b"1", b"2", b"3"], keys=["a", "a", "b"])
+        reader = batch_reader(cluster.url, f"{queue}.keyed")
+        assert bodies(planned(reader)) == [b"1", b"3"]
+        assert bodies(planned(reader)) == [b"2"]
+
+
+class TestManual:
+    """`ackMode=manual`."""
+
+    def test_it_gives_the_same_again_until_it_is_acked(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
+        found = fill(client, queue, 20)
+        given = {"ackMode": "manual", "reservation": "r", "partitions": 2}
+        first = planned(batch_reader(cluster.url, queue, maxMessages=12, **given))
+        again = planned(batch_reader(cluster.url, queue, maxMessages=3, **given))
+        # The first plan still reads, though the second has opened the reservation after it.
+        assert [len(bodies([task])) for task in again] == [6, 6]
+        assert bodies(first) == found[:12]
+        assert depth(client, queue) == (8, 12)
+        assert fifo.spark.ack(cluster.url, queue, "r") == (12, 0)
+        assert fifo.spark.ack(cluster.url, queue, "r") == (0, 0)
+        assert bodies(planned(batch_reader(cluster.url, queue, **given))) == found[12:]
+        assert fifo.spark.ack(cluster.url, queue, "r") == (8, 0)
+        reader = batch_reader(cluster.url, queue, **given)
+        assert reader.partitions() == []
+        assert list(reader.read(InputPartition(None))) == []
+
+    def test_nothing_is_acked_by_reading_or_by_a_failed_task(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
+        found = fill(client, queue, 5)
+        reader = batch_reader(cluster.url, queue, ackMode="manual", reservation="r")
+        [task] = planned(reader)
+        next(task)
+        task.close()  # type: ignore[attr-defined]
+        assert depth(client, queue) == (0, 5)
+        assert bodies(planned(reader)) == found
+
+    def test_released_it_goes_back_uncounted(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
+        fill(client, queue, 5)
+        reader = batch_reader(cluster.url, queue, ackMode="manual", reservation="r")
+        [task] = planned(reader)
+        fifo.spark.release(cluster.url, queue, "r")
+        assert depth(client, queue) == (5, 0)
+        with pytest.raises(SourceError, match="open it first"):
+            bodies([task])
+
+    def test_renewed_it_is_kept_and_otherwise_lost_which_ack_tells(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
+        fill(client, queue, 5)
+        given = {"ackMode": "manual", "reservation": "r", "lock": "1s"}
+        tasks = planned(batch_reader(cluster.url, queue, **given))
+        for _ in range(4):
+            threading.Event().wait(0.5)
+            fifo.spark.renew(cluster.url, queue, "r")
+        assert depth(client, queue) == (0, 5)
+        [taken] = _until_taken(client, queue)
+        with pytest.raises(SourceError, match=r"5 of 5 messages are no longer held.*; read again"):
+            bodies(tasks)
+        assert fifo.spark.ack(cluster.url, queue, "r").lost == 1
+        assert taken.body == b"0"
+
+    @pytest.mark.parametrize("verb", [fifo.spark.ack, fifo.spark.renew, fifo.spark.release])
+    def test_a_reservation_that_is_not_there_is_an_error(
+        self, cluster: Cluster, queue: str, verb: object
+    ) -> None:
+        assert callable(verb)
+        with pytest.raises(SourceError, match="there is no durable consumer 'nobody'"):
+            verb(cluster.url, queue, "nobody")
+
+
+def _until_taken(client: BlockingClient, queue: str) -> list[fifo.blocking.BlockingMessage]:
+    return client.get(queue, wait=10)
+
+
+class TestPeek:
+    """`ackMode=peek`."""
+
+    def test_it_takes_nothing(self, cluster: Cluster, client: BlockingClient, queue: str) -> None:
+        found = fill(client, queue, 5)
+        reader = batch_reader(cluster.url, queue, ackMode="peek", maxMessages=3)
+        for _ in range(2):
+            assert bodies(planned(reader)) == found[:3]
+        assert depth(client, queue) == (5, 0)
+        [message] = client.get(queue)
+        assert message.attempt == 1
+
+    def test_an_empty_queue_has_no_rows(self, cluster: Cluster, queue: str) -> None:
+        assert bodies(planned(batch_reader(cluster.url, queue, ackMode="peek"))) == []
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"ackMode": "peek"}, {"ackMode": "manual", "reservation": "r"}]
+)
+def test_a_wrong_queue_or_url_is_said_when_the_read_is_planned(
+    cluster: Cluster, given: dict[str, str]
+) -> None:
+    with pytest.raises(SourceError, match="there is no queue 'nowhere'; declare it first"):
+        batch_reader(cluster.url, "nowhere", **given).partitions()
+    url = "fifo://127.0.0.1:1?connect_timeout=0.3"
+    with pytest.raises(SourceError, match=r"no leader within 0.3 s.*check the option url"):
+        batch_reader(url, "nowhere", **given).partitions()
