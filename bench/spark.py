@@ -92,10 +92,11 @@ def task_errors() -> Iterator[None]:
     cannot even be read once its JVM is gone.
     """
     from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
 
     try:
         yield
-    except Py4JError as error:
+    except (Py4JError, PySparkException) as error:
         raise JobFailed(last_python_error(str(error))) from None
 
 

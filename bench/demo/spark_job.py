@@ -52,6 +52,9 @@ def run_jobs(
     for source in (FlightsSource, RecordingSource):
         spark.dataSource.register(source)
 
+    with task_errors():
+        dead = DeadLetters(spark, url, letters, folder)
+
     def consume(parts: Iterable[int]) -> Iterator[int]:
         for part in parts:
             yield loop.run(consume_rows(url, queue, records, f"spark-{part}", stop))
@@ -62,8 +65,6 @@ def run_jobs(
     )
     consuming.start()
     _wait_for_consumers(records, failures)
-    with task_errors():
-        dead = DeadLetters(spark, url, letters, folder)
     (folder / "publishing").touch()
     flights = spark.read.format("flights").options(rows=count, partitions=PUBLISHERS).load()
     sink = flights.write.format("fifo").mode("append")
