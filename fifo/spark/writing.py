@@ -6,7 +6,6 @@ its confirms. Whether a number was stored before is the broker's business.
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -121,8 +120,6 @@ class FifoWriter(DataSourceArrowWriter):
         with (
             telling(self.settings.where()),
             fifo.blocking.connect(self.settings.url) as client,
-            # Who may publish need not be allowed to look.
-            contextlib.suppress(fifo.PermissionDenied),
         ):
             client.queue(self.settings.queue)
 

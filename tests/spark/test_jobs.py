@@ -96,17 +96,30 @@ def pausing_rows(tmp_path: Path) -> Callable[[Iterable[Any]], Iterator[Any]]:
 
 
 def in_the_middle(tmp_path: Path, job: Callable[[], Any], act: Callable[[], object]) -> Any:
-    """Run a job of which tasks wait behind row 1500; act while they do, and let them go on."""
+    """Run a job of which tasks wait behind row 1500; act while they do, and let them go on.
+
+    The job runs in this thread: Spark finds the sink of a stream by the thread's own session.
+    """
     before, after = places(tmp_path)
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(job)
+    over = threading.Event()
+
+    def meanwhile() -> bool:
         try:
-            wait_for(lambda: before.exists() or running.done())
-            assert not running.done(), running.result()
-            act()
+            wait_for(lambda: before.exists() or over.is_set())
+            if before.exists():
+                act()
+            return before.exists()
         finally:
             after.touch()
-        return running.result(WAIT_S)
+
+    with ThreadPoolExecutor(1) as pool:
+        acting = pool.submit(meanwhile)
+        try:
+            result = job()
+        finally:
+            over.set()
+        assert acting.result(WAIT_S), "the job was over before its middle"
+    return result
 
 
 def ended(query: StreamingQuery) -> StreamingQuery:

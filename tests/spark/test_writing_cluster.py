@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pyarrow as pa
 import pytest
@@ -124,7 +124,7 @@ def test_a_cluster_that_dies_in_the_middle_ends_the_task_with_an_error(
     wanted = settings(options.STREAM_WRITE, f"{cluster.url}?timeout=1", queue, {})
     sending = Sending(wanted, "job/0", 0, 0)
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def batches() -> Generator[pa.RecordBatch, None, None]:
         yield from pa.table({"body": texts(500)}).to_batches()
         with cluster.without_majority():
             yield from pa.table({"body": texts(500, 500)}).to_batches()
