@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -248,3 +249,26 @@ def test_a_single_active_queue_cannot_be_streamed(
     client.declare(fifo.QueueSpec(f"{queue}.one", ordering="single_active"))
     with pytest.raises(SourceError, match="a single-active queue has no durable consumers"):
         readers(queue=f"{queue}.one").initialOffset()
+
+
+def test_a_cluster_that_is_gone_ends_hooks_and_tasks_and_nothing_is_acked(
+    cluster: Cluster, client: BlockingClient, queue: str
+) -> None:
+    found = fill(client, queue, 3)
+    reader = stream_reader(f"{cluster.url}?timeout=1&connect_timeout=1", queue, reservation="r")
+    start = reader.initialOffset()
+    end = following(reader, start)
+    tasks = planned(reader, start, end)
+    began = time.monotonic()
+    with cluster.without_majority():
+        for refused in (
+            lambda: bodies(tasks),
+            lambda: reader.commit(end),
+            lambda: following(reader, end),
+        ):
+            with pytest.raises(SourceError, match="that a majority of the nodes runs"):
+                refused()
+        assert time.monotonic() - began < 60
+    assert depth(client, queue) == (0, 3)
+    assert bodies(planned(reader, start, end)) == found
+    reader.stop()

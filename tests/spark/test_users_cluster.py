@@ -1,0 +1,45 @@
+"""Credentials and TLS travel in the url; who may not, or is not known, hears it in one line."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import fifo
+from fifo.spark import SourceError, options
+from fifo.spark.writing import FifoWriter
+from tests.client.test_users import guarded
+from tests.spark.reads import batch_reader, bodies, planned, send, settings, stream_reader
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+
+async def test_users_read_and_write_what_they_may_over_tls(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as (_, _, url):
+        await asyncio.to_thread(_story, url)
+
+
+def _story(ann: str) -> None:
+    bob = ann.replace("ann:ann-password", "bob:bob-password")
+    stranger = ann.replace("ann-password", "guessed")
+    with fifo.blocking.connect(ann) as client:
+        for name in ("orders", "others"):
+            client.declare(fifo.QueueSpec(name))
+    assert send(ann, "orders", "job/0", 0, ["one", "two"]).rows == 2
+    with pytest.raises(SourceError, match="ask for the permission, or use another user") as denied:
+        send(bob, "orders", "job/1", 0, ["three"])
+    with pytest.raises(SourceError, match="check user and password in the option url") as unknown:
+        FifoWriter(settings(options.BATCH_WRITE, stranger, "orders", {})).see_the_queue()
+    for read in (
+        batch_reader(bob, "others").partitions,
+        batch_reader(bob, "others", ackMode="manual", reservation="r").partitions,
+        stream_reader(bob, "others", reservation="r").initialOffset,
+    ):
+        with pytest.raises(SourceError, match=r"queue 'others'.*ask for the permission"):
+            read()
+    for error in (denied, unknown):
+        assert "\n" not in str(error.value)
+        assert "password@" not in str(error.value)
+    assert bodies(planned(batch_reader(bob, "orders"))) == [b"one", b"two"]
