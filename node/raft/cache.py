@@ -6,11 +6,12 @@ up to which index commands may be dropped, because what is not yet written exist
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Final
 
-ENTRY_OVERHEAD_BYTES: Final = 160
-"""What a command costs in memory beside its bytes (object header, dict slot); counted, so that a
-million tiny commands stay within the bound too."""
+ENTRY_OVERHEAD_BYTES: Final = 256
+"""What a command costs in memory beside its bytes (object header, two slots and a link in the
+ordered dict); counted, so that a million tiny commands stay within the bound too."""
 
 
 class CommandCache:
@@ -21,7 +22,9 @@ class CommandCache:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._commands: dict[int, bytes] = {}
+        # A plain dict has an order too, but finding its first key passes over all that were
+        # dropped before it: the square of the commands in the cache.
+        self._commands: OrderedDict[int, bytes] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._commands)
@@ -44,9 +47,9 @@ class CommandCache:
 
     def get(self, index: int) -> bytes | None:
         """The command, which becomes the most recently used; None if it is not here."""
-        command = self._commands.pop(index, None)
+        command = self._commands.get(index)
         if command is not None:
-            self._commands[index] = command
+            self._commands.move_to_end(index)
         return command
 
     def drop_range(self, first: int, last: int) -> None:

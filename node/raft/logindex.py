@@ -111,8 +111,11 @@ class LogIndex:
         return Place(self._positions[slot], self._sizes[slot])
 
     def columns(self, indexes: Sequence[int]) -> tuple[array[int], array[int], array[int]]:
-        """(terms, positions, sizes) of entries, which must be in the log."""
-        slots = [self._slot(index) for index in indexes]
+        """(terms, positions, sizes) of one entry or more, ascending, all in the log."""
+        first = self._first_index
+        for index in (indexes[0], indexes[-1]):
+            self._slot(index)
+        slots = [index - first for index in indexes]
         return (
             array("Q", map(self._terms.__getitem__, slots)),
             array("Q", map(self._positions.__getitem__, slots)),

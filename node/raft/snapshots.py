@@ -120,7 +120,8 @@ class SnapshotStore:
             logged = indexes[kept:]
             terms, positions, sizes = self.log.columns(logged)
             spots = self.segments.spots(positions)
-            places.extend(Places.of_log(logged, terms, sizes, spots))
+            if not places.extend(Places.of_log(logged, terms, sizes, spots)):
+                raise RaftStopped("live entries are out of order")
         return places
 
     def holds(self, index: int, term: int) -> bool:
