@@ -123,13 +123,21 @@ class BenchCluster:
             await asyncio.sleep(LOOK_S)
         raise ClusterFailed(f"no leader within {ELECTION_LIMIT_S:.0f} s")
 
+    def views(self) -> list[dict[str, Any]]:
+        """Every node as `fifo cluster status --json` prints it: its role, pid and addresses."""
+        found: list[dict[str, Any]] = json.loads(self._fifo("status", "--json"))["nodes"]
+        return found
+
     def kill(self, node: Node) -> None:
         """SIGKILL, at once and without a word, as a crash would."""
-        status = json.loads(self._fifo("status", "--json"))
-        pid = next(found["pid"] for found in status["nodes"] if found["name"] == node.name)
+        pid = next(found["pid"] for found in self.views() if found["name"] == node.name)
         if pid is None:
             raise ClusterFailed(f"{node.name} is not running")
         os.kill(pid, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Stop all nodes, and with them the process that looks after them."""
+        self._fifo("stop")
 
     async def restart(self, node: Node) -> None:
         """Start a killed node again, on what its disk holds."""

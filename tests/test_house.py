@@ -66,7 +66,7 @@ FLOORS: dict[str, Room] = {
     ),
     "node.__main__": room(knows="node.cli"),
     "bench": room(
-        knows="fifo fifo.client fifo.machine fifo.spark node.cli",
+        knows="fifo fifo.client fifo.machine fifo.spark fifo.wire node.cli",
         uses="pyspark pyarrow py4j matplotlib rich pika nats",
     ),
     "bench.raft": room(knows="bench node.raft", uses="rich uvloop"),

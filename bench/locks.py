@@ -1,0 +1,349 @@
+"""What locks and sessions cost while nothing happens: `python -m bench.locks`.
+
+Owns four workloads, each against a cluster of three nodes of its own: locks that run out all at
+once, a million locks that are only held, a hundred thousand that are renewed, and ten thousand idle
+connections. Figures of the nodes' processes come from the system, those of the broker from
+`/metrics`. Asserts nothing: figures are for people to read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+import fifo
+from bench.cluster import BenchCluster, ClusterFailed
+from bench.idle import descriptors, open_idle
+from bench.interrupts import EXIT_CODE, Interrupts
+from bench.machine import describe, machine
+from bench.processes import Household
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+QUEUE = "locks"
+BODY = b"x" * 16
+BATCH = 5_000
+PREFETCH_MAX = 65_000
+PATIENCE_S = 300.0
+SETTLE_S = 3.0
+"""Between the end of a load and the measuring of what is left of it."""
+
+TICK_HZ = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+_BUCKET = re.compile(r'fifo_lock_expiry_lateness_seconds_bucket\{le="(\S+)"\} (\d+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of the report."""
+
+    workload: str
+    name: str
+    value: float
+    aim: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much of everything."""
+
+    expiring: int
+    held: int
+    renewed: int
+    connections: int
+    seconds: float
+
+
+class Nodes:
+    """The processes of a cluster's nodes, leader first."""
+
+    def __init__(self, cluster: BenchCluster) -> None:
+        views = sorted(cluster.views(), key=lambda view: view["role"] != "leader")
+        self._pids = [int(view["pid"]) for view in views]
+        self.client: str = views[0]["client"]
+        self._http: str = views[0]["http"]
+
+    async def busy(self, seconds: float) -> list[float]:
+        """CPU of each node as a part of one core, over this time."""
+        before = [_cpu_seconds(pid) for pid in self._pids]
+        began = time.monotonic()
+        await asyncio.sleep(seconds)
+        lasted = time.monotonic() - began
+        return [
+            (_cpu_seconds(pid) - at) / lasted for pid, at in zip(self._pids, before, strict=True)
+        ]
+
+    def memory_mib(self) -> list[float]:
+        """Resident memory of each node."""
+        return [
+            int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES / (1 << 20)
+            for pid in self._pids
+        ]
+
+    def grown_mib(self, before: Sequence[float]) -> list[float]:
+        """How much more that is than before."""
+        return [now - then for now, then in zip(self.memory_mib(), before, strict=True)]
+
+    async def metrics(self) -> str:
+        """The leader's page of metrics."""
+
+        def fetch() -> str:
+            with urllib.request.urlopen(f"http://{self._http}/metrics", timeout=30) as answer:
+                return str(answer.read().decode())
+
+        return await asyncio.to_thread(fetch)
+
+    async def metric(self, name: str) -> float:
+        """One figure of it."""
+        found = re.search(rf"^{name} (\S+)$", await self.metrics(), re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK_HZ
+
+
+# --- workloads -----------------------------------------------------------------------------------
+
+
+async def expire_at_once(cluster: BenchCluster, sizes: Sizes) -> list[Figure]:
+    """Locks of ten consumers that were taken at one moment and run out at another."""
+    nodes = Nodes(cluster)
+    async with fifo.connect(cluster.url) as client, AsyncExitStack() as consumers:
+        await client.declare(fifo.QueueSpec(QUEUE))
+        await _publish(client, sizes.expiring)
+        await client.pause(QUEUE)
+        for _ in range(10):
+            consumer = client.consume(
+                QUEUE, prefetch=-(-sizes.expiring // 10), lock=5, auto_renew=False
+            )
+            await consumers.enter_async_context(consumer)
+        await client.resume(QUEUE)
+        await _until_locked(client, sizes.expiring)
+        deadline = time.monotonic() + PATIENCE_S
+        name = "fifo_lock_expiry_lateness_seconds_count"
+        while await nodes.metric(name) < sizes.expiring:
+            if time.monotonic() > deadline:
+                raise ClusterFailed("the locks do not run out")
+            await asyncio.sleep(0.2)
+    page = await nodes.metrics()
+    title = f"{sizes.expiring:,} locks run out at once"
+    return [
+        Figure(title, "lateness p50, ms", _quantile_ms(page, 0.50)),
+        Figure(title, "lateness p99, ms", _quantile_ms(page, 0.99), "250"),
+    ]
+
+
+def _quantile_ms(page: str, fraction: float) -> float:
+    """A quantile of the histogram, by even spread within its bucket."""
+    steps = [(0.0, 0), *((float(le), int(count)) for le, count in _BUCKET.findall(page))]
+    wanted = fraction * steps[-1][1]
+    for (low, below), (high, upto) in pairwise(steps):
+        if upto >= wanted and upto > below:
+            if high == float("inf"):
+                return low * 1000
+            return 1000 * (low + (high - low) * (wanted - below) / (upto - below))
+    return 0.0
+
+
+async def hold(cluster: BenchCluster, sizes: Sizes) -> list[Figure]:
+    """Locks that nobody touches: what they cost, against the same nodes before."""
+    nodes = Nodes(cluster)
+    title = f"{sizes.held:,} locks held"
+    async with fifo.connect(cluster.url) as client:
+        await client.declare(fifo.QueueSpec(QUEUE, lock=300))
+        await asyncio.sleep(SETTLE_S)
+        idle = await nodes.busy(sizes.seconds)
+        memory = nodes.memory_mib()
+        async with AsyncExitStack() as consumers:
+            left = sizes.held
+            while left > 0:
+                prefetch = min(left, PREFETCH_MAX)
+                left -= prefetch
+                consumer = client.consume(QUEUE, prefetch=prefetch, lock=300, auto_renew=False)
+                await consumers.enter_async_context(consumer)
+            await _publish(client, sizes.held)
+            await _until_locked(client, sizes.held)
+            await asyncio.sleep(SETTLE_S)
+            busy = await nodes.busy(sizes.seconds)
+            grown = nodes.grown_mib(memory)
+    return [
+        Figure(title, "leader idle without, % of a core", 100 * idle[0]),
+        Figure(title, "leader idle with, % of a core", 100 * busy[0], "the same"),
+        Figure(title, "follower idle without, % of a core", 100 * max(idle[1:])),
+        Figure(title, "follower idle with, % of a core", 100 * max(busy[1:]), "the same"),
+        Figure(title, "leader's memory grew, MiB", grown[0]),
+        Figure(title, "a follower's memory grew, MiB", max(grown[1:])),
+    ]
+
+
+async def renew(cluster: BenchCluster, sizes: Sizes) -> list[Figure]:
+    """Locks of a hundred clients, renewed every 10 s: 30 s of lock, and a third of it."""
+    nodes = Nodes(cluster)
+    title = f"{sizes.renewed:,} locks of 100 sessions renewed every 10 s"
+    each = -(-sizes.renewed // 100)
+    async with fifo.connect(cluster.url) as client, AsyncExitStack() as clients:
+        await client.declare(fifo.QueueSpec(QUEUE, lock=30, max_lock=3600))
+        await asyncio.sleep(SETTLE_S)
+        idle = await nodes.busy(sizes.seconds)
+        for _ in range(100):
+            one = await clients.enter_async_context(fifo.connect(cluster.url))
+            consumer = one.consume(QUEUE, prefetch=each, lock=30)
+            await clients.enter_async_context(consumer)
+        await _publish(client, 100 * each)
+        await _until_locked(client, 100 * each)
+        await asyncio.sleep(15.0)
+        seconds = max(30.0, sizes.seconds)
+        entries = await nodes.metric("fifo_raft_commit_index")
+        renewals = await nodes.metric("fifo_lock_renewals_total")
+        busy = await nodes.busy(seconds)
+        entries = await nodes.metric("fifo_raft_commit_index") - entries
+        renewals = await nodes.metric("fifo_lock_renewals_total") - renewals
+        await _until_locked(client, 100 * each)
+    return [
+        Figure(title, "renewals per second", renewals / seconds, f"{100 * each / 10:,.0f}"),
+        Figure(title, "leader, % of a core above idle", 100 * (busy[0] - idle[0]), "2"),
+        Figure(title, "log entries per 10 s", entries / seconds * 10, "1"),
+    ]
+
+
+async def stay(cluster: BenchCluster, sizes: Sizes) -> list[Figure]:
+    """Connections that only answer pings."""
+    count = descriptors(sizes.connections)
+    nodes = Nodes(cluster)
+    title = f"{count:,} idle connections, {count // 2:,} sessions"
+    idle = await nodes.busy(sizes.seconds)
+    memory = nodes.memory_mib()
+    began = time.monotonic()
+    opened = await open_idle(nodes.client, count)
+    lasted = time.monotonic() - began
+    await asyncio.sleep(SETTLE_S)
+    busy = await nodes.busy(max(sizes.seconds, 30.0))
+    grown = nodes.grown_mib(memory)
+    there = await nodes.metric("fifo_connections")
+    for one in opened:
+        one.close()
+    return [
+        Figure(title, "still open at the end", there, f"{count:,}"),
+        Figure(title, "opened per second", count / lasted),
+        Figure(title, "leader, % of a core above idle", 100 * (busy[0] - idle[0])),
+        Figure(title, "leader's memory per connection, KiB", grown[0] * 1024 / count),
+        Figure(title, "a follower's memory per session, KiB", max(grown[1:]) * 2048 / count),
+    ]
+
+
+async def _publish(client: fifo.Client, count: int) -> None:
+    for at in range(0, count, BATCH):
+        await client.publish_many(QUEUE, [BODY] * min(BATCH, count - at), timeout=PATIENCE_S)
+
+
+async def _until_locked(client: fifo.Client, count: int) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while (await client.queue(QUEUE))["locked"] < count:
+        if time.monotonic() > deadline:
+            raise ClusterFailed(f"{QUEUE}: not {count} locks within {PATIENCE_S:.0f} s")
+        await asyncio.sleep(0.1)
+
+
+WORKLOADS: dict[str, Callable[[BenchCluster, Sizes], Awaitable[list[Figure]]]] = {
+    "expire": expire_at_once,
+    "hold": hold,
+    "renew": renew,
+    "idle": stay,
+}
+
+
+async def measure(
+    household: Household, folder: Path, names: Sequence[str], sizes: Sizes
+) -> list[Figure]:
+    """Each workload on a cluster of its own."""
+    found: list[Figure] = []
+    for name in names:
+        print(f"{name}: {WORKLOADS[name].__doc__}", file=sys.stderr, flush=True)
+        cluster = BenchCluster(household, folder / name)
+        await cluster.start()
+        try:
+            found += await WORKLOADS[name](cluster, sizes)
+        finally:
+            await asyncio.to_thread(cluster.stop)
+    return found
+
+
+def print_table(figures: Sequence[Figure], console: Console) -> None:
+    """Every figure beside its aim."""
+    table = Table("workload", "figure", "measured", "aim")
+    before = ""
+    for one in figures:
+        name = "" if one.workload == before else one.workload
+        table.add_row(name, one.name, f"{one.value:,.2f}", one.aim)
+        before = one.workload
+    console.print(table)
+    console.print(describe())
+
+
+def main() -> int:
+    """Measure and print; 1 and one line on stderr where the cluster failed."""
+    parser = argparse.ArgumentParser(prog="python -m bench.locks", description=__doc__)
+    parser.add_argument("workloads", nargs="*", help=f"of {', '.join(WORKLOADS)}; all by default")
+    parser.add_argument("--expiring", type=int, default=10_000)
+    parser.add_argument("--held", type=int, default=1_000_000)
+    parser.add_argument("--renewed", type=int, default=100_000)
+    parser.add_argument("--connections", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of measuring CPU, each time")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args()
+    names = options.workloads or list(WORKLOADS)
+    unknown = [name for name in names if name not in WORKLOADS]
+    if unknown:
+        parser.error(f"no workload {unknown[0]!r}; there are {', '.join(WORKLOADS)}")
+    sizes = Sizes(
+        options.expiring, options.held, options.renewed, options.connections, options.seconds
+    )
+    interrupts = Interrupts()
+    with interrupts.caught():
+        folder = Path(tempfile.mkdtemp(prefix="fifo-locks-"))
+        household = Household(folder / "logs")
+        try:
+            figures = interrupts.run(measure(household, folder, names, sizes))
+        except asyncio.CancelledError:
+            print("interrupted", file=sys.stderr)
+            return EXIT_CODE
+        except (ClusterFailed, fifo.FifoError) as error:
+            print(f"the benchmark failed: {error}", file=sys.stderr)
+            return 1
+        finally:
+            household.end(hurry=interrupts.hurry)
+            shutil.rmtree(folder, ignore_errors=True)
+    if options.json:
+        listed = [
+            {"workload": one.workload, "figure": one.name, "value": one.value, "aim": one.aim}
+            for one in figures
+        ]
+        print(json.dumps({"figures": listed, "machine": machine()}, indent=2))
+    else:
+        print_table(figures, Console(highlight=False))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
