@@ -104,7 +104,7 @@ class Handler:
             seconds = self._rng.choice((0.0, 0.002, 0.02, 0.2)) * self._rng.random()
         until = time.monotonic() + seconds
         renews = self._rng.random() < how.renew
-        while (left := until - time.monotonic()) > 0:
+        while (left := until - time.monotonic()) > 0 and not self._program.calm.is_set():
             await asyncio.sleep(min(LOOK_S, left))
             self._swear(message)
             if renews and message.remaining < how.lock_s / 2:

@@ -27,8 +27,10 @@ class Hunt:
         return bool({*self.plan.faults} & rooted.DISKS.keys())
 
 
-def _hunt(mutant: str, workload: str, faults: str, rules: str, limit: int) -> Hunt:
-    plan = Plan(workload, tuple(faults.split()), 1, 6.0, mutant=mutant)
+def _hunt(
+    mutant: str, workload: str, faults: str, rules: str, limit: int, seconds: float = 6.0
+) -> Hunt:
+    plan = Plan(workload, tuple(faults.split()), 1, seconds, mutant=mutant)
     return Hunt(plan, frozenset(rules.split()), limit)
 
 
@@ -37,7 +39,7 @@ HUNTS = (
     _hunt("counts_reset", "delay", "kill", "S6", 3),
     _hunt("token_not_compared", "lock", "client_pause", "S3 S4 S5 L", 3),
     _hunt("confirms_early", "queue", "partition pause_then_kill", "S1", 5),
-    _hunt("no_floors", "lock", "kill pause_then_kill", "S4 S9 L", 5),
+    _hunt("no_floors", "long", "kill pause_then_kill", "S4 S9 L", 5, 16.0),
 )
 
 

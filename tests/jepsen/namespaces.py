@@ -54,7 +54,9 @@ table inet jep {
 @cache
 def why_not() -> str | None:
     """Why there can be no such network here, or None."""
-    missing = [tool for tool in ("ip", "nft", "unshare") if shutil.which(tool) is None]
+    missing = [
+        tool for tool in ("ip", "tc", "nft", "unshare", "nsenter") if shutil.which(tool) is None
+    ]
     if missing:
         return f"network namespaces need {', '.join(missing)}"
     if os.geteuid() != 0:
@@ -126,8 +128,12 @@ class Namespaced:
         _try("ip", "link", "del", BRIDGE)
 
     def inside(self, name: str) -> tuple[str, ...]:
-        """What stands before the command of a node."""
-        return ("ip", "netns", "exec", self._own(name))
+        """What stands before the command of a node.
+
+        Not `ip netns exec`: that gives it a copy of all mounts, which keeps other nodes' disks
+        alive when their power is cut.
+        """
+        return ("nsenter", f"--net=/run/netns/{self._own(name)}")
 
     def cut(self, sender: str, receiver: str) -> None:
         """Packets of one are dropped at the other; those to clients on their way out."""
@@ -146,7 +152,7 @@ class Namespaced:
         """Every node's own link has little room: packets queue."""
         for name in self.names:
             _do(
-                "ip", "netns", "exec", self._own(name), *TC, "replace", "dev", "eth0",
+                *self.inside(name), *TC, "replace", "dev", "eth0",
                 "root", "tbf", "rate", RATE, "burst", "4kb", "latency", "400ms",
             )  # fmt: skip
 
@@ -163,7 +169,7 @@ class Namespaced:
             for what in ("cut", "lossy", "torn", "mute"):
                 self._nft(name, "flush", "set", "inet", "jep", what)
             # There is none where nothing was slow.
-            _try("ip", "netns", "exec", self._own(name), *TC, "del", "dev", "eth0", "root")
+            _try(*self.inside(name), *TC, "del", "dev", "eth0", "root")
 
     def _add(self, address_of: str, at: str, what: str, more: str = "") -> None:
         """Add somebody's address to a set of a node's firewall."""
@@ -171,7 +177,7 @@ class Namespaced:
         self._nft(at, "add", "element", "inet", "jep", what, element)
 
     def _nft(self, name: str, *arguments: str, text: str | None = None) -> None:
-        _do("ip", "netns", "exec", self._own(name), "nft", *arguments, text=text)
+        _do(*self.inside(name), "nft", *arguments, text=text)
 
 
 def _do(*command: str, text: str | None = None) -> None:

@@ -7,6 +7,7 @@ strace does to a running node. What cannot be done here is not `available`; `ski
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import random
@@ -78,7 +79,9 @@ def keep(cluster: Cluster) -> None:
     """Copy what is on the disks to where a run's data lies: they are about to go."""
     for name, data in cluster.data.items():
         if data.exists():
-            shutil.copytree(data, cluster.folder / "data" / name, dirs_exist_ok=True)
+            # What a broken disk does not give back is missing in the copy, and that is all.
+            with contextlib.suppress(shutil.Error):
+                shutil.copytree(data, cluster.folder / "data" / name, dirs_exist_ok=True)
 
 
 async def cut_power(cluster: Cluster, *nodes: str) -> None:

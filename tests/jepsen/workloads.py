@@ -91,6 +91,16 @@ WORKLOADS = {
             ),
         ),
         Workload(
+            "long",
+            _work(),
+            (Publishing(pause_s=0.2, batch=2),),
+            (
+                Consuming(lock_s=5.0, slow=1.0, prefetch=4, workers=4, forget=0.0),
+                Consuming(lock_s=5.0, slow=1.0, prefetch=4, workers=4, forget=0.0),
+                Consuming(slow=0.0, prefetch=1, workers=1),
+            ),
+        ),
+        Workload(
             "single_active",
             _work(ordering="single_active"),
             (Publishing(pause_s=0.06, batch=2),),
