@@ -41,6 +41,11 @@ DISK_LOW_BYTES = 1 << 20
 """Below it publishes are refused; small, for the disks of the suite are."""
 
 
+SNAPSHOT_BYTES = 256 << 10
+"""Of log between two snapshots: one in a second or two, far more often than the least that a
+configuration file may say."""
+
+
 class RunFailed(Exception):
     """The run could not be carried out: not a verdict on a history, but no run either."""
 
@@ -72,6 +77,7 @@ class Cluster:
         self.url = ""
         self._plan: dict[str, Any] = {}
         self._ports: dict[str, str] = {}
+        self._snapshots: dict[str, int] = {}
         self._terms: dict[int, str] = {}
         self._incarnations: dict[str, int] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -114,7 +120,7 @@ class Cluster:
         plan: dict[str, Any] = {
             "seed": self.seed,
             **places,
-            "raft": dataclasses.asdict(RaftSettings()),
+            "raft": dataclasses.asdict(RaftSettings(snapshot_bytes=SNAPSHOT_BYTES)),
             "limits": {"disk_low_bytes": DISK_LOW_BYTES},
             "url": "fifo://" + ",".join(node["door"] for node in places["nodes"].values()),
             "slow_links": False,
@@ -225,6 +231,10 @@ class Cluster:
         if view["role"] == "leader" and term not in self._terms:
             self._terms[term] = name
             self.add("ok", "leader", name, node=name, term=term)
+        snapshot = view.get("snapshot", {}).get("index", 0)
+        if snapshot > self._snapshots.get(name, 0):
+            self._snapshots[name] = snapshot
+            self.add("ok", "snapshot", name, node=name, index=snapshot)
         resident = resident_bytes(self.children[name].pid)
         if resident:
             self.memory.append((time.monotonic(), name, resident))

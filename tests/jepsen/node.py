@@ -109,6 +109,9 @@ class SickStorage(OsStorage):
         self._control.before_sync()
         super().sync_folder()
 
+    def free_bytes(self) -> int:
+        return 0 if self._control.get("full") else super().free_bytes()
+
     def _sick(self, file: OsFile) -> OsFile:
         sick = SickFile(file._descriptor)
         sick.control = self._control

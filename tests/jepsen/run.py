@@ -178,6 +178,7 @@ async def _live(plan: Plan, cluster: Cluster) -> None:
     cluster.tell(slow_links=lasting is not None or any(one.slow_links for one in chosen))
     await _do(cluster, "d1", "declare", workload.queues, DECLARE_S)
     cluster.start_programs(workload)
+    await _ready(cluster, list(cluster.programs))
     await asyncio.sleep(SETTLE_S)
     rng = random.Random(f"faults {plan.seed}")
     await _go_wrong(cluster, rng, chosen, lasting, time.monotonic() + plan.seconds)
@@ -195,9 +196,8 @@ async def _go_wrong(
         while time.monotonic() < end:
             await asyncio.sleep(rng.uniform(*QUIET_S))
             cluster.revive()
-            for name in cluster.names:
-                if lasting is None:
-                    cluster.start_node(name)
+            if lasting is None:
+                await _all_up(cluster)
             if not chosen or rng.random() < 0.1:
                 continue
             some = [rng.choice(chosen)]
@@ -208,6 +208,14 @@ async def _go_wrong(
                 for fault in some:
                     await period.enter_async_context(_told(cluster, rng, fault))
                 await asyncio.sleep(rng.uniform(*FAULT_S))
+
+
+async def _all_up(cluster: Cluster) -> None:
+    """Every node runs and answers: a fault on top of one that still starts would be two."""
+    for name in cluster.names:
+        cluster.start_node(name)
+    for name in cluster.names:
+        await cluster.came_up(name)
 
 
 @contextlib.asynccontextmanager

@@ -24,6 +24,7 @@ WANTED = (
     "dead letter while something was wrong",
     "redelivered by another leader",
     "another single active consumer",
+    "snapshot while something was wrong",
 )
 """Each has to be seen in a whole suite. Others are counted where they happen."""
 
@@ -38,6 +39,7 @@ def sometimes(events: list[Event]) -> Counter[str]:
     found["renewal refused, the lock was lost"] = _count(told, "renew", "fail")
     found["client told that its lock is lost"] = _count(told, "lock_lost", "ok")
     found["dedup retry after an unknown answer"] = _count(told, "retried", "ok")
+    found["snapshot while something was wrong"] = _snapshots(told)
     for one in told.by_kind["corrupted"]:
         found["damaged journal refused" if one["value"]["refused"] else "damage cut off"] += 1
     _settles(told, found)
@@ -97,6 +99,13 @@ def _deliveries(told: Told, leaders: list[Event], found: Counter[str]) -> None:
         for again in told.newer(event)[:1]:
             if any(event["time"] < change < again["time"] for change in changes):
                 found["redelivered by another leader"] += 1
+
+
+def _snapshots(told: Told) -> int:
+    """Snapshots that were first seen while some fault was on."""
+    wrong = _wrong(told)
+    times = [one["time"] for one in told.by_kind["snapshot"]]
+    return sum(1 for time in times if any(start < time < end for start, end in wrong))
 
 
 def _without_leader(told: Told, leaders: list[Event]) -> list[tuple[float, float]]:
