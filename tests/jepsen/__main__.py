@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -47,9 +48,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """One run where a workload is named, else a suite of them for so many minutes."""
     options = parse()
+    # Whoever ends it wants it to clean up, as with Ctrl-C: disks and networks are the machine's.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if namespaces.why_not() is None:
         if namespaces.INSIDE not in os.environ:
-            return namespaces.enter(sys.argv[1:])
+            namespaces.enter(sys.argv[1:])
         namespaces.loopback_up()
     else:
         print(f"skipped: real networks: {namespaces.why_not()}", flush=True)
@@ -86,4 +89,8 @@ def _one(plan: Plan, folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)

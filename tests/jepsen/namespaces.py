@@ -2,7 +2,7 @@
 
 Owns `Namespaced`, which has the methods of `network.Proxied`: a bridge in the network namespace
 that this process runs in, and one namespace per node behind it. `enter` moves this process into a
-fresh namespace first, by starting it again under `unshare`, so nothing of the machine's own network
+fresh namespace first, by becoming itself under `unshare`, so nothing of the machine's own network
 is touched. Where that cannot be done `why_not` says why.
 """
 
@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 from tests.jepsen.network import CLIENTS, LOSS
 
@@ -68,10 +68,10 @@ def why_not() -> str | None:
     return "network namespaces need veth and nft in the kernel" if done.returncode else None
 
 
-def enter(arguments: Sequence[str]) -> int:
-    """Run `python -m tests.jepsen` with these arguments in a fresh network; its exit code."""
+def enter(arguments: Sequence[str]) -> NoReturn:
+    """Become `python -m tests.jepsen` with these arguments in a fresh network."""
     command = ["unshare", "-n", sys.executable, "-m", "tests.jepsen", *arguments]
-    return subprocess.run(command, env={**os.environ, INSIDE: "1"}, check=False).returncode
+    os.execvpe(command[0], command, {**os.environ, INSIDE: "1"})
 
 
 def loopback_up() -> None:
