@@ -49,7 +49,8 @@ def main() -> int:
     """One run where a workload is named, else a suite of them for so many minutes."""
     options = parse()
     # Whoever ends it wants it to clean up, as with Ctrl-C: disks and networks are the machine's.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # asyncio makes a SIGINT cancel what runs.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     if namespaces.why_not() is None:
         if namespaces.INSIDE not in os.environ:
             namespaces.enter(sys.argv[1:])
