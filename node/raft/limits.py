@@ -54,7 +54,7 @@ return any byte of it."""
 PLACES_PER_RECORD: Final = 4096
 """Entries whose places go into one record of a snapshot or kept file (112 KiB)."""
 
-STATE_BYTES_PER_PLACE: Final = 8
+STATE_BYTES_PER_PLACE: Final = 16
 """While the state is written, one place is written for each of these bytes. A live body has more
 state than that, so that all places are written when the state is, and none at the end."""
 

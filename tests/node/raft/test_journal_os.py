@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ from node.raft.segments import MARK_NAME, parse_segment_name
 from node.raft.storage import LOCK_NAME, OsStorage
 from tests.support.journals import SMALL, command, fill, open_journal, state_of
 from tests.support.privileges import ordinary_user
+from tests.support.snapshots import clean_up, state_at, take
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -210,3 +212,34 @@ def test_the_storage_names_its_folder(tmp_path: Path) -> None:
     assert repr(disk) == f"<OsStorage {tmp_path} locked>"
     disk.unlock()
     disk.unlock()
+
+
+def test_snapshots_kept_files_and_an_install_on_a_real_folder(tmp_path: Path) -> None:
+    small = JournalLimits(segment_bytes=4096, cache_bytes=0, open_segments=2)
+    live = [2, 3, 40, 41]
+    storage = OsStorage(tmp_path / "source")
+    journal = open_journal(storage, limits=small)
+    for _ in range(30):
+        fill(journal, 5, size=300)
+        journal.sync()
+    for index in (100, 140):
+        meta = take(journal, live, index=index, size=600_000)
+        clean_up(journal)
+    endings = Counter(name.rpartition(".")[2] for name in storage.listdir())
+    assert (endings["snapshot"], endings["kept"], endings["tmp"]) == (2, 1, 0)
+    target = open_journal(OsStorage(tmp_path / "target"), limits=small)
+    target.setCurrentTerm(1, None)
+    writer = target.begin_install(meta)
+    writer.add_state(journal.read_state(meta, 0, meta.state_bytes))
+    for index in journal.live_entries(meta):
+        writer.add_entry(*journal.kept_entry(index))
+    writer.sync()
+    assert writer.finish() is False
+    for opened in (journal, target):
+        opened.close()
+    for name, last in (("source", 150), ("target", 140)):
+        again = open_journal(OsStorage(tmp_path / name), limits=small)
+        assert (again.last_index, again.snapshot) == (last, meta)
+        assert again.read_state(meta, 0, 1 << 20) == state_at(140, 600_000)
+        assert [again.read(index) for index in live] == [command(i, 300) for i in live]
+        again.close()
