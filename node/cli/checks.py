@@ -37,7 +37,7 @@ def check_data_dir(node: NodeConfig) -> None:
     except OSError as error:
         raise CliError(f"{place} cannot be made: {error.strerror}; choose another") from None
     if not writable(node.data_dir):
-        raise CliError(f"{place} cannot be written; change its owner or choose another")
+        raise CliError(f"{place} cannot be written: is its disk read-only? else change its owner")
 
 
 def writable(folder: Path) -> bool:

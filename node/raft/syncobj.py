@@ -18,7 +18,7 @@ from pysyncobj.syncobj import _RAFT_STATE, SyncObj
 from node.raft import limits, pin, seams
 from node.raft.append import COMMAND, MessageRefused, accept, check, known_command
 from node.raft.config import RaftConfig, RaftCounters
-from node.raft.errors import RaftStopped
+from node.raft.errors import RaftError, RaftStopped
 from node.raft.held import HeldFrames, Message
 from node.raft.lease import NEVER, Lease
 from node.raft.peer import PeerNode
@@ -205,7 +205,9 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         if isinstance(error, RaftStopped):
             self.failure = error
         else:
-            self.failure = RaftStopped(f"raft: {_describe(error)}")
+            # What our own package raises is written to be read by people.
+            known = isinstance(error, RaftError)
+            self.failure = RaftStopped(str(error) if known else f"raft: {_describe(error)}")
             self.failure.__cause__ = error
 
     def lease_until(self) -> float:

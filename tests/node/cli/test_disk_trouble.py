@@ -1,0 +1,293 @@
+"""Real nodes on real trouble with the disk: a clear line, no damage, and back when it is over.
+
+The kernel makes the trouble: a small tmpfs that is full or read-only (root), a limit on the size of
+files, and errors and delays put into system calls by strace. Publishing goes on all the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fifo
+from fifo.client import observe
+from node.config import ClusterConfig, LimitSettings, cluster_config, to_toml
+from tests.node.cli.conftest import free_base_port
+from tests.support.cluster import passed
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+NAMES = ("n1", "n2", "n3")
+SICK = "n1"
+WAIT_SECONDS = 60.0
+TMPFS_BYTES = 96 << 20
+"""Room for one segment and some more."""
+
+
+def unmountable() -> str | None:
+    """Why no tmpfs can be mounted here, or None."""
+    if os.geteuid() != 0:
+        return "a small disk needs root"
+    probe = subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False)
+    return None if probe.returncode == 0 else "a small disk needs the right to mount"
+
+
+def untraceable() -> str | None:
+    """Why no system call can be made to fail here, or None."""
+    if shutil.which("strace") is None:
+        return "strace is not installed: apt-get install strace"
+    probe = subprocess.run(
+        ["strace", "-qq", "-e", "trace=fdatasync", "true"], capture_output=True, check=False
+    )
+    return None if probe.returncode == 0 else "strace may trace nothing here"
+
+
+@contextmanager
+def small_disk(where: Path) -> Iterator[None]:
+    """A tmpfs for the node's data."""
+    where.mkdir(parents=True)
+    mounted = ["mount", "-t", "tmpfs", "-o", f"size={TMPFS_BYTES}", "tmpfs", str(where)]
+    subprocess.run(mounted, check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(where)], check=True)
+
+
+class Nodes:
+    """Three `fifo serve` processes; n1 is the one that gets into trouble."""
+
+    def __init__(self, config: ClusterConfig, folder: Path) -> None:
+        self.config = config
+        self.folder = folder
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._tracers: list[subprocess.Popen[bytes]] = []
+        self.data = config.node(SICK).data_dir
+        config.path.write_text(to_toml(config)) if config.path else None
+
+    def start(self, name: str, *, file_bytes_max: int | None = None) -> None:
+        """Start one; its log is kept apart for each start."""
+        command = [sys.executable, "-m", "node", "serve", "--config", str(self.config.path)]
+        limit = None
+        if file_bytes_max is not None:
+            bounds = (file_bytes_max, file_bytes_max)
+            limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, bounds)
+        with self.log(name).open("wb") as log:
+            self._processes[name] = subprocess.Popen(
+                [*command, "--node", name], stderr=log, stdout=log, preexec_fn=limit
+            )
+
+    def log(self, name: str) -> Path:
+        """What it printed since it was started last."""
+        return self.folder / f"{name}.log"
+
+    async def ended(self, name: str) -> str:
+        """Wait for its end by itself; the line that it ends with."""
+        process = self._processes[name]
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + WAIT_SECONDS
+        while (code := process.poll()) is None:
+            assert loop.time() < deadline, self.log(name).read_text()
+            await passed(0.02)
+        assert code == 1, self.log(name).read_text()
+        text = self.log(name).read_text()
+        assert "Traceback" not in text
+        return text.splitlines()[-1]
+
+    @contextmanager
+    def injected(self, call: str, what: str) -> Iterator[None]:
+        """From now on each such system call of n1 fails, or takes longer."""
+        tracer = subprocess.Popen(
+            [
+                *("strace", "-f", "-qq", "-p", str(self._processes[SICK].pid)),
+                *("-e", f"trace={call}", "-e", f"inject={call}:{what}", "-o", os.devnull),
+            ],
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            yield
+        finally:
+            tracer.send_signal(signal.SIGINT)
+            tracer.wait(WAIT_SECONDS)
+
+    async def status(self, name: str) -> dict[str, Any] | None:
+        """How a node is; None while it does not answer."""
+        try:
+            return await observe(str(self.config.node(name).client), timeout=2.0)
+        except fifo.FifoError:
+            return None
+
+    async def until_level(self) -> None:
+        """Wait until all three have applied the same."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                found = [await self.status(name) for name in NAMES]
+                if all(found) and len({one["applied"] for one in found if one}) == 1:
+                    return
+                await passed(0.05)
+
+    def stop(self) -> None:
+        """End them all."""
+        for process in self._processes.values():
+            process.terminate()
+        for process in self._processes.values():
+            process.wait(WAIT_SECONDS)
+
+
+@asynccontextmanager
+async def cluster(folder: Path) -> AsyncIterator[tuple[Nodes, fifo.Client]]:
+    """Three nodes led by n1, and a client; in the end all has to be level and complete."""
+    made = cluster_config(3, free_base_port(), folder)
+    nodes = Nodes(replace(made, limits=LimitSettings(disk_low_bytes=64 << 20)), folder)
+    for name in NAMES:
+        nodes.start(name)
+    try:
+        async with fifo.connect(
+            nodes.config.url, timeout=WAIT_SECONDS, connect_timeout=60
+        ) as client:
+            await client.declare(fifo.QueueSpec("orders"))
+            await client.transfer_leadership(SICK)
+            yield nodes, client
+            await nodes.until_level()
+    finally:
+        nodes.stop()
+
+
+def fill(ballast: Path) -> None:
+    """Leave no room on the disk of this file."""
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while file.write(bytes(1 << 16)):
+            pass
+
+
+def remount(where: Path, mode: str) -> None:
+    """Make a disk writable or read-only."""
+    subprocess.run(["mount", "-o", f"remount,{mode}", str(where)], check=True)
+
+
+async def publish(client: fifo.Client, count: int = 20, size: int = 10_000) -> list[bytes]:
+    """So many messages, confirmed."""
+    bodies = [b"%d " % n + os.urandom(4).hex().encode() * (size // 8) for n in range(count)]
+    await client.publish_many("orders", bodies)
+    return bodies
+
+
+async def consumed(client: fifo.Client, count: int) -> list[bytes]:
+    """Everything in the queue."""
+    found: list[bytes] = []
+    async with asyncio.timeout(WAIT_SECONDS), client.consume("orders", prefetch=500) as messages:
+        async for message in messages:
+            found.append(message.body)
+            await message.ack()
+            if len(found) == count:
+                return found
+    raise AssertionError("the consumer ended")
+
+
+@pytest.mark.skipif(unmountable() is not None, reason=unmountable() or "")
+async def test_a_full_disk_stops_the_leader_and_the_others_go_on(tmp_path: Path) -> None:
+    with small_disk(tmp_path / SICK):
+        async with cluster(tmp_path) as (nodes, client):
+            sent = await publish(client)
+            ballast = tmp_path / SICK / "ballast"
+            fill(ballast)
+            sent += await publish(client)
+            line = await nodes.ended(SICK)
+            assert "node n1 stopped: " in line
+            assert "no room left on the disk (No space left on device)" in line
+            assert "start the node again when the cause is gone" in line
+            sent += await publish(client)
+            ballast.unlink()
+            nodes.start(SICK)
+            await nodes.until_level()
+            assert await consumed(client, len(sent)) == sent
+
+
+@pytest.mark.skipif(unmountable() is not None, reason=unmountable() or "")
+async def test_a_read_only_disk_is_refused_at_start_with_a_clear_line(tmp_path: Path) -> None:
+    with small_disk(tmp_path / SICK):
+        config = cluster_config(1, free_base_port(), tmp_path)
+        nodes = Nodes(config, tmp_path)
+        for mode in ("rw", "ro", "rw"):
+            remount(tmp_path / SICK, mode)
+            nodes.start(SICK)
+            if mode == "ro":
+                line = await nodes.ended(SICK)
+                assert str(nodes.data) in line
+                assert "cannot be written: is its disk read-only?" in line
+                continue
+            async with fifo.connect(config.url, connect_timeout=60) as client:
+                await client.declare(fifo.QueueSpec("orders"))
+            nodes.stop()
+
+
+async def test_a_limit_on_the_size_of_files_is_a_full_disk(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (nodes, client):
+        sent = await publish(client)
+        nodes._processes[SICK].terminate()
+        nodes._processes[SICK].wait(WAIT_SECONDS)
+        nodes.start(SICK, file_bytes_max=1 << 20)
+        await nodes.until_level()
+        await client.transfer_leadership(SICK)
+        sent += await publish(client, count=200)
+        assert "no room left on the disk (File too large)" in await nodes.ended(SICK)
+        nodes.start(SICK)
+        await nodes.until_level()
+        assert await consumed(client, len(sent)) == sent
+
+
+TROUBLE = {
+    "EIO on sync": ("fdatasync", "error=EIO", "the disk failed (Input/output error)"),
+    "read-only": ("pwritev,pwritev2", "error=EROFS", "the disk failed (Read-only file system)"),
+}
+
+
+@pytest.mark.skipif(untraceable() is not None, reason=untraceable() or "")
+async def test_a_leader_whose_disk_fails_stops_and_comes_back_clean(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (nodes, client):
+        sent: list[bytes] = []
+        for call, what, words in TROUBLE.values():
+            sent += await publish(client)
+            with nodes.injected(call, what):
+                sent += await publish(client)
+                line = await nodes.ended(SICK)
+            assert f"node n1 stopped: the journal in {nodes.data} has stopped: {words}" in line
+            nodes.start(SICK)
+            await nodes.until_level()
+            await client.transfer_leadership(SICK)
+        assert await consumed(client, len(sent)) == sent
+
+
+@pytest.mark.skipif(untraceable() is not None, reason=untraceable() or "")
+async def test_a_leader_with_a_slow_disk_leads_on_and_the_others_confirm(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (nodes, client):
+        sent = await publish(client)
+        before = await nodes.status(SICK)
+        loop = asyncio.get_running_loop()
+        with nodes.injected("fdatasync", "delay_enter=1500000"):
+            began = loop.time()
+            while loop.time() - began < 6.0:
+                sent += await publish(client)
+            assert nodes._processes[SICK].poll() is None
+        await nodes.until_level()
+        after = await nodes.status(SICK)
+        assert before is not None
+        assert after is not None
+        assert len(sent) > 200
+        # The first slow sync was waited for on the loop, which may cost the leadership, once.
+        assert after["term"] <= before["term"] + 1
+        assert await consumed(client, len(sent)) == sent
