@@ -26,8 +26,8 @@ from rich.table import Table
 
 import fifo
 from bench import loop
+from bench.hardware import machine
 from bench.interrupts import EXIT_CODE
-from bench.machine import machine
 from bench.processes import Household
 from bench.spark import JavaMissing, JobFailed, start_spark, task_errors
 from node.cli.histogram import Histogram

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fifo.machine import Machine, Meta, commands, replies
@@ -70,6 +71,7 @@ class Cycle:
         for _ in range(ready // batch):
             self.publish()
         self.consumer = 0
+        self.alone = 0
 
     def do(self, command: commands.Command, *, later_ms: int = 0) -> replies.Reply:
         """Apply a command that came without an area, `later_ms` after the last one."""
@@ -91,6 +93,30 @@ class Cycle:
         for _ in range(-(-messages // self.batch)):
             self.publish()
         return consumer
+
+    def hold_singly(self, messages: int) -> int:
+        """Publish so many one by one, at a time of its own each, all for one new consumer."""
+        consumer = self.subscribe("singly", messages, LONG_MS)
+        batch, self.batch = self.batch, 1
+        for _ in range(messages):
+            self.publish()
+        self.batch = batch
+        return consumer
+
+    def delay(self, messages: int, delay_ms: int) -> None:
+        """Publish so many, all of them due so much later."""
+        at = len(self.data)
+        self.data += array("Q", [delay_ms] * self.batch).tobytes()
+        self.area = memoryview(self.data)
+        for _ in range(messages // self.batch):
+            self.index += 1
+            command = replace(self.command(), delays_at=at)
+            self.machine.apply_batch(Meta(self.index, 1, 0, self.area), (command,))
+            self.number += self.batch
+
+    def resume(self) -> None:
+        """The session's client is back: what it holds is sent again."""
+        self.do(commands.Attach(bytes(16), 0, bytes(16)))
 
     def command(self) -> commands.Publish:
         """The next publish, as it comes from the log."""

@@ -21,8 +21,8 @@ from bench.demo.figures import Event, measure
 from bench.demo.ranges import CHUNK_ROWS
 from bench.demo.report import Report
 from bench.demo.spark_job import CONSUMERS, MASTER, PUBLISHERS
+from bench.hardware import describe
 from bench.java import find_java
-from bench.machine import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

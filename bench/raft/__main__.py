@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from bench.hardware import describe, machine
 from bench.interrupts import EXIT_CODE, Interrupts
-from bench.machine import describe, machine
 from bench.processes import Household
 from bench.statistics import Spread, spread
 from node.raft import boot_clock

@@ -8,12 +8,13 @@ Whoever changes anything that eligibility depends on calls `refresh` afterwards.
 holds is given back by `returns.py`, never here.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
+from itertools import islice
 
 from fifo.machine import limits
 from fifo.machine.effects import Activity
 from fifo.machine.state import Consumer, Queue, Session, State, Step
-from fifo.machine.types import Base, Role, Suspicion
+from fifo.machine.types import NEVER_MS, Base, Range, Role, Suspicion
 
 # Members of an enum cost more to look up than a settlement of one message has to spare.
 _ACTIVE, _CANCELLED, _DATA = int(Base.ACTIVE), int(Base.CANCELLED), int(Role.DATA)
@@ -226,11 +227,31 @@ def deactivate(step: Step, queue: Queue, consumer: Consumer) -> None:
 
 
 def add_taken(consumer: Consumer, first: int, last: int, *, dead: bool) -> None:
-    """Tokens first..last were taken from it (semantics.md section 8); they are in no range yet.
+    """Tokens first..last were taken from it (semantics.md section 8).
 
-    Above the bound the two lowest ranges become one that says "returned": in doubt, lock lost.
+    Above the bound the two lowest ranges become one that says "returned": in doubt, lock lost. Such
+    a range may cover what was held when it was made, and then it goes on to speak for that.
     """
-    taken = consumer.taken
+    for low, high in _uncovered(consumer.taken, first, last):
+        _add_range(consumer.taken, low, high, dead=dead)
+
+
+def _uncovered(taken: list[tuple[int, int, bool]], first: int, last: int) -> list[Range]:
+    """The parts of first..last that are in no range."""
+    found: list[Range] = []
+    start = max(bisect_right(taken, (first, NEVER_MS, True)) - 1, 0)
+    for low, high, _ in islice(taken, start, None):
+        if low > last:
+            break
+        if first < low:
+            found.append((first, low - 1))
+        first = max(first, high + 1)
+    if first <= last:
+        found.append((first, last))
+    return found
+
+
+def _add_range(taken: list[tuple[int, int, bool]], first: int, last: int, *, dead: bool) -> None:
     place = bisect_left(taken, (first, last, dead))
     if place and taken[place - 1][1] + 1 == first and taken[place - 1][2] == dead:
         place -= 1

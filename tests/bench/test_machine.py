@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench import machine_pictures
-from bench.machine_bench import Figure
+from bench.machine import Figure
 from bench.machine_cycle import Cycle
 
 

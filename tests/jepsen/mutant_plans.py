@@ -43,6 +43,13 @@ HUNTS = (
 )
 
 
+def broken(hunt: Hunt, seed: int, folder: Path) -> set[str]:
+    """Which of the rules that its mutant breaks a run with this seed saw broken."""
+    plan = replace(hunt.plan, seed=seed)
+    result: Result = asyncio.run(run(plan, folder / f"mutant-{plan.mutant}-{seed}"))
+    return {violation.rule for violation in result.violations} & hunt.rules
+
+
 def score(folder: Path) -> bool:
     """Hunt all, print what found each; whether all were found."""
     missed = 0
@@ -52,9 +59,7 @@ def score(folder: Path) -> bool:
             print(f"skipped  {name}: {reason}")
             continue
         for seed in range(1, hunt.limit + 1):
-            plan = replace(hunt.plan, seed=seed)
-            result: Result = asyncio.run(run(plan, folder / f"mutant-{name}-{seed}"))
-            found = {violation.rule for violation in result.violations} & hunt.rules
+            found = broken(hunt, seed, folder)
             if found:
                 print(f"caught   {name} by {' '.join(sorted(found))}, seed {seed}", flush=True)
                 break

@@ -6,6 +6,7 @@ float arithmetic, no iteration over sets.
 
 import ast
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from fifo.machine import Machine
+from fifo.machine import Machine, commands
+from tests.machine import interpreters
 from tests.machine.test_fuzz import Fuzz
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +49,52 @@ def test_the_same_log_under_two_hash_seeds_gives_the_same_digest() -> None:
     first = digest_under("1")
     assert len(first) == 64
     assert first == digest_under("4242")
+
+
+LOG = """
+import hashlib, pickle
+from fifo.machine import Machine, Meta, commands
+machine = Machine()
+outcomes = hashlib.blake2b(digest_size=32)
+for index, stamp_ms, wall_ms, area, batch in pickle.load(open(LOG_PATH, "rb")):
+    meta = Meta(index, stamp_ms, wall_ms, memoryview(area))
+    outcome = machine.apply_batch(meta, [commands.from_list(plain) for plain in batch])
+    outcomes.update(repr(outcome).encode())
+print(machine.digest().hex(), outcomes.hexdigest())
+"""
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random log in a file, as plain values."""
+    fuzz = Fuzz(14)
+    fuzz.run(250)
+    plain = [
+        (*meta[:3], bytes(meta.area), [commands.to_list(command) for command in batch])
+        for meta, batch in fuzz.bench.log
+    ]
+    path = tmp_path_factory.mktemp("log") / "log"
+    path.write_bytes(pickle.dumps(plain))
+    return path
+
+
+def digests(interpreter: Path, log: Path, folder: Path, seed: str) -> str:
+    """Of the state and of all outcomes of the log, under this interpreter."""
+    script = LOG.replace("LOG_PATH", repr(str(log)))
+    return interpreters.run(interpreter, script, folder, seed)
+
+
+@pytest.mark.parametrize("minor", [m for m in interpreters.MINORS if m != sys.version_info[1]])
+def test_the_same_log_under_another_python_gives_the_same_bytes(
+    minor: int, log: Path, tmp_path: Path
+) -> None:
+    other = interpreters.interpreter(minor)
+    if other is None:
+        pytest.skip(f"no python3.{minor} on PATH, in pyenv or in uv's folder")
+    folder = interpreters.lend(tmp_path)
+    ours = digests(Path(sys.executable), log, folder, "7")
+    assert len(ours) == 129
+    assert digests(other, log, folder, "8") == ours
 
 
 def test_a_replica_that_applies_the_log_has_the_same_outcomes_and_bytes() -> None:

@@ -1,5 +1,7 @@
 """Settlements: a receipt per message, fencing, late acks, the bounds of what is remembered."""
 
+from unittest.mock import patch
+
 import pytest
 
 from fifo.machine import commands, consumers, limits, replies
@@ -346,3 +348,23 @@ def test_single_active_what_its_holder_released_is_not_overtaken() -> None:
     bench.advance(1_000)
     bench.tick_all()
     assert bench.bodies() == ["a"]
+
+
+def test_a_merged_range_that_covers_what_is_still_held_speaks_for_it_later() -> None:
+    bench = Bench()
+    bench.declare("q", lock_ms=2_000)
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q", prefetch=5).consumer
+    with patch.object(limits, "TAKEN_RANGES", 2):
+        for body in "abcde":
+            bench.publish(session, "q", body)
+            bench.advance(100)
+        bench.do(commands.PauseQueue("q"))
+        bench.advance(1_500)
+        for token in (1, 3, 5):  # three ranges: the lowest two become 1-3, and 2 is still held
+            bench.advance(2_000)
+            bench.do(commands.Tick(((consumer, token, token),)))
+        assert bench.machine.state.consumers[consumer].taken == [(1, 3, False), (5, 5, False)]
+        bench.do(commands.Tick(((consumer, 2, 2), (consumer, 4, 4))))
+        assert bench.machine.state.consumers[consumer].taken == [(1, 5, False)]
+    assert bench.nack(consumer, (1, 5)) == ["lock_lost"] * 5

@@ -252,11 +252,16 @@ MUTANTS = (
 )
 
 
+def noticed(mutant: Mutant, seed: int) -> str | None:
+    """What a seed says while the mutant is switched on: the violation, or None."""
+    try:
+        run(mutant.plan(seed))
+    except AssertionError as error:
+        return str(error)
+    return None
+
+
 def found_by(mutant: Mutant, seed: int) -> str | None:
     """What a seed says of a mutant: the violation, or None where it goes unnoticed."""
     with mutant.patched():
-        try:
-            run(mutant.plan(seed))
-        except AssertionError as error:
-            return str(error)
-    return None
+        return noticed(mutant, seed)

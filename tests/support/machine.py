@@ -77,6 +77,7 @@ def publish_command(
     ttls: Sequence[int] | None = None,
     dedup: Sequence[bytes] | None = None,
     numbers: Sequence[int] | None = None,
+    fence: commands.Fence | None = None,
 ) -> commands.Publish:
     """A publish whose columns lie in `area`."""
     return commands.Publish(
@@ -95,6 +96,7 @@ def publish_command(
         area.column("Q", ttls) if ttls is not None else None,
         area.blobs(dedup) if dedup is not None else None,
         area.column("Q", numbers) if numbers is not None else None,
+        fence,
     )
 
 

@@ -7,10 +7,13 @@ down to the entries that matter, and printed.
 import random
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
+from unittest.mock import patch
 
-from fifo.machine import Machine
+from fifo.machine import Machine, limits
 from tests.machine.model.comparing import Pair, Step
 from tests.machine.model.generating import Chooser, Generator
 
@@ -29,7 +32,22 @@ class SeededDraw:
 
 
 def run(seed: int, steps: int, *, restore_percent: int = 2) -> tuple[Pair, AssertionError | None]:
-    """One run, and the first difference between model and machine in it."""
+    """One run, and the first difference between model and machine in it.
+
+    Every fifth one keeps very few ranges of taken tokens, for the bound of 4096 is out of reach.
+    """
+    with few_taken_ranges(seed % 5 == 4):
+        return _run(seed, steps, restore_percent)
+
+
+@contextmanager
+def few_taken_ranges(few: bool) -> Iterator[None]:
+    """A bound of three ranges per consumer, where asked for."""
+    with patch.object(limits, "TAKEN_RANGES", 3 if few else limits.TAKEN_RANGES):
+        yield
+
+
+def _run(seed: int, steps: int, restore_percent: int) -> tuple[Pair, AssertionError | None]:
     pair = Pair()
     chooser = Chooser(SeededDraw(random.Random(seed)))
     generator = Generator(pair, chooser)
@@ -130,7 +148,8 @@ def main() -> None:
     for seed in range(first, first + seeds):
         pair, error = run(seed, steps)
         if error is not None:
-            print(report(seed, pair, error))
+            with few_taken_ranges(seed % 5 == 4):
+                print(report(seed, pair, error))
             raise SystemExit(1)
     print(f"{seeds} runs of {steps} steps agree")
 

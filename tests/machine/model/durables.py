@@ -33,6 +33,7 @@ def durable(world: World, command: Durable) -> Answer:
     if command.generation != consumer.generation:
         return ("refused", "old_generation")
     consumer.used_ms = world.now_ms
+    world.used(world.queues[consumer.queue])
     match command:
         case commands.Reserve():
             return reserve(world, consumer, command.count)
@@ -65,6 +66,7 @@ def open_durable(world: World, queue_name: str, name: str, options: ConsumerOpti
     consumer.prefetch = limits.PREFETCH
     consumer.generation += 1
     consumer.used_ms = world.now_ms
+    world.used(queue)
     held = [message.token for message in world.held_by(consumer)]
     return ("durable", consumer.number, consumer.generation, consumer.next_token, held)
 

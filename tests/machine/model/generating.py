@@ -6,7 +6,7 @@ that one generator serves Hypothesis, which shrinks, and a plain seeded generato
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from fifo.machine import commands
@@ -77,6 +77,8 @@ class Generator:
         steps: list[Step] = []
         for _ in range(count):
             steps.append(self.step())
+            if isinstance(steps[-1], commands.RedriveStep):
+                return steps[-1:]  # what it names is read from the machine as it stands
             if isinstance(steps[-1], commands.Credit):
                 break  # it hands out by itself, before what follows: easier to follow at the end
         return steps
@@ -99,7 +101,17 @@ class Generator:
         """One command of a kind that can be meant now."""
         if len(self.pair.world.messages) > 60:
             return self.choose.one((self.purge, self.ack_all))()
-        return self.choose.one(self._weighted())()
+        return self.fenced(self.choose.one(self._weighted())())
+
+    def fenced(self, step: Step) -> Step:
+        """Some come with the connection they came over, a few over an older one."""
+        session = self.pair.world.sessions.get(getattr(step, "session", 0))
+        if session is None or not hasattr(step, "fence") or not self.choose.chance(15):
+            return step
+        role = 1 if self.choose.chance(20) else 0
+        epoch = max(session.epochs[role] - (1 if self.choose.chance(20) else 0), 1)
+        found: Any = step
+        return replace(found, fence=(role, epoch))  # type: ignore[no-any-return]  # the same kind
 
     def _weighted(self) -> list[Callable[[], Step]]:
         weights: tuple[tuple[Callable[[], Step], int], ...] = (
@@ -126,6 +138,8 @@ class Generator:
             (self.open_producer, 1),
             (self.move, 2),
             (self.durable, 7),
+            (self.redrive, 4),
+            (self.set_version, 1),
         )
         return [verb for verb, weight in weights for _ in range(weight)]
 
@@ -197,6 +211,8 @@ class Generator:
             spec["ttl_ms"] = pick((1_000, 30_000, 45_000))
         if chance(25):
             spec["disconnect_grace_ms"] = pick((0, 1_000, 20_000))
+        if chance(10):
+            spec["expires_unused_ms"] = pick((60_000, 1_000, 300_000))
         if chance(50):
             spec["dedup_window_ms"] = pick((60_000, 1_000, 600_000))
             spec["dedup_max"] = pick((2, 4, 100))
@@ -247,6 +263,33 @@ class Generator:
         """Some messages to another queue."""
         source, target = self.queue(), self.queue()
         return commands.Move(source, target, self.choose.one((1, 2, 10)))
+
+    def redrive(self) -> Step:
+        """Begin one, go on with one, seldom with another cursor, or cancel it."""
+        choose, world = self.choose, self.pair.world
+        running = [
+            name
+            for name, queue in sorted(world.queues.items())
+            if queue.redrive is not None and queue.redrive.status in ("running", "paused")
+        ]
+        if not running or choose.chance(10):
+            target = self.queue() if choose.chance(30) else None
+            limit = choose.one((1, 3)) if choose.chance(30) else None
+            rate = choose.one((1, 1_000)) if choose.chance(20) else None
+            source = self.queue() if choose.chance(30) else choose.one(("dead", "deader"))
+            return commands.Redrive(source, target, {}, limit, rate, not choose.chance(40))
+        name = choose.one(running)
+        if choose.chance(5):
+            return commands.RedriveStop(name)
+        found, until = self.pair.machine.redrive_candidates(name, choose.one((2, 10)))
+        positions = choose.some([position for position, _ in found], 80)
+        view = self.pair.machine.redrive_of(name)
+        cursor = 0 if view is None or choose.chance(5) else view["cursor"]
+        return commands.RedriveStep(name, cursor, until, tuple(positions))
+
+    def set_version(self) -> Step:
+        """The version that all nodes know."""
+        return commands.SetVersion(1)
 
     def delete(self) -> Step:
         """Remove a queue, if nobody names it."""
@@ -504,6 +547,7 @@ class Generator:
         if verb == 3 and choose.chance(50):
             texts = {"reason": "why", "description": "said", "exception_type": "E"}
             texts["exception_text"] = "text"
+            texts["stack"] = "frame " * choose.one((1, 200))
         world = self.pair.world
         own = consumer.session and not choose.chance(3)
         session = consumer.session if own else self._any_session()

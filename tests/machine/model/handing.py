@@ -118,8 +118,11 @@ def expire_gone(world: World, queue: str, shown: list[tuple[int, int, int]], rea
 
 def order_of_deaths(world: World, queue: str, shown: list[tuple[int, int, int]]) -> None:
     """In which order one entry dead-letters what expired, and one tick anything, is open: the
-    machine's is taken over."""
-    new = [m for m in world.in_queue(queue, READY) if m.died_at == world.entry]
+    machine's is taken over. So is that of what the same entry published beside them."""
+    there = world.in_queue(queue, READY)
+    new = [m for m in there if m.died_at == world.entry]
+    if new:
+        new = [m for m in there if world.entry in (m.died_at, m.published_at)]
     orders = sorted(m.order for m in new)
     places = {message_id: place for place, message_id in enumerate(shown)}
     new.sort(key=lambda m: places.get(m.message_id, len(shown)))

@@ -171,6 +171,7 @@ def notice_ack(world: World, number: int, notice: int) -> Answer:
 
 def tick(world: World, named: Sequence[tuple[int, int, int]]) -> Answer:
     """Everything that time does."""
+    unused = [queue.name for queue in world.queues.values() if world.is_unused(queue)]
     expired_locks(world, named)
     for session in list(world.sessions.values()):
         if session.resume_by_ms is not None and session.resume_by_ms <= world.now_ms:
@@ -196,7 +197,24 @@ def tick(world: World, named: Sequence[tuple[int, int, int]]) -> Answer:
     for producer in list(world.producers.values()):
         if producer.name and producer.used_ms + limits.PRODUCER_MS <= world.now_ms:
             del world.producers[producer.number]
+    unused_queues(world, unused)
     return ("ticked",)
+
+
+def unused_queues(world: World, unused_before: list[str]) -> None:
+    """Queues that nobody uses end; one that others name as dead-letter queue is in use.
+
+    Whether such a one or a session with a consumer on it ends first, when both are due, is open.
+    """
+    first = [name for name in unused_before if name not in world.queues_after]
+    due = [q for q in world.queues.values() if world.is_unused(q) or q.name in first]
+    named = {queue.name for queue in due if world.names_as_dead_letter(queue.name)}
+    for queue in due:
+        # Whether those that name it end first, when all end at once, is open.
+        if queue.name in named and queue.name in world.queues_after:
+            world.used(queue)
+        else:
+            vanish(world, queue.name)
 
 
 def expired_locks(world: World, named: Sequence[tuple[int, int, int]]) -> None:
@@ -282,6 +300,7 @@ def declare(world: World, name: str, given: dict[str, Any]) -> Answer:
         there = world.queues[name]
         if specs.differences(there.spec, spec):
             return ("refused", "queue_exists")
+        world.used(there)
         return ("declared", there.number, False)
     if leads_back(world, name, spec.dead_letter):
         return ("refused", "cycle")
@@ -325,6 +344,7 @@ def update(world: World, name: str, changes: dict[str, Any]) -> Answer:
     if leads_back(world, name, spec.dead_letter):
         return ("refused", "cycle")
     queue.spec = spec
+    world.used(queue)
     if spec.on_delay == "skip":
         for message in world.in_queue(name, DELAYED):
             message.blocks = False
@@ -340,6 +360,11 @@ def delete(world: World, name: str) -> Answer:
         return ("refused", "queue_not_found")
     if world.names_as_dead_letter(name):
         return ("refused", "in_use")
+    return ("deleted", vanish(world, name))
+
+
+def vanish(world: World, name: str) -> int:
+    """The queue is gone with all that is in it; how many messages went with it."""
     gone = world.in_queue(name)
     for message in gone:
         moving.remove(world, message)
@@ -350,7 +375,7 @@ def delete(world: World, name: str) -> Answer:
     del world.queues[name]
     for producer in world.producers.values():
         producer.last.pop(name, None)
-    return ("deleted", len(gone))
+    return len(gone)
 
 
 def purge(world: World, name: str) -> Answer:

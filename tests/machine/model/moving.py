@@ -4,6 +4,8 @@ Owns section 7 (causes, counting, backoff), section 9 (moves) and the limits of 
 written as the sentence it comes from.
 """
 
+from typing import Any
+
 from fifo.machine import limits
 from tests.machine.model import backoff
 from tests.machine.model.records import DELAYED, LOCKED, READY, Consumer, Dead, Message, Queue
@@ -33,7 +35,8 @@ def dead_letter(world: World, message: Message, reason: str, **why: str | None) 
     source = world.queues[message.queue]
     target = world.queues[source.spec.dead_letter]
     world.count(source.name, f"dead_lettered_{reason}")
-    message.dead = Dead(reason, source.name, history=message.history[-limits.HISTORY :], **why)
+    history = message.history[-limits.HISTORY :]
+    message.dead = Dead(reason, source.name, message.attempts, message.failures, history, **why)
     message.history = []
     message.attempts = message.failures = 0
     if reason == "expired" or world.ticking:
@@ -187,8 +190,23 @@ def take(world: World, message: Message, cause: str) -> None:
     """Returned not by its holder's own command: the token is remembered as taken."""
     consumer, token = world.consumers[message.consumer], message.token
     fate = give_back(world, message, cause)
-    consumer.taken[token] = fate
+    remember_taken(consumer, token, fate)
     message.late_ok = fate == "returned"
+
+
+def remember_taken(consumer: Consumer, token: int, fate: str) -> None:
+    """The token was taken; of too many ranges the two lowest become one that says returned."""
+    consumer.taken.setdefault(token, fate)
+    ranges: list[list[Any]] = []
+    for known in sorted(consumer.taken):
+        dead = consumer.taken[known] == "dead"
+        if ranges and ranges[-1][1] == known - 1 and ranges[-1][2] == dead:
+            ranges[-1][1] = known
+        else:
+            ranges.append([known, known, dead])
+    if len(ranges) > limits.TAKEN_RANGES:
+        for covered in range(ranges[0][0], ranges[1][1] + 1):
+            consumer.taken[covered] = "returned"
 
 
 def cause_for(world: World, consumer: Consumer, cause: str) -> str:
@@ -210,7 +228,7 @@ def remove_consumer(world: World, consumer: Consumer) -> None:
     """The consumer's number answers unknown_consumer from now on."""
     del world.consumers[consumer.number]
     queue = world.queues[consumer.queue]
-    queue.unused_since_ms = world.now_ms
+    world.used(queue)
     if queue.active == consumer.number:
         queue.active = None
     for message in world.messages:

@@ -18,12 +18,29 @@ class Dead:
 
     reason: str
     source: str
+    attempts: int  # what it had when it died
+    failures: int
+    history: list[tuple[int, str, int]]
     detail: str | None = None
     description: str | None = None
     exception_type: str | None = None
     exception_text: str | None = None
     stack: str | None = None
-    history: list[tuple[int, str, int]] = field(default_factory=list)
+
+
+@dataclass
+class Redriving:
+    """A redrive of a queue, as it goes on or as it ended."""
+
+    target: str | None
+    limit: int | None
+    rate_per_s: int | None
+    reset_counts: bool
+    about: list[tuple["Message", int]]  # with the place that it had when the redrive began
+    next_ms: int
+    status: str = "running"
+    moved: int = 0
+    skipped: int = 0
 
 
 @dataclass(eq=False)
@@ -58,6 +75,7 @@ class Message:
     late_ok: bool = False  # taken from its last holder and nobody else had it since
     history: list[tuple[int, str, int]] = field(default_factory=list)
     dead: Dead | None = None
+    published_at: int = 0  # the entry that published it
     died_at: int = 0  # the entry that dead-lettered it, where the order of such moves is open
 
 
@@ -74,6 +92,7 @@ class Queue:
     dedup: dict[bytes, int] = field(default_factory=dict)  # id -> remembered until
     counters: dict[str, int] = field(default_factory=dict)
     unused_since_ms: int = 0
+    redrive: Redriving | None = None
 
 
 @dataclass

@@ -47,6 +47,7 @@ class Post:
     queue: str
     previous: int
     letters: list[Letter] = field(default_factory=list)
+    fence: tuple[int, int] | None = None
 
 
 def publish(world: World, post: Post) -> Answer:
@@ -103,6 +104,7 @@ def store(world: World, queue: Queue, producer: int, letter: Letter) -> str | No
         queue.ordered + 1,
         world.wall_ms,
         ordered_by=letter.key if queue.spec.ordering == "key" else b"",
+        published_at=world.entry,
     )
     if not make_room(world, queue, message):
         return "queue_full"
@@ -188,6 +190,7 @@ def subscribe(
     else:
         consumer = new_consumer(world, owner.number, queue, tag, options, implicit=False)
         consumer.explicit = options.credit == "explicit"
+    world.used(queue)
     consumer.cancelled = False
     consumer.suspicion = "none"
     consumer.prefetch = options.prefetch
@@ -219,11 +222,13 @@ def cancel(world: World, session: int, number: int, unopened: list[int]) -> Answ
     for token in unopened:
         message = world.holder_of(number, token)
         if message is not None:
-            moving.give_back(world, message, moving.RELEASED)
+            if moving.give_back(world, message, moving.RELEASED) == "dead":
+                moving.remember_taken(consumer, token, "dead")  # its ttl had passed
             avoid(world, message, consumer, sure=False)
             forget_lock_of(message)
     consumer.cancelled = True
     queue = world.queues[consumer.queue]
+    world.used(queue)
     if world.sessions[session].disconnected:
         for message in world.held_by(consumer):
             moving.take(world, message, moving.DISCONNECT)
@@ -286,6 +291,7 @@ def get(world: World, session: int, queue_name: str, count: int, lock_ms: int | 
     )
     consumer.lock_ms = lock_ms or queue.spec.lock_ms
     consumer.max_lock_ms = queue.spec.max_lock_ms
+    world.used(queue)
     first = consumer.next_token
     if not can_get(world, owner, queue, consumer):
         count = 0
@@ -415,7 +421,7 @@ def settle_held(
     became = moving.give_back(world, message, cause, delay_ms)
     message.late_ok = False
     if became == "dead":
-        consumer.taken[token] = "dead"
+        moving.remember_taken(consumer, token, "dead")
         return "dead_lettered"
     if verb == "release":
         keyed = world.queues[consumer.queue].spec.ordering == "key"  # order comes first there

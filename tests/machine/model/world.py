@@ -34,6 +34,7 @@ class World:
     sessions: dict[int, Session] = field(default_factory=dict)
     producers: dict[int, Producer] = field(default_factory=dict)
     last_number: dict[str, int] = field(default_factory=dict)
+    queues_after: set[str] = field(default_factory=set)  # the machine's, after the present entry
     survivors: set[tuple[int, int, int]] = field(default_factory=set)  # ids seen after the entry
     handed: set[tuple[int, int, int]] = field(default_factory=set)  # ids delivered by the entry
     got: set[tuple[int, int]] = field(
@@ -200,6 +201,18 @@ class World:
         """Count something that happened to a queue."""
         counters = self.queues[queue].counters
         counters[counter] = counters.get(counter, 0) + by
+
+    def used(self, queue: Queue) -> None:
+        """Somebody uses the queue now (publishing is no use)."""
+        queue.unused_since_ms = self.now_ms
+
+    def is_unused(self, queue: Queue) -> bool:
+        """Whether nobody has used it for as long as its spec says."""
+        after_ms = queue.spec.expires_unused_ms
+        if after_ms is None or queue.unused_since_ms + after_ms > self.now_ms:
+            return False
+        there = self.consumers_of(queue.name)
+        return all(c.implicit and not c.generation and not self.held_by(c) for c in there)
 
     def names_as_dead_letter(self, name: str) -> bool:
         """Whether another queue sends its dead letters here."""

@@ -1,0 +1,30 @@
+"""What the figures of a benchmark depend on besides the code: the machine and the versions.
+
+Owns the words for it, in every report alike. Knows no benchmark.
+"""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import Any
+
+from node.cli.bench import machine as named
+
+DISTRIBUTIONS = ("fifo-quorum", "pysyncobj", "msgpack", "pyspark")
+
+
+def machine() -> dict[str, Any]:
+    """Plain data for a JSON report: what `fifo bench` says of the machine, and versions."""
+    return {**named(), **{name: _version(name) for name in DISTRIBUTIONS}}
+
+
+def describe() -> str:
+    """One line for people."""
+    return ", ".join(f"{name} {value}" for name, value in machine().items())
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"

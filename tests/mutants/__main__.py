@@ -1,0 +1,42 @@
+"""`python -m tests.mutants`: hunt every mutant, print who caught what, write `docs/mutants.md`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from tests.mutants.hunting import ROOT, Catch, Mutant, catches, report
+from tests.mutants.registry import MUTANTS
+
+
+def main() -> int:
+    """The process's exit code: 1 where one survives."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--only", metavar="TEXT", help="those whose area or name has it; no page")
+    options = parser.parse_args()
+    wanted = [
+        mutant
+        for mutant in MUTANTS
+        if options.only is None or options.only in f"{mutant.area} {mutant.name}"
+    ]
+    began = time.monotonic()
+    rows: list[tuple[Mutant, list[Catch]]] = []
+    for mutant in wanted:
+        found = catches(mutant) if mutant.unable is None else []
+        rows.append((mutant, found))
+        words = "; ".join(f"{catch.by} ({catch.took})" for catch in found) or "SURVIVED"
+        if mutant.unable is not None:
+            words = f"skipped: {mutant.unable}"
+        print(f"{mutant.area:<8} {mutant.name}: {words}", flush=True)
+    survivors = [mutant.name for mutant, found in rows if not found and mutant.unable is None]
+    print(f"{len(rows) - len(survivors)} of {len(rows)} caught, {time.monotonic() - began:.0f} s")
+    if survivors:
+        print("survived: " + "; ".join(survivors), file=sys.stderr)
+    if options.only is None:
+        (ROOT / "docs" / "mutants.md").write_text(report(rows))
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

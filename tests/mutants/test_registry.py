@@ -1,0 +1,57 @@
+"""The registry follows the code: every mutant can be switched on, is hunted, and has its line."""
+
+import pytest
+
+from tests.mutants.hunting import ROOT, Catch, Mutant, catches, report, scenario, seeds
+from tests.mutants.registry import MUTANTS
+from tests.mutants.switch import edited, replaced
+
+
+def test_there_is_one_list_with_each_mutant_once() -> None:
+    names = [(mutant.area, mutant.name) for mutant in MUTANTS]
+    assert len(names) == len(set(names))
+    assert len({area for area, _ in names}) >= 3
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
+def test_it_can_be_switched_on_and_the_page_names_who_caught_it(mutant: Mutant) -> None:
+    with mutant.switch():
+        pass
+    assert mutant.hunts
+    page = (ROOT / "docs" / "mutants.md").read_text()
+    (line,) = [row for row in page.splitlines() if f"| {mutant.name} |" in row]
+    assert "nobody" not in line
+
+
+class Sample:
+    """Something to break."""
+
+    value = 1
+
+
+def says_one() -> None:
+    assert Sample.value == 1
+
+
+def test_a_mutant_is_off_again_after_the_hunt_and_whoever_goes_red_has_caught_it() -> None:
+    hunts = (scenario(says_one, "says_one"), seeds(lambda _: None, "nobody", 3))
+    mutant = Mutant("area", "says two", replaced(Sample, "value", 2), hunts)
+    assert catches(mutant) == [Catch("`says_one`", "1 scenario")]
+    assert Sample.value == 1
+    assert catches(Mutant("area", "says one", replaced(Sample, "value", 1), hunts)) == []
+
+
+def test_the_page_says_who_caught_what_and_what_survived() -> None:
+    mutant = Mutant("area", "bug", replaced(Sample, "value", 2), ())
+    page = report([(mutant, [Catch("model", "3 of at most 120 runs")]), (mutant, [])])
+    assert "1 of 2 caught." in page
+    assert "| area | bug | model | 3 of at most 120 runs |" in page
+    assert "| area | bug | **nobody** |  |" in page
+
+
+def test_a_place_that_is_not_there_any_more_is_an_error() -> None:
+    from fifo.machine import returns
+
+    switch = edited(returns, "joined", "no such text", "")
+    with pytest.raises(LookupError, match="joined"), switch():
+        pass
