@@ -24,8 +24,8 @@ from typing import Any
 
 import fifo
 from bench.cluster import BenchCluster, ClusterFailed
+from bench.hardware import describe, machine
 from bench.interrupts import EXIT_CODE, Interrupts
-from bench.machine import describe, machine
 from bench.processes import Household
 from bench.statistics import Spread, longest_gap, spread
 

@@ -27,7 +27,7 @@ from bench.check.page import headline, render
 from bench.check.reading import HistoryBroken, read
 from bench.check.specs import Rare
 from bench.check.verdict import RULES, Verdict, judge_history, state_of
-from bench.machine import describe
+from bench.hardware import describe
 from bench.processes import Household
 from bench.spark import JavaMissing, JobFailed, start_spark, task_errors
 

@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.cluster import ClusterFailed
+from bench.hardware import describe, machine
 from bench.interrupts import EXIT_CODE, Interrupts
-from bench.machine import describe, machine
 from bench.peers.choice import DriverMissing, driver_of
 from bench.peers.nats import Nats
 from bench.peers.rabbitmq import RabbitMQ
