@@ -312,6 +312,10 @@ class BlockingConsumer:
         """Say that the program behind this consumer is well."""
         self._threads.run(self._consumer.alive())
 
+    def credit(self, count: int, *, drain: bool = False) -> None:
+        """Ask for messages, where the consumer pulls; as `fifo.Consumer.credit`."""
+        self._threads.run(self._consumer.credit(count, drain=drain))
+
     def cancel(self) -> None:
         """No more messages; what was not handed out goes back at once, uncounted."""
         self._threads.run(self._cancel())

@@ -424,12 +424,16 @@ class BaseClient(Generic[M]):
         handler_timeout: Duration | None = None,
         nack_backoff: Backoff | BackoffCallable | str | None = None,
         timeout_backoff: Backoff | str | None = None,
+        renewable: bool = True,
+        pull: bool = False,
     ) -> Consumer[M]:
         """A consumer: `async with client.consume(...) as messages: async for message in messages`.
 
         `prefetch` messages at most are held at once, each locked for `lock` seconds and renewed by
         a thread of the client's own (`auto_renew`), `renewals` times at most, not longer than
-        `max_lock` in all, and no longer than `handler_timeout` after it was handed out.
+        `max_lock` in all, and no longer than `handler_timeout` after it was handed out. The locks
+        of a consumer that is not `renewable` are never renewed, by nobody. One that `pull`s is
+        handed only what it asks for with `consumer.credit(count)`.
         """
         checks.name(queue, "queue")
         text, delay = split_callable(nack_backoff)
@@ -442,15 +446,17 @@ class BaseClient(Generic[M]):
             checks.integer(
                 priority, "priority", -wire.CONSUMER_PRIORITY_MAX, wire.CONSUMER_PRIORITY_MAX
             ),
-            nack_backoff=text,
-            timeout_backoff=to_text_form(timeout_backoff, "timeout_backoff"),
+            checks.flag(renewable, "renewable"),
+            checks.flag(pull, "pull"),
+            text,
+            to_text_form(timeout_backoff, "timeout_backoff"),
             handler_timeout_ms=None
             if handler_timeout is None
             else milliseconds(handler_timeout, "handler_timeout", low_ms=1),
         )
         options = ConsumeOptions(
             subscribe,
-            checks.flag(auto_renew, "auto_renew"),
+            checks.flag(auto_renew, "auto_renew") and renewable,
             None if renewals is None else checks.integer(renewals, "renewals", 0, 2**31),
             None if handler_timeout is None else seconds(handler_timeout, "handler_timeout"),
             delay,

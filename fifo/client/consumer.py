@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from fifo.client import limits, ranges
+from fifo.client import checks, limits, ranges
 from fifo.client.backoff import BackoffCallable
 from fifo.client.calls import EXPIRED, Call, until
 from fifo.client.delivery import Delivery
@@ -28,7 +28,7 @@ from fifo.client.settling import Settler
 from fifo.wire import Frame, RemoteProtocolError
 from fifo.wire import limits as wire
 from fifo.wire.errors import Code
-from fifo.wire.messages import SESSION_RESUMED, Alive, Cancel, Subscribe, Subscribed
+from fifo.wire.messages import SESSION_RESUMED, Alive, Cancel, Credit, Subscribe, Subscribed
 
 _log = logging.getLogger("fifo.client")
 
@@ -171,6 +171,20 @@ class Consumer(Generic[M]):
         if self._holding is not None:
             self._holding.suspected = False
             await self._session.call(Alive(self._holding.number))
+
+    async def credit(self, count: int, *, drain: bool = False) -> None:
+        """Ask for `count` messages, where the consumer pulls; `drain` takes back, once what is
+        ready has been handed out, what is left of it. Instead of what it had, not beside it.
+
+        Raises InvalidArgument where the consumer did not subscribe to pull. A consumer of a new
+        session, after the old one ended, begins without any.
+        """
+        checks.integer(count, "count", 0, wire.CREDIT_MAX)
+        await self.subscribe()
+        if self._holding is not None:
+            await self._session.call(
+                Credit(self._holding.number, count, checks.flag(drain, "drain"))
+            )
 
     async def subscribe(self) -> None:
         """Subscribe now; entering the context or asking for a message does it as well."""

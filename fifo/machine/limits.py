@@ -139,7 +139,7 @@ SPEC_FIELDS: Final = 32
 """Entries of a queue's spec or a consumer's options as given: there are fewer names than that."""
 
 NUMBER_MAX: Final = (1 << 63) - 1
-CREDIT_MAX: Final = 1 << 32
+CREDIT_MAX: Final = (1 << 32) - 1
 EVAL_RANGES: Final = 10_000
 FLOORS: Final = CONSUMERS_PER_SESSION
 """Entries in a tick's evaluation and in a disconnect: one step's worth."""

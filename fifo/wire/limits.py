@@ -69,6 +69,9 @@ PEEK_MESSAGES_MAX: Final = 1_000
 CONSUMER_PRIORITY_MAX: Final = 1_000
 """A consumer's priority, up or down: ranks among the consumers of one queue."""
 
+CREDIT_MAX: Final = 2**32 - 1
+"""Messages that a pulling consumer may ask for at once."""
+
 PREFETCH_MAX: Final = 65_535
 """Messages that one consumer may hold (semantics.md 11)."""
 

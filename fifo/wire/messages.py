@@ -337,7 +337,7 @@ class Credit(Message):
     """Explicit credit of a pulling consumer; `drain` ends what is left of it."""
 
     consumer: Consumer
-    credit: Annotated[int, integer(0, U32_MAX)]
+    credit: Annotated[int, integer(0, limits.CREDIT_MAX)]
     drain: Flag = False
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.mutants.hunting import ROOT, Catch, Mutant, catches, report, scenario, seeds
+from tests.mutants.hunting import Catch, Mutant, catches, report, scenario, seeds
 from tests.mutants.registry import MUTANTS
 from tests.mutants.switch import edited, replaced
 
@@ -14,13 +14,10 @@ def test_there_is_one_list_with_each_mutant_once() -> None:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
-def test_it_can_be_switched_on_and_the_page_names_who_caught_it(mutant: Mutant) -> None:
+def test_it_can_be_switched_on_and_somebody_hunts_it(mutant: Mutant) -> None:
     with mutant.switch():
         pass
     assert mutant.hunts
-    page = (ROOT / "docs" / "mutants.md").read_text()
-    (line,) = [row for row in page.splitlines() if f"| {mutant.name} |" in row]
-    assert "nobody" not in line
 
 
 class Sample:

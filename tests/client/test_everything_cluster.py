@@ -1,0 +1,162 @@
+"""What a user can ask of the machine, asked of a real cluster: nothing gets lost on the way there.
+
+The tables hold client, command line and protocol against the machine's own lists, so that a new
+option or verb cannot be forgotten by one of them. Redrive, move and durable consumers have modules
+of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.testing
+
+import fifo
+from fifo.client.spec import _FIELDS as CLIENT_FIELDS
+from fifo.machine.spec import ConsumerOptions
+from fifo.machine.spec import QueueSpec as MachineSpec
+from node.cli import queue as queue_commands
+from node.cli.main import app
+from tests.client.test_cluster import three, url_of
+from tests.support.cluster import passed
+
+EVERY_OPTION: dict[str, Any] = {
+    "lock": 7,
+    "max_lock": 70,
+    "max_deliveries": 3,
+    "dead_letter": "dlq",
+    "dead_letter_expired": False,
+    "dead_letter_overflow": True,
+    "on_exhausted": "drop",
+    "nack_backoff": "exponential:1s..8s*2",
+    "timeout_backoff": "table:1s,5s",
+    "count_timeouts": False,
+    "ttl": 3600,
+    "expires_unused": 7200,
+    "max_length": 1000,
+    "max_bytes": 1_000_000,
+    "overflow": "drop_oldest",
+    "ordering": "key",
+    "priorities": True,
+    "on_delay": "skip",
+    "disconnect_grace": 5,
+    "dedup_window": 60,
+    "dedup_max": 10,
+}
+"""Each option of a queue with another value than its default."""
+
+
+def of_the_machine(options: dict[str, Any]) -> dict[str, Any]:
+    """Options as the machine names and counts them."""
+    found = {}
+    for name, value in options.items():
+        wire_name = CLIENT_FIELDS[name][0]
+        found[wire_name] = value * 1000 if wire_name.endswith("_ms") else value
+    return found
+
+
+def test_client_and_command_line_have_every_option_of_a_queue() -> None:
+    of_machine = {field.name for field in dataclasses.fields(MachineSpec)}
+    assert {wire_name for wire_name, _ in CLIENT_FIELDS.values()} == of_machine
+    assert set(EVERY_OPTION) == set(CLIENT_FIELDS)
+    for command in (queue_commands.declare, queue_commands.update):
+        assert set(EVERY_OPTION) - set(inspect.signature(command).parameters) <= (
+            {"ordering", "priorities"} if command is queue_commands.update else set()
+        )
+
+
+def test_the_client_has_every_option_of_a_consumer() -> None:
+    names = {"lock_ms": "lock", "max_lock_ms": "max_lock", "credit": "pull"}
+    wanted = {names.get(f.name, f.name) for f in dataclasses.fields(ConsumerOptions)}
+    assert wanted <= set(inspect.signature(fifo.Client.consume).parameters)
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+async def test_every_option_of_a_queue_arrives_by_client_and_command_line(tmp_path: Path) -> None:
+    async with three(tmp_path) as (cluster, client):
+        await client.declare(fifo.QueueSpec("one", **EVERY_OPTION))
+        shown = (await client.queue("one"))["spec"]
+        wanted = of_the_machine(EVERY_OPTION)
+        assert {name: shown[name] for name in wanted} == wanted
+        await client.update("one", max_length=5, ttl=None, on_delay="block")
+        shown = (await client.queue("one"))["spec"]
+        assert (shown["max_length"], shown["ttl_ms"], shown["on_delay"]) == (5, None, "block")
+
+        words = "--lock 7s --max-lock 70s --max-deliveries 3 --dead-letter dlq --drop-expired"
+        words += " --dead-letter-overflow --on-exhausted drop --nack-backoff exponential:1s..8s*2"
+        words += " --timeout-backoff table:1s,5s --no-count-timeouts --ttl 1h --expires-unused 2h"
+        words += " --max-length 1000 --max-bytes 1000000 --overflow drop_oldest --ordering key"
+        words += " --priorities --on-delay skip --disconnect-grace 5s --dedup-window 60s"
+        words += " --dedup-max 10"
+        line = ["queue", "declare", "two", *words.split(), "--url", url_of(cluster)]
+        runner = typer.testing.CliRunner()
+        done = await asyncio.to_thread(runner.invoke, app, line)
+        assert done.exit_code == 0, done.output
+        shown = (await client.queue("two"))["spec"]
+        assert {name: shown[name] for name in wanted} == wanted
+        line = ["queue", "show", "two", "--json", "--url", url_of(cluster)]
+        done = await asyncio.to_thread(runner.invoke, app, line)
+        assert json.loads(done.output)["spec"]["dedup_max"] == 10
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+async def test_a_consumer_that_pulls_gets_what_it_asks_for(tmp_path: Path) -> None:
+    async with three(tmp_path) as (_, client):
+        await client.declare(fifo.QueueSpec("q"))
+        await client.publish_many("q", [b"1", b"2", b"3"])
+        async with client.consume("q", pull=True, renewable=False, priority=3) as messages:
+            [shown] = await client.consumers("q")
+            facts = (shown["credit"], shown["renewable"], shown["priority"], shown["held"])
+            assert facts == (0, False, 3, 0)
+            await messages.credit(2)
+            async with asyncio.timeout(10):
+                first, second = [await anext(messages) for _ in range(2)]
+            assert (first.body, second.body) == (b"1", b"2")
+            assert (await client.queue("q"))["ready"] == 1
+            with pytest.raises(fifo.NotRenewable):
+                await first.renew()
+            await messages.credit(5, drain=True)
+            async with asyncio.timeout(10):
+                third = await anext(messages)
+            [shown] = await client.consumers("q")
+            assert (third.body, shown["credit"], shown["held"]) == (b"3", 0, 3)
+            assert len(await client.locks("q")) == 3
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+async def test_every_verb_of_a_queue_and_of_a_message_arrives(tmp_path: Path) -> None:
+    async with three(tmp_path) as (_, client):
+        await client.declare(fifo.QueueSpec("q", dead_letter="dlq"))
+        await client.pause("q")
+        for body in (b"ack", b"nack", b"release", b"terminate", b"purged"):
+            await client.publish("q", body)
+        [peeked] = await client.peek("q")
+        assert peeked.body == b"ack"
+        assert await client.get("q") == [], "it is paused"
+        await client.resume("q")
+        acked, nacked, released, terminated = await client.get("q", 4)
+        assert (await acked.ack(receipt=True)).status == "ok"
+        assert (await nacked.nack(delay=60)).status == "ok"
+        assert (await released.release(delay=90)).status == "ok"
+        assert (await terminated.terminate("why", "what", receipt=True)).status == "ok"
+        delayed = {one["cause"]: one["failures"] for one in await client.delayed("q")}
+        assert delayed == {"nack": 1, "released": 0}
+        [letter] = await client.peek("dlq")
+        assert letter.dead_letter is not None
+        assert (letter.body, letter.dead_letter.reason) == (b"terminate", "terminated")
+        assert await client.purge("q") == 3
+        async with client.consume("q") as messages:
+            await messages.alive()
+            while not await client.consumers("q"):
+                await passed(0.02)
+        await client.delete("q")
+        assert [queue["name"] for queue in await client.queues()] == ["dlq"]
