@@ -30,9 +30,9 @@ from rich.table import Table
 
 import fifo
 from bench.cluster import BenchCluster, ClusterFailed
+from bench.hardware import describe, machine
 from bench.idle import descriptors, open_idle
 from bench.interrupts import EXIT_CODE, Interrupts
-from bench.machine import describe, machine
 from bench.processes import Household
 
 if TYPE_CHECKING:
