@@ -35,6 +35,7 @@ class Sending:
         self._answered = False
         self._state_bytes = 0
         self._live_count = 0
+        self._gap: tuple[int, int] | None = None
         self._on_the_way: deque[tuple[int, int, int]] = deque()
         self.in_flight_bytes = 0
         self.heard_at = now
@@ -46,6 +47,7 @@ class Sending:
     def begin_again(self) -> None:
         """Ask the peer anew what it has: the connection is another, or nothing is heard."""
         self._offered = self._answered = False
+        self._gap = None
         self._on_the_way.clear()
         self.in_flight_bytes = 0
 
@@ -82,11 +84,18 @@ class Sending:
         return message
 
     def acknowledged(self, message: Message, now: float) -> None:
-        """The peer says what it has; with `gap` it wants what follows that, whatever was sent."""
-        self.heard_at = now
+        """The peer says what it has; with `gap` it wants what follows that, whatever was sent.
+
+        Every piece behind a gap is answered so: the first answer is followed, the others are not,
+        and if what was sent again is lost as well, silence leads to a new offer.
+        """
         state_bytes = min(message["state_bytes"], self.meta.state_bytes)
         live_count = min(message["live_count"], self.meta.live_count)
+        if message["gap"] and self._answered and self._gap == (state_bytes, live_count):
+            return
+        self.heard_at = now
         if message["gap"] or not self._answered:
+            self._gap = (state_bytes, live_count) if self._answered else None
             self._answered = True
             self._on_the_way.clear()
             self.in_flight_bytes = 0

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from node.raft import limits
-from node.raft.errors import RaftStopped, SnapshotFailed
+from node.raft.errors import RaftError, RaftStopped, SnapshotFailed
 from node.raft.receiving import Receiving, offered
 from node.raft.taking import Taking
 
@@ -62,8 +62,13 @@ class Snapshotting:
             return 0
         if self._source is None:
             raise RaftStopped("raft: there is a snapshot, and nobody to take it over")
-        for _ in self._source.restore(self._state_of(meta)):
-            pass
+        try:
+            for _ in self._source.restore(self._state_of(meta)):
+                pass
+        except RaftError:
+            raise
+        except Exception as error:
+            raise RaftStopped(f"raft: snapshot {meta.name} cannot be read: {error}") from error
         logger.info("event=restored index=%d state_bytes=%d", meta.index, meta.state_bytes)
         return meta.index
 

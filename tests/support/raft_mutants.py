@@ -6,6 +6,7 @@ library's own methods; nothing in production can reach them.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from pysyncobj.syncobj import SyncObj
@@ -14,10 +15,14 @@ from node.raft import append
 from node.raft.append import Verdict
 from node.raft.node import RaftNode
 from node.raft.progress import Replicator
+from node.raft.snapshotting import Snapshotting
 from node.raft.submissions import Submission, Submissions
 from node.raft.syncobj import LEADER, Core
+from node.raft.taking import Taking
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from node.raft.config import Outcome
     from node.raft.held import Message
     from node.raft.journal import Journal
@@ -274,6 +279,78 @@ class NoPreVote(Core):
 
     def prepare_election(self) -> None:
         pass
+
+
+class CommitsOnSnapshotPath(Core):
+    """b01: a snapshot on its way moves the commit index, up to the end of this node's own log."""
+
+    def on_snapshot(self, node: PeerNode, message: Message) -> bool:
+        news = super().on_snapshot(node, message)
+        claimed = min(message["index"], self.journal.last_index)
+        self._SyncObj__raftCommitIndex = max(self._SyncObj__raftCommitIndex, claimed)
+        return news
+
+
+class ClearsTail(Core):
+    """b02: at a start with a snapshot the journal is cleared."""
+
+    def _adopt_snapshot(self) -> None:
+        super()._adopt_snapshot()
+        journal = self.journal
+        if journal.snapshot is not None:
+            journal._commit_index = self._SyncObj__raftCommitIndex = journal.snapshot.index
+            journal.deleteEntriesFrom(journal.snapshot.index + 1 - journal.first_index)
+
+
+class _Rewriting(Taking):
+    def _take(self, index: int) -> Iterator[None]:
+        journal = self._journal
+        for segment in list(journal._snapshots.segments)[:-1]:
+            journal._storage.unlink(segment.name)
+        journal._storage.sync_folder()
+        yield from super()._take(index)
+
+
+class _TakesRewriting(Snapshotting):
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        if self._taking is not None:
+            self._taking.__class__ = _Rewriting
+
+
+class RewritesOnCompaction(Core):
+    """b03: what the log has to let go of goes first, and what is to stay is written afterwards."""
+
+    snapshotting_class = _TakesRewriting
+
+
+class IgnoresLoadError(Core):
+    """b10: a snapshot that cannot be read is no reason not to start."""
+
+    def _adopt_snapshot(self) -> None:
+        with contextlib.suppress(Exception):
+            super()._adopt_snapshot()
+
+
+class RollsBack(Core):
+    """b22: a snapshot is installed whatever this node has applied since."""
+
+    def on_snapshot(self, node: PeerNode, message: Message) -> bool:
+        meta = self.journal.snapshot
+        if message["index"] <= self._SyncObj__raftLastApplied and meta is not None:
+            self._SyncObj__raftLastApplied = meta.index
+        return super().on_snapshot(node, message)
+
+
+class _NeverJumps(Submissions):
+    def jumped(self, index: int) -> None:
+        pass
+
+
+class ForgetsJumped(Core):
+    """b22: nobody is told of what a snapshot jumped over."""
+
+    submissions_class = _NeverJumps
 
 
 def node_with(core: type[Core]) -> type[RaftNode]:

@@ -290,9 +290,15 @@ class SimNode:
         self.apply_hook: Callable[[bytes], None] | None = None
         self.journal_hook: Callable[[Journal], None] | None = None
         self.refused = 0
+        self.unreadable = False
 
     def _new_state(self) -> SimState:
-        return SimState(self._read, lambda applied: self._world.checks.restored(self, applied))
+        return SimState(self._read, self._restored)
+
+    def _restored(self, applied: list[tuple[int, int, bytes]]) -> None:
+        if self.unreadable:
+            raise ValueError("a state that this program cannot read")
+        self._world.checks.restored(self, applied)
 
     def _read(self, index: int) -> memoryview:
         assert self.journal is not None

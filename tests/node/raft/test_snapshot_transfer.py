@@ -1,0 +1,191 @@
+"""A snapshot on its way: what interruptions cost, what newer ones change, what is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from node.raft import limits
+from node.raft.node import RaftNode
+from tests.node.raft.test_snapshot_hazards import commit_past, compacting
+
+if TYPE_CHECKING:
+    from tests.support.raft_world import Frame, SimNode, World
+
+
+class Watch:
+    """Counts what the leader sends of snapshots."""
+
+    def __init__(self, world: World) -> None:
+        self.bytes_sent = 0
+        self.frames = 0
+        self.offers: list[int] = []
+        self.on_piece: Any = None
+        world.network.intercept = self._see
+
+    def _see(self, frame: Frame) -> str:
+        message = frame.message()
+        if message["type"] == "snapshot_offer":
+            self.offers.append(message["index"])
+        elif message["type"] in ("snapshot_state", "snapshot_entries"):
+            self.frames += 1
+            self.bytes_sent += len(frame.content)
+            if self.on_piece is not None:
+                self.on_piece()
+        return "pass"
+
+
+def one_behind(seed: int, **settings: Any) -> tuple[World, SimNode, SimNode]:
+    """(world, leader, a follower that lacks entries which the leader has no more)."""
+    world = compacting(seed, RaftNode, **settings)
+    leader = world.elect("a")
+    behind = world.nodes["c"]
+    world.network.isolate("c")
+    commit_past(world, leader, behind)
+    world.commit(leader, 60, 100)
+    world.run(5.0)
+    return world, leader, behind
+
+
+def test_an_interrupted_transfer_goes_on_where_it_was() -> None:
+    world, _, behind = one_behind(1)
+    watch = Watch(world)
+    cuts = iter((5, 9, 14))
+    cut_at = next(cuts)
+
+    def cut() -> None:
+        nonlocal cut_at
+        if watch.frames == cut_at:
+            cut_at = next(cuts, 0)
+            world.after(0.003, lambda: world.network.break_link("a", "c"))
+
+    watch.on_piece = cut
+    world.network.heal()
+    world.run_until(world.converged, 20.0)
+    assert cut_at == 0
+    assert len(watch.offers) == 4
+    assert behind.journal is not None
+    assert behind.journal.snapshot is not None
+    # Each cut costs at most what was on its way.
+    most = behind.journal.snapshot.state_bytes + 3_000
+    assert watch.bytes_sent < 2 * most
+    world.checks.at_rest()
+
+
+def test_a_transfer_survives_newer_snapshots_of_its_sender() -> None:
+    world, leader, behind = one_behind(2)
+    watch = Watch(world)
+    first = leader.node.status().snapshot_index
+
+    def newer() -> None:
+        if watch.frames == 4:
+            world.network.isolate("c")
+            for _ in range(60):
+                world.submit(leader, world.payload(200))
+            world.after(1.0, world.network.heal)
+
+    watch.on_piece = newer
+    world.network.heal()
+    world.run_until(world.converged, 20.0)
+    assert leader.node.status().counters.snapshots_taken_total >= 3
+    assert set(watch.offers) == {first}
+    assert behind.node.status().counters.snapshots_installed_total >= 1
+    world.checks.at_rest()
+
+
+def test_a_change_of_leader_in_the_middle_of_a_transfer_costs_time_only() -> None:
+    world, leader, behind = one_behind(3)
+    watch = Watch(world)
+    had: list[int] = []
+
+    def change() -> None:
+        if watch.frames == 8:
+            had.append(behind.node._core.snapshots._receiving.state_bytes)
+            leader.kill()
+
+    watch.on_piece = change
+    world.network.heal()
+    world.elect("b")
+    leader.start()
+    world.run_until(world.converged, 20.0)
+    assert had[0] > 0
+    assert len(watch.offers) >= 2
+    assert behind.node.status().counters.snapshots_installed_total == 1
+    world.checks.at_rest()
+
+
+def test_a_follower_that_dies_while_it_installs_begins_again() -> None:
+    for power in (False, True):
+        world, _, behind = one_behind(4)
+        watch = Watch(world)
+
+        def die(watch: Watch = watch, world: World = world, power: bool = power) -> None:
+            if watch.frames in (6, 25):
+                world.after(0.002, lambda: world.nodes["c"].kill(power=power))
+                world.after(0.3, world.nodes["c"].start)
+
+        watch.on_piece = die
+        world.network.heal()
+        world.run_until(lambda w=world, b=behind: b.alive and w.converged(), 20.0)  # type: ignore[misc]
+        assert len(watch.offers) >= 2
+        world.checks.at_rest()
+
+
+def test_a_snapshot_that_nobody_takes_any_more_is_let_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "SNAPSHOT_PIN_SECONDS", 3.0)
+    world, leader, _ = one_behind(5)
+    watch = Watch(world)
+    watch.on_piece = lambda: world.network.isolate("c")
+    world.network.heal()
+    world.run(1.0)
+    assert leader.node.status().peers[1].takes_snapshot
+    world.run(limits.SNAPSHOT_PIN_SECONDS + 6.0)
+    assert not leader.node.status().peers[1].takes_snapshot
+    world.network.intercept = None
+    world.network.heal()
+    world.run_until(world.converged, 20.0)
+    world.checks.at_rest()
+
+
+def test_a_follower_that_installs_does_not_stand_for_election() -> None:
+    world, leader, behind = one_behind(6, slice_steps=1)
+    world.network.heal()
+    world.run_until(lambda: behind.node._core.snapshots.restoring, 20.0)
+    behind.node._core._SyncObj__raftElectionDeadline = 0.0
+    terms = leader.node.term
+    world.run_until(lambda: not behind.node._core.snapshots.restoring, 20.0)
+    assert leader.node.term == terms
+    world.run_until(world.converged, 20.0)
+
+
+@pytest.mark.parametrize("damage", ["state", "digest"])
+def test_what_is_not_the_snapshot_that_was_offered_is_not_installed(damage: str) -> None:
+    world, _, behind = one_behind(7)
+    core = behind.node._core
+    receive, wrong = core.snapshots.received, [True]
+
+    def damaged(message: dict[str, Any], commit_index: int) -> Any:
+        if wrong[0] and damage == "state" and message["type"] == "snapshot_state":
+            wrong[0] = False
+            message = message | {"data": bytes(len(message["data"]))}
+        return receive(message, commit_index)
+
+    core.snapshots.received = damaged
+    if damage == "digest":
+
+        def lie(frame: Frame) -> str:
+            if frame.message()["type"] == "snapshot_offer" and wrong[0]:
+                wrong[0] = False
+                digest = frame.message()["digest"]
+                frame.content = frame.content.replace(digest, bytes(32))
+            return "pass"
+
+        world.network.intercept = lie
+    world.network.heal()
+    world.run_until(world.converged, 30.0)
+    assert behind.node.status().counters.snapshots_refused_total == 1
+    assert behind.node.status().counters.snapshots_installed_total == 1
+    world.checks.at_rest()
