@@ -95,7 +95,7 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
     accept_rules = staticmethod(accept)
     replicator_class = Replicator
     submissions_class = Submissions
-    snapshotting_class = Snapshotting
+    snapshotting_class: type[Snapshotting] = Snapshotting
 
     def __init__(
         self,
