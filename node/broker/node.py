@@ -28,6 +28,7 @@ from node.broker.welcome import Identity
 from node.config import ClusterConfig, NodeConfig
 from node.raft import (
     Journal,
+    JournalLimits,
     Offload,
     OsStorage,
     PeerTls,
@@ -88,13 +89,14 @@ class Node:
         storage: Callable[[Path], Storage] = OsStorage,
         transport: Callable[[RaftConfig, random.Random], TcpTransport] = tcp,
         offload: Callable[[str], Offload] = WorkerThread,
+        journal_limits: JournalLimits | None = None,
     ) -> None:
         """`clock` is monotonic and counts suspended time, `wall` is for people; both in seconds.
 
         `http` makes the http port (`node.http.server.HttpServer`); None: this node has none.
         `storage` opens the journal's folder, `transport` makes the peer port, `offload` what does
-        blocking work beside the loop, by the name of its thread; the client port is the running
-        loop's.
+        blocking work beside the loop, by the name of its thread; `journal_limits` sizes the
+        journal's files and cache (None: as usual); the client port is the running loop's.
         """
         self.config = config
         self.me = config.node(name)
@@ -104,6 +106,7 @@ class Node:
         self._storage = storage
         self._transport = transport
         self._offload = offload
+        self._journal_limits = journal_limits
         self._loop: asyncio.AbstractEventLoop
         self._listener: asyncio.Server | TlsListener | None = None
         self._raft: RaftNode | None = None
@@ -167,7 +170,10 @@ class Node:
         context = self.client_context()
         raft_config = self._raft_config()
         journal = Journal.open(
-            self._storage(self.me.data_dir), cluster_id=self.config.cluster_id, node=self.me.name
+            self._storage(self.me.data_dir),
+            cluster_id=self.config.cluster_id,
+            node=self.me.name,
+            limits=self._journal_limits,
         )
         try:
             transport = self._transport(raft_config, self._rng)

@@ -96,6 +96,11 @@ BATCH_ENTRIES_MAX: Final = 10_000
 WINDOW_BYTES: Final = 16 * MIB
 """Sent and not acknowledged, per peer. A slower peer gets heartbeats beyond it, not memory."""
 
+SEND_BYTES_PER_TURN: Final = 4 * MIB
+SEND_ENTRIES_PER_TURN: Final = 1_000
+"""Entries handed to one peer's connection in one turn: a peer that catches up has them read from
+the disk one by one, and nobody else may wait for that."""
+
 UNCOMMITTED_BYTES_MAX: Final = 32 * MIB
 """Appended on the leader and not committed; what is submitted beyond it waits in the queue."""
 

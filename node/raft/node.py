@@ -184,7 +184,7 @@ class RaftNode:
         again = appended and not self._config.peers and not self._journal.dirty
         delay = self._delay(again=again)
         # Not at once: between two slices the loop reads what has come.
-        return min(delay, limits.TURN_SECONDS_MIN) if working else delay
+        return min(delay, limits.TURN_SECONDS_MIN) if working or core.sending_on else delay
 
     def _sync(self) -> None:
         """Make everything gathered durable, then let go what stands on it.

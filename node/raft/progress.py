@@ -255,12 +255,15 @@ class Replicator:
 
     def _send_window(self, node: PeerNode, progress: Progress, frame: _Frame) -> bool:
         sent = False
+        budget_bytes, budget_entries = limits.SEND_BYTES_PER_TURN, limits.SEND_ENTRIES_PER_TURN
         while (
-            progress.connected
+            budget_bytes > 0
+            and budget_entries > 0
+            and progress.connected
             and progress.next_index <= self._last
             and progress.in_flight_bytes < self._config.window_bytes
         ):
-            entries = self._batch(progress.next_index)
+            entries = self._batch(progress.next_index, budget_entries)
             if not self._send_entries(node, progress, frame, entries):
                 break
             end = entries[-1][1]
@@ -268,13 +271,17 @@ class Replicator:
             progress.in_flight.append((end, size))
             progress.in_flight_bytes += size
             progress.next_index = end + 1
+            budget_bytes -= size
+            budget_entries -= len(entries)
             sent = True
         return sent
 
-    def _batch(self, first: int) -> list[tuple[bytes, int, int]]:
+    def _batch(
+        self, first: int, count_max: int = limits.SEND_ENTRIES_PER_TURN
+    ) -> list[tuple[bytes, int, int]]:
         if first > self._last:
             return []
-        return self._journal.entries(first, self._config.batch_bytes, limits.BATCH_ENTRIES_MAX)
+        return self._journal.entries(first, self._config.batch_bytes, count_max)
 
     def _send_entries(
         self,

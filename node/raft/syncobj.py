@@ -674,6 +674,11 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         if self.replicator.wanted():
             self._send_round(now, heartbeat=False)
 
+    @property
+    def sending_on(self) -> bool:
+        """Whether a peer can take more than one turn may send."""
+        return self._SyncObj__raftState == LEADER and self.replicator.wanted()
+
     def _send_round(self, now: float, *, heartbeat: bool) -> None:
         self.replicator.send(
             self._SyncObj__raftCurrentTerm,

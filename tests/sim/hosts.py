@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from node.broker.node import Node, NodeStopped
-from node.raft import Inline, RaftConfig, RaftError, TcpTransport
+from node.raft import Inline, JournalLimits, RaftConfig, RaftError, TcpTransport
 from node.raft.peer_auth import ListenerSide
 from node.raft.transport import PeerLink
 from tests.sim.clockwork import Program
@@ -94,6 +94,8 @@ class Host:
             wall=program.wall,
             rng=rng,
             offload=lambda _name: Inline(),
+            # So small that most bodies come from the disk, and files are let go of and compacted.
+            journal_limits=JournalLimits(segment_bytes=32_768, cache_bytes=4_096),
             storage=lambda _folder: self.storage.for_process(),
             transport=partial(_peer_port, rng.randbytes),
         )
