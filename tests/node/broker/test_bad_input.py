@@ -383,12 +383,15 @@ async def test_a_peer_that_takes_no_answers_is_cut(
 ) -> None:
     monkeypatch.setattr(limits, "OUTPUT_BYTES_MAX", 100_000)
     client = await connected(node.me.client)
+    await client.declare("large")
+    await client.confirmed(client.publish("large", 0, 1, [b"x" * 500_000]))
     client._reader._transport.pause_reading()  # type: ignore[attr-defined]  # what a stuck peer does
-    ping = b"".join(encode(Status(), 1)) * 200
+    # Large answers, for the kernel takes megabytes of them before anything waits here.
+    looks = b"".join(encode(Peek("large"), 1)) * 10
 
     def flooded() -> bool:
         if not client._writer.transport.is_closing():
-            client.send_bytes(ping)
+            client.send_bytes(looks)
         return node.broker.connection_count == 0
 
     await eventually(flooded)
