@@ -53,8 +53,14 @@ def _count(told: Told, f: str, kind: str) -> int:
 
 
 def _settles(told: Told, found: Counter[str]) -> None:
+    wrong = _wrong(told)
     for settles in told.settles.values():
         for settle in settles:
+            dead = settle.answer["value"].get("status") == "dead_lettered"
+            time = settle.answer["time"]
+            if dead or (settle.done and settle.verb == "terminate"):
+                during = any(start < time < end for start, end in wrong)
+                found["dead letter while something was wrong"] += during
             if settle.done and settle.late:
                 found["late ack carried out"] += 1
             if settle.answer["value"].get("status") == "lock_lost":
@@ -78,13 +84,10 @@ def _publishes(told: Told, found: Counter[str]) -> None:
 
 def _deliveries(told: Told, leaders: list[Event], found: Counter[str]) -> None:
     gaps = _without_leader(told, leaders)
-    wrong = _wrong(told)
     changes = [one["time"] for one in leaders]
     holders: dict[str, int] = {}
     for event in told.by_kind["deliver"]:
         value = event["value"]
-        if told.is_grave(event) and any(start < event["time"] < end for start, end in wrong):
-            found["dead letter while something was wrong"] += 1
         if told.single_active(event):
             before = holders.setdefault(value["queue"], value["consumer"])
             found["another single active consumer"] += before != value["consumer"]
