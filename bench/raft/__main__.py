@@ -187,14 +187,14 @@ async def run(
     measured: dict[tuple[Workload, str], list[float]] = {}
     for number in range(options.runs):
         for workload in WORKLOADS:
-            for kind in KINDS:
+            for kind in options.kind:
                 _say(f"round {number + 1} of {options.runs}: {workload.name}, {kind}")
                 place = folder / f"{WORKLOADS.index(workload)}-{kind}-{number}"
                 value = await measure(household, place, kind, workload, options.seconds)
                 measured.setdefault((workload, kind), []).append(value)
                 shutil.rmtree(place, ignore_errors=True)
     if options.kills:
-        for kind in KINDS:
+        for kind in options.kind:
             measured[KILLED, kind] = await kill_leaders(
                 household, folder / f"kills-{kind}", kind, options.kills
             )
@@ -204,12 +204,18 @@ async def run(
             "kind": kind,
             "unit": workload.unit,
             **spread(values)._asdict(),
-            "ratio": spread(measured[workload, "ours"]).median
-            / max(spread(measured[workload, "stock"]).median, 1e-9),
+            "ratio": _ratio(measured.get((workload, "ours")), measured.get((workload, "stock"))),
             "aim": workload.aim,
         }
         for (workload, kind), values in measured.items()
     ]
+
+
+def _ratio(ours: list[float] | None, stock: list[float] | None) -> float | None:
+    """Ours as a multiple of stock; None where one was not measured or did nothing."""
+    if not ours or not stock or not spread(stock).median:
+        return None
+    return spread(ours).median / spread(stock).median
 
 
 def print_table(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -> None:
@@ -219,7 +225,8 @@ def print_table(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -> 
         ours = row["kind"] == "ours"
         values = Spread(row["median"], row["lowest"], row["highest"])
         cells = (f"{value:,.2f}" if value < 1000 else f"{value:,.0f}" for value in values)
-        last = (f"{row['ratio']:.2f}", row["aim"]) if ours else ("", "")
+        ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
+        last = (ratio, row["aim"]) if ours else ("", "")
         table.add_row(row["workload"] if ours else "", row["kind"], row["unit"], *cells, *last)
     console = Console(highlight=False)
     console.print(table)
@@ -240,6 +247,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3, help="rounds; the median is shown")
     parser.add_argument("--seconds", type=float, default=4.0, help="measured time of each")
     parser.add_argument("--kills", type=int, default=5, help="leaders killed, of each kind")
+    parser.add_argument("--kind", nargs="+", choices=KINDS, default=KINDS, help="what is measured")
     parser.add_argument("--dir", type=Path, help="where the journals are; a temporary folder")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
