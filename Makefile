@@ -43,9 +43,11 @@ soak: setup ## the same on one cluster for HOURS (0.5), its memory watched: make
 demo: setup ## three nodes, Spark, 336 776 flights, a killed leader, a report
 	@exec $(PY) -m bench.demo
 
-bench: setup ## the queue machine alone, then the rates of a cluster: medians of repeated runs
+bench: setup ## the queue machine, a cluster's rates, other systems, the cost of a check
 	$(PY) -m bench.machine
-	@exec $(PY) -m bench.rates
+	$(PY) -m bench.rates
+	$(PY) -m bench.peers
+	$(PY) -m bench.check.cost
 
 lock: setup ## write requirements.lock anew from pyproject.toml (needs uv)
 	UV_PYTHON_DOWNLOADS=never uv pip compile pyproject.toml --universal --python-version 3.11 \

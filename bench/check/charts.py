@@ -64,7 +64,8 @@ def latency(figures: Figures) -> str:
 
 def held(figures: Figures) -> str:
     """How long messages were held before they were settled."""
-    bars = {_duration(power): count for power, count in sorted(figures.held.items())}
+    powers = range(min(figures.held, default=0), max(figures.held, default=-1) + 1)
+    bars = {_duration(power): figures.held.get(power, 0) for power in powers}
     return _bars(bars, "held for at least")
 
 
@@ -74,22 +75,22 @@ def attempts(figures: Figures) -> str:
     return _bars(bars, "attempt")
 
 
-def linear(points: Mapping[int, float], xlabel: str, ylabel: str) -> str:
-    """Measured points beside the straight line through the first one and zero."""
+def curve(points: Mapping[int, float], xlabel: str, ylabel: str, *, line: bool = False) -> str:
+    """Measured points; `line`: beside the straight line from zero to the last one."""
 
     def draw(axes: Axes) -> None:
         places = sorted(points)
-        axes.plot(places, [points[x] for x in places], marker="o", color=COLOURS[0], label="here")
-        slope = points[places[-1]] / places[-1]
-        axes.plot(
-            [0, places[-1]], [0, slope * places[-1]], color="#999", ls="--", label="a straight line"
-        )
+        axes.plot(places, [points[x] for x in places], marker="o", color=COLOURS[0])
+        if line:
+            last = places[-1]
+            axes.plot([0, last], [0, points[last]], color="#999", ls="--", label="a straight line")
+            axes.set_xlim(left=0)
         axes.set(xlabel=xlabel, ylabel=ylabel)
         axes.set_ylim(bottom=0)
-        axes.set_xlim(left=0)
         axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.yaxis.set_major_formatter("{x:,g}")
 
-    return _svg(WIDE, draw, legend=True)
+    return _svg(WIDE, draw, legend=line)
 
 
 def _duration(power: int) -> str:

@@ -1,7 +1,7 @@
 """Rates, latencies and histograms of a history, per second and in all.
 
-Owns what is measured, from the tables of `tables`. Times are seconds since the first event. Whether
-the history is right is for the rules.
+Owns what is measured, from the tables of `tables`. Times are seconds since the first event of the
+run. Whether the history is right is for the rules.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 BINS_MAX = 2000
 """A longer history gets bins of several seconds each."""
+
+RUN = "(SELECT * FROM flat WHERE f NOT IN ('declare', 'stamp'))"
+"""What belongs to the run itself: queues may be declared long before it begins."""
 
 ACCURACY = 1000
 """Percentiles are exact to a thousandth of their rank."""
@@ -92,14 +95,15 @@ class Figures:
 
 def measure(spark: SparkSession, rare: Rare) -> Figures:
     """All figures, from the views that `tables.make` made."""
-    row = spark.sql("SELECT min(time) AS low, max(time) AS high FROM flat").first()
+    row = spark.sql(f"SELECT min(time) AS low, max(time) AS high FROM {RUN}").first()
     assert row is not None, "an aggregate has a row"
-    zero, seconds = float(row["low"]), float(row["high"] - row["low"])
+    zero = float(row["low"] or 0.0)
+    seconds = float(row["high"] or 0.0) - zero
     bin_s = max(1, -(-int(seconds) // BINS_MAX))
     place = f"CAST(floor((time - {zero!r}) / {bin_s}) AS int)"
     counts = ", ".join(f"count_if({what}) AS {name}" for name, what in COUNTED.items())
     rates: dict[str, dict[int, float]] = {name: {} for name in COUNTED}
-    for row in spark.sql(f"SELECT {place} AS bin, {counts} FROM flat GROUP BY 1").collect():
+    for row in spark.sql(f"SELECT {place} AS bin, {counts} FROM {RUN} GROUP BY 1").collect():
         for name in COUNTED:
             rates[name][row["bin"]] = row[name] / bin_s
     waits: dict[str, dict[int, Wait]] = {}

@@ -1,24 +1,31 @@
-"""The load job's arithmetic: shares, rates, merged histograms, options."""
+"""The load job's parts: workloads, bodies, options, figures, sweeps."""
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from bench.load import CONSUMER, PRODUCER, Load, Row, parse, report_of
+from bench.load import bodies, sweep
+from bench.load.command import parse
+from bench.load.partition import CONSUMER, PRODUCER, Row, Run
+from bench.load.progress import progress
+from bench.load.report import report_of
+from bench.load.workload import (
+    Messages,
+    Phase,
+    Workload,
+    WorkloadWrong,
+    load,
+    shipped,
+)
+from bench.load.workload import parse as workload_of
 from bench.rates import GAP, WORKLOADS, rows_of
 from node.cli.histogram import Histogram
 
-LOAD = Load(
-    url="fifo://user:secret@127.0.0.1:7101",
-    queue="load",
-    producers=3,
-    consumers=1,
-    messages=1000,
-    size=1024,
-    window=1000,
-    prefetch=1000,
-    idle_s=3.0,
-)
+LOAD = Workload(producers=3, consumers=1, messages=1000)
 SECOND_NS = 1_000_000_000
 
 
@@ -31,9 +38,11 @@ def row(role: str, partition: int, messages: int, begin_s: int, end_s: int, ms: 
         partition=partition,
         host="h",
         messages=messages,
+        measured=messages,
         begin_ns=begin_s * SECOND_NS,
         end_ns=end_s * SECOND_NS,
         latency=histogram.to_pairs(),
+        outcomes={} if role == PRODUCER else {"ack ok": messages},
     )
 
 
@@ -52,16 +61,12 @@ def test_rates_span_all_partitions_and_latencies_are_merged() -> None:
     ]
     report = report_of(LOAD, rows)
     assert report["published"] == 1000
+    assert report["acked"] == 1000
     assert report["published_per_second"] == 250
     assert report["acked_per_second"] == 250
     assert report["confirm_ms"]["p50"] == pytest.approx(5, rel=0.01)
     assert report["confirm_ms"]["p99"] == pytest.approx(50, rel=0.01)
     assert [part["per_second"] for part in report["partitions"]] == [300, 133.3, 0, 250]
-
-
-def test_a_report_does_not_show_the_url() -> None:
-    """It may hold a password."""
-    assert "secret" not in str(report_of(LOAD, []))
 
 
 def test_a_job_without_messages_has_no_rates() -> None:
@@ -71,6 +76,120 @@ def test_a_job_without_messages_has_no_rates() -> None:
     assert report["end_to_end_ms"] == {"p50": None, "p95": None, "p99": None}
 
 
+@pytest.mark.parametrize("name", shipped())
+def test_every_workload_that_comes_along_can_be_carried_out(name: str) -> None:
+    workload = load(name)
+    assert workload.name == name
+    assert workload.messages or any(phase.measured for phase in workload.phases)
+
+
+def test_the_workloads_of_the_issue_come_along() -> None:
+    assert shipped() == ["flights", "hot-keys", "long-tasks", "poison", "uniform"]
+
+
+@pytest.mark.parametrize(
+    ("tables", "wrong"),
+    [
+        ({"mesages": {}}, r"\[mesages\]: there is no such table, did you mean messages\?"),
+        ({"messages": {"byte": 1}}, r"messages.byte: .* did you mean bytes\?"),
+        ({"run": {"producer": 1}}, r"run.producer: .* did you mean producers\?"),
+        ({"messages": {"bytes": 10}}, r"messages.bytes: 64 at least"),
+        ({"messages": {"bytes": "many"}}, r"messages.bytes: 'many' is no int"),
+        ({"messages": {"sizes": "huge"}}, r"messages.sizes: 'huge' is none of fixed, uniform"),
+        ({"failures": {"nack": 2.0}}, r"failures.nack: a share between 0 and 1"),
+        ({"failures": {"terminate": 0.1}}, r"queue.dead_letter: must be true"),
+        ({"queue": {"dead_letter": True}, "failures": {"poison": 0.1}}, r"queue.max_deliveries"),
+        ({"consumers": {"think": "fixed"}}, r"consumers.think_ms: must be above zero"),
+        ({"phases": [{"seconds": 0}]}, r"phases: seconds must be above zero"),
+        ({"run": {"producers": 0, "consumers": 0}}, r"nothing to do"),
+    ],
+)
+def test_a_wrong_workload_is_refused_by_field(tables: dict[str, object], wrong: str) -> None:
+    with pytest.raises(WorkloadWrong, match=wrong):
+        workload_of(tables, "x")
+
+
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("[run\n")
+    with pytest.raises(WorkloadWrong, match=r"mine\.toml: "):
+        load(str(path))
+    with pytest.raises(WorkloadWrong, match="neither a file nor one of flights"):
+        load("nothing")
+
+
+def test_a_body_says_its_name_and_whether_it_is_whole() -> None:
+    body = bodies.body_of("p1-7", 12_345, b"content")
+    assert bodies.read(body) == ("p1-7", 12_345, True)
+    assert not bodies.read(body[:-1] + b"!").intact
+    assert not bodies.read(b"short").intact
+
+
+@pytest.mark.parametrize(
+    ("messages", "least", "most"),
+    [
+        (Messages(bytes=500), 500, 500),
+        (Messages(sizes="uniform", bytes=100, most=300), 100, 300),
+        (Messages(sizes="lognormal", bytes=1000), 64, 1 << 20),
+    ],
+)
+def test_sizes_are_drawn_as_asked_and_equal_seeds_give_equal_runs(
+    messages: Messages, least: int, most: int
+) -> None:
+    workload = replace(LOAD, body=messages)
+    some = [len(one.data) + 32 for one in itertools.islice(bodies.contents(workload, 1), 300)]
+    again = [len(one.data) + 32 for one in itertools.islice(bodies.contents(workload, 1), 300)]
+    assert some == again
+    assert least <= min(some)
+    assert max(some) <= most
+
+
+def test_hot_keys_are_hot() -> None:
+    workload = replace(LOAD, body=Messages(keys=100, skew=1.2))
+    keys = [one.key for one in itertools.islice(bodies.contents(workload, 0), 2000)]
+    assert keys.count("k0") > 5 * max(1, keys.count("k50"))
+
+
+def test_phases_follow_each_other_and_only_measured_ones_count(tmp_path: Path) -> None:
+    phases = (Phase("warm-up", 5, measured=False), Phase("steady", 10))
+    run = Run("u", "q", replace(LOAD, messages=0, phases=phases), tmp_path, None, begin=100.0)
+    assert [(phase.name, begin, end) for phase, begin, end in run.phases()] == [
+        ("warm-up", 100, 105),
+        ("steady", 105, 115),
+    ]
+    assert [run.measures(now) for now in (99, 101, 105, 114, 116)] == [
+        *(False, False, True, True, True)
+    ]
+
+
+def test_progress_is_the_sum_of_what_partitions_say(tmp_path: Path) -> None:
+    for number, role in enumerate((PRODUCER, PRODUCER, CONSUMER)):
+        said = f'{{"role":"{role}","messages":10,"delivered":{5 * number},"p99":{number + 1.0}}}'
+        (tmp_path / f"progress-{role}-{number}.json").write_text(said)
+    seen = progress(tmp_path)
+    assert (seen.confirmed, seen.delivered) == (20, 15)
+    assert "20 confirmed (p99 2.0 ms)" in seen.line()
+    assert "lag 5" in seen.line()
+
+
+def test_a_sweep_runs_the_workload_at_each_value_and_draws_it() -> None:
+    found = sweep.parse("size=4096,256")
+    assert [(value, one.body.bytes) for value, one in sweep.variants(LOAD, found)] == [
+        (256, 256),
+        (4096, 4096),
+    ]
+    reports = {
+        value: report_of(one, [row(PRODUCER, 0, value, 1, 2, 5), row(CONSUMER, 1, value, 1, 2, 5)])
+        for value, one in sweep.variants(LOAD, found)
+    }
+    page = sweep.page("size", reports)
+    assert page.count("<svg") == len(sweep.CURVES)
+    with pytest.raises(WorkloadWrong, match="is none of size"):
+        sweep.parse("colour=1")
+    with pytest.raises(WorkloadWrong, match="whole numbers"):
+        sweep.parse("size=a")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -78,6 +197,9 @@ def test_a_job_without_messages_has_no_rates() -> None:
         ["--queue", "q", "--producers", "0", "--consumers", "0"],
         ["--queue", "q", "--window", "0"],
         ["--queue", "q", "--messages", "-1"],
+        ["--queue", "q", "--workload", "nothing"],
+        ["--queue", "q", "--report", "x.html"],
+        ["--queue", "q", "--history", "/"],
         [],
     ],
 )

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyarrow import parquet
 
 from bench.cluster import free_base_port
 from bench.processes import environment
+from tests.jepsen import checkers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 
-def call(*arguments: str, folder: Path, seconds: float = 100) -> subprocess.CompletedProcess[str]:
+def call(*arguments: str, folder: Path, seconds: float = 220) -> subprocess.CompletedProcess[str]:
     """Run a module as its user would; what it leaves in temporary folders can be seen."""
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
@@ -48,14 +51,16 @@ def url(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.cluster
 @pytest.mark.spark
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_the_job_publishes_and_acks_every_message_and_leaves_no_file(
     url: str, tmp_path: Path
 ) -> None:
-    """Two producers and two consumers on Spark, the report as JSON."""
+    """Two producers and two consumers on Spark, the report as JSON, the history as Parquet."""
+    history = tmp_path / "history"
     done = call(
         *("bench.load", "--url", url, "--queue", "load", "--messages", "3001", "--size", "100"),
         *("--producers", "2", "--consumers", "2", "--idle", "1", "--json"),
+        *("--history", str(history)),
         folder=tmp_path,
     )
     assert done.returncode == 0, done.stderr
@@ -68,7 +73,54 @@ def test_the_job_publishes_and_acks_every_message_and_leaves_no_file(
     assert [part["role"] for part in report["partitions"]] == [
         *("producer", "producer", "consumer", "consumer")
     ]
+    assert report["left"] == {"load": 0}
+    events = parquet.read_table(history).sort_by("index").to_pylist()
+    assert [event["index"] for event in events] == list(range(report["events"]))
+    assert [event["time"] for event in events] == sorted(event["time"] for event in events)
+    assert checkers.find([{**event, "value": _given(event["value"])} for event in events]) == []
     assert os.listdir(tmp_path / "tmp") == []
+
+
+def _given(value: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an event that were written down."""
+    given = {name: found for name, found in value.items() if found is not None}
+    for name in ("spec", "queues"):
+        if name in given:
+            given[name] = json.loads(given[name])
+    return {"reason": None, "delay_s": None, **given}
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_ctrl_c_ends_it_with_the_report_so_far(url: str, tmp_path: Path) -> None:
+    """While it publishes at a slow rate; code 130, nothing left behind."""
+    workload = tmp_path / "slow.toml"
+    workload.write_text(
+        "[run]\nproducers = 1\nconsumers = 1\n[[phases]]\nseconds = 600\nrate = 50\n"
+    )
+    temporary = tmp_path / "tmp"
+    temporary.mkdir(exist_ok=True)
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "bench.load", "--url", url, "--queue", "slow"),
+            *("--workload", str(workload)),
+        ],
+        env=environment({"TMPDIR": str(temporary)}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "confirmed" in line and "lag" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "published," in said
+    assert os.listdir(temporary) == []
 
 
 def test_a_cluster_that_is_not_there_is_said_before_spark_starts(tmp_path: Path) -> None:

@@ -1,0 +1,224 @@
+"""The load job from the command line; `bench.load.__main__` calls it.
+
+Owns the options, live progress, what a signal does, sweeps, and the exit code: 0 if everything that
+was to be published was confirmed, 130 with the report so far after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+import fifo
+from bench.interrupts import EXIT_CODE, Interrupts
+from bench.load import job, sweep
+from bench.load.partition import STOP, Row, Run
+from bench.load.progress import progress
+from bench.load.report import print_report, report_of
+from bench.load.workload import Workload, WorkloadWrong, checked, load, shipped
+from bench.processes import Household
+from bench.spark import JavaMissing, JobFailed, start_spark
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit, which then decides about master and settings."""
+
+SHOW_S = 1.0
+
+MESSAGES = 100_000
+"""Without a workload and without a number."""
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The options, `workload` being what they add up to; exits with code 2 where that is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.load",
+        description="Publish and consume through a queue from Spark partitions.",
+        epilog=f"Workloads that come along: {', '.join(shipped())}. Example:"
+        " python -m bench.load --url fifo://127.0.0.1:7101 --queue load --workload poison",
+    )
+    parser.add_argument("--url", default=os.environ.get("FIFO_URL"), help="else $FIFO_URL")
+    parser.add_argument("--queue", required=True, help="is declared if it does not exist")
+    parser.add_argument("--workload", help="a TOML file, or the name of one that comes along")
+    parser.add_argument("--producers", type=int, help="partitions that publish")
+    parser.add_argument("--consumers", type=int, help="partitions that consume")
+    parser.add_argument("--messages", type=int, help="of all producers together")
+    parser.add_argument("--size", type=int, help="bytes of a body")
+    parser.add_argument("--window", type=int, help="unconfirmed, per producer")
+    parser.add_argument("--prefetch", type=int, help="per consumer")
+    parser.add_argument("--idle", type=float, help="seconds without a message end it")
+    parser.add_argument(
+        "--history", type=Path, help="a new folder: every event as Parquet (docs/history.md)"
+    )
+    parser.add_argument(
+        "--sweep", help=f"run once per value: FIELD=V1,V2,... of {', '.join(sweep.FIELDS)}"
+    )
+    parser.add_argument("--report", type=Path, help="with --sweep: an HTML page with the curves")
+    parser.add_argument(
+        "--master", help="Spark's; a slot per partition on this machine unless told"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    if not options.url:
+        parser.error("--url or $FIFO_URL is needed")
+    if options.history is not None and options.history.exists():
+        parser.error(f"--history {options.history}: exists already")
+    if options.report is not None and not options.sweep:
+        parser.error("--report is for --sweep; of one run, check its history with bench.check")
+    try:
+        options.workload = checked(_workload(options))
+        options.sweep = sweep.parse(options.sweep) if options.sweep else None
+    except WorkloadWrong as error:
+        parser.error(str(error))
+    return options
+
+
+def _workload(options: argparse.Namespace) -> Workload:
+    plain = Workload(messages=MESSAGES)
+    found = load(options.workload) if options.workload else plain
+    names = ("producers", "consumers", "messages", "window", "idle")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if options.size is not None:
+        given["body"] = replace(found.body, bytes=options.size)
+    if options.prefetch is not None:
+        given["consuming"] = replace(found.consuming, prefetch=options.prefetch)
+    return replace(found, **given)
+
+
+def main() -> int:
+    """Run the job and print its report; 1 and one line on stderr where it failed."""
+    options = parse()
+    folder = Path(tempfile.mkdtemp(prefix="fifo-load-"))
+    household = Household(folder)
+    interrupts = Interrupts()
+    try:
+        with interrupts.caught():
+            return _Command(options, folder, interrupts).run()
+    except (JavaMissing, JobFailed, fifo.FifoError, OSError) as error:
+        print(f"the load job failed: {error}", file=sys.stderr)
+        return EXIT_CODE if interrupts.count else 1
+    finally:
+        household.end(hurry=lambda: True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Command:
+    def __init__(self, options: argparse.Namespace, folder: Path, interrupts: Interrupts) -> None:
+        self._options = options
+        self._folder = folder
+        self._interrupts = interrupts
+        self._console = Console(highlight=False)
+
+    def run(self) -> int:
+        """Prepare, run, report."""
+        options, workload = self._options, self._options.workload
+        runs = sweep.variants(workload, options.sweep) if options.sweep else [(0, workload)]
+        largest = max(one.producers + one.consumers for _, one in runs)
+        first = self._run_of(*runs[0])
+        asyncio.run(job.prepare(first))  # A cluster that is not there is said before a JVM starts.
+        context = self._spark(largest)
+        try:
+            reports = {}
+            for value, one in runs:
+                run = first if one is runs[0][1] else self._run_of(value, one)
+                if run is not first:
+                    asyncio.run(job.prepare(run))
+                reports[value] = self._one(context, run)
+                if self._interrupts.count:
+                    break
+        finally:
+            context.stop()
+        return self._show(reports)
+
+    def _run_of(self, value: int, workload: Workload) -> Run:
+        options = self._options
+        queue = f"{options.queue}-{value}" if options.sweep else options.queue
+        history = options.history is not None
+        folder = self._folder / f"run-{value}"
+        return job.new_run(options.url, queue, workload, folder, history=history)
+
+    def _spark(self, slots: int) -> SparkContext:
+        if SUBMITTED in os.environ:
+            from pyspark import SparkContext
+
+            return SparkContext.getOrCreate()
+        master = self._options.master or f"local[{slots}]"
+        return start_spark("fifo load", master, self._folder / "spark")
+
+    def _one(self, context: SparkContext, run: Run) -> dict[str, Any]:
+        """One run: the job in a thread, progress and signals here."""
+        rows: list[Row] = []
+        failed: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                rows.extend(job.run_job(context, run))
+            except BaseException as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(SHOW_S)
+            self._look(run)
+        if failed:
+            raise failed[0]
+        report = report_of(run.workload, rows)
+        if not self._interrupts.count:
+            report["left"] = asyncio.run(job.left(run))
+        if run.history is not None:
+            from pyspark.sql import SparkSession
+
+            target = self._options.history
+            target = target / run.queue if self._options.sweep else target
+            report["events"] = job.number(SparkSession(context), run.history, target)
+            report["history"] = str(target)
+        return report
+
+    def _look(self, run: Run) -> None:
+        if self._interrupts.count and not run.stopped:
+            print("interrupted: the job ends", file=sys.stderr, flush=True)
+            (run.folder / STOP).touch()
+        if self._interrupts.hurry():
+            raise JobFailed("interrupted twice")
+        seen = progress(run.folder)
+        if seen.confirmed + seen.delivered and not self._options.json:
+            end = "\r" if sys.stderr.isatty() else "\n"
+            print(seen.line(), file=sys.stderr, end=end, flush=True)
+
+    def _show(self, reports: dict[int, dict[str, Any]]) -> int:
+        options = self._options
+        if options.sweep:
+            sweep.show(options.sweep.field, reports, options, self._console)
+        elif options.json:
+            print(json.dumps(next(iter(reports.values())), indent=2))
+        else:
+            report = next(iter(reports.values()))
+            print_report(report, self._console)
+            if "history" in report:
+                self._console.print(
+                    f"{report['events']:,} events: python -m bench.check {report['history']}"
+                )
+        if self._interrupts.count:
+            return EXIT_CODE
+        return 0 if all(map(complete, reports.values())) else 1
+
+
+def complete(report: dict[str, Any]) -> bool:
+    """Whether everything that was to be published was confirmed."""
+    workload = report["workload"]
+    wanted = workload["messages"] if workload["producers"] else 0
+    return bool(not wanted or report["published"] >= wanted)
