@@ -21,8 +21,8 @@ from rich.table import Table
 
 from bench.check import charts
 from bench.check.page import STYLE
+from bench.hardware import describe
 from bench.interrupts import EXIT_CODE
-from bench.machine import describe
 from bench.processes import Household
 
 SIZES = (1_000_000, 5_000_000, 10_000_000, 20_000_000)

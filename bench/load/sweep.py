@@ -15,8 +15,8 @@ from rich.table import Table
 
 from bench.check import charts
 from bench.check.page import STYLE
-from bench.load.workload import Workload, WorkloadWrong, checked
 from bench.hardware import describe
+from bench.load.workload import Workload, WorkloadWrong, checked
 
 FIELDS = ("size", "producers", "consumers", "prefetch", "depth", "window")
 """What can be swept; `prefetch` bounds the locks that each consumer holds."""

@@ -1,23 +1,19 @@
 """One real cluster of three processes and one Spark session for all tests of this folder.
 
-Owns starting and ending both, and putting the environment back that a session changes.
+Owns starting and ending the cluster; Spark is shared with other folders' tests.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -26,6 +22,7 @@ import fifo
 from bench.cluster import free_base_port
 from bench.processes import environment
 from fifo.blocking import BlockingClient
+from tests.support.spark_session import spark_session
 
 _names = itertools.count(1)
 
@@ -115,26 +112,8 @@ def queue(client: BlockingClient) -> str:
 def spark() -> Iterator[SparkSession]:
     """Two slots, and a failed task is tried once more."""
     import fifo.spark
-    from bench.spark import start_spark
 
-    before, temporary = dict(os.environ), tempfile.tempdir
-    folder = Path(tempfile.mkdtemp(prefix="fifo-spark-"))
-    context = start_spark("tests", "local[2,2]", folder)
-    # The JVM has what it needs; this process goes on as it was.
-    os.environ.clear()
-    os.environ.update(before)
-    tempfile.tempdir = temporary
-    try:
-        context.setLogLevel("OFF")
-        session = SparkSession(context)
+    with spark_session() as session:
         session.conf.set("spark.sql.shuffle.partitions", "2")
         session.dataSource.register(fifo.spark.FifoDataSource)
         yield session
-    finally:
-        gateway: Any = context._gateway
-        context.stop()
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(30)
-        type(context)._gateway = type(context)._jvm = None
-        shutil.rmtree(folder, ignore_errors=True)
