@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -151,6 +152,14 @@ class _Command:
         return job.new_run(options.url, queue, workload, folder, history=history)
 
     def _spark(self, slots: int) -> SparkContext:
+        """A context; PySpark's own handler of Ctrl-C, which cancels all jobs, is taken off."""
+        heard = signal.getsignal(signal.SIGINT)
+        try:
+            return self._start(slots)
+        finally:
+            signal.signal(signal.SIGINT, heard)
+
+    def _start(self, slots: int) -> SparkContext:
         if SUBMITTED in os.environ:
             from pyspark import SparkContext
 
