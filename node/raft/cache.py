@@ -52,6 +52,17 @@ class CommandCache:
             self._commands.move_to_end(index)
         return command
 
+    def peek(self, index: int) -> bytes | None:
+        """The command, whose place in the order stays; None if it is not here."""
+        return self._commands.get(index)
+
+    def missing_until(self, first: int, last: int) -> int:
+        """The end of the gap that begins with `first`, which is not here: at most `last`."""
+        for index in range(first + 1, last + 1):
+            if index in self._commands:
+                return index - 1
+        return last
+
     def drop_range(self, first: int, last: int) -> None:
         """Forgets the commands of indexes `first` to `last`, both included."""
         for index in range(first, last + 1):

@@ -46,6 +46,7 @@ from node.raft.openfiles import OpenFiles
 from node.raft.owner import Owner
 from node.raft.places import PLACE_BYTES
 from node.raft.recovery import Recovered, Recovery, unusable
+from node.raft.runs import RunReader
 from node.raft.segments import Opening, Segments
 from node.raft.snapshotfile import SnapshotBuilder, SnapshotMeta
 from node.raft.snapshots import SnapshotStore, SnapshotWriter
@@ -117,6 +118,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         self._commit_written = self._commit_index
         self._cut_bytes = recovered.cut_bytes
         self._cache = CommandCache(journal_limits.cache_bytes)
+        self._runs = RunReader(self._log, self._cache, segments, snapshots.files, self._reading)
         self._head: Entry | None = None
         self._tail: Entry | None = None
         self._synced_index = self._log.last_index
@@ -238,7 +240,8 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
 
     def entries(self, first: int, max_bytes: int, max_count: int | None = None) -> list[Entry]:
         """Entries from `first` on: at least one (if there is one), at most `max_bytes` of
-        commands beyond it, at most `max_count`. Reads no more than it returns.
+        commands beyond it, at most `max_count`. Reads no more than it returns, from the cache or in
+        runs from the disk, as `read` does.
 
         IndexError if `first` is below `first_whole_index`.
         """
@@ -247,14 +250,11 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         last = self.last_index
         if max_count is not None:
             last = min(last, first + max_count - 1)
-        found: list[Entry] = []
-        total_bytes = 0
-        for index in range(first, last + 1):
-            total_bytes += self._log.size_at(index)
-            if found and total_bytes > max_bytes:
-                break
-            found.append((self.read(index), index, self._log.term_at(index)))
-        return found
+        if first > last:
+            return []
+        last = self._log.last_within(first, last, max_bytes)
+        commands, terms = self._runs.commands(first, last), self._log.terms(first, last)
+        return list(zip(commands, range(first, last + 1), terms, strict=True))
 
     # --- durability ---
 
@@ -467,15 +467,13 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
     def read_state(self, meta: SnapshotMeta, offset: int, size: int) -> bytes:
         """Up to `size` bytes of a snapshot's state from `offset` (checksum verified), fewer only
         where it ends. `SnapshotFailed` if that snapshot is not kept any more."""
-        self._check_usable()
-        with self._finally():
+        with self._reading():
             return self._snapshots.of(meta).read_state(offset, size)
 
     def live_entries(self, meta: SnapshotMeta) -> array[int]:
         """The indexes of the entries that a snapshot needs, ascending."""
-        self._check_usable()
         indexes = array("Q")
-        with self._finally():
+        with self._reading():
             for places in self._snapshots.of(meta).places():
                 indexes.extend(places.indexes)
         return indexes
@@ -513,8 +511,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
 
         `SnapshotFailed` if a compaction was given up; the next `release` tries again.
         """
-        self._check_usable()
-        with self._finally():
+        with self._reading():
             return self._snapshots.step(budget_bytes)
 
     def blocking_work(self) -> Callable[[], None] | None:
@@ -739,18 +736,18 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
             self._fail(problem)
 
     def _read_from_disk(self, index: int) -> bytes:
-        self._check_usable()
-        place = self._snapshots.locate(index)
-        if place is None:
+        with self._reading():
+            place = self._snapshots.locate(index)
+            if place is not None:
+                return self._snapshots.read(place)
             # IndexError if it is not one of the two at the head.
             self._log.size_at(index)
             return PLACEHOLDER
-        with self._finally():
-            return self._snapshots.read(place)
 
     @contextlib.contextmanager
-    def _finally(self) -> Iterator[None]:
+    def _reading(self) -> Iterator[None]:
         """Reading what was not written, or not reading at all, ends the journal's work."""
+        self._check_usable()
         try:
             yield
         except JournalDamaged as damage:

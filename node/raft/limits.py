@@ -34,6 +34,10 @@ REPLAY_CHUNK_BYTES: Final = 4 * MIB
 """Read size while opening a journal: large enough to be sequential, small enough to bound memory
 at a chunk and one record."""
 
+RUN_BYTES: Final = 1 * MIB
+"""Entries that follow each other are read in pieces of this size: a thousand small ones at once,
+and a piece that a disk returns in a few milliseconds."""
+
 WRITE_PARTS_MAX: Final = 512
 """Buffers per writev; below IOV_MAX (1024 on Linux)."""
 
@@ -99,7 +103,7 @@ WINDOW_BYTES: Final = 16 * MIB
 SEND_BYTES_PER_TURN: Final = 4 * MIB
 SEND_ENTRIES_PER_TURN: Final = 1_000
 """Entries handed to one peer's connection in one turn: a peer that catches up has them read from
-the disk one by one, and nobody else may wait for that."""
+the disk, and nobody else may wait for that."""
 
 UNCOMMITTED_BYTES_MAX: Final = 32 * MIB
 """Appended on the leader and not committed; what is submitted beyond it waits in the queue."""

@@ -7,6 +7,7 @@ no payload. The journal and its recovery keep it in step with the records.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -109,6 +110,27 @@ class LogIndex:
         """Where the entry is."""
         slot = self._slot(index)
         return Place(self._positions[slot], self._sizes[slot])
+
+    def places_until(self, first: int, last: int, end: int) -> list[Place]:
+        """Where the entries from `first` to `last` are, as many of them as begin before position
+        `end`, in order."""
+        slot = self._slot(first)
+        stop = bisect_left(self._positions, end, slot, self._slot(last) + 1)
+        return list(map(Place, self._positions[slot:stop], self._sizes[slot:stop]))
+
+    def terms(self, first: int, last: int) -> array[int]:
+        """The terms of the entries from `first` to `last`, both in the log."""
+        return self._terms[self._slot(first) : self._slot(last) + 1]
+
+    def last_within(self, first: int, last: int, max_bytes: int) -> int:
+        """The last of the entries from `first` to `last` that can be taken until their commands
+        have `max_bytes`; `first` in any case."""
+        total_bytes = self.size_at(first)
+        for slot in range(self._slot(first) + 1, self._slot(last) + 1):
+            total_bytes += self._sizes[slot]
+            if total_bytes > max_bytes:
+                return self._first_index + slot - 1
+        return last
 
     def columns(self, indexes: Sequence[int]) -> tuple[array[int], array[int], array[int]]:
         """(terms, positions, sizes) of one entry or more, ascending, all in the log."""

@@ -21,19 +21,26 @@ def read_record(
     file: StorageFile, offset: int, size: int, *, base: int, seed: int
 ) -> tuple[RecordHead, bytes] | str:
     """The record at `offset`, whose payload has `size` bytes; what is wrong with it, in words."""
-    whole_bytes = records.RECORD_BYTES + size
-    content = file.read(offset, whole_bytes)
-    if len(content) < whole_bytes:
+    content = file.read(offset, records.RECORD_BYTES + size)
+    head = check_record(memoryview(content), 0, size, position=base + offset, seed=seed)
+    return head if isinstance(head, str) else (head, content[records.RECORD_BYTES :])
+
+
+def check_record(
+    view: memoryview, at: int, size: int, *, position: int, seed: int
+) -> RecordHead | str:
+    """The head of the record at `at` of `view`, whose payload has `size` bytes and is right; what
+    is wrong with it, in words."""
+    if len(view) < at + records.RECORD_BYTES + size:
         return "a record is cut off"
-    view = memoryview(content)
-    head = records.decode_record(view, 0, base + offset)
+    head = records.decode_record(view, at, position)
     if isinstance(head, str):
         return head
     if head.size != size:
         return f"a record of {head.size} bytes, {size} were written"
-    if not records.record_is_whole(view, 0, head, seed):
+    if not records.record_is_whole(view, at, head, seed):
         return "the checksum of a record is wrong"
-    return head, content[records.RECORD_BYTES :]
+    return head
 
 
 class RecordReader:

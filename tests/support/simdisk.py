@@ -112,7 +112,9 @@ class SimFile:
     def read(self, offset: int, size: int) -> bytes:
         self._alive()
         content = bytes(self._inode.cache[offset : offset + size])
+        self._storage.reads += 1
         self._storage.read_bytes += len(content)
+        self._storage.largest_read_bytes = max(self._storage.largest_read_bytes, len(content))
         return content
 
     def sync(self) -> None:
@@ -156,7 +158,9 @@ class SimStorage:
         self.process = 0
         self.operations = 0
         self.syncs = 0
+        self.reads = 0
         self.read_bytes = 0
+        self.largest_read_bytes = 0
         self.written_bytes = 0
         self.open_files = 0
         self._locked = False

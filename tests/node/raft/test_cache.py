@@ -28,6 +28,19 @@ def test_a_full_cache_lets_the_oldest_go_and_takes_no_longer_for_it() -> None:
     assert cache.get(COUNT + 1) == b"x"
 
 
+def test_a_look_leaves_the_order_as_it_is_and_a_use_does_not() -> None:
+    cache = CommandCache(2 * (1 + ENTRY_OVERHEAD_BYTES))
+    for use, dropped in ((cache.peek, 1), (cache.get, 2)):
+        cache.clear()
+        cache.put(1, b"a")
+        cache.put(2, b"b")
+        assert use(1) == b"a"
+        assert cache.peek(3) is None
+        cache.put(3, b"c")
+        cache.trim(3)
+        assert [index for index in (1, 2, 3) if cache.peek(index) is None] == [dropped]
+
+
 def test_what_was_read_last_stays_longest_and_what_is_not_written_always() -> None:
     cache = CommandCache(3 * (1 + ENTRY_OVERHEAD_BYTES))
     for index in (1, 2, 3):
