@@ -20,7 +20,13 @@ from tests.machine.model import driving
 from tests.machine.model import mutants as machine
 from tests.mutants.hunting import Catch, Hunt, Mutant, scenario, seeds
 from tests.mutants.switch import replaced
-from tests.node.raft import test_elections, test_hazards, test_transfer
+from tests.node.raft import (
+    test_elections,
+    test_hazards,
+    test_slow_disk,
+    test_snapshot_hazards,
+    test_transfer,
+)
 from tests.sim import mutants as simulator
 
 GOLDEN = sorted((Path(machine.__file__).parents[1] / "golden").glob("*.txt"))
@@ -80,7 +86,13 @@ def _of_the_cluster() -> list[Mutant]:
 
 
 def _of_raft() -> list[Mutant]:
-    tables = (test_hazards.SCENARIOS, test_elections.ELECTIONS, test_transfer.RULES)
+    tables = (
+        test_hazards.SCENARIOS,
+        test_snapshot_hazards.SCENARIOS,
+        test_elections.ELECTIONS,
+        test_transfer.RULES,
+        test_slow_disk.RULES,
+    )
     hunted: dict[type, list[Hunt]] = {}
     for work, core in chain.from_iterable(tables):
         hunted.setdefault(core, []).append(scenario(work, work.__name__))

@@ -91,6 +91,8 @@ class Checks:
             self._check_commit(node)
         if len(lease_holders) > 1:
             self.fail(f"{lease_holders} hold a lease at once")
+        if self.disks and self.committed_index > 1:
+            self._check_disks()
 
     def _check_hard_state(self, name: str, journal: Journal) -> None:
         term, vote = journal.getCurrentTerm(), journal.getVotedForNodeId()
@@ -140,8 +142,6 @@ class Checks:
         if commit > self.committed_index:
             self.committed_index = commit
             self._commit_term = journal.term_at(commit)
-            if self.disks:
-                self._check_disks()
 
     def _check_disks(self) -> None:
         """The newest committed entry is on a majority of disks, not of page caches."""

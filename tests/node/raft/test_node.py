@@ -67,7 +67,7 @@ def test_entries_too_large_or_empty_are_refused_before_anything_happens() -> Non
     assert world.submitted[0].outcomes[0][0] is Outcome.COMMITTED
 
 
-def test_a_full_queue_refuses_and_what_was_queued_is_committed() -> None:
+def test_b09_a_full_queue_refuses_and_what_was_queued_is_committed() -> None:
     world = World("abc", seed=5, queue_commands_max=10, submit_seconds=5.0).start()
     leader = world.elect()
     found = [world.submit(leader, world.payload()) for _ in range(15)]

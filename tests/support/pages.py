@@ -1,0 +1,59 @@
+"""What the pages of `docs/` say about the tests: their tables, and the tests that they name.
+
+A test is named as `path::name`, its path below `tests/`. Owns how that is written and looked up;
+what a page has to say is the business of the test beside its subject.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+
+_NAMED = re.compile(r"`([\w/]+\.py)::(\w+)`")
+
+
+def page(name: str) -> str:
+    """The text of `docs/name.md`."""
+    return (TESTS.parent / "docs" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def rows(text: str, heading: str) -> list[str]:
+    """The lines of the tables in the section of that heading, without their heads."""
+    section = re.split(rf"^## {re.escape(heading)}$", text, maxsplit=1, flags=re.MULTILINE)[1]
+    lines = re.split(r"^## ", section, maxsplit=1, flags=re.MULTILINE)[0].splitlines()
+    heads = {number - 1 for number, line in enumerate(lines) if line.startswith("|--")}
+    return [
+        line for number, line in enumerate(lines) if line.startswith("| ") and number not in heads
+    ]
+
+
+def named(text: str) -> list[tuple[str, str]]:
+    """(path, name) of each test that a text names."""
+    return _NAMED.findall(text)
+
+
+def missing(text: str) -> list[str]:
+    """The tests that a text names and that nobody would run: `path::name`."""
+    return [f"{path}::{name}" for path, name in named(text) if name not in _tests(path)]
+
+
+@cache
+def _tests(path: str) -> frozenset[str]:
+    """What runs in a file: its tests, and what they use by name (scenarios of a table, models)."""
+    file = TESTS / path
+    if not file.exists():
+        return frozenset()
+    nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    used = {
+        node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    return frozenset(
+        node.name
+        for node in nodes
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and (node.name.startswith("test_") or node.name in used)
+    )
