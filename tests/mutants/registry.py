@@ -28,11 +28,14 @@ from tests.node.raft import (
     test_transfer,
 )
 from tests.sim import mutants as simulator
+from tests.support import raft_schedule
 
 GOLDEN = sorted((Path(machine.__file__).parents[1] / "golden").glob("*.txt"))
 MODEL_RUNS = 120
 """As many as the quick profile has: what is found later would not be found in CI."""
 MODEL_STEPS = 80
+RAFT_SCHEDULES = 20
+"""As many as `test_schedules.py` gives those that have to be found by random faults alone."""
 
 
 def _stories() -> Catch | None:
@@ -101,10 +104,19 @@ def _of_raft() -> list[Mutant]:
             "raft",
             (core.__doc__ or core.__name__).split("\n")[0].rstrip("."),
             replaced(RaftNode, "core_class", core),
-            tuple(hunts),
+            (*hunts, seeds(_on_a_schedule, "raft schedules", RAFT_SCHEDULES, "schedules")),
         )
         for core, hunts in hunted.items()
     ]
+
+
+def _on_a_schedule(seed: int) -> str | None:
+    """What random faults alone come to, of the kinds that `test_schedules.py` has."""
+    try:
+        raft_schedule.run(seed, names="abcde" if seed % 4 == 3 else "abc", late=seed % 2 == 1)
+    except Exception as error:  # whatever breaks: without the bug nothing does
+        return repr(error)
+    return None
 
 
 def _of_processes() -> list[Mutant]:
