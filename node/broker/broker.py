@@ -87,6 +87,8 @@ class Broker:
         self._disk_looked_at = now()
         self._connections: dict[Connection, None] = {}
         self._unopened: dict[Connection, None] = {}
+        self._sessionless: dict[Connection, None] = {}
+        self._watched: dict[Connection, None] = {}
         self._to_flush: list[Connection] = []
         self._reading = True
         self.clock = ClusterClock(now)
@@ -350,14 +352,12 @@ class Broker:
         """Heartbeats, openings that take too long, peers that take nothing, and what all hold."""
         now = self._now()
         self.sessions.sweep(now)
-        held_bytes = 0
-        for connection in list(self._connections):
-            if connection.session is None or not connection.open:
+        for connection in list(self._sessionless):
+            if connection.session is not None:
+                del self._sessionless[connection]
+            elif connection.open:
                 self._sweep_sessionless(connection, now)
-            if connection.stalled(now):
-                logger.warning("event=peer_closed reason=stalled peer=%s", connection.address)
-                connection.abort()
-            held_bytes += connection.held_bytes
+        held_bytes = sum([self._sweep_watched(connection, now) for connection in [*self._watched]])
         if held_bytes > self._settings.memory_high_bytes:
             self._make_room(held_bytes)
         if now - self._disk_looked_at >= limits.DISK_LOOK_SECONDS:
@@ -390,12 +390,21 @@ class Broker:
             else None
         )
 
+    def _sweep_watched(self, connection: Connection, now: float) -> int:
+        """Bytes that the peer makes us hold; one that takes nothing for long is cut."""
+        closing_at = connection.closing_at
+        if closing_at is not None and now - closing_at > limits.CLOSING_SECONDS:
+            connection.abort()
+        if connection.stalled(now):
+            logger.warning("event=peer_closed reason=stalled peer=%s", connection.address)
+            connection.abort()
+        if not connection.holding:
+            del self._watched[connection]
+        return connection.held_bytes
+
     def _sweep_sessionless(self, connection: Connection, now: float) -> None:
         age = now - connection.made_at
-        if connection.closing_at is not None:
-            if now - connection.closing_at > limits.CLOSING_SECONDS:
-                connection.abort()
-        elif connection.observer:
+        if connection.observer:
             beat(connection, now)
             if silent(connection, connection.heard_at, now):
                 connection.abort()
@@ -408,7 +417,7 @@ class Broker:
 
     def connected(self, connection: Connection) -> None:
         """A new connection; where there are too many, somebody unknown has to go."""
-        self._connections[connection] = None
+        self._connections[connection] = self._sessionless[connection] = None
         if self._ended:
             connection.abort()  # It was accepted while the listener closed.
             return
@@ -425,8 +434,8 @@ class Broker:
 
     def disconnected(self, connection: Connection) -> None:
         """A connection is closed."""
-        self._connections.pop(connection, None)
-        self._unopened.pop(connection, None)
+        for group in (self._connections, self._unopened, self._sessionless, self._watched):
+            group.pop(connection, None)
         self._door.forget(connection)
         self._say_goodbye(connection)
         if not self._connections:
@@ -457,6 +466,10 @@ class Broker:
         if not self._to_flush and not self._in_turn:
             self._wake()
         self._to_flush.append(connection)
+
+    def to_watch(self, connection: Connection) -> None:
+        """Each sweep looks at the connection for a while."""
+        self._watched[connection] = None
 
     def received(self, connection: Connection, frame: Frame) -> None:
         """One frame of a client, in order."""

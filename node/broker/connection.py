@@ -45,6 +45,9 @@ class Owner(Protocol):
     def to_flush(self, connection: Connection) -> None:
         """Something waits to be sent: call `flush` in this turn."""
 
+    def to_watch(self, connection: Connection) -> None:
+        """Look at it in each sweep while `holding`."""
+
 
 class Connection(asyncio.Protocol):
     """The broker's end of one TCP connection.
@@ -118,6 +121,8 @@ class Connection(asyncio.Protocol):
                 self.refuse(frame.correlation, frame.code, frame.text)
             else:
                 self._hand_over(frame)
+        if self.opening.decoder.pending_bytes:
+            self._owner.to_watch(self)
 
     def _hand_over(self, frame: Frame) -> None:
         try:
@@ -208,6 +213,8 @@ class Connection(asyncio.Protocol):
                 self.output.waiting_bytes,
             )
             self.abort()
+        if not self.output.empty:
+            self._owner.to_watch(self)
 
     def _want_flush(self) -> None:
         if not self._queued_for_flush:
@@ -218,6 +225,12 @@ class Connection(asyncio.Protocol):
     def held_bytes(self) -> int:
         """What this peer makes us hold: answers that it does not take, and an unfinished frame."""
         return self.output.waiting_bytes + self.opening.decoder.pending_bytes
+
+    @property
+    def holding(self) -> bool:
+        """Whether we hold something for the peer, or wait for it to take our last words."""
+        pending_bytes = self.opening.decoder.pending_bytes
+        return self.closing_at is not None or not self.output.empty or pending_bytes > 0
 
     def stalled(self, now: float) -> bool:
         """Whether the peer has taken nothing for long, while something waits for it."""
@@ -242,6 +255,7 @@ class Connection(asyncio.Protocol):
         self.closing_at = self._now()
         self.opening.closed()
         self.flush()
+        self._owner.to_watch(self)
 
     def abort(self) -> None:
         """Cut the connection now."""

@@ -8,9 +8,11 @@ forgotten when it ends. Must not know requests, locks or how commands travel.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import count
 
 from fifo.wire import Code
 from fifo.wire.limits import HEARTBEATS_MISSED_MAX
@@ -20,13 +22,15 @@ from node.broker.connection import Connection
 
 @dataclass(slots=True)
 class Session:
-    """A session with at least one connection here. `ending`: it asked to be closed."""
+    """A session with at least one connection here. `ending`: it asked to be closed. `look`: the
+    number of the look at it that is to come."""
 
     number: int
     session_id: bytes
     connections: list[Connection] = field(default_factory=list)
     epochs: list[int] = field(default_factory=lambda: [0, 0])
     ending: bool = False
+    look: int = 0
 
     def connection(self, role: int) -> Connection | None:
         """The newest open connection of that role."""
@@ -49,6 +53,18 @@ class Session:
         """When any of its connections was heard last."""
         return max([connection.heard_at for connection in self.connections], default=0.0)
 
+    def due_at(self) -> float:
+        """When the first of its connections has been silent, or we towards it, for too long. Only
+        a connection that comes or goes can make that earlier."""
+        heard_at = self.heard_at()
+        return min(
+            min(
+                connection.spoke_at + connection.heartbeat_s,
+                heard_here(connection, heard_at) + patience(connection),
+            )
+            for connection in self.connections
+        )
+
 
 class Farewell(Enum):
     """What a closed connection means for its session."""
@@ -63,6 +79,8 @@ class Sessions:
 
     def __init__(self) -> None:
         self._by_number: dict[int, Session] = {}
+        self._looks: list[tuple[float, int, Session]] = []
+        self._numbers = count(1)
 
     def __len__(self) -> int:
         return len(self._by_number)
@@ -85,6 +103,7 @@ class Sessions:
         connection.session, connection.role, connection.epoch = session, role, epoch
         session.epochs[role] = max(session.epochs[role], epoch)
         session.connections.append(connection)
+        self._look_at(session, 0.0)
         return session
 
     def unbind(self, connection: Connection) -> Farewell:
@@ -95,7 +114,9 @@ class Sessions:
         session.connections.remove(connection)
         if not session.connections:
             self._by_number.pop(session.number, None)
+            session.look = 0
             return Farewell.NOTHING if session.ending else Farewell.DISCONNECT
+        self._look_at(session, 0.0)
         newest = session.epochs[connection.role] == connection.epoch
         return Farewell.DETACH if newest and not session.ending else Farewell.NOTHING
 
@@ -116,21 +137,46 @@ class Sessions:
         for session in self._by_number.values():
             session.connections.clear()
         self._by_number.clear()
+        self._looks.clear()
+
+    def _look_at(self, session: Session, due_at: float) -> None:
+        """The next sweep from then on looks at the session, and no other that was meant to."""
+        session.look = next(self._numbers)
+        heapq.heappush(self._looks, (due_at, session.look, session))
 
     def sweep(self, now: float) -> None:
         """Say something where we were silent; cut what has been silent for two heartbeats.
 
-        A data connection alone may be silent while the control connection speaks: the handler
-        blocks the user's loop. So it is the session that is heard, for its data connection.
+        Looks only at those of whom something may be due, so that thousands of idle ones cost
+        little.
         """
-        for session in list(self._by_number.values()):
+        due = []
+        while self._looks and self._looks[0][0] <= now:
+            _, look, session = heapq.heappop(self._looks)
+            if session.look == look:
+                due.append(session)
+        for session in due:
             heard_at = session.heard_at()
             for connection in list(session.connections):
                 beat(connection, now)
-                control = connection.role == ROLE_CONTROL
-                heard_here = connection.heard_at if control else heard_at
-                if connection.reading and silent(connection, heard_here, now):
+                if connection.reading and silent(connection, heard_here(connection, heard_at), now):
                     connection.abort()
+            if session.connections:
+                self._look_at(session, session.due_at())
+
+
+def heard_here(connection: Connection, heard_at: float) -> float:
+    """When its peer was heard, whose session was heard at `heard_at`.
+
+    A data connection alone may be silent while the control connection speaks: the handler blocks
+    the user's loop. So it is the session that is heard, for its data connection.
+    """
+    return connection.heard_at if connection.role == ROLE_CONTROL else heard_at
+
+
+def patience(connection: Connection) -> float:
+    """Seconds of silence after which a peer is given up."""
+    return HEARTBEATS_MISSED_MAX * connection.heartbeat_s
 
 
 def beat(connection: Connection, now: float) -> None:
@@ -141,4 +187,4 @@ def beat(connection: Connection, now: float) -> None:
 
 def silent(connection: Connection, heard_at: float, now: float) -> bool:
     """Whether what was last heard then is too long ago."""
-    return now - heard_at > HEARTBEATS_MISSED_MAX * connection.heartbeat_s
+    return now - heard_at > patience(connection)
