@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
+from math import inf
 
 from fifo.wire import Code
 from fifo.wire.limits import HEARTBEATS_MISSED_MAX
@@ -57,13 +58,12 @@ class Session:
         """When the first of its connections has been silent, or we towards it, for too long. Only
         a connection that comes or goes can make that earlier."""
         heard_at = self.heard_at()
-        return min(
-            min(
-                connection.spoke_at + connection.heartbeat_s,
-                heard_here(connection, heard_at) + patience(connection),
-            )
-            for connection in self.connections
-        )
+        due_at = inf
+        for connection in self.connections:
+            speak_at = connection.spoke_at + connection.heartbeat_s
+            cut_at = heard_here(connection, heard_at) + patience(connection)
+            due_at = min(due_at, speak_at, cut_at)
+        return due_at
 
 
 class Farewell(Enum):

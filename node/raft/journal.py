@@ -479,12 +479,13 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         return indexes
 
     def kept_entry(self, index: int) -> Entry:
-        """An entry that a snapshot needs, or of the log, with its term. IndexError if there is
-        no such entry."""
+        """An entry that a snapshot needs, or of the log, with its term, past the cache: it is for
+        a peer that catches up. IndexError if there is no such entry."""
         place = self._snapshots.locate(index)
         if place is None:
             raise IndexError(f"entry {index} is not kept")
-        return self.read(index), index, place.term
+        command = self._cache.peek(index)
+        return self._read_from_disk(index) if command is None else command, index, place.term
 
     def pin(self, meta: SnapshotMeta) -> None:
         """Keeps a snapshot and what it needs until `unpin`, whatever newer ones come; ends with

@@ -10,6 +10,7 @@ from node.raft.journal import Journal, JournalLimits
 from node.raft.segments import segment_name
 from tests.support.journals import ONE_SEGMENT, SMALL, busy_script, command, fill, open_journal
 from tests.support.simdisk import SimStorage
+from tests.support.snapshots import take
 
 EVERYTHING = 1 << 30
 FIRST_SEGMENT = segment_name(1, 1)
@@ -105,6 +106,19 @@ def test_catching_up_through_old_entries_leaves_the_fresh_ones_in_memory() -> No
     assert journal.stats().cached_bytes == held
     reads = storage.reads
     assert commands(journal, 470) == [command(index, 100) for index in range(470, 501)]
+    assert storage.reads == reads
+
+
+def test_sending_a_snapshot_leaves_the_fresh_entries_in_memory() -> None:
+    storage = SimStorage()
+    journal = open_journal(storage, limits=JournalLimits(cache_bytes=20_000))
+    in_groups(journal, 40, of=10, size=100)
+    take(journal, range(2, 301))
+    in_groups(journal, 1, of=10, size=100)
+    for index in range(2, 301):
+        assert journal.kept_entry(index) == (command(index, 100), index, 1)
+    reads = storage.reads
+    assert commands(journal, 380) == [command(index, 100) for index in range(380, 411)]
     assert storage.reads == reads
 
 
