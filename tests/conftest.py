@@ -25,6 +25,7 @@ settings.register_profile(
 )
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this very hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each item its group, and the skip mark where it cannot run."""
     without_java: bool | None = None

@@ -12,7 +12,7 @@ import fifo
 from tests.client.test_cluster import crash_leader, three, url_of
 from tests.support.cluster import LocalCluster, passed
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
 
 @pytest.fixture

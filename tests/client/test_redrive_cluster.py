@@ -15,7 +15,7 @@ from node.broker import limits
 from tests.client.test_cluster import crash_leader, three
 from tests.support.cluster import LocalCluster, passed
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
 
 @pytest.fixture

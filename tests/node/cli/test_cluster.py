@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from node.cli.processes import ProcessId
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 WAIT_S = 30.0
 ROOT = Path(__file__).parents[3]
