@@ -67,11 +67,16 @@ class Child:
 
 
 class Household:
-    """All children of one run. One per process, because the end of it is the end of every child."""
+    """All children of one run, and whatever comes of them.
+
+    One at a time per process: an orphan does not say whose grandchild it was. What ran below this
+    process before is somebody else's and stays.
+    """
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
         self._children: list[Child] = []
+        self._others = descendants(os.getpid(), set())
         _adopt_orphans()
 
     def start(
@@ -129,7 +134,7 @@ class Household:
         if self._all_ended():
             _collect_orphans()
         sessions = {child.pid for child in self._children}
-        return descendants(os.getpid(), sessions)
+        return descendants(os.getpid(), sessions, self._others)
 
 
 def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -139,13 +144,16 @@ def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": found, **(changes or {})}
 
 
-def descendants(top: int, sessions: set[int]) -> set[int]:
-    """Living processes below `top`, or in one of these sessions; without `top` and zombies."""
+def descendants(
+    top: int, sessions: set[int], apart: frozenset[int] | set[int] = frozenset()
+) -> set[int]:
+    """Living processes below `top`, or in one of these sessions; without `top` and zombies, without
+    those `apart` and what is below them."""
     table = _process_table()
     found = {pid for pid, (_, session) in table.items() if session in sessions}
     below = {top}
     while below:
-        below = {pid for pid, (parent, _) in table.items() if parent in below} - found
+        below = {pid for pid, (parent, _) in table.items() if parent in below} - found - apart
         found |= below
     found.discard(top)
     return found

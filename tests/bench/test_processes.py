@@ -108,6 +108,28 @@ def test_children_die_with_a_parent_that_is_killed(
     wait_for(lambda: not any(map(alive, children)))
 
 
+def test_a_household_leaves_alone_what_ran_before_it(tmp_path: Path) -> None:
+    """A JVM that other tests share, for one."""
+    source = f"""
+import pathlib, subprocess, sys
+from bench.processes import Household
+before = subprocess.Popen([sys.executable, "-c", {GRANDCHILD!r}, {str(tmp_path)!r}])
+household = Household(pathlib.Path({str(tmp_path)!r}))
+household.start("mine", sys.executable, "-c", {GRANDCHILD!r}, {str(tmp_path)!r})
+household.end(hurry=lambda: True)
+print(before.poll())
+before.kill()
+"""
+    outcome = subprocess.run(
+        [sys.executable, "-c", source],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert outcome.stdout.strip() == "None"
+
+
 def test_bench_can_be_imported_by_a_child_wherever_it_runs(tmp_path: Path) -> None:
     """Spark's workers start in folders of their own."""
     outcome = subprocess.run(

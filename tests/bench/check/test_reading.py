@@ -72,8 +72,9 @@ def test_parts_of_a_folder_are_one_history_and_time_runs_forward(
         file.writelines(GOOD[4:])
     history = read(spark, folder, tmp_path / "work")
     assert (history.count, history.complaints) == (len(GOOD), ())
-    late = [{**json.loads(line), "index": 3000 + n} for n, line in enumerate(GOOD)]
-    early = [{**json.loads(line), "time": -1.0, "index": 5000 + n} for n, line in enumerate(GOOD)]
+    events = [json.loads(line) for line in GOOD]
+    late = [{**event, "time": 99.0, "index": 3000 + n} for n, event in enumerate(events)]
+    early = [{**event, "time": -1.0, "index": 5000 + n} for n, event in enumerate(events)]
     (folder / "c.jsonl").write_text("".join(json.dumps(event) + "\n" for event in late + early))
     history = read(spark, folder, tmp_path / "again")
     assert "time runs backwards near index 5000" in history.complaints[-1]

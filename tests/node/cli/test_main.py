@@ -36,6 +36,8 @@ PRINTS_DATA = {
     "queue show",
     "redrive",
     "status",
+    "user hash",
+    "user token",
 }
 
 
@@ -59,7 +61,9 @@ def test_the_commands_of_the_contract_are_there() -> None:
         "serve status publish consume peek locks delayed consumers redrive bench"
         " transfer-leadership"
     )
+    user = "hash token"
     wanted = [f"cluster {verb}" for verb in cluster.split()]
+    wanted += [f"user {verb}" for verb in user.split()]
     wanted += [f"queue {verb}" for verb in queue.split()]
     wanted += single.split()
     assert sorted(wanted) == sorted(" ".join(words) for words in ALL)
@@ -104,7 +108,7 @@ def test_every_command_that_prints_data_can_print_json(words: tuple[str, ...]) -
         (["bench", "--publishers", "0", "--consumers", "0"], "fifo: nothing to do with 0 pub"),
         (["bench", "--size", "8"], "fifo bench: Invalid value for '--size'"),
         (["serve", "--node", "n1"], "fifo: --node needs --config"),
-        (["status", "--url", "http://x:1"], "fifo: 'http://x:1' is not an address; write it as"),
+        (["status", "--url", "http://x:1"], "fifo: url: must begin with fifo:// or fifos://"),
     ],
 )
 def test_a_command_line_nobody_can_read_is_one_line_and_exit_code_2(
