@@ -1,4 +1,4 @@
-"""Tests of one xdist group run one after the other, on one worker: `tests/conftest.py` relies on it.
+"""Tests of one xdist group run in turn on one worker: `tests/conftest.py` relies on it.
 
 A pair of versions that do not fit (pytest 9.2 with xdist 3.8) ignores groups without a word, and
 then clusters and JVMs run beside each other and miss their deadlines.
