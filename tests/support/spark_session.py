@@ -33,7 +33,7 @@ def spark_session() -> Iterator[SparkSession]:
 
     active = SparkContext._active_spark_context
     if active is not None:
-        yield SparkSession(active).newSession()
+        yield _new(SparkSession(active))
         return
     before, temporary = dict(os.environ), tempfile.tempdir
     folder = Path(tempfile.mkdtemp(prefix="fifo-spark-"))
@@ -44,10 +44,19 @@ def spark_session() -> Iterator[SparkSession]:
     tempfile.tempdir = temporary
     try:
         context.setLogLevel("OFF")
-        yield SparkSession(context).newSession()
+        yield _new(SparkSession(context))
     finally:
         _end(context)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _new(session: SparkSession) -> SparkSession:
+    """A further session, and the one that Spark's JVM looks up data sources in from now on: it asks
+    the thread's active session, not the one that the DataFrame came from."""
+    found = session.newSession()
+    jvm: Any = found._jvm
+    jvm.SparkSession.setActiveSession(found._jsparkSession)
+    return found
 
 
 def _end(context: SparkContext) -> None:
