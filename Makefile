@@ -43,9 +43,11 @@ soak: setup ## the same on one cluster for HOURS (0.5), its memory watched: make
 demo: setup ## three nodes, Spark, 336 776 flights, a killed leader, a report
 	@exec $(PY) -m bench.demo
 
-bench: setup ## the queue machine, a cluster's rates, other systems, the cost of a check
+bench: setup ## the machine, a cluster, Raft, locks, other systems, the cost of a check: an hour
 	$(PY) -m bench.machine
 	$(PY) -m bench.rates
+	$(PY) -m bench.raft
+	$(PY) -m bench.locks
 	$(PY) -m bench.peers
 	$(PY) -m bench.check.cost
 
