@@ -151,11 +151,9 @@ refused as overloaded."""
 RIGHTS_KNOWN_MAX: Final = 1_024
 """Answers remembered per user, of permission and queue: queue names come from clients."""
 
-TLS_HANDSHAKES_MAX: Final = 512
-"""TLS handshakes under way; beyond it the oldest is cut, as with connections without a hello."""
-
-ACCEPT_AGAIN_SECONDS: Final = 1.0
-"""Pause of accepting where the system had no descriptor left."""
+HANDSHAKES_MAX: Final = 512
+"""Accepted sockets that are no connection yet (a TLS handshake is under way); beyond it the oldest
+is cut, as with connections without a hello. Several backlogs: plain ones need a turn or two."""
 
 # --- requests ------------------------------------------------------------------------------------
 
@@ -218,10 +216,6 @@ RETRY_LEADERLESS_MS: Final = 100
 
 TIMER_SECONDS_MIN: Final = 0.001
 """Shortest timer: uvloop fires shorter ones at once, and the loop would spin."""
-
-LISTEN_BACKLOG: Final = 128
-"""Connections that the kernel keeps for us while a turn lasts. A loop may accept all of them at
-once, so they count into the reserve below; who finds it full dials again."""
 
 DESCRIPTORS_RESERVED: Final = 512
 """Descriptors that clients never get: the journal's files, peers, http, and one backlog."""

@@ -23,7 +23,8 @@ from node.broker.authentication import Authentication
 from node.broker.broker import Broker
 from node.broker.connection import Connection
 from node.broker.descriptors import connections_max
-from node.broker.tls import TlsListener, client_context
+from node.broker.listener import Listener, Listening, MakePort
+from node.broker.tls import client_context
 from node.broker.welcome import Identity
 from node.config import ClusterConfig, NodeConfig
 from node.raft import (
@@ -89,14 +90,15 @@ class Node:
         storage: Callable[[Path], Storage] = OsStorage,
         transport: Callable[[RaftConfig, random.Random], TcpTransport] = tcp,
         offload: Callable[[str], Offload] = WorkerThread,
+        listener: MakePort = Listener,
         journal_limits: JournalLimits | None = None,
     ) -> None:
         """`clock` is monotonic and counts suspended time, `wall` is for people; both in seconds.
 
         `http` makes the http port (`node.http.server.HttpServer`); None: this node has none.
         `storage` opens the journal's folder, `transport` makes the peer port, `offload` what does
-        blocking work beside the loop, by the name of its thread; `journal_limits` sizes the
-        journal's files and cache (None: as usual); the client port is the running loop's.
+        blocking work beside the loop, by the name of its thread; `listener` makes the client
+        port; `journal_limits` sizes the journal's files and cache (None: as usual).
         """
         self.config = config
         self.me = config.node(name)
@@ -108,7 +110,8 @@ class Node:
         self._offload = offload
         self._journal_limits = journal_limits
         self._loop: asyncio.AbstractEventLoop
-        self._listener: asyncio.Server | TlsListener | None = None
+        self._make_listener = listener
+        self._listener: Listening | None = None
         self._raft: RaftNode | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._turn_asked = False
@@ -195,14 +198,8 @@ class Node:
             raise
         self.broker.attach(self._raft)
         await self._raft.start()
-        host, port = self.me.client.host, self.me.client.port
-        if context is not None:
-            self._listener = TlsListener(context, self._accept)
-            await self._listener.start(host, port)
-        else:
-            self._listener = await self._loop.create_server(
-                self._accept, host, port, backlog=limits.LISTEN_BACKLOG, reuse_address=True
-            )
+        self._listener = self._make_listener(context, self._accept)
+        await self._listener.start(self.me.client.host, self.me.client.port)
         if self._http is not None:
             await self._http.start()
         self._ask_turn()

@@ -4,6 +4,7 @@ The only package that imports pysyncobj. What other rooms may use is named here;
 private to the package. Nothing here knows of queues.
 """
 
+from node.raft.accepting import Acceptor, listening_socket
 from node.raft.config import (
     ConfigInvalid,
     EntryTooLarge,
@@ -35,6 +36,8 @@ from node.raft.transfer import TransferRefused
 from node.raft.transport import TcpTransport, TransportCounters
 
 __all__ = [
+    "Acceptor",
+    "listening_socket",
     "RaftNode",
     "RaftConfig",
     "RaftStatus",

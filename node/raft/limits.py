@@ -232,6 +232,10 @@ DIAL_RETRY_SECONDS_MIN: Final = 0.05
 DIAL_RETRY_SECONDS_MAX: Final = 0.5
 """A peer that comes back is found again within this."""
 
+LISTEN_BACKLOG: Final = 128
+"""Connections that the kernel keeps for a port while a turn lasts; as many are accepted at once.
+Who finds it full dials again."""
+
 ACCEPT_RETRY_SECONDS: Final = 0.2
 """Pause of the listener after a failed accept (no descriptors left, aborted connection)."""
 

@@ -111,7 +111,7 @@ class RaftNode:
             deadline=self._clock() + self._config.submit_seconds,
             term=self.term,
         )
-        self._core.submissions.add(submission, accepted=self.is_leader and not self._closed)
+        self._core.submissions.add(submission, accepted=self.is_leader)
         if self._closed or self._core.failure is not None:
             self._core.submissions.abandon()
             return
@@ -265,7 +265,10 @@ class RaftNode:
     @property
     def is_leader(self) -> bool:
         """Whether this node leads and its owner has been told so. Another node may lead a later
-        term already: `lease_until` says how long that is impossible."""
+        term already: `lease_until` says how long that is impossible. One that is closed or has
+        failed leads nobody."""
+        if self._closed or self._core.failure is not None:
+            return False
         return self._announced == ("leader", self.term) and self.role == "leader"
 
     @property

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, cast
 from pysyncobj.transport import Transport
 
 from node.raft import limits
+from node.raft.accepting import Acceptor, listening_socket
 from node.raft.append import MessageRefused
 from node.raft.frames import HANDSHAKE_TYPES, Decoder, FrameInvalid, encode
 from node.raft.peer import PeerNode
@@ -251,12 +252,13 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
         self._dialing_members = frozenset(name for name in config.peers if name > config.name)
         self._links: dict[str, PeerLink] = {}
         self._unproven: dict[PeerLink, None] = {}
-        self._shaking: dict[asyncio.Task[None], socket.socket] = {}
         tls = config.tls
         self._listening_tls = None if tls is None else tls.listening()
         self._dialing_tls = None if tls is None else tls.dialing()
         self._tasks: list[asyncio.Task[None]] = []
-        self._listener: socket.socket | None = None
+        self._acceptor: Acceptor | None = None
+        self.address = ("", 0)
+        """Where it listens (the port is the real one where 0 was asked for)."""
         self._closing = False
         self.connection_seconds = config.connection_seconds
         self.counters = TransportCounters()
@@ -281,13 +283,6 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
         """Whether every connection is TLS with a certificate on both sides."""
         return self._listening_tls is not None
 
-    @property
-    def address(self) -> tuple[str, int]:
-        """Where the listener is bound (the port is the real one where 0 was asked for)."""
-        assert self._listener is not None
-        host, port = self._listener.getsockname()[:2]
-        return host, port
-
     async def start(self) -> None:
         """Bind the configured address and no other, begin to accept and to dial.
 
@@ -295,20 +290,16 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
         """
         loop = asyncio.get_running_loop()
         host, port = self._config.bind
-        family, kind, protocol, _, address = (
-            await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.setblocking(False)
-            listener.bind(address)
-            listener.listen(128)
-        except OSError:
-            listener.close()
-            raise
-        self._listener = listener
-        self._tasks.append(loop.create_task(self._accept(listener)))
+        family, _, _, _, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
+        listener = listening_socket(family, address)
+        self.address = listener.getsockname()[:2]
+        self._acceptor = Acceptor(
+            self._take_in,
+            under_way_max=limits.UNAUTHENTICATED_MAX,
+            crowded_out=partial(self._count, "handshakes_crowded_out_total"),
+            failed=partial(self._count, "accept_failures_total"),
+        )
+        self._acceptor.watch(listener)
         for name, address in self._config.peers.items():
             if name < self._config.name:
                 self._tasks.append(loop.create_task(self._dial(name, address)))
@@ -316,50 +307,21 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
     async def close(self) -> None:
         """End listener, dialers and connections. Idempotent."""
         self._closing = True
-        tasks = [*self._tasks, *self._shaking]
-        for task in tasks:
+        taken_in = [] if self._acceptor is None else self._acceptor.close()
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *taken_in, return_exceptions=True)
         self._tasks.clear()
-        if self._listener is not None:
-            self._listener.close()
         self.destroy()
 
     # --- listening and dialing ---
 
-    async def _accept(self, listener: socket.socket) -> None:
-        """Accept for ever: one failure costs a pause, never the listener (b13)."""
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, _ = await loop.sock_accept(listener)
-            except OSError as error:
-                self.counters.accept_failures_total += 1
-                logger.warning("raft: accepting a peer failed: %s", error)
-                await asyncio.sleep(limits.ACCEPT_RETRY_SECONDS)
-                continue
-            self.counters.accepted_total += 1
-            if self._listening_tls is None:
-                await self._take_in(accepted)
-            else:
-                self._shake(accepted)
+    def _count(self, counter: str) -> None:
+        setattr(self.counters, counter, getattr(self.counters, counter) + 1)
 
-    def _shake(self, accepted: socket.socket) -> None:
-        """A TLS handshake, beside those that take longer; there is room for a few of them only."""
-        if len(self._shaking) >= limits.UNAUTHENTICATED_MAX:
-            self.counters.handshakes_crowded_out_total += 1
-            next(iter(self._shaking)).cancel()
-        task = asyncio.get_running_loop().create_task(self._take_in(accepted))
-        self._shaking[task] = accepted
-        task.add_done_callback(self._shaken)
-
-    def _shaken(self, task: asyncio.Task[None]) -> None:
-        accepted = self._shaking.pop(task)
-        if task.cancelled():
-            accepted.close()
-
-    async def _take_in(self, accepted: socket.socket) -> None:
+    async def _take_in(self, accepted: socket.socket, _peer: object) -> None:
         """An accepted socket becomes a connection; with TLS, once both sides are verified."""
+        self.counters.accepted_total += 1
         loop = asyncio.get_running_loop()
         side = ListenerSide(self._identity, self._entropy, self._dialing_members)
         tls = self._listening_tls

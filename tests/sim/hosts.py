@@ -9,6 +9,7 @@ import asyncio
 import errno
 import os
 import random
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,23 @@ class PeerPort(TcpTransport):
         """End in order."""
         await super().close()
         self._port.close()
+
+
+class ClientPort:
+    """The client port on the simulated network."""
+
+    def __init__(self, _context: object, make: Callable[[], asyncio.Protocol]) -> None:
+        self._make = make
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen as the real one does."""
+        self._server = await asyncio.get_running_loop().create_server(self._make, host, port)
+
+    def close(self) -> None:
+        """Accept nobody any more."""
+        if self._server is not None:
+            self._server.close()
 
 
 class Host:
@@ -94,6 +112,7 @@ class Host:
             wall=program.wall,
             rng=rng,
             offload=lambda _name: Inline(),
+            listener=ClientPort,
             # So small that most bodies come from the disk, and files are let go of and compacted.
             journal_limits=JournalLimits(segment_bytes=32_768, cache_bytes=4_096),
             storage=lambda _folder: self.storage.for_process(),

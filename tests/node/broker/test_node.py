@@ -68,6 +68,27 @@ async def test_a_port_in_use_is_refused_and_nothing_is_left_open(tmp_path: Path,
     await node.stop()
 
 
+async def test_a_leader_that_ends_before_its_first_entry_is_committed_asks_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = loopback_config(tmp_path, 1)
+    node = Node(config, "n1")
+    ended: list[asyncio.Task[None]] = []
+    on_role = node.broker.on_role
+
+    def told(role: str, term: int) -> None:
+        on_role(role, term)
+        if role == "leader":
+            ended.append(asyncio.create_task(node.crash()))
+
+    monkeypatch.setattr(node.broker, "on_role", told)
+    await node.start()
+    await eventually(lambda: ended)
+    await within(ended[0])
+    assert sum("event=entry_lost" in line for line in caplog.messages) == 1
+    assert not [one for one in caplog.records if one.exc_info]
+
+
 async def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> None:
     config = loopback_config(tmp_path, 1)
     node = Node(config, "n1")

@@ -256,7 +256,7 @@ async def test_the_loop_goes_on_while_a_password_is_hashed(
 async def test_connections_that_never_shake_hands_are_bounded_and_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "TLS_HANDSHAKES_MAX", 3)
+    monkeypatch.setattr(limits, "HANDSHAKES_MAX", 3)
     made = certificate(tmp_path / "certs")
     async with running(tmp_path, 1, users=(ANN,), tls=made.settings) as cluster:
         node = await cluster.leader()
