@@ -8,30 +8,54 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from operator import itemgetter
 from typing import NamedTuple, overload
 
 
 class Confirm(NamedTuple):
-    """This message is committed, and on the disk of a majority. `duplicate`: it was before."""
+    """This message is committed, and on the disk of a majority. `duplicate`: it was before.
+
+    `id` is that of the message that is stored: where a `dedup_id` was known, the earlier one.
+    """
 
     id: str
     duplicate: bool = False
 
 
 class Confirmed(NamedTuple):
-    """The answer to one publish frame: which messages of it are stored."""
+    """The answer to one publish frame: which messages of it are stored.
+
+    The first `duplicates` were told by their numbers; each of `repeats` is (place, count, producer,
+    number): what a dedup id told, and the messages that were stored instead.
+    """
 
     queue: int
     producer: int
     numbers: Sequence[int]
     duplicates: int
     stored: int
+    repeats: Sequence[tuple[int, int, int, int]] = ()
 
     def confirm(self, index: int) -> Confirm:
         """The confirm of one message of the frame."""
+        if self.repeats:
+            at = bisect_right(self.repeats, index, key=itemgetter(0)) - 1
+            if at >= 0:
+                place, count, producer, number = self.repeats[at]
+                if index < place + count:
+                    number += index - place
+                    return Confirm(f"{self.queue}.{producer}.{number}", duplicate=True)
         return Confirm(
             f"{self.queue}.{self.producer}.{self.numbers[index]}", index < self.duplicates
         )
+
+    @property
+    def before(self) -> int:
+        """How many of the confirmed messages were stored before."""
+        told = self.duplicates
+        for place, count, _, _ in self.repeats:
+            told += max(0, place + count - max(place, self.duplicates))
+        return told
 
     @property
     def total(self) -> int:
@@ -57,7 +81,7 @@ class Confirms(Sequence[Confirm]):
     @property
     def duplicates(self) -> int:
         """How many were stored before."""
-        return sum([frame.duplicates for frame in self._frames])
+        return sum([frame.before for frame in self._frames])
 
     def __iter__(self) -> Iterator[Confirm]:
         for frame in self._frames:

@@ -182,9 +182,9 @@ class Stream:
         if isinstance(message, Confirms):
             item = message.items[0]
             error = item[5] if len(item) > 5 else None
-            self._confirmed(
-                frame, Confirmed(item[1], item[2], frame.numbers, item[3], item[4]), error
-            )
+            repeats = item[6] if len(item) > 6 else ()
+            confirmed = Confirmed(item[1], item[2], frame.numbers, item[3], item[4], repeats)
+            self._confirmed(frame, confirmed, error)
         elif isinstance(message, Error):
             nothing = Confirmed(0, 0, frame.numbers, 0, 0)
             self._confirmed(
@@ -198,7 +198,7 @@ class Stream:
             confirmed = confirmed._replace(stored=max(0, len(frame.numbers) - confirmed.duplicates))
         if confirmed.total:
             self._session.metrics.confirmed += confirmed.total
-            self._session.metrics.duplicates += confirmed.duplicates
+            self._session.metrics.duplicates += confirmed.before
             self.last_stored = max(self.last_stored, frame.numbers[confirmed.total - 1])
         if error is None:
             self._finish(frame, confirmed, None)

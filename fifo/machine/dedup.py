@@ -1,12 +1,14 @@
 """Dedup windows: ids that a queue remembers for a time, so that a second publish is not stored.
 
-Owns `Queue.dedup`. An id is remembered if its message was stored, whatever became of the message
-(semantics.md section 10). The bound is never weakened silently: at it, publishing with an id is
-refused.
+Owns `Queue.dedup`. An id is remembered if its message was stored, whatever became of the message,
+and with it which message that was: a second publish is confirmed by that one's id (semantics.md
+section 10). The bound is never weakened silently: at it, publishing with an id is refused.
 """
 
-from fifo.machine.replies import Refused
-from fifo.machine.state import Queue, Step
+from collections.abc import Sequence
+
+from fifo.machine.replies import Refused, Repeat
+from fifo.machine.state import Queue, Remembered, Step
 from fifo.machine.types import Code
 
 
@@ -35,22 +37,61 @@ def known(step: Step, queue: Queue, ids: list[bytes], start: int, stop: int) -> 
     earlier: dict[bytes, None] = {}
     for place in range(start, stop):
         name = ids[place]
-        if name and (queue.dedup.get(name, 0) > step.now or name in earlier):
+        if name and (_remembers(step, queue, name) or name in earlier):
             found.append(place)
         earlier[name] = None
     return found
 
 
-def remember(step: Step, queue: Queue, ids: list[bytes], start: int, stop: int) -> None:
+def _remembers(step: Step, queue: Queue, name: bytes) -> bool:
+    held = queue.dedup.get(name)
+    return held is not None and held.until_ms > step.now
+
+
+def remember(
+    step: Step,
+    queue: Queue,
+    producer: int,
+    numbers: Sequence[int],
+    ids: list[bytes],
+    start: int,
+    stop: int,
+) -> None:
     """Remember the ids of messages start..stop, which were stored just now or earlier."""
     window_ms = queue.spec.dedup_window_ms
     if window_ms is None:
         return
     until_ms = step.now + window_ms
-    for name in ids[start:stop]:
-        if name and queue.dedup.get(name, 0) <= step.now:
-            queue.dedup[name] = until_ms
+    for place in range(start, stop):
+        name = ids[place]
+        if name and not _remembers(step, queue, name):
+            queue.dedup[name] = Remembered(until_ms, producer, numbers[place])
             queue.dedup_order.append((until_ms, name))
+
+
+def repeats(
+    step: Step, queue: Queue, producer: int, numbers: Sequence[int], ids: list[bytes], stop: int
+) -> tuple[Repeat, ...]:
+    """Which of the first `stop` messages, all confirmed, are another that was stored before them.
+
+    Also of those that the producer's numbers alone have shown to be sent again: the first time the
+    answer may have been the same. What is not remembered any more is confirmed as itself.
+    """
+    if queue.spec.dedup_window_ms is None:
+        return ()
+    found: list[Repeat] = []
+    for place in range(stop):
+        held = queue.dedup.get(ids[place])
+        if held is None or held.until_ms <= step.now or not held.producer:
+            continue
+        if held.producer == producer and held.number >= numbers[place]:
+            continue  # itself, or what came after it
+        last = found[-1] if found else None
+        if last is not None and last.follows(place, held.producer, held.number):
+            found[-1] = last._replace(count=last.count + 1)
+        else:
+            found.append(Repeat(place, 1, held.producer, held.number))
+    return tuple(found)
 
 
 def forget_due(step: Step, queue: Queue) -> None:
@@ -58,6 +99,7 @@ def forget_due(step: Step, queue: Queue) -> None:
     order = queue.dedup_order
     while order and order[0][0] <= step.now and step.budget > 0:
         until_ms, name = order.popleft()
-        if queue.dedup.get(name) == until_ms:
+        held = queue.dedup.get(name)
+        if held is not None and held.until_ms == until_ms:
             del queue.dedup[name]
         step.budget -= 1

@@ -1,7 +1,8 @@
 """The form of every record in a snapshot: which fields, in which order, and how each is read back.
 
 Owns the field tables. The form is a list per record in the order of its table; a field is only ever
-added at the end of its table, together with a new `FORMAT` in `snapshot.py`. Bodies are handles and
+added at the end of its table. A new `FORMAT` needs its entry in `_EARLIER`, so that the one before
+is still read, and a fixture in `tests/machine/snapshots`. Bodies are handles and
 stay where they are. Knows nothing of slices: `streaming.py` does.
 """
 
@@ -26,6 +27,7 @@ from fifo.machine.state import (
     Queue,
     Record,
     RedriveState,
+    Remembered,
     Session,
 )
 from fifo.machine.types import Attempt, DeadLetter
@@ -165,6 +167,16 @@ def _add_delayed(delayed: Any, rows: list[Any]) -> None:
         delayed[position] = tuple(entry)
 
 
+def _add_remembered(dedup: dict[bytes, Remembered], rows: list[Any]) -> None:
+    for name, held in rows:
+        dedup[name] = Remembered(*held)
+
+
+def _add_remembered_1(dedup: dict[bytes, Remembered], rows: list[Any]) -> None:
+    for name, until_ms in rows:
+        dedup[name] = Remembered(until_ms, 0, 0)
+
+
 def _add_tags(tags: dict[tuple[int, str], int], rows: list[Any]) -> None:
     for key, number in rows:
         tags[tuple(key)] = number
@@ -210,6 +222,9 @@ def _all(names: str, read: Reader = same) -> dict[str, Form]:
     return dict.fromkeys(names.split(), (same, read))
 
 
+FORMAT = 2
+"""What snapshots are written in; docs/machine.md tells what each format has changed."""
+
 FORMS: dict[str, dict[str, Form]] = {
     "session": _all("number session_id user address incarnation epochs attached disconnected")
     | _all("disconnected_ms lead_epoch producer next_notice end_cause timer_ms")
@@ -229,7 +244,9 @@ FORMS: dict[str, dict[str, Form]] = {
     "queue": _all("number name paused heads tails ready locked bytes turns active handover")
     | _all("purge_below used_ms timer_ms")
     | _all("redrive", _read_redrive)
-    | _all("live busy_keys consumers durables last_numbers dedup expiry_of avoid_ms", _DICT)
+    | _all("live busy_keys consumers durables last_numbers", _DICT)
+    | _all("dedup", Table(dict, _add_remembered))
+    | _all("expiry_of avoid_ms", _DICT)
     | _all("delayed", Table(SortedDict, _add_delayed))
     | _all("holes", _SORTED_TUPLES)
     | _all("returned blocking", _SORTED)
@@ -243,6 +260,24 @@ FORMS: dict[str, dict[str, Form]] = {
     },
 }
 """By kind, the fields of its records in order: how each is made plain, and how it is read."""
+
+_EARLIER: dict[int, dict[tuple[str, str], Reader]] = {
+    1: {("queue", "dedup"): Table(dict, _add_remembered_1)},
+}
+"""Formats before this one that are read: the fields that were told otherwise in them."""
+
+
+def forms_of(version: int) -> dict[str, dict[str, Form]] | None:
+    """How snapshots of this format are read; None where this code does not know it."""
+    if version == FORMAT:
+        return FORMS
+    if version not in _EARLIER:
+        return None
+    found = {kind: dict(forms) for kind, forms in FORMS.items()}
+    for (kind, name), reader in _EARLIER[version].items():
+        found[kind][name] = (found[kind][name][0], reader)
+    return found
+
 
 DERIVED = {"queue": QUEUE_DERIVED}
 """Fields that a restore builds again from the others."""

@@ -7,6 +7,7 @@ batch, and everything of that producer behind it is refused as a gap.
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from typing import NamedTuple
 from fifo.machine import checks, deadletter, dedup, limits, overflow, ready
 from fifo.machine.blocks import Batch, unpack
 from fifo.machine.commands import Publish
-from fifo.machine.replies import Published, Refused, Reply
+from fifo.machine.replies import Published, Refused, Repeat, Reply
 from fifo.machine.state import Producer, Queue, Step
 from fifo.machine.types import NEVER_MS, Cause, Code, Column
 
@@ -113,7 +114,16 @@ def _store(
     if stored != command.count or repeated:
         queue.counters["duplicates"] += duplicates + max(repeated, 0)
         queue.counters["refused"] += command.count - duplicates - stored
-    return Published(queue.number, producer.number, stored, duplicates, refused)
+    repeats: tuple[Repeat, ...] = ()
+    if columns.dedup_ids is not None and queue.dedup:
+        sent = _numbers_of(command, columns)
+        confirmed = duplicates + stored
+        repeats = dedup.repeats(step, queue, producer.number, sent, columns.dedup_ids, confirmed)
+    return Published(queue.number, producer.number, stored, duplicates, refused, repeats)
+
+
+def _numbers_of(command: Publish, columns: _Columns) -> Sequence[int]:
+    return columns.numbers or range(command.number, command.number + command.count)
 
 
 def _append(
@@ -151,7 +161,8 @@ def _append(
         if columns.delays is not None:
             _delay(step, queue, position, columns.delays[low:high])
     if columns.dedup_ids is not None:
-        dedup.remember(step, queue, columns.dedup_ids, start, stop)
+        sent = _numbers_of(command, columns)
+        dedup.remember(step, queue, producer.number, sent, columns.dedup_ids, start, stop)
     return stop, refused
 
 

@@ -4,7 +4,7 @@ Owns the reply types; turning them into bytes is the broker's business: replies 
 Update with it: the table in `docs/machine.md`, and the broker, which turns them into frames.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from fifo.machine.values import value
 
@@ -84,11 +84,27 @@ class ProducerOpened:
     last: tuple[tuple[str, int], ...]
 
 
+class Repeat(NamedTuple):
+    """`count` messages of a batch from `place` on were not stored, for their dedup ids are known:
+    they are the messages of `producer` in the same queue from `number` on."""
+
+    place: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a repeat
+    producer: int
+    number: int
+
+    def follows(self, place: int, producer: int, number: int) -> bool:
+        """Whether the message at `place` is the next one of this stretch."""
+        ahead = place - self.place
+        return self.count == ahead and (self.producer, self.number + ahead) == (producer, number)
+
+
 @value
 class Published:
     """The first `duplicates + stored` messages are confirmed; the rest was refused for `refused`.
 
-    `producer` is the machine-wide number that is part of the message ids, `queue` likewise.
+    `producer` is the machine-wide number that is part of the message ids, `queue` likewise. What is
+    in `repeats` was stored before, under the id that stands there.
     """
 
     queue: int
@@ -96,6 +112,7 @@ class Published:
     stored: int
     duplicates: int
     refused: Refused | None
+    repeats: tuple[Repeat, ...] = ()
 
 
 @value

@@ -8,8 +8,9 @@ from collections.abc import Generator, Iterator
 from hashlib import blake2b
 
 from fifo.machine import streaming
+from fifo.machine.layout import FORMAT
 from fifo.machine.state import Frozen, State
-from fifo.machine.streaming import FORMAT, MAGIC, SnapshotError
+from fifo.machine.streaming import MAGIC, SnapshotError
 
 __all__ = ["FORMAT", "MAGIC", "SnapshotError", "chunks", "decode", "digest", "encode", "restoring"]
 

@@ -72,6 +72,17 @@ class Record(NamedTuple):
     dead_letter: DeadLetter | None
 
 
+class Remembered(NamedTuple):
+    """A dedup id: until when it is remembered, and the producer and number of its message.
+
+    `producer` is 0 where a snapshot of the first format did not say.
+    """
+
+    until_ms: int
+    producer: int
+    number: int
+
+
 class Hold(NamedTuple):
     """Locked messages with consecutive tokens and positions, checked out at one time."""
 
@@ -383,7 +394,7 @@ class Queue:
         self.handover = False
         self.durables: dict[str, int] = {}
         self.last_numbers: dict[int, int] = {}
-        self.dedup: dict[bytes, int] = {}  # id -> cluster time until which it is remembered
+        self.dedup: dict[bytes, Remembered] = {}
         self.dedup_order: deque[tuple[int, bytes]] = deque()
         self.counters = dict.fromkeys(QUEUE_COUNTERS, 0)
         self.redrive: RedriveState | None = None

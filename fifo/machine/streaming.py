@@ -13,11 +13,21 @@ from typing import Any, Protocol
 from sortedcontainers import SortedList
 
 from fifo.machine import codec
-from fifo.machine.layout import FORMS, SCALAR_READERS, TYPES, Reader, Table, plain, same
+from fifo.machine.layout import (
+    FORMAT,
+    FORMS,
+    SCALAR_READERS,
+    TYPES,
+    Form,
+    Reader,
+    Table,
+    forms_of,
+    plain,
+    same,
+)
 from fifo.machine.state import KINDS, SCALARS, State
 
 MAGIC = "fifo machine"
-FORMAT = 1
 
 PIECE_BYTES = 64 << 10
 """A piece is handed out from this size on: large enough to write, small enough to send."""
@@ -217,7 +227,8 @@ def _read(source: _Source) -> Generator[None, None, State]:
     if source.list_header() != 4 or source.value() != MAGIC:
         raise SnapshotError("not a snapshot of a queue machine")
     version = source.value()
-    if version != FORMAT:
+    forms = forms_of(version) if type(version) is int else None
+    if forms is None:
         raise SnapshotError(f"snapshot format {version} is not known here")
     state = State()
     if source.list_header() != len(SCALARS):
@@ -229,7 +240,7 @@ def _read(source: _Source) -> Generator[None, None, State]:
     for kind, table in KINDS.items():
         items = getattr(state, table)
         for count in range(source.list_header()):
-            item = yield from _item(source, kind)
+            item = yield from _item(source, kind, forms[kind])
             item.generation = state.generation
             items[item.number] = item
             if count % (STEP_ITEMS // 8) == 0:
@@ -239,9 +250,8 @@ def _read(source: _Source) -> Generator[None, None, State]:
     return state
 
 
-def _item(source: _Source, kind: str) -> Generator[None, None, Any]:
+def _item(source: _Source, kind: str, forms: dict[str, Form]) -> Generator[None, None, Any]:
     item = object.__new__(TYPES[kind])
-    forms = FORMS[kind]
     if source.list_header() != len(forms):
         raise SnapshotError(f"not a snapshot: other fields in a {kind}")
     for name, (_, reader) in forms.items():

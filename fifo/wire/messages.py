@@ -67,6 +67,14 @@ _RANGES = ranges(limits.RANGES_MAX)
 _NODES = list_of(record(_NAME, _ADDRESS), 64)
 _COLUMNS = list_of(record(integer(0, U16_MAX), integer(0, limits.FRAME_BYTES_MAX)), 64)
 _ERROR = record(_TEXT, _TEXT, boolean, maybe(plain), required=3)
+_REPEATS = list_of(
+    record(
+        integer(0, limits.PUBLISH_MESSAGES_MAX),
+        integer(1, limits.PUBLISH_MESSAGES_MAX),
+        *[integer(1)] * 2,
+    ),
+    limits.PUBLISH_MESSAGES_MAX,
+)
 _CONSUMER = integer(1)
 _TOKEN = integer(1)
 
@@ -278,13 +286,16 @@ class Publish(Message):
 class Confirms(Message):
     """Answers to publish frames: committed and on the disk of a majority.
 
-    Each item: correlation, queue number, producer number, duplicates, stored, error or nil. The
-    first duplicates + stored messages are confirmed; the rest were not stored, for that error.
+    Each item: correlation, queue number, producer number, duplicates, stored, error or nil,
+    repeats. The first duplicates + stored messages are confirmed; the rest were not stored, for
+    that error.
+    A repeat (place, count, producer, number): messages whose dedup ids were known are those of that
+    producer, in the same queue, from that number on.
     """
 
     items: Annotated[
         tuple[tuple[Any, ...], ...],
-        list_of(record(*[integer()] * 5, maybe(_ERROR), required=5), limits.ITEMS_MAX),
+        list_of(record(*[integer()] * 5, maybe(_ERROR), _REPEATS, required=5), limits.ITEMS_MAX),
     ]
 
 

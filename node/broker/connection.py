@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_PLAIN_CONFIRM = 6
+"""Values of a confirm without a list of repeats, which may be a quarter of what a frame holds."""
+
 
 class Owner(Protocol):
     """What a connection tells whoever accepted it."""
@@ -182,7 +185,11 @@ class Connection(asyncio.Protocol):
         self.send(Error(code, shorten(text), retryable, detail), correlation)
 
     def confirm(self, item: tuple[object, ...]) -> None:
-        """Answer one publish: all answers of a turn leave in one frame."""
+        """Answer one publish: those of a turn leave in one frame, long ones alone."""
+        if len(item) > _PLAIN_CONFIRM:
+            self.flush_confirms()
+            self.send(Confirms((item,)))
+            return
         self._confirms.append(item)
         self._want_flush()
 

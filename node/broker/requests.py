@@ -155,6 +155,7 @@ class Requests:
                 self._figures.confirmed_messages += reply.duplicates + reply.stored
                 refused = reply.refused
                 error = None if refused is None else error_item(refused)
+                repeats = (reply.repeats,) if reply.repeats else ()
                 connection.confirm(
                     (
                         correlation,
@@ -163,6 +164,7 @@ class Requests:
                         reply.duplicates,
                         reply.stored,
                         error,
+                        *repeats,
                     )
                 )
             else:

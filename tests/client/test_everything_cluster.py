@@ -23,7 +23,7 @@ from fifo.machine.spec import ConsumerOptions
 from fifo.machine.spec import QueueSpec as MachineSpec
 from node.cli import queue as queue_commands
 from node.cli.main import app
-from tests.client.test_cluster import three, url_of
+from tests.client.test_cluster import crash_leader, three, url_of
 from tests.support.cluster import passed
 
 EVERY_OPTION: dict[str, Any] = {
@@ -129,6 +129,36 @@ async def test_a_consumer_that_pulls_gets_what_it_asks_for(tmp_path: Path) -> No
             [shown] = await client.consumers("q")
             assert (third.body, shown["credit"], shown["held"]) == (b"3", 0, 3)
             assert len(await client.locks("q")) == 3
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+async def test_a_repeated_dedup_id_is_confirmed_as_the_message_that_is_stored(
+    tmp_path: Path,
+) -> None:
+    async with three(tmp_path) as (cluster, client):
+        await client.declare(fifo.QueueSpec("q", dedup_window=60))
+        first = await client.publish("q", b"a", dedup_id="a")
+        assert not first.duplicate
+        other = await client.publish("q", b"b", dedup_id="b")
+        ids = ["c", "b", None, "a", "c"]
+        confirms = await client.publish_many("q", [b"c", b"b", b"d", b"a", b"c"], dedup_ids=ids)
+        assert [one.duplicate for one in confirms] == [False, True, False, True, True]
+        assert [confirms[at].id for at in (1, 3, 4)] == [other.id, first.id, confirms[0].id]
+        assert confirms.duplicates == 3
+
+        # Another session, after a change of leader, by the command line.
+        await crash_leader(cluster)
+        await cluster.leader()
+        line = ["publish", "q", "--body", "a", "--dedup-id", "a", "--url", url_of(cluster)]
+        runner = typer.testing.CliRunner()
+        done = await asyncio.to_thread(runner.invoke, app, [*line, "--json"])
+        assert json.loads(done.output) == {"id": first.id, "duplicate": True}
+        done = await asyncio.to_thread(runner.invoke, app, line)
+        assert done.output == f"message {first.id} was there already\n"
+
+        stored = [message.id for message in await client.get("q", count=10, lock=30)]
+        assert stored == [first.id, other.id, confirms[0].id, confirms[2].id]
 
 
 @pytest.mark.cluster

@@ -437,3 +437,23 @@ def test_confirms_read_as_a_list() -> None:
     assert confirms.duplicates == 1
     with pytest.raises(IndexError):
         confirms[4]
+
+
+async def test_a_repeat_is_confirmed_by_the_id_of_the_stored_message() -> None:
+    def answer(line: Line, frame: Frame) -> None:
+        repeats = ((0, 1, 5, 40), (2, 2, 8, 11))
+        line.send(Confirms(((frame.correlation, 3, 7, 1, 4, None, repeats),)))
+
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        peer.answers[Publish] = answer
+        confirms = await client.publish_many("orders", [b"1", b"2", b"3", b"4", b"5"])
+        told = [(one.id, one.duplicate) for one in confirms]
+        assert told == [
+            ("3.5.40", True),
+            ("3.7.2", False),
+            ("3.8.11", True),
+            ("3.8.12", True),
+            ("3.7.5", False),
+        ]
+        # The first is one by its number too.
+        assert confirms.duplicates == client.metrics.duplicates == 3

@@ -131,9 +131,7 @@ class Program:
                     return
                 self.add("ok", "retried", body=name, unknown=error.unknown)
                 continue
-            # What was stored by an earlier attempt has that one's id, which nobody told us.
-            stored = {} if attempt else {"id": confirm.id}
-            self.add("ok", "publish", queue=how.queue, body=name, **stored)
+            self.add("ok", "publish", queue=how.queue, body=name, id=confirm.id)
             return
 
     # --- consuming --------------------------------------------------------------------------------

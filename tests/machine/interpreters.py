@@ -62,5 +62,7 @@ def lend(folder: Path) -> Path:
     package = Path(sortedcontainers.__file__).parent
     (folder / "sortedcontainers").symlink_to(package, target_is_directory=True)
     (folder / "fifo").mkdir()
+    # A package of its own: without this, one that is installed elsewhere would come before it.
+    (folder / "fifo" / "__init__.py").touch()
     (folder / "fifo" / "machine").symlink_to(ROOT / "fifo" / "machine", target_is_directory=True)
     return folder

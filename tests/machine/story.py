@@ -123,7 +123,8 @@ class Story:
             if name in options:
                 columns[column] = [options[name]] * count
         if "dedup" in options:
-            columns["dedup"] = [str(options["dedup"]).encode()] * count
+            names = [name.encode() for name in str(options["dedup"]).split(",")]
+            columns["dedup"] = names * count if len(names) == 1 else names
         last = self.bench.numbers.get((session, queue), 0)
         previous = options.get("previous", last)
         number = options.get("number", previous + 1)
@@ -271,6 +272,7 @@ class Story:
                 ] or [f"receipt c{reply.consumer} nothing"]
             case replies.Published():
                 words = [f"published stored={reply.stored} duplicates={reply.duplicates}"]
+                words += [_repeat(reply.queue, repeat) for repeat in reply.repeats]
                 if reply.refused is not None:
                     words += self.reply_lines(reply.refused)
                 return [", ".join(words)]
@@ -330,6 +332,13 @@ class Story:
 
 def _range(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}-{last}"
+
+
+def _repeat(queue: int, repeat: replies.Repeat) -> str:
+    """Which bodies of a publish, from 1, are which messages that were stored before."""
+    last = repeat.place + repeat.count
+    first_id = f"{queue}.{repeat.producer}.{repeat.number}"
+    return f"{_range(repeat.place + 1, last)} stored as {first_id}" + ("..." * (repeat.count > 1))
 
 
 def _status(status: int, late: bool) -> str:

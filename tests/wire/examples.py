@@ -77,7 +77,13 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     Close(),
     Ok({"created": True, "queues": ["a", {"b": [1]}]}),
     Publish("orders", 9, 41, 42, 2, ((0, 8), (5, 2))),
-    Confirms(((3, 1, 9, 0, 2, None), (4, 1, 9, 1, 0, ("gap", "expected 42", True, {"last": 41})))),
+    Confirms(
+        (
+            (3, 1, 9, 0, 2, None),
+            (4, 1, 9, 1, 0, ("gap", "expected 42", True, {"last": 41})),
+            (5, 1, 9, 0, 4, None, ((1, 2, 8, 40), (3, 1, 9, 7))),
+        )
+    ),
     OpenProducer("loader"),
     Subscribe(
         "orders",

@@ -110,14 +110,18 @@ class Stranger:
         raw = b"".join([column for _, column in columns] + bodies)
         listed = [[tag, len(column)] for tag, column in columns]
         number = previous + 1
-        ((_, queue_number, producer, duplicates, stored, *error),) = self.request(
+        ((_, queue_number, producer, duplicates, stored, *more),) = self.request(
             PUBLISH, queue, 0, previous, number, len(bodies), listed, raw=raw
         )
-        if error and error[0]:
-            raise Refused(*error[0])
+        if more and more[0]:
+            raise Refused(*more[0])
         assert duplicates + stored == len(bodies)
         self.numbers[queue] = previous + len(bodies)
-        return [f"{queue_number}.{producer}.{number + at}" for at in range(len(bodies))]
+        ids = [f"{queue_number}.{producer}.{number + at}" for at in range(len(bodies))]
+        for place, count, earlier, of_it in more[1] if len(more) > 1 else ():
+            for at in range(count):
+                ids[place + at] = f"{queue_number}.{earlier}.{of_it + at}"
+        return ids
 
     def subscribe(self, queue: str, prefetch: int) -> int:
         consumer: int = self.request(SUBSCRIBE, queue, "stranger", prefetch)[0][0]

@@ -140,6 +140,10 @@ NAMED: Final[dict[str, tuple[list[Any], list[Any]]]] = {
     "any": ([None, 1, "x", b"x", [1], {"a": 1}], [{1: 1}]),
     "map": ([{}, {"a": [1]}], [None, [], {1: 1}]),
     "error": ([None, ["gap", "x", True], ["gap", "x", True, {}]], [["gap", "x"], "gap"]),
+    "repeats": (
+        [[], [[0, 1, 1, 1]], [[10_000, 10_000, U63_MAX, U63_MAX]] * 10_000],
+        [[[0, 1, 1, 1]] * 10_001, [[0, 0, 1, 1]], [[0, 1, 0, 1]], [[0, 1, 1]], None],
+    ),
     "ranges": range_samples(10_000),
     "settled ranges": range_samples(4_096),
     "columns": (

@@ -114,7 +114,7 @@ class Pair:
         for step, command, reply in zip(steps, batch, answers, strict=True):
             world.ticking = isinstance(command, commands.Tick)
             answer = step_model(world, step)
-            compare_reply(world, answer, reply)
+            compare_reply(step, answer, reply)
         self.delivered += handed
         self._hand_out(handed)
         compare_effects(world, found, before, self.areas)
@@ -305,7 +305,7 @@ def _step_lives(world: World, step: Command) -> Answer:
             raise AssertionError(f"the model does not know {step}")
 
 
-def compare_reply(world: World, answer: Answer, reply: replies.Reply) -> None:
+def compare_reply(step: "Step | redriving.Chosen", answer: Answer, reply: replies.Reply) -> None:
     """The model's plain words against the machine's reply."""
     shown: Answer
     match reply:
@@ -339,7 +339,8 @@ def compare_reply(world: World, answer: Answer, reply: replies.Reply) -> None:
         case replies.ProducerOpened():
             shown = ("producer", reply.producer, dict(reply.last))
         case replies.Published():
-            confirmed = reply.stored + reply.duplicates
+            assert isinstance(step, Post), step
+            confirmed = confirmed_ids(step, reply)
             code = reply.refused.code if reply.refused else None
             detail = reply.refused.detail if reply.refused else None
             expected = detail["expected"] if code == "gap" and detail else None
@@ -361,6 +362,16 @@ def compare_reply(world: World, answer: Answer, reply: replies.Reply) -> None:
         case _:
             raise AssertionError(f"an unexpected reply: {reply}")
     assert shown == answer, f"the machine says {shown}, the model {answer}"
+
+
+def confirmed_ids(post: Post, reply: replies.Published) -> list[tuple[int, int, int]]:
+    """The ids that a publisher is told for the messages of its batch that are confirmed."""
+    confirmed = post.letters[: reply.duplicates + reply.stored]
+    ids = [(reply.queue, reply.producer, letter.number) for letter in confirmed]
+    for repeat in reply.repeats:
+        for ahead in range(repeat.count):
+            ids[repeat.place + ahead] = (reply.queue, repeat.producer, repeat.number + ahead)
+    return ids
 
 
 def compare_effects(

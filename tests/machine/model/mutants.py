@@ -124,11 +124,29 @@ MUTANTS = {
         "order[0][0] <= step.now",
         "order[0][0] <= step.now - 1_000_000",
     ),
+    "a repeat is confirmed by the id of the second publish": edited(
+        dedup,
+        "repeats",
+        "Repeat(place, 1, held.producer, held.number)",
+        "Repeat(place, 1, producer, numbers[place])",
+    ),
+    "a repeat within a batch is confirmed by its own id": edited(
+        dedup,
+        "repeats",
+        "held.producer == producer and held.number >= numbers[place]",
+        "held.producer == producer",
+    ),
+    "a dedup id that comes again stands for the newer publish": edited(
+        dedup,
+        "remember",
+        "if name and not _remembers(step, queue, name):",
+        "if name:",
+    ),
     "a dedup id is remembered though its message was not stored": edited(
         publish,
         "_append",
-        "dedup.remember(step, queue, columns.dedup_ids, start, stop)",
-        "dedup.remember(step, queue, columns.dedup_ids, start, len(columns.dedup_ids))",
+        "sent, columns.dedup_ids, start, stop)",
+        "sent, columns.dedup_ids, start, len(columns.dedup_ids))",
     ),
     "a lowered prefetch is not respected": edited(
         consumers,

@@ -89,7 +89,8 @@ class Queue:
     paused: bool = False
     active: int | None = None
     ordered: int = 0  # the last publish order given out
-    dedup: dict[bytes, int] = field(default_factory=dict)  # id -> remembered until
+    # id -> remembered until, and the id of the message that it was
+    dedup: dict[bytes, tuple[int, tuple[int, int, int]]] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
     unused_since_ms: int = 0
     redrive: Redriving | None = None

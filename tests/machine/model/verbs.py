@@ -22,6 +22,7 @@ from tests.machine.model.records import (
 from tests.machine.model.world import World
 
 Answer = tuple[Any, ...]
+MessageId = tuple[int, int, int]
 
 
 @dataclass
@@ -62,7 +63,8 @@ def publish(world: World, post: Post) -> Answer:
     if producer is None or (post.producer and producer.name is None):
         return ("refused", "unknown_producer")  # nobody speaks for another session's own
     producer.used_ms = world.now_ms
-    confirmed, previous = 0, post.previous
+    confirmed: list[MessageId] = []
+    previous = post.previous
     for letter in post.letters:
         last = producer.last.get(queue.name, 0)
         if letter.number > last:
@@ -75,15 +77,26 @@ def publish(world: World, post: Post) -> Answer:
         else:
             world.count(queue.name, "duplicates")
         previous = letter.number
-        confirmed += 1
+        confirmed.append(_confirmed_as(world, queue, producer.number, letter))
     return ("published", queue.number, producer.number, confirmed, None, None)
+
+
+def _confirmed_as(world: World, queue: Queue, producer: int, letter: Letter) -> MessageId:
+    """The id of the message that stands for a confirmed one: its own, or that of the message that
+    was stored before it with the same dedup id."""
+    own = (queue.number, producer, letter.number)
+    if queue.spec.dedup_window_ms is None or letter.dedup not in queue.dedup:
+        return own
+    until_ms, stored = queue.dedup[letter.dedup]
+    later = stored[1] == producer and stored[2] > letter.number
+    return own if until_ms <= world.now_ms or later else stored
 
 
 def store(world: World, queue: Queue, producer: int, letter: Letter) -> str | None:
     """Store one message; the code where it is refused."""
     window = queue.spec.dedup_window_ms
     if letter.dedup and window is not None:
-        for known, until_ms in list(queue.dedup.items()):
+        for known, (until_ms, _) in list(queue.dedup.items()):
             if until_ms <= world.now_ms:
                 del queue.dedup[known]
         if letter.dedup in queue.dedup:
@@ -109,7 +122,7 @@ def store(world: World, queue: Queue, producer: int, letter: Letter) -> str | No
     if not make_room(world, queue, message):
         return "queue_full"
     if letter.dedup and window is not None:
-        queue.dedup[letter.dedup] = world.now_ms + window
+        queue.dedup[letter.dedup] = world.now_ms + window, message.message_id
     queue.ordered += 1
     world.count(queue.name, "published")
     shortest = [ttl for ttl in (letter.ttl_ms, queue.spec.ttl_ms or 0) if ttl]

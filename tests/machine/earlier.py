@@ -1,0 +1,31 @@
+"""The state that the snapshots of earlier formats in `snapshots/` hold, told as commands.
+
+Owns that one state. A fixture is made once, by the code that wrote its format, and never again:
+`encode(build().state)` of that day.
+"""
+
+from fifo.machine import Machine, commands
+from fifo.machine.types import Verb
+from tests.support.machine import Area, Bench
+
+
+def build() -> Bench:
+    """Something of every table that a format has changed: dedup ids, dead letters, both ways to
+    keep a stack, and what stands around them."""
+    bench = Bench(Machine())
+    bench.do(commands.Lead(1))
+    bench.declare("q", dead_letter="d", dedup_window_ms=60_000, nack_backoff="fixed:5s")
+    session = bench.attach()
+    bench.publish(session, "q", "a", "b", "c", "d", dedup=[b"1", b"2", b"", b"1"])
+    consumer = bench.subscribe(session, "q", prefetch=3).consumer
+    area = Area()
+    place = (area.put(b"long " * 400), 2_000)
+    long = commands.Settle(
+        session, consumer, int(Verb.TERMINATE), ((1, 1),), 0, "bad", stack_at=place
+    )
+    bench.apply(long, area=area)
+    bench.terminate(consumer, 2, reason="worse", exception_type="E", stack="short")
+    bench.nack(consumer, 3)
+    bench.advance(1_000)
+    bench.publish(session, "q", "e", dedup=[b"3"])
+    return bench
