@@ -47,6 +47,19 @@ def text(value: object, what: str, bytes_max: int = wire.TEXT_BYTES_MAX) -> str 
     return encoded[:bytes_max].decode(errors="ignore")
 
 
+def letter_text(value: object, what: str, *, keep_end: bool = False) -> str | None:
+    """A text that a dead letter keeps; what is cut off stands as "...", at the end or before it."""
+    if not isinstance(value, str):
+        return text(value, what)
+    encoded = value.encode(errors="replace")
+    most = wire.LETTER_TEXT_BYTES_MAX
+    if len(encoded) <= most:
+        return encoded.decode()
+    if keep_end:
+        return "..." + encoded[3 - most :].decode(errors="ignore")
+    return encoded[: most - 3].decode(errors="ignore") + "..."
+
+
 def body(value: object) -> bytes:
     """A message body as bytes: what can change under our hands is copied."""
     if not isinstance(value, bytes):

@@ -687,7 +687,7 @@ def _settling(
     if verb == "terminate":
         return terminating(reason or "terminated", description, exception)
     delay_ms = None if delay is None else milliseconds(delay, "delay")
-    return Settling(VERB_NACK, delay_ms, checks.text(reason, "reason"))
+    return Settling(VERB_NACK, delay_ms, checks.letter_text(reason, "reason"))
 
 
 _clients: weakref.WeakSet[BaseClient[Any]] = weakref.WeakSet()

@@ -20,7 +20,6 @@ from fifo.client import checks
 from fifo.client.durations import Duration, milliseconds
 from fifo.client.errors import InvalidArgument, LockLost, Terminal
 from fifo.client.signals import Signal
-from fifo.wire import limits as wire
 from fifo.wire.columns import decode_headers
 from fifo.wire.messages import VERB_ACK, VERB_NACK, VERB_RELEASE, VERB_TERMINATE
 
@@ -76,7 +75,7 @@ def nacking(
     if delay is None and holding.nack_delay is not None:
         delay = holding.nack_delay(failures)
     delay_ms = None if delay is None else milliseconds(delay, "delay")
-    return Settling(VERB_NACK, delay_ms, checks.text(reason, "reason"))
+    return Settling(VERB_NACK, delay_ms, checks.letter_text(reason, "reason"))
 
 
 def releasing(delay: Duration | None) -> Settling:
@@ -85,20 +84,20 @@ def releasing(delay: Duration | None) -> Settling:
 
 
 def terminating(reason: str, description: str | None, exception: BaseException | None) -> Settling:
-    """What a termination says; the stack is cut at its beginning, for the end tells most."""
+    """What a termination says. What is cut ends in "...": a stack begins so, its end tells most."""
     if not isinstance(reason, str) or not reason:
         raise InvalidArgument("reason: must be text that says why this message can never succeed")
     kind = words = stack = None
     if exception is not None:
         kind = checks.text(type(exception).__name__, "exception")
-        words = checks.text(str(exception), "exception")
+        words = checks.letter_text(str(exception), "exception")
         lines = "".join(traceback.format_exception(exception))
-        stack = lines.encode(errors="replace")[-wire.STACK_BYTES_MAX :].decode(errors="ignore")
+        stack = checks.letter_text(lines, "exception", keep_end=True)
     return Settling(
         VERB_TERMINATE,
         None,
-        checks.text(reason, "reason"),
-        checks.text(description, "description"),
+        checks.letter_text(reason, "reason"),
+        checks.letter_text(description, "description"),
         kind,
         words,
         stack,

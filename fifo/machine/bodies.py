@@ -1,7 +1,7 @@
 """Which entries of the log still hold something that the state points to.
 
 Owns that question, and answers it for a frozen view in bounded steps. An entry lives while a
-message of it is in a queue, or a dead letter's stack lies in it; snapshots keep those entries and
+message of it is in a queue, or a text of a dead letter lies in it; snapshots keep those entries and
 no others.
 """
 
@@ -13,6 +13,7 @@ from fifo.machine.blocks import Block
 from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
 from fifo.machine.state import Consumer, Queue
 from fifo.machine.streaming import STEP_ITEMS, View, is_heavy
+from fifo.machine.types import TextPlace
 
 _PAGE_BITS = 14
 """Indexes are gathered in pages of so many, so that no sort is long."""
@@ -80,8 +81,8 @@ def _of_queue(found: _Pages, queue: Queue) -> Iterator[None]:
     yield from _of_fresh(found, queue)
     for count, record in enumerate(queue.records.values()):
         letter = record.dead_letter
-        if letter is not None and letter.stack_place is not None:
-            found.add((letter.stack_place[0],))
+        if letter is not None:
+            found.add([text.index for text in letter.texts if isinstance(text, TextPlace)])
         if count % STEP_ITEMS == 0:
             yield
     tables = [queue.returned, queue.delayed, *queue.avoided.values(), *queue.waiting.values()]

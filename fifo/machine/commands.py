@@ -213,8 +213,11 @@ class Alive:
 
 @value
 class Settle:
-    """Settle tokens with one verb. `stack_at` is (offset in the entry's area, bytes) of a stack too
-    long for the state; `resolved_below`: the client never asks about lower tokens again."""
+    """Settle tokens with one verb; `resolved_below`: the client never asks about lower ones again.
+
+    `texts_at` is, for reason, description, exception text and stack, (offset in the entry's area,
+    bytes) of one that is too long for the state.
+    """
 
     session: int
     consumer: int
@@ -227,7 +230,7 @@ class Settle:
     exception_text: str | None = None
     stack: str | None = None
     resolved_below: int = 0
-    stack_at: tuple[int, int] | None = None
+    texts_at: tuple[tuple[int, int] | None, ...] | None = None
     fence: Fence | None = None
 
 
@@ -373,8 +376,18 @@ _role = integer(0, 1)
 _queue = name
 _area_offset = optional(forms.offset)
 _options = forms.mapping(limits.SPEC_FIELDS)
-_reason = optional(forms.text(limits.REASON_BYTES))
-_exception = optional(forms.text(limits.EXCEPTION_BYTES))
+_text = optional(forms.text(limits.INLINE_TEXT_BYTES))
+_text_at = optional(forms.record(forms.offset, integer(0, limits.TEXT_BYTES)))
+_texts_at = forms.record(*[_text_at] * 4)
+
+
+def _places(value: Any) -> Any:
+    """Places of texts; a log from before there were several has (offset, bytes) of the stack."""
+    if isinstance(value, (list, tuple)) and len(value) == 2:
+        value = (None, None, None, value)
+    return _texts_at(value)
+
+
 _milliseconds = optional(integer(0, limits.DURATION_MS))
 
 _FORMS: dict[int, tuple[type[Any], tuple[forms.Checker, ...]]] = {
@@ -449,13 +462,13 @@ _FORMS: dict[int, tuple[type[Any], tuple[forms.Checker, ...]]] = {
             integer(0, 3),
             forms.ranges(limits.SETTLE_RANGES),
             _milliseconds,
-            _reason,
-            optional(forms.text(limits.DESCRIPTION_BYTES)),
-            _exception,
-            _exception,
-            optional(forms.text(limits.STACK_BYTES)),
+            _text,
+            _text,
+            optional(forms.text(limits.EXCEPTION_TYPE_BYTES)),
+            _text,
+            _text,
             natural,
-            optional(forms.record(forms.offset, integer(0, limits.STACK_BYTES))),
+            optional(_places),
             forms.fence,
         ),
     ),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fifo.machine import limits, ordering, overflow, ready
 from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.state import Queue, Record, Step
-from fifo.machine.types import DEFAULT_PRIORITY, DeadLetter, Reason
+from fifo.machine.types import DEFAULT_PRIORITY, DeadLetter, Reason, Text
 
 FRESH = Record(0, 0, 0, 0, (), None)
 """What is known of a message that has no record and was never handed out."""
@@ -23,12 +23,11 @@ LOCKED_ONCE = FRESH._replace(attempts=1)
 class Death(NamedTuple):
     """What a program said when it terminated a message; all None for the machine's own reasons."""
 
-    detail: str | None = None
-    description: str | None = None
+    detail: Text | None = None
+    description: Text | None = None
     exception_type: str | None = None
-    exception_text: str | None = None
-    stack: str | None = None
-    stack_place: tuple[int, int, int] | None = None
+    exception_text: Text | None = None
+    stack: Text | None = None
 
 
 SILENT = Death()
@@ -46,7 +45,6 @@ def bury(
         death.exception_type,
         death.exception_text,
         death.stack,
-        death.stack_place,
         queue.name,
         death.detail,
         step.wall,

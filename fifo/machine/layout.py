@@ -30,7 +30,7 @@ from fifo.machine.state import (
     Remembered,
     Session,
 )
-from fifo.machine.types import Attempt, DeadLetter
+from fifo.machine.types import Attempt, DeadLetter, Text, TextPlace
 
 _LITTLE = sys.byteorder == "little"
 _TYPECODES = {
@@ -130,8 +130,17 @@ def _read_letter(value: Any) -> DeadLetter | None:
     if value is None:
         return None
     letter = DeadLetter(*value)
-    history = tuple(Attempt(*line) for line in letter.history)
-    return letter._replace(history=history, stack_place=_tuple(letter.stack_place))
+    return letter._replace(
+        description=_read_text(letter.description),
+        exception_text=_read_text(letter.exception_text),
+        stack=_read_text(letter.stack),
+        detail=_read_text(letter.detail),
+        history=tuple(Attempt(*line) for line in letter.history),
+    )
+
+
+def _read_text(value: Any) -> Text | None:
+    return TextPlace(*value) if isinstance(value, list) else value
 
 
 def _read_record(value: Any) -> Record:
@@ -143,6 +152,16 @@ def _read_record(value: Any) -> Record:
 
 def _add_records(records: dict[int, Record], rows: list[Any]) -> None:
     for position, row in rows:
+        records[position] = _read_record(row)
+
+
+def _add_records_1(records: dict[int, Record], rows: list[Any]) -> None:
+    """Only a stack could lie in the log, and its place had a field of its own behind it."""
+    for position, row in rows:
+        letter = row[-1]
+        if letter is not None:
+            place = letter.pop(5)
+            letter[4] = place if letter[4] is None else letter[4]
         records[position] = _read_record(row)
 
 
@@ -262,7 +281,10 @@ FORMS: dict[str, dict[str, Form]] = {
 """By kind, the fields of its records in order: how each is made plain, and how it is read."""
 
 _EARLIER: dict[int, dict[tuple[str, str], Reader]] = {
-    1: {("queue", "dedup"): Table(dict, _add_remembered_1)},
+    1: {
+        ("queue", "dedup"): Table(dict, _add_remembered_1),
+        ("queue", "records"): Table(dict, _add_records_1),
+    },
 }
 """Formats before this one that are read: the fields that were told otherwise in them."""
 

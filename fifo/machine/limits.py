@@ -95,12 +95,15 @@ from its next renewal or settlement."""
 HISTORY: Final = 16
 """Attempts that a dead letter remembers, the last ones (section 9)."""
 
-REASON_BYTES: Final = 1_024
-DESCRIPTION_BYTES: Final = 1_024
-EXCEPTION_BYTES: Final = 1_024
-STACK_BYTES: Final = 16 << 10
-STACK_INLINE_BYTES: Final = 1_024
+TEXT_BYTES: Final = 16 << 10
+"""One text that a dead letter keeps, reason, description, exception text or stack (section 9): four
+of them and their message fit well into the frame that brings them."""
+
+INLINE_TEXT_BYTES: Final = 1_024
 """What is longer lies in the log behind a handle, not in the state (section 9)."""
+
+EXCEPTION_TYPE_BYTES: Final = 1_024
+"""The name of an exception's type: a name, so it is cut and never lies in the log."""
 
 NACK_DELAY_MS_DEFAULT: Final = 1_000
 RELEASE_AVOID_MS: Final = 1_000

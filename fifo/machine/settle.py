@@ -12,7 +12,18 @@ from fifo.machine.commands import Settle
 from fifo.machine.deadletter import LOCKED_ONCE, Death
 from fifo.machine.replies import Receipt, Refused, Reply
 from fifo.machine.state import Consumer, Hold, Queue, Record, State, Step
-from fifo.machine.types import NEVER_MS, Attempt, Cause, Code, Outcome, Reason, Status, Verb
+from fifo.machine.types import (
+    NEVER_MS,
+    Attempt,
+    Cause,
+    Code,
+    Outcome,
+    Reason,
+    Status,
+    Text,
+    TextPlace,
+    Verb,
+)
 
 Line = tuple[int, int, int, bool]
 
@@ -141,20 +152,21 @@ def _bury_terminated(
 
 
 def death_of(step: Step, command: Settle) -> Death:
-    """What the program said, with a handle to what is too long for the state."""
-    place = None
-    if command.stack_at is not None:
-        at, size = command.stack_at
-        if at + size <= len(step.area):
-            place = (step.index, at, size)
+    """What the program said, with handles to what is too long for the state."""
+    reason_at, description_at, exception_at, stack_at = command.texts_at or (None,) * 4
     return Death(
-        command.reason,
-        command.description,
+        _text(step, command.reason, reason_at),
+        _text(step, command.description, description_at),
         command.exception_type,
-        command.exception_text,
-        command.stack,
-        place,
+        _text(step, command.exception_text, exception_at),
+        _text(step, command.stack, stack_at),
     )
+
+
+def _text(step: Step, text: str | None, place: tuple[int, int] | None) -> Text | None:
+    if place is None or sum(place) > len(step.area):
+        return text
+    return TextPlace(step.index, *place)
 
 
 def _settle_unheld(

@@ -120,26 +120,43 @@ class Attempt(NamedTuple):
     wall_ms: int
 
 
+class TextPlace(NamedTuple):
+    """Where a text lies that is too long for the state: entry, offset in its area, bytes of UTF-8.
+
+    As for a body it is the same on every node and for ever.
+    """
+
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a place
+    at: int
+    size: int
+
+
+Text = str | TextPlace
+"""A text that a program gave, or where it lies in the log."""
+
+
 class DeadLetter(NamedTuple):
     """Why and from where a message became a dead letter.
 
-    `stack_place` is (raft index, offset in the entry's area, bytes) where the stack lies in the
-    log; `stack` is set instead where it was short. The original message id and the publish time are
-    those of the message itself.
+    The original message id and the publish time are those of the message itself.
     """
 
     reason: int
-    description: str | None
+    description: Text | None
     exception_type: str | None
-    exception_text: str | None
-    stack: str | None
-    stack_place: tuple[int, int, int] | None
+    exception_text: Text | None
+    stack: Text | None
     source: str
-    detail: str | None  # the reason text that the program gave to terminate
+    detail: Text | None  # the reason that the program gave to terminate
     died_wall_ms: int
     history: tuple[Attempt, ...]
     attempts: int = 0  # what it had when it died
     failures: int = 0
+
+    @property
+    def texts(self) -> tuple[Text | None, ...]:
+        """All that may lie in the log."""
+        return self.detail, self.description, self.exception_text, self.stack
 
 
 class Code:

@@ -37,10 +37,10 @@ QUEUE_NAME_BYTES_MAX: Final = 255
 """Queue names, tags and producer names: as in AMQP's short strings."""
 
 TEXT_BYTES_MAX: Final = 4 * KIB
-"""Reasons, descriptions, exception texts and error texts."""
+"""Error texts, and what else is for people."""
 
-STACK_BYTES_MAX: Final = 16 * KIB
-"""The stack that a dead letter keeps (semantics.md 9)."""
+LETTER_TEXT_BYTES_MAX: Final = 16 * KIB
+"""Reason, description, exception text and stack of a dead letter, each (semantics.md 9)."""
 
 RANGES_MAX: Final = 10_000
 """Token ranges in one renewal or receipt: the machine's bound for one command is in messages."""

@@ -80,6 +80,7 @@ _TOKEN = integer(1)
 
 Name = Annotated[str, _NAME]
 MaybeText = Annotated[str | None, maybe(_TEXT)]
+LetterText = Annotated[str | None, maybe(text(limits.LETTER_TEXT_BYTES_MAX))]
 Number = Annotated[int, integer()]
 Duration = Annotated[int, _DURATION]
 MaybeDuration = Annotated[int | None, maybe(_DURATION)]
@@ -423,11 +424,11 @@ class Settle(Message):
     tokens: SettledRanges
     resolved_below: Number = 0
     delay_ms: MaybeDuration = None
-    reason: MaybeText = None
-    description: MaybeText = None
+    reason: LetterText = None
+    description: LetterText = None
     exception_type: MaybeText = None
-    exception_text: MaybeText = None
-    stack: Annotated[str | None, maybe(text(limits.STACK_BYTES_MAX))] = None
+    exception_text: LetterText = None
+    stack: LetterText = None
 
 
 @_wire(28)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from fifo.machine.effects import BlobColumn, Deliver, Run
-from fifo.machine.types import DeadLetter, Outcome, Reason
+from fifo.machine.types import DeadLetter, Outcome, Reason, Text, TextPlace
 from fifo.wire import Buffer, columns, encode
 from fifo.wire.messages import Deliver as DeliverFrame
 from fifo.wire.messages import Peeked
@@ -95,9 +95,9 @@ def _sizes(run: Run) -> tuple[int, int]:
     letter = run.dead_letter
     if letter is not None:
         header += _LETTER_BYTES + len(letter.history) * _ATTEMPT_BYTES
-        texts = (letter.detail, letter.description, letter.exception_type, letter.exception_text)
-        header += sum([4 * len(text or "") for text in (*texts, letter.source, letter.stack)])
-        header += 0 if letter.stack_place is None else letter.stack_place[2]
+        for text in (*letter.texts, letter.exception_type, letter.source):
+            if text is not None:
+                header += text.size if isinstance(text, TextPlace) else 4 * len(text)
     return run.bodies_bytes + keys + headers + 4 * run.count, header
 
 
@@ -196,17 +196,19 @@ def _joined(parts: Sequence[array[int]]) -> array[int]:
 
 def dead_letter_map(letter: DeadLetter, read: ReadArea) -> dict[str, Any]:
     """A dead letter's record as the plain map that the wire carries."""
-    stack = letter.stack
-    if stack is None and letter.stack_place is not None:
-        index, at, size = letter.stack_place
-        stack = str(read(index)[at : at + size], "utf-8", "replace")
+
+    def whole(text: Text | None) -> str | None:
+        if not isinstance(text, TextPlace):
+            return text
+        return str(read(text.index)[text.at : text.at + text.size], "utf-8", "replace")
+
     return {
         "reason": Reason(letter.reason).name.lower(),
-        "detail": letter.detail,
-        "description": letter.description,
+        "detail": whole(letter.detail),
+        "description": whole(letter.description),
         "exception_type": letter.exception_type,
-        "exception_text": letter.exception_text,
-        "stack": stack,
+        "exception_text": whole(letter.exception_text),
+        "stack": whole(letter.stack),
         "source": letter.source,
         "died_ms": letter.died_wall_ms,
         "history": [

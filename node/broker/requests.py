@@ -8,11 +8,13 @@ changes no state by itself. `docs/protocol.md` says what each request means.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, TypeAlias, TypeVar
 
 from fifo.machine import commands, replies
 from fifo.machine import limits as machine_limits
 from fifo.machine.replies import Refused, Reply
+from fifo.machine.types import Verb
 from fifo.wire import Code, Frame, columns
 from fifo.wire.limits import BODY_BYTES_MAX
 from fifo.wire.messages import (
@@ -304,11 +306,11 @@ class Requests:
         """Ack, nack, release or terminate; answered with a receipt."""
         message, correlation, _ = frame
         assert isinstance(message, Settle)
-        stack = message.stack
-        raw = b""
-        if stack is not None and len(stack) > machine_limits.STACK_INLINE_BYTES // 4:
-            raw = stack.encode()[: machine_limits.STACK_BYTES]
-            stack = None
+        said = [message.reason, message.description, message.exception_text, message.stack]
+        if message.verb != Verb.TERMINATE:  # no other verb's texts are kept
+            said = [_cut(text, machine_limits.INLINE_TEXT_BYTES) for text in said]
+        (reason, description, exception_text, stack), parts = _long_texts(said)
+        raw = b"".join(parts)
         at = self._proposals.place(len(raw)) if raw else 0
         command = commands.Settle(
             session.number,
@@ -316,13 +318,13 @@ class Requests:
             message.verb,
             message.tokens,
             message.delay_ms,
-            _cut(message.reason, machine_limits.REASON_BYTES),
-            _cut(message.description, machine_limits.DESCRIPTION_BYTES),
-            _cut(message.exception_type, machine_limits.EXCEPTION_BYTES),
-            _cut(message.exception_text, machine_limits.EXCEPTION_BYTES),
+            reason,
+            description,
+            _cut(message.exception_type, machine_limits.EXCEPTION_TYPE_BYTES),
+            exception_text,
             stack,
             message.resolved_below,
-            (at, len(raw)) if raw else None,
+            _places(at, parts) if raw else None,
             _fence(connection),
         )
 
@@ -478,6 +480,23 @@ def _cut(text: str | None, bytes_max: int) -> str | None:
     if text is None or len(text) * 4 <= bytes_max:
         return text
     return text.encode()[:bytes_max].decode(errors="ignore")
+
+
+def _long_texts(texts: Sequence[str | None]) -> tuple[list[str | None], list[bytes]]:
+    """What of each text stands in the command, and what of it lies in the entry's area instead."""
+    inline, parts = list(texts), [b""] * len(texts)
+    for place, text in enumerate(texts):
+        if text is not None and len(text) * 4 > machine_limits.INLINE_TEXT_BYTES:
+            raw = text.encode()
+            if len(raw) > machine_limits.INLINE_TEXT_BYTES:
+                inline[place], parts[place] = None, raw
+    return inline, parts
+
+
+def _places(at: int, parts: Sequence[bytes]) -> tuple[tuple[int, int] | None, ...]:
+    """Where each part lies, end to end from `at` on; None where there is none."""
+    ends = accumulate(map(len, parts), initial=at)
+    return tuple([(low, high - low) if high > low else None for low, high in pairwise(ends)])
 
 
 def _optional_columns(layout: columns.Layout, at: int) -> Sequence[object]:

@@ -11,7 +11,7 @@ import typer
 
 from node.cli import output
 from node.cli.limits import LIST_COUNT
-from node.cli.messages import MESSAGE_COLUMNS, message_row, message_view
+from node.cli.messages import MESSAGE_COLUMNS, message_lines, message_row, message_view
 from node.cli.session import Json, Url, run
 
 if TYPE_CHECKING:
@@ -23,7 +23,18 @@ Queue = Annotated[str, typer.Argument(metavar="QUEUE")]
 Count = Annotated[int, typer.Option(min=1, max=1000, help="So many at most.")]
 
 
-def peek(queue: Queue, count: Count = 10, url: Url = None, as_json: Json = False) -> None:
+Details = Annotated[
+    bool, typer.Option("--details", help="Each message whole, with why it is a dead letter.")
+]
+
+
+def peek(
+    queue: Queue,
+    count: Count = 10,
+    details: Details = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
     """Show the next messages; they stay where they are."""
 
     async def work(client: fifo.Client) -> list[fifo.StoredMessage]:
@@ -32,6 +43,11 @@ def peek(queue: Queue, count: Count = 10, url: Url = None, as_json: Json = False
     messages = run(url, work)
     if as_json:
         output.print_json([message_view(message) for message in messages])
+    elif details:
+        for place, message in enumerate(messages):
+            if place:
+                output.say("")
+            output.print_pairs(message_lines(message))
     else:
         output.print_table(MESSAGE_COLUMNS, map(message_row, messages))
 

@@ -61,6 +61,19 @@ def message_row(message: fifo.StoredMessage) -> tuple[object, ...]:
     )
 
 
+def message_lines(message: fifo.StoredMessage) -> list[tuple[str, object]]:
+    """A message whole, for a person: what it has, and of a dead letter every text."""
+    view = message_view(message)
+    dead = view.pop("dead_letter", None)
+    view["headers"] = ", ".join(f"{name}={value}" for name, value in view["headers"].items())
+    lines = [(name.replace("_", " "), value) for name, value in view.items() if value != ""]
+    if dead is not None:
+        history = [f"consumer {who} {what}" for who, what, _ in dead.pop("history")]
+        lines += [(f"dead: {name}", value) for name, value in dead.items() if value is not None]
+        lines.append(("dead: history", ", ".join(history) or "never handed out"))
+    return lines
+
+
 MESSAGE_COLUMNS = ("id", "key", "priority#", "failures#", "published", "dead letter", "body")
 
 

@@ -23,8 +23,9 @@ from fifo.machine.spec import ConsumerOptions
 from fifo.machine.spec import QueueSpec as MachineSpec
 from node.cli import queue as queue_commands
 from node.cli.main import app
+from node.config import RaftSettings
 from tests.client.test_cluster import crash_leader, three, url_of
-from tests.support.cluster import passed
+from tests.support.cluster import passed, running
 
 EVERY_OPTION: dict[str, Any] = {
     "lock": 7,
@@ -159,6 +160,52 @@ async def test_a_repeated_dedup_id_is_confirmed_as_the_message_that_is_stored(
 
         stored = [message.id for message in await client.get("q", count=10, lock=30)]
         assert stored == [first.id, other.id, confirms[0].id, confirms[2].id]
+
+
+def whole_of(dead: fifo.DeadLetter | None) -> list[str | None]:
+    assert dead is not None
+    return [dead.detail, dead.description, dead.exception, dead.stack]
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+async def test_long_texts_of_dead_letters_are_kept_whole_in_the_log(tmp_path: Path) -> None:
+    why, said, long = "why " * 500, "ü" * 8_000, "x" * 20_000
+    raft = RaftSettings(snapshot_bytes=30_000)
+    async with running(tmp_path, raft=raft) as cluster:
+        await cluster.leader()
+        async with fifo.connect(url_of(cluster)) as client:
+            await client.declare(fifo.QueueSpec("q", dead_letter="dlq"))
+            await client.publish_many("q", [b"long", b"too long", b"short"])
+            first, second, third = await client.get("q", count=3)
+            await first.terminate(why, said, ValueError("no " * 1_000))
+            await second.terminate(long, long, ValueError(long))
+            await third.terminate("short")
+            # What follows is more than a snapshot's worth: the log before it goes.
+            for _ in range(20):
+                await client.publish_many("q", [bytes(1_000)] * 10)
+                await client.purge("q")
+            before = [whole_of(one.dead_letter) for one in await client.peek("dlq", 3)]
+        await cluster.stop()
+        await cluster.start()
+        await cluster.leader()
+        async with fifo.connect(url_of(cluster)) as client:
+            assert (await client.status())["snapshot"]["index"] > 0
+            peek = ["peek", "dlq", "--details", "--url", url_of(cluster)]
+            done = await asyncio.to_thread(typer.testing.CliRunner().invoke, app, peek)
+            for text in (why, said, "ValueError: " + "no " * 1_000, "x" * 16_381 + "..."):
+                assert text in done.output
+            after = [whole_of(one.dead_letter) for one in await client.get("dlq", count=3)]
+            assert after == before
+        [detail, description, exception, stack] = after[0]
+        assert (detail, description) == (why, said)
+        assert exception == "ValueError: " + "no " * 1_000
+        assert stack is not None
+        assert stack.endswith("no " * 1_000 + "\n")
+        cut = "x" * 16_381 + "..."
+        assert after[1][:3] == [cut, cut, f"ValueError: {cut}"]
+        assert str(after[1][3]).startswith("...xxx")
+        assert after[2] == ["short", None, None, None]
 
 
 @pytest.mark.cluster

@@ -19,9 +19,15 @@ def build() -> Bench:
     bench.publish(session, "q", "a", "b", "c", "d", dedup=[b"1", b"2", b"", b"1"])
     consumer = bench.subscribe(session, "q", prefetch=3).consumer
     area = Area()
-    place = (area.put(b"long " * 400), 2_000)
+    stack = (area.put(b"long " * 400), 2_000)
     long = commands.Settle(
-        session, consumer, int(Verb.TERMINATE), ((1, 1),), 0, "bad", stack_at=place
+        session,
+        consumer,
+        int(Verb.TERMINATE),
+        ((1, 1),),
+        0,
+        "bad",
+        texts_at=(None, None, None, stack),
     )
     bench.apply(long, area=area)
     bench.terminate(consumer, 2, reason="worse", exception_type="E", stack="short")

@@ -30,7 +30,9 @@ SAMPLES: list[commands.Command] = [
     commands.Credit(1, 2, 3, drain=True),
     commands.Get(1, "q", 3, 5_000),
     commands.Alive(1, 2),
-    commands.Settle(1, 2, 1, ((1, 5),), 100, "r", "d", "T", "t", "s", 1, (2, 3), (0, 9)),
+    commands.Settle(
+        1, 2, 1, ((1, 5),), 100, "r", "d", "T", "t", "s", 1, ((2, 3), None, None, (5, 1)), (0, 9)
+    ),
     commands.NoticeAck(1, 2),
     commands.Redrive("q", "t", {"reason": "expired"}, 5, 6, reset_counts=False),
     commands.RedriveStep("q", 1, 2, (1,)),
@@ -50,11 +52,11 @@ def test_a_command_comes_back_from_its_plain_form(command: commands.Command) -> 
     plain = commands.to_list(command)
     assert commands.from_list(plain) == command
     # As msgpack gives it back: lists where there were tuples.
-    listed = [
-        list(map(list, v)) if isinstance(v, tuple) and v and isinstance(v[0], tuple) else v
-        for v in plain
-    ]
-    assert commands.from_list(listed) == command
+    assert commands.from_list(listed(plain)) == command
+
+
+def listed(value: Any) -> Any:
+    return [listed(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def test_there_is_a_sample_of_every_command() -> None:

@@ -4,10 +4,11 @@ from unittest.mock import patch
 
 import pytest
 
-from fifo.machine import commands, consumers, limits, replies
+from fifo.machine import Machine, bodies, commands, consumers, limits, replies
 from fifo.machine.effects import Deliver
+from fifo.machine.streaming import Still
 from fifo.machine.types import Verb
-from tests.support.machine import Bench, absent, expect, refused, statuses
+from tests.support.machine import Area, Bench, absent, expect, refused, statuses
 
 
 @pytest.fixture
@@ -145,7 +146,7 @@ def test_notices_are_bounded_and_keep_the_newest_ranges(bench: Bench) -> None:
     assert len(named) == limits.NOTICES + 20
 
 
-def test_a_stack_that_lies_in_the_log_is_a_handle_in_the_state() -> None:
+def test_a_dead_letter_says_what_the_program_said() -> None:
     bench = Bench()
     bench.declare("q", dead_letter="d")
     bench.attach()
@@ -155,8 +156,64 @@ def test_a_stack_that_lies_in_the_log_is_a_handle_in_the_state() -> None:
     bench.subscribe(1, "d", tag="dead")
     (message,) = bench.delivered()
     letter = message.dead_letter
-    assert (letter.detail, letter.exception_type, letter.stack_place) == ("bad", "ValueError", None)
+    assert (letter.exception_type, letter.texts) == ("ValueError", ("bad", None, "no", None))
     assert (letter.source, letter.attempts, message.attempt, message.failures) == ("q", 1, 1, 0)
+
+
+def test_long_texts_of_a_dead_letter_are_handles_in_the_state() -> None:
+    bench = Bench()
+    bench.declare("q", dead_letter="d")
+    session = bench.attach()
+    bench.publish(session, "q", "a", "b")
+    consumer = bench.subscribe(session, "q").consumer
+    area = Area()
+    long = [b"why " * 500, b"description " * 1_000, b"text " * 300, b"stack " * 2_000]
+    places = tuple((area.put(text), len(text)) for text in long)
+    settle = commands.Settle(session, consumer, int(Verb.TERMINATE), ((1, 1),), texts_at=places)
+    bench.apply(settle, area=area)
+    buried = bench.index
+    # What lies in no area is taken for nothing: bad input never raises.
+    outside = commands.Settle(
+        session, consumer, int(Verb.TERMINATE), ((2, 2),), texts_at=(None, (0, 9), None, None)
+    )
+    bench.do(outside)
+
+    machine = Machine.restore(bench.machine.snapshot())
+    assert len(machine.snapshot()) < 4_000
+    bench.machine = machine
+    bench.subscribe(session, "d", tag="dead")
+    first, second = [message.dead_letter for message in bench.delivered()]
+    for text, said in zip(first.texts, long, strict=True):
+        assert text.index == buried
+        assert bench.areas[buried][text.at : text.at + text.size] == said
+    assert second.texts == (None, None, None, None)
+
+
+def test_each_long_text_of_a_dead_letter_keeps_its_entry_of_the_log() -> None:
+    bench = Bench()
+    bench.declare("q", dead_letter="d")
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q").consumer
+    wanted = []
+    for place in range(4):
+        bench.publish(session, "q", "a")
+        wanted.append(bench.index)
+        area = Area()
+        long = (area.put(b"why " * 500), 2_000)
+        texts_at = tuple([long if at == place else None for at in range(4)])
+        token = ((place + 1, place + 1),)
+        settle = commands.Settle(session, consumer, int(Verb.TERMINATE), token, texts_at=texts_at)
+        bench.apply(settle, area=area)
+        wanted.append(bench.index)
+    live = bodies.live(Still(bench.machine.state))
+    assert [index for step in live for index in step] == wanted
+
+
+def test_the_place_of_a_stack_in_an_older_log_is_read() -> None:
+    plain = [21, 1, 2, 3, [[1, 1]], None, "r", None, None, None, None, 0, [4, 9], [0, 1]]
+    command = commands.from_list(plain)
+    assert isinstance(command, commands.Settle)
+    assert (command.texts_at, command.fence) == ((None, None, None, (4, 9)), (0, 1))
 
 
 def test_single_active_nobody_is_activated_while_a_get_holds_messages() -> None:

@@ -11,6 +11,7 @@ from fifo.machine.layout import FORMS, plain
 from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
 from fifo.machine.state import KINDS, SCALARS, State
 from fifo.machine.streaming import Still
+from fifo.machine.types import TextPlace
 from tests.machine.test_fuzz import Fuzz
 
 
@@ -52,8 +53,9 @@ def pointed_to(state: State) -> list[int]:
                 block = queue.blocks[position >> BLOCK_BITS]
                 found.add(block._run(*_span(block, position & (BLOCK_MESSAGES - 1))).index)
         for record in queue.records.values():
-            if record.dead_letter is not None and record.dead_letter.stack_place is not None:
-                found.add(record.dead_letter.stack_place[0])
+            if record.dead_letter is not None:
+                texts = record.dead_letter.texts
+                found |= {text.index for text in texts if isinstance(text, TextPlace)}
     return sorted(found)
 
 

@@ -11,7 +11,7 @@ from fifo.machine import Machine, Meta, commands, effects, invariants, queries, 
 from fifo.machine.commands import Command
 from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.spec import consumer_options
-from fifo.machine.types import DeadLetter, Outcome, Reason, Status
+from fifo.machine.types import Outcome, Reason, Status, Text, TextPlace
 from tests.machine.model import durables, handing, lives, redriving, verbs
 from tests.machine.model.handing import Handed
 from tests.machine.model.records import DELAYED, LOCKED, READY, Consumer, Message
@@ -22,6 +22,8 @@ from tests.support.machine import Message as Delivered
 
 Step = Command | Post
 MANY = 100_000
+TEXTS = ("reason", "description", "exception_text", "stack")
+"""What a settlement says that may be too long for the state, in the order of `texts_at`."""
 COUNTERS = (
     "published",
     "duplicates",
@@ -202,9 +204,15 @@ def tokens_of(ranges: Sequence[tuple[int, int]]) -> list[int]:
 def _in_the_log(step: Step, area: Area) -> Command:
     if isinstance(step, Post):
         return _packed(step, area)
-    if isinstance(step, commands.Settle) and step.stack and len(step.stack) > 1_000:
-        stack = step.stack.encode()  # too long for the state
-        return replace(step, stack=None, stack_at=(area.put(stack), len(stack)))
+    if isinstance(step, commands.Settle):
+        places: dict[str, tuple[int, int]] = {}
+        for name in TEXTS:
+            text = getattr(step, name)
+            if text is not None and len(text) > 1_000:  # too long for the state
+                places[name] = area.put(text.encode()), len(text.encode())
+        if places:
+            fields: dict[str, Any] = dict.fromkeys(places)
+            return replace(step, **fields, texts_at=tuple(places.get(name) for name in TEXTS))
     return step
 
 
@@ -430,12 +438,11 @@ def compare_notice(world: World, effect: effects.Notify) -> None:
         assert shown == (consumer, sorted(tokens)), (effect, consumer, tokens)
 
 
-def stack_of(letter: DeadLetter, areas: dict[int, bytes]) -> str | None:
-    """The stack of a dead letter, from the state or from the log."""
-    if letter.stack_place is None:
-        return letter.stack
-    index, at, size = letter.stack_place
-    return areas[index][at : at + size].decode()
+def whole(text: Text | None, areas: dict[int, bytes]) -> str | None:
+    """A text of a dead letter, from the state or from the log."""
+    if not isinstance(text, TextPlace):
+        return text
+    return areas[text.index][text.at : text.at + text.size].decode()
 
 
 def compare_message(message: Message, one: Delivered, areas: dict[int, bytes]) -> None:
@@ -449,11 +456,10 @@ def compare_message(message: Message, one: Delivered, areas: dict[int, bytes]) -
     assert (dead is None) == (shown is None), (message, one)
     if dead is not None:
         assert Reason(shown.reason).name.lower() == dead.reason
-        assert (shown.source, shown.detail) == (dead.source, dead.detail)
-        assert shown.description == dead.description
+        assert shown.source == dead.source
         assert shown.exception_type == dead.exception_type
-        assert shown.exception_text == dead.exception_text
-        assert stack_of(shown, areas) == dead.stack
+        said = [whole(text, areas) for text in shown.texts]
+        assert said == [dead.detail, dead.description, dead.exception_text, dead.stack]
         history = [(a.consumer, Outcome(a.outcome).name.lower(), a.wall_ms) for a in shown.history]
         assert history == dead.history, (history, dead.history)
 

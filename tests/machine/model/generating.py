@@ -545,9 +545,9 @@ class Generator:
         )
         texts: dict[str, Any] = {}
         if verb == 3 and choose.chance(50):
-            texts = {"reason": "why", "description": "said", "exception_type": "E"}
-            texts["exception_text"] = "text"
-            texts["stack"] = "frame " * choose.one((1, 200))
+            texts = {"exception_type": "E"}
+            for name in ("reason", "description", "exception_text", "stack"):
+                texts[name] = f"{name} " * choose.one((1, 1, 200))
         world = self.pair.world
         own = consumer.session and not choose.chance(3)
         session = consumer.session if own else self._any_session()

@@ -5,6 +5,7 @@ hunts them.
 """
 
 from fifo.machine import (
+    bodies,
     checkout,
     checks,
     consumers,
@@ -23,7 +24,7 @@ from fifo.machine import (
     subscribe,
     ticking,
 )
-from tests.machine import test_bounds
+from tests.machine import test_bounds, test_settle
 from tests.machine.model import test_found
 from tests.mutants.switch import edited, entry
 
@@ -304,6 +305,18 @@ MUTANTS = {
         "command.cursor != redrive.cursor",
         "command.cursor > redrive.cursor",
     ),
+    "a long text of a dead letter keeps no entry of the log": edited(
+        bodies,
+        "_of_queue",
+        "for text in letter.texts if isinstance(text, TextPlace)",
+        "for text in letter.texts[3:] if isinstance(text, TextPlace)",
+    ),
+    "a long text of a dead letter is read one byte on": edited(
+        settle,
+        "_text",
+        "TextPlace(step.index, *place)",
+        "TextPlace(step.index, place[0] + 1, place[1])",
+    ),
     "the dedup window is not in the snapshot": entry(
         layout.FORMS["queue"], "dedup", (lambda _: {}, layout.FORMS["queue"]["dedup"][1])
     ),
@@ -318,6 +331,9 @@ MUTANTS = {
 DIRECTED = {
     "what is new overtakes what is sent again": (
         test_bounds.test_a_resume_sends_again_in_slices_and_nothing_new_before_the_end,
+    ),
+    "a long text of a dead letter keeps no entry of the log": (
+        test_settle.test_each_long_text_of_a_dead_letter_keeps_its_entry_of_the_log,
     ),
     "a second release ends with the first one's second": (
         test_found.test_who_releases_a_message_again_does_not_get_it_when_the_first_second_is_over,

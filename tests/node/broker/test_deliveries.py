@@ -8,7 +8,7 @@ from array import array
 import pytest
 
 from fifo.machine.effects import BlobColumn, Deliver, Run
-from fifo.machine.types import Attempt, DeadLetter
+from fifo.machine.types import Attempt, DeadLetter, TextPlace
 from fifo.wire import Decoder, Frame, columns
 from fifo.wire.messages import Deliver as DeliverFrame
 from node.broker import deliveries, limits
@@ -73,9 +73,9 @@ def test_priorities_are_filled_with_the_default() -> None:
     assert bytes(layout.column(columns.PRIORITIES) or b"") == bytes([4, 4, 4, 9, 8, 7])
 
 
-def test_a_dead_letter_brings_its_record_with_the_stack_from_the_log() -> None:
+def test_a_dead_letter_brings_its_record_with_long_texts_from_the_log() -> None:
     letter = DeadLetter(
-        0, "bad row", "ValueError", "no", None, (7, 5, 5), "orders", "why", 55,
+        0, TextPlace(7, 5, 3), "ValueError", "no", TextPlace(7, 5, 5), "orders", "why", 55,
         (Attempt(3, 1, 44),),
     )  # fmt: skip
     dead = run(count=1, sizes=array("I", [5]), bodies_bytes=5, dead_letter=letter)
@@ -83,6 +83,7 @@ def test_a_dead_letter_brings_its_record_with_the_stack_from_the_log() -> None:
     ((position, record),) = message.dead_letters
     assert position == 3
     assert (record["reason"], record["detail"], record["stack"]) == ("terminated", "why", "alpha")
+    assert (record["description"], record["exception_text"]) == ("alp", "no")
     assert record["history"] == [[3, "timeout", 44]]
 
 
@@ -96,8 +97,9 @@ def test_large_deliveries_are_cut_into_frames(monkeypatch: pytest.MonkeyPatch) -
     assert list(deliveries.chunks([])) == []
 
 
-def test_dead_letters_with_long_stacks_are_cut_into_frames_that_fit() -> None:
-    letter = DeadLetter(0, None, None, None, None, (8, 0, 16_384), "orders", None, 55, ())
+def test_dead_letters_with_long_texts_are_cut_into_frames_that_fit() -> None:
+    long = TextPlace(8, 0, 16_384)
+    letter = DeadLetter(0, long, None, long, long, "orders", long, 55, ())
     dead = [
         run(count=1, sizes=array("I", [5]), bodies_bytes=5, dead_letter=letter) for _ in range(200)
     ]

@@ -31,7 +31,7 @@ DIED_MS = 1_000_000
 def a_run(*, dead: bool = True, headers: bytes = HEADERS, attempts: int | None = None) -> Run:
     """A message that was published at 900 000 and died at 1 000 000 after three attempts."""
     letter = DeadLetter(
-        int(Reason.EXPIRED), None, None, None, None, None, "orders", None, DIED_MS, (), 3, 2
+        int(Reason.EXPIRED), None, None, None, None, "orders", None, DIED_MS, (), 3, 2
     )
     return Run(
         index=7,
