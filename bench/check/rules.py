@@ -388,7 +388,9 @@ def _burying(on: _On, rare: Rare, *, traced: bool) -> None:
 
 
 def _ordering(on: _On, rare: Rare) -> None:
-    """S11: what order a queue promises."""
+    """S11: what order a queue promises, where nothing was redriven."""
+    if rare.redriven:
+        return
     if any(queue.ordering == "key" for queue in rare.queues().values()):
         on(
             KEYED,

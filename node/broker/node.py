@@ -92,13 +92,15 @@ class Node:
         offload: Callable[[str], Offload] = WorkerThread,
         listener: MakePort = Listener,
         journal_limits: JournalLimits | None = None,
+        disk_clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """`clock` is monotonic and counts suspended time, `wall` is for people; both in seconds.
 
         `http` makes the http port (`node.http.server.HttpServer`); None: this node has none.
         `storage` opens the journal's folder, `transport` makes the peer port, `offload` what does
         blocking work beside the loop, by the name of its thread; `listener` makes the client
-        port; `journal_limits` sizes the journal's files and cache (None: as usual).
+        port; `journal_limits` sizes the journal's files and cache (None: as usual), `disk_clock`
+        measures its syncs.
         """
         self.config = config
         self.me = config.node(name)
@@ -109,6 +111,7 @@ class Node:
         self._transport = transport
         self._offload = offload
         self._journal_limits = journal_limits
+        self._disk_clock = disk_clock
         self._loop: asyncio.AbstractEventLoop
         self._make_listener = listener
         self._listener: Listening | None = None
@@ -177,6 +180,7 @@ class Node:
             cluster_id=self.config.cluster_id,
             node=self.me.name,
             limits=self._journal_limits,
+            clock=self._disk_clock,
         )
         try:
             transport = self._transport(raft_config, self._rng)

@@ -8,7 +8,7 @@ simulator, the real clusters of `tests/jepsen` and the checker on Spark share th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,19 @@ def event_of(
 def line_of(event: Event) -> str:
     """An event as a line of JSON."""
     return json.dumps(event, separators=(",", ":"))
+
+
+def drops(counters: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    """Why and how many messages of a queue were dropped: (reason, count), by its counters.
+
+    What expired or overflowed into a dead-letter queue was not dropped.
+    """
+    for reason, name in (
+        ("expired", "expired"), ("overflow", "overflow_dropped"), ("purged", "purged")
+    ):  # fmt: skip
+        count = counters[name] - counters.get(f"dead_lettered_{reason}", 0)
+        if count:
+            yield reason, count
 
 
 def load(path: Path) -> list[Event]:

@@ -23,7 +23,7 @@ from typing import Any
 import fifo
 from tests.jepsen.bodies import body_of, given
 from tests.jepsen.handling import Handler
-from tests.jepsen.history import event_of, line_of
+from tests.jepsen.history import drops, event_of, line_of
 from tests.jepsen.workloads import Consuming, Publishing
 
 TIMEOUT_S = 8.0
@@ -256,12 +256,8 @@ class Program:
                         await handler.handle(message)
         left = {queue: await self._left(client, queue) for queue in queues}
         for queue in queues:
-            counters = (await client.queue(queue))["counters"]
-            for reason, name in (
-                ("expired", "expired"), ("overflow", "overflow_dropped"), ("purged", "purged")
-            ):  # fmt: skip
-                if counters[name]:
-                    self.add("ok", "drop", queue=queue, reason=reason, count=counters[name])
+            for reason, count in drops((await client.queue(queue))["counters"]):
+                self.add("ok", "drop", queue=queue, reason=reason, count=count)
         self.add("ok", "left", queues=left)
         await client.close()
 

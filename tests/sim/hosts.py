@@ -6,6 +6,7 @@ Owns starting, killing and pausing a real `Node`, with everything it takes from 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import random
@@ -14,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from node.broker.node import Node, NodeStopped
-from node.raft import Inline, JournalLimits, RaftConfig, RaftError, TcpTransport
+from node.raft import Inline, JournalLimits, RaftConfig, RaftError, TcpTransport, TransferRefused
 from node.raft.peer_auth import ListenerSide
 from node.raft.transport import PeerLink
 from tests.sim.clockwork import Program
@@ -62,6 +63,36 @@ class ClientPort:
             self._server.close()
 
 
+class SlowDisk:
+    """Work beside the loop that takes as long as the machine's disk does just now."""
+
+    def __init__(self, host: Host, chance: Callable[[], float]) -> None:
+        self._host = host
+        self._chance = chance
+        self._loop = asyncio.get_running_loop()
+        self._free_at = 0.0
+        self._closed = False
+
+    def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        """See `node.raft.Offload`: in the order of asking, and on the platter only at its end."""
+        now = self._loop.time()
+        if not self._host.sync_seconds and self._free_at <= now:
+            Inline().run(work, done)
+            return
+        self._host.world.happened("sync beside the loop took time")
+        took = self._host.sync_seconds * 2 * self._chance()
+        self._free_at = max(self._free_at, now) + took
+        self._loop.call_at(self._free_at, self._end, work, done)
+
+    def _end(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        if not self._closed:
+            Inline().run(work, done)
+
+    def close(self) -> None:
+        """What has not ended never began."""
+        self._closed = True
+
+
 class Host:
     """One machine, and the node on it if one runs."""
 
@@ -73,6 +104,9 @@ class Host:
         self.storage = SimStorage(name)
         self.incarnation = 0
         self.disk_failed = False
+        self.sync_seconds = 0.0
+        """What a sync takes in the mean; one on the loop is instantaneous, and only measured so."""
+        self._measured = 0.0
         self.program: Program | None = None
         self.node: Node | None = None
         self._rate = world.rng.uniform(0.98, 1.02)
@@ -111,7 +145,8 @@ class Host:
             clock=program.clock,
             wall=program.wall,
             rng=rng,
-            offload=lambda _name: Inline(),
+            offload=lambda _name: SlowDisk(self, rng.random),
+            disk_clock=self._disk_clock,
             listener=ClientPort,
             # So small that most bodies come from the disk, and files are let go of and compacted.
             journal_limits=JournalLimits(segment_bytes=32_768, cache_bytes=4_096),
@@ -129,6 +164,24 @@ class Host:
             self.kill()
             if self.world.healed:
                 self.start()
+
+    def _disk_clock(self) -> float:
+        self._measured += self.sync_seconds
+        return self._measured
+
+    def transfer(self) -> None:
+        """Ask this leader to hand over to the follower that is best placed."""
+        raft = self.node._raft if self.node is not None else None
+        target = None if raft is None else raft.successor()
+        if self.program is None or raft is None or target is None:
+            return
+
+        async def ask() -> None:
+            with contextlib.suppress(TransferRefused):
+                raft.transfer(target, lambda _reason: self.world.happened("transfer failed"))
+                self.world.happened("transfer begun")
+
+        self.program.run(ask())
 
     def kill(self, *, power: bool = False) -> None:
         """End the node: by a signal, or with the power and all that was not synced."""

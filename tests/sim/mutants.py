@@ -23,7 +23,7 @@ from node.broker.clock import ClusterClock
 from node.broker.connection import Connection
 from node.broker.requests import Requests
 from node.broker.sessions import Session
-from tests.sim.plan import Consuming, Fault, Plan
+from tests.sim.plan import Consuming, Fault, Plan, basic
 from tests.sim.run import run
 from tests.support.simdisk import SimFile
 
@@ -36,7 +36,7 @@ class Mutant:
     patched: Callable[[], Any]
     known: int
     limit: int
-    plan: Callable[[int], Plan | int] = int
+    plan: Callable[[int], Plan] = basic
 
 
 # --- faulty behaviours ----------------------------------------------------------------------------

@@ -42,6 +42,27 @@ class Consuming:
     slow: float
     """How likely a handler takes longer than the lock."""
 
+    def seconds(self, rng: random.Random) -> float:
+        """How long a handler takes."""
+        if rng.random() < self.slow:
+            return rng.uniform(0.3, 2.5) * self.lock_s
+        return rng.choice((0.0, 0.002, 0.02, 0.2)) * rng.random()
+
+
+@dataclass(frozen=True, slots=True)
+class Verbs:
+    """What programs do beside publishing and consuming: how many of each kind there are."""
+
+    getters: int = 0
+    durables: int = 0
+    """Programs that share one durable consumer: each opening takes it over."""
+    numbered: int = 0
+    """Messages of a named producer."""
+    ttl: bool = False
+    """Whether some messages expire."""
+    bury_expired: bool = False
+    redrives: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -60,6 +81,7 @@ class Plan:
     """Of every call; 8 s is longer than two elections, the short ones often end unknown."""
     snapshot_bytes: int = 1 << 30
     """Journal between two snapshots of a node; in most plans a few dozen entries."""
+    verbs: Verbs = Verbs()
 
 
 KINDS: dict[str, tuple[int, str]] = {
@@ -85,9 +107,42 @@ KINDS: dict[str, tuple[int, str]] = {
 }
 """What happens, how often in proportion, and what ends it some time later."""
 
+MORE_KINDS: dict[str, tuple[int, str]] = {
+    "transfer_leader": (5, ""),
+    "slow_disk": (4, "fast_disk"),
+    "kill_leader": (1, "restart"),
+    "client_kill": (3, ""),
+    "client_break": (3, ""),
+    "client_pause": (1, "client_resume"),
+}
+"""The same of what came later: drawn by itself, so that the rest of a seed's plan stays."""
 
-def draw(seed: int, nodes: int | None = None) -> Plan:
-    """The plan of a seed."""
+
+def draw(seed: int) -> Plan:
+    """The plan of a seed: the basic one, and what is drawn on top of it."""
+    plan = basic(seed)
+    rng = random.Random(f"more {seed}")
+    if rng.random() < 0.25:
+        return plan
+    verbs = Verbs(
+        # A single active consumer lets nobody else take messages.
+        getters=0 if plan.ordering == "single_active" else rng.choice((0, 1, 1)),
+        durables=0 if plan.ordering == "single_active" else rng.choice((0, 1, 2)),
+        numbered=rng.choice((0, 12, 24)),
+        ttl=rng.random() < 0.5,
+        bury_expired=rng.random() < 0.5,
+        redrives=rng.random() < 0.4,
+    )
+    names = [f"n{place + 1}" for place in range(plan.nodes)]
+    clients = [*(f"g{n + 1}" for n in range(verbs.getters)), "pn", "r1"]
+    clients += [f"t{n + 1}" for n in range(verbs.durables)]
+    more = _faults(rng, names, clients, MORE_KINDS)
+    faults = tuple(sorted((*plan.faults, *more), key=lambda fault: fault.at))
+    return replace(plan, verbs=verbs, faults=faults)
+
+
+def basic(seed: int, nodes: int | None = None) -> Plan:
+    """Publishers and consumers alone: what the mutants are scored on."""
     rng = random.Random(f"plan {seed}")
     count = rng.choice((3, 3, 3, 3, 5, 1)) if nodes is None else nodes
     producers = tuple(rng.randint(15, 45) for _ in range(rng.randint(1, 3)))
@@ -107,7 +162,13 @@ def draw(seed: int, nodes: int | None = None) -> Plan:
         producers,
         consumers,
         max_deliveries=rng.choice((3, 4, 20)),
-        faults=_faults(rng, count, len(producers), len(consumers)),
+        faults=_faults(
+            rng,
+            [f"n{place + 1}" for place in range(count)],
+            [f"p{place + 1}" for place in range(len(producers))]
+            + [f"c{place + 1}" for place in range(len(consumers))],
+            KINDS,
+        ),
         lasting=_lasting(rng, count),
         ordering=rng.choice(("none", "none", "none", "key", "single_active")),
         timeout_s=rng.choice((1.5, 4.0, 8.0)),
@@ -131,14 +192,11 @@ def _lasting(rng: random.Random, nodes: int) -> tuple[Fault, ...]:
 
 
 def _faults(
-    rng: random.Random, nodes: int, producers: int, consumers: int
-) -> tuple[Fault, ...]:  # fmt: skip
-    names = [f"n{place + 1}" for place in range(nodes)]
-    clients = [f"p{place + 1}" for place in range(producers)]
-    clients += [f"c{place + 1}" for place in range(consumers)]
+    rng: random.Random, names: list[str], clients: list[str], known: dict[str, tuple[int, str]]
+) -> tuple[Fault, ...]:
     # Each seed has its own mixture: what is rare among everything is common where little else is.
-    kinds = [kind for kind in KINDS if rng.random() < 0.4] or list(KINDS)
-    weights = [KINDS[kind][0] for kind in kinds]
+    kinds = [kind for kind in known if rng.random() < 0.4] or list(known)
+    weights = [known[kind][0] for kind in kinds]
     pace = rng.choice((0.0, 0.5, 1.0, 2.0, 4.0))
     faults: list[Fault] = []
     at = FIRST_FAULT_SECONDS
@@ -149,9 +207,9 @@ def _faults(
         if kind.startswith("client"):
             other = rng.choice(clients)
         faults.append(Fault(round(at, 4), kind, node, other, rng.randint(1, 40)))
-        if KINDS[kind][1]:
+        if known[kind][1]:
             end = at + rng.choice((0.05, 0.5, 1.5, 3.0)) * (0.5 + rng.random())
-            faults.append(Fault(round(end, 4), KINDS[kind][1], node, other))
+            faults.append(Fault(round(end, 4), known[kind][1], node, other))
         at += rng.expovariate(pace)
     return tuple(sorted(faults, key=lambda fault: fault.at))
 

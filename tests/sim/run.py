@@ -16,6 +16,7 @@ from node.broker.node import NodeStopped
 from node.raft import RaftError
 from tests.jepsen import checkers
 from tests.sim.plan import FAULT_SECONDS, Plan, draw
+from tests.sim.verbs import Verbal
 from tests.sim.workload import DEAD, QUEUE, Programs
 from tests.sim.world import World
 
@@ -66,6 +67,7 @@ async def _main(world: World) -> None:
     }
     for place, count in enumerate(world.plan.producers):
         mains[f"p{place + 1}"] = partial(programs.publish, count=count)
+    mains |= Verbal(programs).mains()
     for name, main in mains.items():
         programs.start(name, main)
     await _go_wrong(world)
@@ -78,6 +80,7 @@ async def _main(world: World) -> None:
     )
     programs.start("d2", programs.drain)
     await until(world, partial(_empty, world), DRAIN_SECONDS, "V3: the queues do not drain")
+    await until(world, lambda: world.drained, DRAIN_SECONDS, "V4: the drain does not end")
     await until(
         world, world.checks.converged, CONVERGED_SECONDS, "V1: the nodes do not become equal"
     )

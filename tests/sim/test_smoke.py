@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.plan import Consuming, Fault, Plan
+from tests.sim.plan import Consuming, Fault, Plan, Verbs
 from tests.sim.run import run
 from tests.sim.world import World
 
@@ -59,3 +59,39 @@ def test_five_nodes_lose_two() -> None:
     faults = (Fault(2.0, "kill_leader", "n1"), Fault(3.5, "kill_leader", "n1"))
     world = world_of(*faults, nodes=5)
     assert world.counts["role leader"] >= 3
+
+
+VERBS = Verbs(getters=1, durables=2, numbered=20, ttl=True, bury_expired=True, redrives=True)
+
+REACHED = (
+    "get of 2",
+    "durable SessionTaken",
+    "durable took over what was held",
+    "durable renewed",
+    "durable forgotten",
+    "numbered again",
+    "redrive running",
+    "transfer begun",
+    "sync beside the loop took time",
+)
+
+
+def test_every_verb_is_driven_into_what_is_interesting() -> None:
+    faults = [
+        Fault(1.5, "slow_disk", "n1", number=5),
+        Fault(1.6, "slow_disk", "n2", number=8),
+        *(Fault(at, "transfer_leader", "n1") for at in (2.0, 4.0, 6.0, 8.0)),
+        *(Fault(5.2, "client_cut", node, "pn") for node in ("n1", "n2", "n3")),
+        Fault(3.0, "kill_leader", "n1"),
+        Fault(3.4, "restart", "n1"),
+        Fault(5.0, "client_kill", "n1", "t1"),
+        Fault(7.5, "heal", "n1"),
+        Fault(7.5, "fast_disk", "n2"),
+    ]
+    faults.sort(key=lambda fault: fault.at)
+    plan = Plan(1, 3, (40, 40), (QUICK,), 3, tuple(faults), timeout_s=1.5, verbs=VERBS)
+    world = run(plan)
+    missed = [state for state in REACHED if not world.counts.get(state)]
+    expired = [one for one in world.history if one["value"].get("reason") == "expired"]
+    assert not missed, world.counts
+    assert expired, "nothing expired"

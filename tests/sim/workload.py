@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import fifo
 from fifo.client.message import Message
 from fifo.client.seams import Seams
 from tests.jepsen.bodies import body_of, given, name_of
+from tests.jepsen.history import drops
 from tests.sim.clockwork import Program
 from tests.sim.plan import Consuming
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 QUEUE, DEAD = "work", "dead"
+
+TTLS = (None, 0.05, 0.5, 3.0)
+"""Seconds after which a message is of no use, where some expire."""
 
 KEYS = ("red", "green", None)
 """Keys of messages, where the queue keeps their order."""
@@ -34,6 +38,10 @@ LOOK_SECONDS = 0.1
 
 RATE_ERROR = 0.05
 """Clocks may differ by this part: 0.98 against 1.02, and a little."""
+
+
+Held: TypeAlias = tuple[str, Program, Any, float]
+"""Who has which message in hand, and how many seconds of its lock are in doubt."""
 
 
 class SameLoop:
@@ -54,15 +62,15 @@ class Programs:
     def __init__(self, world: World) -> None:
         self.world = world
         self._publishing: dict[str, None] = {}
-        self._incarnations: dict[str, int] = {}
-        self._in_hand: dict[str, list[tuple[str, Program, Message, float]]] = {}
+        self.incarnations: dict[str, int] = {}
+        self.in_hand: dict[str, list[Held]] = {}
         world.on_hand_out = self._somebody_has
 
     # --- programs ---------------------------------------------------------------------------------
 
     def start(self, name: str, main: Callable[[str, random.Random], Any]) -> None:
         """Run a client program on a machine of its own; one that was killed starts again later."""
-        incarnation = self._incarnations[name] = self._incarnations.get(name, 0) + 1
+        incarnation = self.incarnations[name] = self.incarnations.get(name, 0) + 1
         rng = self.world.chance(f"client {name} {incarnation}")
         program = Program(
             self.world.loop, f"{name}#{incarnation}", name,
@@ -100,8 +108,10 @@ class Programs:
             except fifo.FifoError:
                 await asyncio.sleep(0.5)
 
-    async def timed(self, name: str, what: str, call: Coroutine[Any, Any, Any]) -> Any:
-        """V4: a call, and how long it took."""
+    async def timed(
+        self, name: str, what: str, call: Coroutine[Any, Any, Any], wait_s: float = 0.0
+    ) -> Any:
+        """V4: a call, and how long it took; `wait_s`: what it was asked to wait besides."""
         program = self.world.programs[name]
         began, paused = self.world.loop.now, program.paused_seconds
         try:
@@ -111,8 +121,12 @@ class Programs:
             if program.alive and not self.world.loop.over:
                 self.world.history.add(
                     "ok", "call", name,
-                    what=what, seconds=round(took, 4), limit_s=self.world.plan.timeout_s,
+                    what=what, seconds=round(took, 4), limit_s=self.world.plan.timeout_s + wait_s,
                 )  # fmt: skip
+
+    def published_all(self, name: str) -> None:
+        """A publisher has ended."""
+        self._publishing.pop(name, None)
 
     def publishing(self) -> list[str]:
         """Publishers that live and have not ended."""
@@ -129,6 +143,7 @@ class Programs:
             max_deliveries=self.world.plan.max_deliveries,
             nack_backoff="fixed:300ms",
             ordering=self.world.plan.ordering,
+            dead_letter_expired=self.world.plan.verbs.bury_expired,
         )
         while True:
             try:
@@ -146,30 +161,38 @@ class Programs:
     async def publish(self, name: str, rng: random.Random, count: int) -> None:
         """So many messages, alone or a few at once, one call after the other."""
         client = await self.connect(name, rng)
-        label = f"{name}.{self._incarnations[name]}"
+        label = f"{name}.{self.incarnations[name]}"
         number = 0
         while number < count:
             some = min(rng.choice((1, 1, 1, 3, 8)), count - number)
             names = [f"{label}-{number + place}" for place in range(some)]
             number += some
-            await self._publish(client, name, names, [rng.choice(KEYS) for _ in names])
+            ttls = [rng.choice(TTLS) if self.world.plan.verbs.ttl else None for _ in names]
+            await self._publish(client, name, names, [rng.choice(KEYS) for _ in names], ttls)
             if not self.world.calm:
                 await asyncio.sleep(rng.expovariate(4.0))
         await client.close()
-        del self._publishing[name]
+        self.published_all(name)
 
     async def _publish(
-        self, client: fifo.Client, name: str, names: list[str], keys: list[str | None]
+        self,
+        client: fifo.Client,
+        name: str,
+        names: list[str],
+        keys: list[str | None],
+        ttls: list[float | None],
     ) -> None:
         add = self.world.history.add
-        for one, key in zip(names, keys, strict=True):
-            add("invoke", "publish", name, queue=QUEUE, body=one, key=key)
+        for one, key, ttl_s in zip(names, keys, ttls, strict=True):
+            add("invoke", "publish", name, queue=QUEUE, body=one, key=key, ttl_s=ttl_s)
         try:
             if len(names) == 1:
-                call = client.publish(QUEUE, body_of(names[0]), key=keys[0])
+                call = client.publish(QUEUE, body_of(names[0]), key=keys[0], ttl=ttls[0])
                 confirms: Any = [await self.timed(name, "publish", call)]
             else:
-                many = client.publish_many(QUEUE, [body_of(one) for one in names], keys=keys)
+                many = client.publish_many(
+                    QUEUE, [body_of(one) for one in names], keys=keys, ttls=ttls
+                )
                 confirms = await self.timed(name, "publish_many", many)
             error = None
         except fifo.FifoError as failed:
@@ -224,51 +247,55 @@ class Programs:
 
     async def _work(self, name: str, rng: random.Random, consumer: Any, how: Consuming) -> None:
         async for message in consumer:
-            self._delivered(name, message)
+            self.delivered(name, message)
             if not self.world.calm:
-                await self._handle(name, rng, message, how)
-            await self._settle(name, rng, message)
+                await self.handle(name, rng, message, how)
+            await self.settle(name, rng, message)
             if rng.random() < LEAVING and not self.world.calm:
                 return
 
-    def _delivered(self, name: str, message: Message) -> None:
+    def delivered(self, name: str, message: Any, consumer: int = 0) -> None:
+        """A program has a message in hand; `consumer`: of one that does not know it itself."""
+        consumer = consumer or message.consumer
         body = name_of(message.body)
         letter = message.dead_letter
-        self.world.note(f"{name} has {message.id} {message.consumer} {message.token}")
+        self.world.note(f"{name} has {message.id} {consumer} {message.token}")
         self.world.history.add(
             "ok", "deliver", name,
             id=message.id,
             body=body,
             intact=message.body == body_of(body),
             queue=message.queue,
-            consumer=message.consumer,
+            consumer=consumer,
             token=message.token,
             attempt=message.attempt,
             failures=message.failures,
             reason=None if letter is None else letter.reason,
         )  # fmt: skip
 
-    async def _handle(
+    async def handle(
         self, name: str, rng: random.Random, message: Message, how: Consuming
     ) -> None:  # fmt: skip
         """Work on it for a while, and tell the history as long as its lock is sure to hold."""
-        if rng.random() < how.slow:
-            seconds = rng.uniform(0.3, 2.5) * how.lock_s
-        else:
-            seconds = rng.choice((0.0, 0.002, 0.02, 0.2)) * rng.random()
         program = self.world.programs[name]
         late = program.transits.get(message._delivery.received, 0.05)
         slack = late + RATE_ERROR * how.lock_s + LOOK_SECONDS / 10
-        held = name, program, message, slack
-        in_hand = self._in_hand.setdefault(message.id, [])
-        in_hand.append(held)
+        await self.work([(name, program, message, slack)], how.seconds(rng))
+
+    async def work(self, holds: list[Held], seconds: float) -> None:
+        """Have messages in hand for so long, and say so as long as that is sure."""
+        for held in holds:
+            self.in_hand.setdefault(held[2].id, []).append(held)
+        program = holds[0][1]
         until = program.clock() + seconds
         while program.clock() < until:
             await asyncio.sleep(min(LOOK_SECONDS, until - program.clock()))
-            self._sure(held)
-        in_hand.remove(held)
+            for held in holds:
+                self.sure(held)
+        for held in holds:
+            self.in_hand[held[2].id].remove(held)
 
-    def _sure(self, held: tuple[str, Program, Message, float]) -> None:
+    def sure(self, held: Held) -> None:
         """Tell the history that a client is sure of its lock now, if it is."""
         name, program, message, slack = held
         if program.alive and message.remaining > slack and not message.is_lost:
@@ -279,12 +306,15 @@ class Programs:
 
     def _somebody_has(self, number: str) -> None:
         """A message was just handed out: whoever has it in hand says so now."""
-        for held in self._in_hand.get(number, ()):
-            self._sure(held)
+        for held in self.in_hand.get(number, ()):
+            self.sure(held)
 
-    async def _settle(self, name: str, rng: random.Random, message: Message) -> None:
+    async def settle(
+        self, name: str, rng: random.Random, message: Message, *, always: bool = False
+    ) -> None:
+        """Settle it in one of the ways there are, or (where not `always`) leave it."""
         chance = 0.0 if self.world.calm else rng.random()
-        if chance > 0.97:
+        if chance > 0.97 and not always:
             self.world.happened("left unsettled")
             return
         delay = rng.choice((None, 0.0, 0.05, 0.5))
@@ -337,13 +367,24 @@ class Programs:
                 while await self._left(client, queue):
                     message = await consumer.next(timeout=0.5)
                     if message is not None:
-                        self._delivered(name, message)
+                        self.delivered(name, message)
                         await self._say(name, message, "ack", message.ack(receipt=True))
+            counters = await self._counters(client, queue)
+            for reason, count in drops(counters):
+                self.world.history.add("ok", "drop", name, queue=queue, reason=reason, count=count)
+        self.world.drained = True
         await client.close()
 
     async def _left(self, client: fifo.Client, queue: str) -> int:
         while True:
             try:
                 return int((await client.queue(queue))["messages"])
+            except fifo.FifoError:
+                await asyncio.sleep(0.2)
+
+    async def _counters(self, client: fifo.Client, queue: str) -> dict[str, int]:
+        while True:
+            try:
+                return dict((await client.queue(queue))["counters"])
             except fifo.FifoError:
                 await asyncio.sleep(0.2)

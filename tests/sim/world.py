@@ -46,6 +46,7 @@ class World:
         self.programs: dict[str, Program] = {}
         self.healed = False
         self.calm = False
+        self.drained = False
         self.counts: dict[str, int] = {}
         self.on_hand_out: Callable[[str], None] = lambda _number: None
         self.url = "fifo://" + ",".join(str(node.client) for node in self.config.nodes)
@@ -161,6 +162,12 @@ class World:
             host.kill(power=kind.startswith("power"))
         elif kind == "power_in_turn":
             host.lose_power_in_turn(fault.number % 12 + 1)
+        elif kind == "transfer_leader":
+            host.transfer()
+        elif kind == "slow_disk":
+            host.sync_seconds = fault.number / 100
+        elif kind == "fast_disk":
+            host.sync_seconds = 0.0
         elif kind in ("disk_fails", "disk_full"):
             number = errno.EIO if kind == "disk_fails" else errno.ENOSPC
             host.fail_disk(fault.number % 12 + 1, number)
@@ -234,6 +241,7 @@ class World:
         self.network.heal()
         for host in self.hosts.values():
             host.storage.hook = None
+            host.sync_seconds = 0.0
             if host.program is not None:
                 host.program.resume()
             host.start()

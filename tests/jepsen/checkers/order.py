@@ -32,7 +32,12 @@ def one_active(told: Told) -> Iterator[Violation]:
 
 
 def in_order(told: Told) -> Iterator[Violation]:
-    """S11: messages are first handed out in the order of publishing, per key or per publisher."""
+    """S11: messages are first handed out in the order of publishing, per key or per publisher.
+
+    Not where something was redriven: what expired and came back may be handed out first then.
+    """
+    if told.redriven:
+        return
     for queue, spec in told.specs.items():
         if queue in told.graves:
             continue
