@@ -1,4 +1,4 @@
-"""``fifo redrive`` and ``fifo transfer-leadership``: what an operator does now and then.
+"""``fifo redrive``, ``move`` and ``transfer-leadership``: what an operator does now and then.
 
 Owns their options, and the waiting for a redrive, which the cluster carries on by itself.
 """
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import fifo
 from node.cli import output
-from node.cli.errors import CliError, UsageProblem
-from node.cli.limits import REDRIVE_LOOK_S, REDRIVE_TELL_S
+from node.cli.errors import CliError, UsageProblem, one_line
+from node.cli.limits import MOVE_MESSAGES, REDRIVE_LOOK_S, TELL_S
 from node.cli.session import Json, Url, run
 from node.cli.text import duration
 from node.cli.text import headers as read_headers
@@ -20,8 +21,6 @@ from node.cli.text import rate as read_rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import fifo
 
 
 def redrive(
@@ -96,16 +95,19 @@ async def _until_ended(client: fifo.Client, queue: str, view: dict[str, Any]) ->
         await asyncio.sleep(REDRIVE_LOOK_S)
         view = (await client.queue(queue))["redrive"]
         now = asyncio.get_running_loop().time()
-        if view["status"] == "running" and now - told >= REDRIVE_TELL_S:
+        if view["status"] == "running" and now - told >= TELL_S:
             told = now
             output.note(f"redrive of {queue}: {_moved(view)}")
     return view
 
 
 def _moved(view: Mapping[str, Any]) -> str:
-    count = view["moved"]
     skipped = f", {view['skipped']} without a source left" if view.get("skipped") else ""
-    return f"{count} message{'' if count == 1 else 's'} moved{skipped}"
+    return f"{_messages(view['moved'])} moved{skipped}"
+
+
+def _messages(count: int) -> str:
+    return f"{count} message{'' if count == 1 else 's'}"
 
 
 def _whole_rate(text: str) -> int:
@@ -113,6 +115,61 @@ def _whole_rate(text: str) -> int:
     if found < 1 or found != int(found):
         raise UsageProblem(f"--rate {text!r}: must be a whole number of messages per second")
     return int(found)
+
+
+def move(
+    source: Annotated[str, typer.Argument(metavar="SOURCE")],
+    target: Annotated[str, typer.Argument(metavar="TARGET")],
+    limit: Annotated[int | None, typer.Option(min=1, help="So many at most.", metavar="N")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Move the messages that are ready now to another queue, from the front, counts kept.
+
+    What is locked or delayed stays. After Ctrl-C each message is in one of the two queues.
+    """
+
+    async def work(client: fifo.Client) -> tuple[int, int]:
+        await client.queue(target)  # it has to exist, also for a count
+        ready = (await client.queue(source))["ready"]
+        wanted = ready if limit is None else min(ready, limit)
+        return wanted, 0 if dry_run else await _moving(client, source, target, wanted)
+
+    wanted, moved = run(url, work)
+    if as_json:
+        output.print_json({"messages": wanted} if dry_run else {"moved": moved, "asked": wanted})
+    elif dry_run:
+        output.say(f"{_messages(wanted)} of {source} would be moved to {target}")
+    else:
+        output.say(f"{_messages(moved)} moved from {source} to {target}")
+    if not dry_run and moved < wanted:
+        raise CliError(
+            f"{wanted - moved} of {wanted} messages were not moved: {target} takes no more"
+            f" (fifo queue show {target}), or somebody else got them"
+        )
+
+
+async def _moving(client: fifo.Client, source: str, target: str, wanted: int) -> int:
+    """Move so many in steps; says how far it is. What an error leaves moved is told."""
+    moved = 0
+    told = asyncio.get_running_loop().time()
+    while moved < wanted:
+        step = min(wanted - moved, MOVE_MESSAGES)
+        try:
+            done = await client.move(source, target, step)
+        except fifo.QueueFull:
+            return moved
+        except fifo.FifoError as error:
+            raise CliError(f"{one_line(error)} ({_messages(moved)} moved for certain)") from error
+        moved += done
+        if done < step:
+            break
+        now = asyncio.get_running_loop().time()
+        if moved < wanted and now - told >= TELL_S:
+            told = now
+            output.note(f"{moved} of {wanted} messages moved to {target}")
+    return moved
 
 
 def transfer_leadership(

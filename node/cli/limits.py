@@ -94,5 +94,8 @@ BENCH_CLIENTS_MAX: Final = 512
 REDRIVE_LOOK_S: Final = 0.1
 """Between two looks at how far a redrive is: as soon as a person would notice."""
 
-REDRIVE_TELL_S: Final = 2.0
-"""Between two lines that tell how far a redrive is."""
+TELL_S: Final = 2.0
+"""Between two lines that tell how far a redrive or a move is."""
+
+MOVE_MESSAGES: Final = 10_000
+"""Messages that one request of a move asks for: what the machine does in one step."""

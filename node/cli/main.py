@@ -51,6 +51,7 @@ for command, example in (
     (look.consumers, "fifo consumers orders"),
     (bench, "fifo bench --publishers 1 --consumers 1 --seconds 20"),
     (admin.redrive, "fifo redrive orders.dlq --limit 100 --dry-run"),
+    (admin.move, "fifo move orders orders.aside --limit 100 --dry-run"),
     (admin.transfer_leadership, "fifo transfer-leadership n2"),
 ):
     app.command(epilog=f"Example: {example}")(command)

@@ -295,6 +295,34 @@ def test_a_redrive_is_counted_done_and_shown(local: Local) -> None:
     local.ok("queue", "delete", "shop.dlq")
 
 
+def test_a_move_is_counted_done_and_says_what_did_not_fit(local: Local) -> None:
+    for name in ("from", "to", "small"):
+        local.ok("queue", "declare", name, *(["--max-length", "2"] if name == "small" else []))
+    for body in "abcde":
+        local.ok("publish", "from", "--body", body)
+    dry = local.ok("move", "from", "to", "--limit", "3", "--dry-run")
+    assert "3 messages of from would be moved to to" in dry.out
+    assert local.ok("move", "from", "to", "--dry-run", "--json").json == {"messages": 5}
+    assert local.ok("queue", "show", "to", "--json").json["ready"] == 0
+    assert local.ok("move", "from", "to", "--limit", "1").out.strip() == (
+        "1 message moved from from to to"
+    )
+    partly = local.type("move", "from", "small", "--json")
+    assert (partly.code, partly.json) == (1, {"moved": 2, "asked": 4})
+    assert "2 of 4 messages were not moved: small takes no more" in partly.err
+    full = local.type("move", "from", "small")
+    assert (full.code, full.out) == (1, "0 messages moved from from to small\n")
+    assert "fifo queue show small" in full.line
+    assert local.ok("move", "from", "to", "--json").json == {"moved": 2, "asked": 2}
+    assert local.ok("move", "from", "to").out.strip() == "0 messages moved from from to to"
+    bodies = [one["body"] for one in local.ok("peek", "to", "--json").json]
+    assert bodies == ["a", "d", "e"]
+    assert "fifo queue list" in local.type("move", "from", "nowhere", "--dry-run").line
+    assert local.type("move", "to", "to").code == 1
+    for name in ("from", "to", "small"):
+        local.ok("queue", "delete", name)
+
+
 def test_a_redrive_that_has_to_wait_says_why(local: Local) -> None:
     local.ok("queue", "declare", "full", "--dead-letter", "full.dlq", "--max-length", "1")
     local.ok("publish", "full", "--body", "dead")

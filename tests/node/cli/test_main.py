@@ -30,6 +30,7 @@ PRINTS_DATA = {
     "consumers",
     "delayed",
     "locks",
+    "move",
     "peek",
     "publish",
     "queue list",
@@ -58,7 +59,7 @@ def test_the_commands_of_the_contract_are_there() -> None:
     cluster = "start status stop clean kill pause resume restart logs"
     queue = "declare list show update purge delete pause resume"
     single = (
-        "serve status publish consume peek locks delayed consumers redrive bench"
+        "serve status publish consume peek locks delayed consumers redrive move bench"
         " transfer-leadership"
     )
     user = "hash token"
