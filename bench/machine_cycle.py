@@ -11,7 +11,7 @@ import heapq
 from array import array
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fifo.machine import Machine, Meta, commands, replies
 
@@ -51,7 +51,15 @@ def area(count: int, *, rich: bool) -> tuple[bytes, commands.Publish]:
 class Cycle:
     """A machine with one queue: publishes in batches, and one consumer that acks them."""
 
-    def __init__(self, batch: int, *, rich: bool = False, ready: int = 0, locked: int = 0) -> None:
+    def __init__(
+        self,
+        batch: int,
+        *,
+        rich: bool = False,
+        ready: int = 0,
+        locked: int = 0,
+        spec: dict[str, Any] | None = None,
+    ) -> None:
         self.machine = Machine()
         self.index = 0
         self.number = 0
@@ -62,7 +70,7 @@ class Cycle:
         attached = self.do(commands.Attach(bytes(16), 0, bytes(16)))
         assert isinstance(attached, replies.Attached), attached
         self.session = attached.session
-        self.do(commands.Declare("q", {}))
+        self.do(commands.Declare("q", spec or {}))
         left = locked
         while left > 0:
             held = min(left, HOLDER_MESSAGES)
@@ -105,14 +113,9 @@ class Cycle:
 
     def delay(self, messages: int, delay_ms: int) -> None:
         """Publish so many, all of them due so much later."""
-        at = len(self.data)
-        self.data += array("Q", [delay_ms] * self.batch).tobytes()
-        self.area = memoryview(self.data)
+        area = self.data + array("Q", [delay_ms] * self.batch).tobytes()
         for _ in range(messages // self.batch):
-            self.index += 1
-            command = replace(self.command(), delays_at=at)
-            self.machine.apply_batch(Meta(self.index, 1, 0, self.area), (command,))
-            self.number += self.batch
+            self.publish_with(area, delays_at=len(self.data))
 
     def resume(self) -> None:
         """The session's client is back: what it holds is sent again."""
@@ -142,6 +145,13 @@ class Cycle:
         self.index += 1
         meta = Meta(self.index, self.index, 0, self.area)
         self.machine.apply_batch(meta, (self.command(),))
+        self.number += self.batch
+
+    def publish_with(self, area: bytes, **columns: Any) -> None:
+        """Publish one batch with more columns, which lie in `area` behind the cycle's own."""
+        self.index += 1
+        meta = Meta(self.index, self.index, 0, memoryview(area))
+        self.machine.apply_batch(meta, (replace(self.command(), **columns),))
         self.number += self.batch
 
     def settle(self, verb: int = 0) -> None:

@@ -108,16 +108,11 @@ def _of_whole_blocks(found: _Pages, queue: Queue) -> Iterator[None]:
 
 def _of_fresh(found: _Pages, queue: Queue) -> Iterator[None]:
     """What is in a fresh range and not in a hole."""
-    holes = queue.holes
     for head, tail in zip(queue.heads, queue.tails, strict=True):
-        at, place = head, bisect_right(holes, (head, 0))
-        while place < len(holes) and holes[place][0] < tail:
-            yield from _of_stretch(found, queue, at, holes[place][0])
-            at = holes[place][1]
-            place += 1
-            if place % STEP_ITEMS == 0:
+        for count, (first, end) in enumerate(queue.holes.gaps(head, tail)):
+            yield from _of_stretch(found, queue, first, end)
+            if count % STEP_ITEMS == 0:
                 yield
-        yield from _of_stretch(found, queue, at, tail)
 
 
 def _of_stretch(found: _Pages, queue: Queue, start: int, end: int) -> Iterator[None]:

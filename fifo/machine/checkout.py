@@ -143,9 +143,9 @@ def take_next(step: Step, queue: Queue, consumer: Consumer, most: int) -> tuple[
 
 def _bound(queue: Queue, consumer: Consumer) -> int:
     """The position from which on a single-active queue hands nothing out, for its order's sake."""
-    bound: int = queue.blocking[0] if queue.blocking else NEVER_MS
+    bound: int = queue.blocking.first() if queue.blocking else NEVER_MS
     avoided = queue.avoided.get(consumer.number)
-    return min(bound, avoided[0]) if avoided else bound
+    return min(bound, avoided.first()) if avoided else bound
 
 
 def _stretch(step: Step, queue: Queue, position: int, count: int) -> int:
@@ -214,7 +214,7 @@ def runs_of(queue: Queue, position: int, count: int) -> list[Run]:
 
 def _without_record(queue: Queue, position: int, count: int) -> int:
     """How many messages from `position` on have no record."""
-    records = queue.records
+    records = queue.records.index
     for place in range(position, position + count):
         if place in records:
             return place - position

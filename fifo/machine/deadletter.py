@@ -158,4 +158,4 @@ def drop(step: Step, queue: Queue, position: int, *, further: bool) -> None:
 def forget_late(step: Step, record: Record) -> None:
     """The message cannot be settled late any more by the one it was taken from."""
     if record.consumer and record.consumer in step.state.consumers:
-        step.open_consumer(record.consumer).late.pop(record.token, None)
+        step.open_consumer(record.consumer).late.take(record.token)

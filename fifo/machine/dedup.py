@@ -97,7 +97,7 @@ def repeats(
 def forget_due(step: Step, queue: Queue) -> None:
     """Forget the ids whose window has passed, as far as the step's budget goes."""
     order = queue.dedup_order
-    while order and order[0][0] <= step.now and step.budget > 0:
+    while order and order.first()[0] <= step.now and step.budget > 0:
         until_ms, name = order.popleft()
         held = queue.dedup.get(name)
         if held is not None and held.until_ms == until_ms:

@@ -34,7 +34,7 @@ def check(state: State) -> None:
 
 
 def _fresh(queue: Queue) -> list[int]:
-    holes = list(queue.holes)
+    holes = list(queue.holes.ranges())
     for (_, end), (first, _) in pairwise(holes):
         assert end < first or end >> LANE_SHIFT != first >> LANE_SHIFT, "holes touch"
     gone = {position for first, end in holes for position in range(first, end)}
@@ -73,7 +73,7 @@ def _one_place(queue: Queue, places: dict[str, list[int]]) -> None:
             entry = (queue.avoid_ms.get(position), position, avoider)
             assert entry in entries, "avoided for ever"
     somewhere = {*places["avoided"], *places["delayed"]}
-    assert queue.avoid_ms.keys() <= somewhere, "avoided, though neither ready nor delayed"
+    assert set(queue.avoid_ms) <= somewhere, "avoided, though neither ready nor delayed"
     assert list(queue.avoid_until) == sorted(queue.avoid_until, key=lambda entry: entry[0])
     assert sorted(places["waiting"]) == list(queue.in_line), "the line of the waiting is off"
 

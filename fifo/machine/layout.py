@@ -12,10 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from sortedcontainers import SortedDict, SortedList
-
-from fifo.machine import spec
+from fifo.machine import spec, tables
 from fifo.machine.blocks import BLOCK_COLUMNS, Block
+from fifo.machine.positions import PositionMap, Positions, Ranges
 from fifo.machine.state import (
     QUEUE_COUNTERS,
     QUEUE_DERIVED,
@@ -51,11 +50,20 @@ def plain(value: Any) -> Any:
     """Lists for every container; dicts as lists of pairs, in their own order."""
     if isinstance(value, Block):
         return write_block(value)
-    if isinstance(value, dict):
+    if isinstance(value, PAIRS):
         return [[plain(key), plain(held)] for key, held in value.items()]
-    if isinstance(value, (list, tuple, deque, SortedList)):
+    if isinstance(value, _LISTED):
         return [plain(item) for item in value]
     return value
+
+
+PAIRS = (dict, tables.Rows, PositionMap)
+"""What is written as pairs, a list of two for each."""
+
+CONTAINERS: tuple[type[Any], ...] = (*PAIRS, list, deque, tables.Line, Positions, Ranges)
+"""What is written item by item, and may be long."""
+
+_LISTED: tuple[type[Any], ...] = (tuple, *CONTAINERS)
 
 
 def same(value: Any) -> Any:
@@ -89,9 +97,15 @@ def _add_tuples(found: Any, rows: list[Any]) -> None:
     found.extend(map(tuple, rows))
 
 
-def _add_sorted(found: dict[int, Any], rows: list[Any]) -> None:
+def _add_sets(found: Any, rows: list[Any]) -> None:
     for key, held in rows:
-        found[key] = SortedList(held)
+        found[key] = positions = Positions()
+        positions.extend(held)
+
+
+def _add_holes(holes: Positions, rows: list[Any]) -> None:
+    for first, end in rows:
+        holes.add_range(first, end)
 
 
 def write_block(block: Block) -> list[Any]:
@@ -150,12 +164,12 @@ def _read_record(value: Any) -> Record:
     return record._replace(history=history, dead_letter=letter)
 
 
-def _add_records(records: dict[int, Record], rows: list[Any]) -> None:
+def _add_records(records: tables.Table[int, Record], rows: list[Any]) -> None:
     for position, row in rows:
         records[position] = _read_record(row)
 
 
-def _add_records_1(records: dict[int, Record], rows: list[Any]) -> None:
+def _add_records_1(records: tables.Table[int, Record], rows: list[Any]) -> None:
     """Only a stack could lie in the log, and its place had a field of its own behind it."""
     for position, row in rows:
         letter = row[-1]
@@ -186,12 +200,12 @@ def _add_delayed(delayed: Any, rows: list[Any]) -> None:
         delayed[position] = tuple(entry)
 
 
-def _add_remembered(dedup: dict[bytes, Remembered], rows: list[Any]) -> None:
+def _add_remembered(dedup: tables.Table[bytes, Remembered], rows: list[Any]) -> None:
     for name, held in rows:
         dedup[name] = Remembered(*held)
 
 
-def _add_remembered_1(dedup: dict[bytes, Remembered], rows: list[Any]) -> None:
+def _add_remembered_1(dedup: tables.Table[bytes, Remembered], rows: list[Any]) -> None:
     for name, until_ms in rows:
         dedup[name] = Remembered(until_ms, 0, 0)
 
@@ -201,12 +215,16 @@ def _add_tags(tags: dict[tuple[int, str], int], rows: list[Any]) -> None:
         tags[tuple(key)] = number
 
 
+def _add_pairs(found: Any, rows: list[Any]) -> None:
+    for key, held in rows:
+        found[key] = held
+
+
 _DICT = Table(dict, dict.update)
+_PAGED = Table(tables.Table, _add_pairs)
 _TUPLES = Table(list, _add_tuples)
 _TUPLES_AS_DEQUE = Table(deque, _add_tuples)
-_SORTED = Table(list, list.extend, SortedList)
-_SORTED_TUPLES = Table(list, _add_tuples, SortedList)
-_SORTED_BY_KEY = Table(dict, _add_sorted, deep=True)
+_POSITIONS = Table(Positions, Positions.extend)
 
 
 def _read_redrive(value: Any) -> RedriveState | None:
@@ -257,21 +275,25 @@ FORMS: dict[str, dict[str, Form]] = {
     | _all("leaving timer_ms")
     | _all("service_key", _tuple)
     | _all("taken", _TUPLES)
-    | _all("late", _DICT)
+    | _all("late", _PAGED)
     | {"lanes": (_write_lanes, Table(dict, _add_lanes, deep=True))},
     "producer": _all("number name used_ms timer_ms") | _all("queues", _DICT),
     "queue": _all("number name paused heads tails ready locked bytes turns active handover")
     | _all("purge_below used_ms timer_ms")
     | _all("redrive", _read_redrive)
-    | _all("live busy_keys consumers durables last_numbers", _DICT)
-    | _all("dedup", Table(dict, _add_remembered))
-    | _all("expiry_of avoid_ms", _DICT)
-    | _all("delayed", Table(SortedDict, _add_delayed))
-    | _all("holes", _SORTED_TUPLES)
-    | _all("returned blocking", _SORTED)
-    | _all("avoided waiting", _SORTED_BY_KEY)
-    | _all("avoid_until dedup_order", _TUPLES_AS_DEQUE)
-    | _all("records", Table(dict, _add_records))
+    | _all("live", _DICT)
+    | _all("busy_keys", _PAGED)
+    | _all("consumers durables last_numbers", _DICT)
+    | _all("dedup", Table(tables.Table, _add_remembered))
+    | _all("expiry_of", _DICT)
+    | _all("avoid_ms", _PAGED)
+    | _all("delayed", Table(PositionMap, _add_delayed))
+    | {"holes": (Ranges, Table(Positions, _add_holes))}
+    | _all("returned blocking", _POSITIONS)
+    | _all("avoided", Table(dict, _add_sets, deep=True))
+    | _all("waiting", Table(tables.Table, _add_sets, deep=True))
+    | _all("avoid_until dedup_order", Table(tables.Line, _add_tuples))
+    | _all("records", Table(tables.Table, _add_records))
     | _all("blocks", Table(dict, _add_blocks, weight=16))
     | {
         "spec": (_write_spec, _read_spec),
@@ -282,8 +304,8 @@ FORMS: dict[str, dict[str, Form]] = {
 
 _EARLIER: dict[int, dict[tuple[str, str], Reader]] = {
     1: {
-        ("queue", "dedup"): Table(dict, _add_remembered_1),
-        ("queue", "records"): Table(dict, _add_records_1),
+        ("queue", "dedup"): Table(tables.Table, _add_remembered_1),
+        ("queue", "records"): Table(tables.Table, _add_records_1),
     },
 }
 """Formats before this one that are read: the fields that were told otherwise in them."""

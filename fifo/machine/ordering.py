@@ -6,11 +6,10 @@ sections 6 and 11). With ordering "none" all of this is a test that says no.
 
 from itertools import islice
 
-from sortedcontainers import SortedList
-
 from fifo.machine import ready
 from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.state import Queue, Step
+from fifo.machine.types import NEVER_MS
 
 
 def key_of(queue: Queue, position: int) -> int:
@@ -41,10 +40,7 @@ def take_key(queue: Queue, position: int) -> bool:
 
 def _wait(queue: Queue, key: int, position: int) -> None:
     """A message that is in no place waits for its key; it counts as ready."""
-    waiting = queue.waiting.get(key)
-    if waiting is None:
-        waiting = queue.waiting[key] = SortedList()
-    waiting.add(position)
+    queue.own(queue.waiting, key).add(position)
     queue.in_line.add(position)
     queue.ready += 1
 
@@ -70,10 +66,10 @@ def finished(step: Step, queue: Queue, position: int) -> None:
     if not key or queue.busy_keys.get(key) != position:
         return
     del queue.busy_keys[key]
-    waiting = queue.waiting.get(key)
-    if waiting:
-        following = waiting.pop(0)
-        queue.in_line.remove(following)
+    if key in queue.waiting:
+        waiting = queue.own(queue.waiting, key)
+        following = waiting.pop_first()
+        queue.in_line.discard(following)
         queue.busy_keys[key] = following
         queue.returned.add(following)
         if not waiting:
@@ -93,7 +89,7 @@ def came_back(step: Step, queue: Queue, position: int) -> bool:
         return True
     if holder == position:
         waiting = queue.waiting.get(key)
-        if not waiting or waiting[0] > position:
+        if not waiting or waiting.first() > position:
             return True
         finished(step, queue, position)
     elif holder > position and _give_way(queue, key, holder):
@@ -133,7 +129,7 @@ def skip(step: Step, queue: Queue, cursor: int) -> int | None:
         return None
     # Only what has waited for a key is behind one; most delayed messages have nobody there.
     most = max(step.budget, 0)
-    positions = list(islice(queue.delayed.irange(cursor), most + 1))
+    positions = list(islice(queue.delayed.between(cursor, NEVER_MS), most + 1))
     for position in positions[:most]:
         finished(step, queue, position)
     step.budget -= len(positions[:most])

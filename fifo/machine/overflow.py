@@ -100,7 +100,7 @@ def _in_order_of_going(queue: Queue, highest_lane: int) -> Iterator[int]:
     for low, end in lanes:
         yield from ready.ready_from(queue, low, end)
     for low, end in lanes:
-        yield from queue.delayed.irange(low, end, (True, False))
+        yield from queue.delayed.between(low, end)
 
 
 def take(queue: Queue, position: int) -> None:

@@ -261,7 +261,7 @@ def standing(
 
 def _standing(queue: Queue, low: int, end: int, most: int) -> list[int]:
     """The first `most` positions in [low, end) of what is ready or delayed, in order."""
-    delayed = queue.delayed.irange(low, end, (True, False))
+    delayed = queue.delayed.between(low, end)
     return list(islice(merge(ready.ready_from(queue, low, end), delayed), most))
 
 

@@ -7,8 +7,7 @@ message is in exactly one place; `invariants.py` checks it.
 
 from collections.abc import Iterator
 from heapq import merge
-
-from sortedcontainers import SortedList
+from itertools import chain, starmap
 
 from fifo.machine.blocks import Batch, Block
 from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
@@ -60,25 +59,10 @@ def add_hole(queue: Queue, first: int, end: int) -> None:
     The caller counts them where they are now, or as gone.
     """
     lane = first >> LANE_SHIFT
-    holes = queue.holes
     if first == queue.heads[lane]:
-        queue.heads[lane] = _skip_hole(queue, end)
-        return
-    place = holes.bisect_left((first, 0))
-    if place < len(holes) and holes[place][0] == end:
-        end = holes.pop(place)[1]
-    if place and holes[place - 1][1] == first and holes[place - 1][0] >> LANE_SHIFT == lane:
-        first = holes.pop(place - 1)[0]
-    holes.add((first, end))
-
-
-def _skip_hole(queue: Queue, head: int) -> int:
-    """`head`, or the end of the hole that starts there; the hole is forgotten."""
-    holes = queue.holes
-    place = holes.bisect_left((head, 0))
-    if place < len(holes) and holes[place][0] == head:
-        return int(holes.pop(place)[1])
-    return head
+        queue.heads[lane] = queue.holes.pass_from(end)
+    else:
+        queue.holes.add_range(first, end)
 
 
 def fresh_front(queue: Queue) -> tuple[int, int] | None:
@@ -100,9 +84,7 @@ def _fresh_from(queue: Queue, head: int, tail: int) -> tuple[int, int]:
     if tail < end:
         end = tail
     if queue.holes:
-        place = queue.holes.bisect_left((head, 0))
-        if place < len(queue.holes):
-            end = min(end, queue.holes[place][0])
+        end = queue.holes.first_from(head, end)
     return head, end - head
 
 
@@ -111,17 +93,14 @@ def take_fresh(queue: Queue, position: int, count: int) -> None:
     lane = position >> LANE_SHIFT
     assert queue.heads[lane] == position, "only the front of a fresh range can be taken"
     head = position + count
-    queue.heads[lane] = _skip_hole(queue, head) if queue.holes else head
+    queue.heads[lane] = queue.holes.pass_from(head) if queue.holes else head
     queue.ready -= count
 
 
 def is_fresh(queue: Queue, position: int) -> bool:
     """Whether the message is ready in its fresh range."""
     lane = position >> LANE_SHIFT
-    if not queue.heads[lane] <= position < queue.tails[lane]:
-        return False
-    place = queue.holes.bisect_right((position, NEVER_MS)) - 1
-    return place < 0 or bool(queue.holes[place][1] <= position)
+    return queue.heads[lane] <= position < queue.tails[lane] and position not in queue.holes
 
 
 def ready_from(queue: Queue, low: int, end: int) -> Iterator[int]:
@@ -133,47 +112,43 @@ def ready_from(queue: Queue, low: int, end: int) -> Iterator[int]:
     fresh = _fresh_positions(queue, low, end)
     if not places:
         return fresh
-    return merge(fresh, *(held.irange(low, end, (True, False)) for held in places))
+    return merge(fresh, *(held.between(low, end) for held in places))
 
 
 def _fresh_positions(queue: Queue, low: int, end: int) -> Iterator[int]:
     lane = low >> LANE_SHIFT
-    position, stop = max(low, queue.heads[lane]), min(end, queue.tails[lane])
-    holes = queue.holes
-    place = max(holes.bisect_right((position, NEVER_MS)) - 1, 0)
-    while position < stop:
-        first, after = holes[place] if place < len(holes) else (stop, stop)
-        yield from range(position, min(first, stop))
-        position = max(position, after)
-        place += 1
+    first, stop = max(low, queue.heads[lane]), min(end, queue.tails[lane])
+    return chain.from_iterable(starmap(range, queue.holes.gaps(first, stop)))
 
 
 def returned_front(queue: Queue, consumer: int) -> int | None:
     """The first message outside the fresh ranges that is ready for this consumer."""
-    best: int | None = queue.returned[0] if queue.returned else None
+    best: int | None = queue.returned.first() if queue.returned else None
     for avoider, positions in queue.avoided.items():
-        if avoider != consumer and (best is None or positions[0] < best):
-            best = positions[0]
+        if avoider != consumer and (best is None or positions.first() < best):
+            best = positions.first()
     return best
 
 
 def take_returned(queue: Queue, position: int) -> bool:
     """A ready message outside the fresh ranges leaves its place; False if it is not there."""
-    if queue.returned and queue.returned[0] == position:
-        queue.returned.pop(0)
-        queue.ready -= 1
-        return True
-    if _discard(queue.returned, position):
+    if queue.returned.discard(position):
         queue.ready -= 1
         return True
     for avoider, positions in queue.avoided.items():
-        if _discard(positions, position):
-            if not positions:
-                del queue.avoided[avoider]
+        if position in positions:
+            _take_avoided(queue, position, avoider)
             del queue.avoid_ms[position]
             queue.ready -= 1
             return True
     return False
+
+
+def _take_avoided(queue: Queue, position: int, avoider: int) -> None:
+    positions = queue.own(queue.avoided, avoider)
+    positions.discard(position)
+    if not positions:
+        del queue.avoided[avoider]
 
 
 def take_ready(queue: Queue, position: int) -> bool:
@@ -195,22 +170,14 @@ def take_waiting(queue: Queue, position: int) -> bool:
     if block is None or block.key_hashes is None:
         return False
     key = block.key_hashes[position & BLOCK_MASK]
-    positions = queue.waiting.get(key)
-    if positions is None or not _discard(positions, position):
+    if not queue.in_line.discard(position):
         return False
+    positions = queue.own(queue.waiting, key)
+    positions.discard(position)
     if not positions:
         del queue.waiting[key]
-    queue.in_line.remove(position)
     queue.ready -= 1
     return True
-
-
-def _discard(positions: "SortedList[int]", position: int) -> bool:
-    place = positions.bisect_left(position)
-    if place < len(positions) and positions[place] == position:
-        del positions[place]
-        return True
-    return False
 
 
 def make_ready(queue: Queue, position: int) -> None:
@@ -229,26 +196,21 @@ def avoid(queue: Queue, position: int, consumer: int, until_ms: int) -> None:
 def make_avoided(queue: Queue, position: int, consumer: int) -> None:
     """A message that `consumer` avoids and that is in no place becomes ready for all others."""
     assert position in queue.avoid_ms, "a message is avoided for ever"
-    positions = queue.avoided.get(consumer)
-    if positions is None:
-        positions = queue.avoided[consumer] = SortedList()
-    positions.add(position)
+    queue.own(queue.avoided, consumer).add(position)
     queue.ready += 1
 
 
 def stop_avoiding(queue: Queue, now_ms: int, most: int) -> int:
     """What was avoided long enough becomes ready for all; how many entries were looked at."""
     looked = 0
-    while queue.avoid_until and queue.avoid_until[0][0] <= now_ms and looked < most:
+    while queue.avoid_until and queue.avoid_until.first()[0] <= now_ms and looked < most:
         until_ms, position, consumer = queue.avoid_until.popleft()
         looked += 1
         if queue.avoid_ms.get(position) != until_ms:
             continue  # it has been handed out since, and perhaps been released again
         del queue.avoid_ms[position]
-        positions = queue.avoided.get(consumer)
-        if positions is not None and _discard(positions, position):
-            if not positions:
-                del queue.avoided[consumer]
+        if consumer in queue.avoided and position in queue.avoided[consumer]:
+            _take_avoided(queue, position, consumer)
             queue.returned.add(position)
     return looked
 
@@ -265,14 +227,14 @@ def make_delayed(
 
 def take_delayed(queue: Queue, position: int) -> bool:
     """A delayed message leaves its place; False if it is not delayed."""
-    entry = queue.delayed.pop(position, None)
+    entry = queue.delayed.take(position)
     if entry is None:
         return False
     if queue.avoid_ms:
-        queue.avoid_ms.pop(position, None)
+        queue.avoid_ms.take(position)
     queue.delays.remove((entry[0], position))
     if queue.blocking:
-        _discard(queue.blocking, position)
+        queue.blocking.discard(position)
     return True
 
 
@@ -282,7 +244,8 @@ def remove(queue: Queue, position: int, count: int) -> None:
     records = queue.records
     if records:
         for gone in range(position, position + count):
-            records.pop(gone, None)
+            if gone in records.index:
+                del records[gone]
     while count:
         key, offset = position >> BLOCK_BITS, position & BLOCK_MASK
         piece = BLOCK_MESSAGES - offset

@@ -234,5 +234,6 @@ def _front(queue: Queue) -> int | None:
     """The first ready message, whoever it is held back from."""
     fresh = ready.fresh_front(queue)
     found = [] if fresh is None else [fresh[0]]
-    found += [held[0] for held in (queue.returned, queue.in_line, *queue.avoided.values()) if held]
+    places = (queue.returned, queue.in_line, *queue.avoided.values())
+    found += [held.first() for held in places if held]
     return min(found, default=None)

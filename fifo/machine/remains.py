@@ -6,14 +6,15 @@ applied frees a slice of them. They are no part of the state: nothing depends on
 and a snapshot knows nothing of it.
 """
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 from sortedcontainers import SortedList
 
 from fifo.machine.limits import REMAINS_ENTRIES
+from fifo.machine.positions import PositionMap
 from fifo.machine.state import Consumer, Queue, State
+from fifo.machine.tables import PAGE_ROWS, Line, Table
 
 
 def leave(state: State, item: Queue | Consumer) -> None:
@@ -26,7 +27,9 @@ def _tables(item: Queue | Consumer) -> Iterator[Any]:
         yield from (lane.holds for lane in item.lanes.values())
     for slot in type(item).__slots__:
         value = getattr(item, slot)
-        if isinstance(value, (dict, list, deque, SortedList)):
+        if isinstance(value, (Table, Line, PositionMap)):
+            yield from value.parts()
+        elif isinstance(value, (dict, list, SortedList)):
             yield value
 
 
@@ -37,14 +40,15 @@ def let_go(state: State) -> None:
     while remains and left > 0:
         table = remains[-1]
         count = min(left, len(table))
-        left -= count
         if isinstance(table, dict):
             for _ in range(count):
-                table.popitem()
-        elif isinstance(table, deque):
-            for _ in range(count):
-                table.pop()
+                _, row = table.popitem()
+                if isinstance(row, (dict, list)):  # a page
+                    left -= PAGE_ROWS
+                    break
+                left -= 1
         else:
+            left -= count
             del table[-count:]
         if not table:
             remains.pop()

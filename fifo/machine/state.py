@@ -12,12 +12,14 @@ snapshots), `invariants.py` and, where users see it, `queries.py`.
 from collections import deque
 from typing import Any, NamedTuple, TypeVar
 
-from sortedcontainers import SortedDict, SortedList
+from sortedcontainers import SortedList
 
 from fifo.machine.blocks import Block
 from fifo.machine.effects import Effect
 from fifo.machine.limits import BATCH_CHECKOUT_MESSAGES, BLOCK_BITS
+from fifo.machine.positions import PositionMap, Positions
 from fifo.machine.spec import QueueSpec
+from fifo.machine.tables import Line, Table
 from fifo.machine.types import Attempt, Base, DeadLetter, Suspicion
 
 LANES = 10
@@ -266,7 +268,7 @@ class Consumer:
         self.held = 0
         self.lanes: dict[int, HoldLane] = {}
         self.taken: list[tuple[int, int, bool]] = []  # (first, last, dead-lettered), ascending
-        self.late: dict[int, int] = {}  # taken token -> position, while a late ack is possible
+        self.late: Table[int, int] = Table()  # taken token -> position, while an ack may be late
         self.resolved_below = 0
         self.floor_ms = 0  # no lock up to floor_token ends before this
         self.floor_token = 0
@@ -368,20 +370,19 @@ class Queue:
         self.live: dict[int, int] = {}  # block -> messages in it that are still in the queue
         self.heads = [lane << LANE_SHIFT for lane in range(LANES)]
         self.tails = self.heads[:]
-        # Ranges [first, end) in the fresh ranges of what is not ready there; never adjacent ones.
-        self.holes: SortedList[tuple[int, int]] = SortedList()
-        self.returned: SortedList[int] = SortedList()  # ready, outside the fresh ranges
-        self.records: dict[int, Record] = {}
-        self.delayed: SortedDict[int, tuple[int, int]] = SortedDict()  # position -> (due, cause)
+        self.holes = Positions()  # in the fresh ranges, but not ready there
+        self.returned = Positions()  # ready, outside the fresh ranges
+        self.records: Table[int, Record] = Table()
+        self.delayed: PositionMap[tuple[int, int]] = PositionMap()  # position -> (due, cause)
         self.delays: SortedList[tuple[int, int]] = SortedList()  # (due_ms, position)
-        self.blocking: SortedList[int] = SortedList()  # delayed, and nothing behind may pass
-        self.avoided: dict[int, SortedList[int]] = {}  # ready for all but this consumer
-        self.avoid_until: deque[tuple[int, int, int]] = deque()  # (until_ms, position, consumer)
+        self.blocking = Positions()  # delayed, and nothing behind may pass
+        self.avoided: dict[int, Positions] = {}  # ready for all but this consumer
+        self.avoid_until: Line[tuple[int, int, int]] = Line()  # (until_ms, position, consumer)
         # position -> until when its releaser does not get it back, while it is avoided or delayed
-        self.avoid_ms: dict[int, int] = {}
-        self.busy_keys: dict[int, int] = {}  # key hash -> position that has the key
-        self.waiting: dict[int, SortedList[int]] = {}  # key hash -> positions behind it
-        self.in_line: SortedList[int] = SortedList()  # all positions in `waiting`
+        self.avoid_ms: Table[int, int] = Table()
+        self.busy_keys: Table[int, int] = Table()  # key hash -> position that has the key
+        self.waiting: Table[int, Positions] = Table()  # key hash -> positions behind it
+        self.in_line = Positions()  # all positions in `waiting`
         self.expiries: SortedList[tuple[int, int]] = SortedList()  # (lower bound, block)
         self.expiry_of: dict[int, int] = {}  # block -> its entry in expiries
         self.ready = 0
@@ -394,8 +395,8 @@ class Queue:
         self.handover = False
         self.durables: dict[str, int] = {}
         self.last_numbers: dict[int, int] = {}
-        self.dedup: dict[bytes, Remembered] = {}
-        self.dedup_order: deque[tuple[int, bytes]] = deque()
+        self.dedup: Table[bytes, Remembered] = Table()
+        self.dedup_order: Line[tuple[int, bytes]] = Line()
         self.counters = dict.fromkeys(QUEUE_COUNTERS, 0)
         self.redrive: RedriveState | None = None
         self.purge_below: list[int] | None = None  # per lane: a purge goes on up to here
@@ -417,14 +418,19 @@ class Queue:
         return block.priorities[position & ((1 << BLOCK_BITS) - 1)]
 
     def clone(self) -> "Queue":
-        """What a frozen view keeps: own tables, shared blocks (which are copied on append).
+        """What a frozen view keeps: its own lists of blocks and pages, which are shared and copied
+        before they change."""
+        return _clone(self, without=QUEUE_DERIVED)
 
-        Sorted containers become plain ones in the same order: the view is only read.
-        """
-        twin = _clone(self, without=QUEUE_DERIVED)
-        twin.avoided = {key: list(held) for key, held in self.avoided.items()}
-        twin.waiting = {key: list(held) for key, held in self.waiting.items()}
-        return twin
+    def own(self, sets: "dict[int, Positions] | Table[int, Positions]", key: int) -> Positions:
+        """The set of positions under a key of `avoided` or `waiting`, to be put into or taken from:
+        made where there is none, copied where a frozen view may hold it."""
+        positions = sets.get(key)
+        if positions is None:
+            positions = sets[key] = Positions(self.generation)
+        elif positions.generation != self.generation:
+            positions = sets[key] = positions.copy(self.generation)
+        return positions
 
     def __repr__(self) -> str:
         return (
@@ -448,11 +454,9 @@ def _clone(item: T, without: tuple[str, ...] = ()) -> T:
 
 
 def _copied(value: Any) -> Any:
-    if isinstance(value, SortedDict):
-        return dict(zip(value, value.values(), strict=True))
-    if isinstance(value, SortedList):
-        return list(value)  # a fifth of what its own copy costs
-    return value.copy() if isinstance(value, (list, dict, deque)) else value
+    if isinstance(value, (Table, Line)):
+        return value.view()
+    return value.copy() if isinstance(value, (list, dict, deque, Positions)) else value
 
 
 class Frozen:
@@ -471,7 +475,8 @@ class Frozen:
     def keep(self, item: Item) -> Any:
         """Remember an item as it is now, before its first change; what is remembered of it.
 
-        Its cost is in what the item's tables hold, not in its messages: those lie in blocks.
+        Its cost is an entry for each block of messages and each page of a table, not for what is
+        in them.
         """
         saved = self._saved[item.kind]
         kept = saved.get(item.number)

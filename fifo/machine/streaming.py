@@ -5,7 +5,6 @@ whatever the sizes of the pieces. Each `next` on a generator here is one step, o
 at the most; between two steps the machine may go on, because what is walked is a frozen view.
 """
 
-from collections import deque
 from collections.abc import Generator, Iterator
 from itertools import chain
 from typing import Any, Protocol
@@ -14,8 +13,10 @@ from sortedcontainers import SortedList
 
 from fifo.machine import codec
 from fifo.machine.layout import (
+    CONTAINERS,
     FORMAT,
     FORMS,
+    PAIRS,
     SCALAR_READERS,
     TYPES,
     Form,
@@ -25,6 +26,7 @@ from fifo.machine.layout import (
     plain,
     same,
 )
+from fifo.machine.positions import Positions
 from fifo.machine.state import KINDS, SCALARS, State
 
 MAGIC = "fifo machine"
@@ -37,8 +39,6 @@ STEP_ITEMS = 256
 
 HEAVY_ITEMS = 1_024
 """An item whose tables hold more is kept by the view and walked in steps; others at once."""
-
-_CONTAINERS: tuple[type[Any], ...] = (dict, list, deque, SortedList)
 
 
 class SnapshotError(ValueError):
@@ -87,8 +87,10 @@ def is_heavy(item: Any) -> bool:
     count = 0
     for slot in type(item).__slots__:
         value: Any = getattr(item, slot, None)
-        if isinstance(value, _CONTAINERS):
+        if isinstance(value, CONTAINERS):
             count += len(value)
+            if count > HEAVY_ITEMS:
+                return True
             if slot in ("avoided", "waiting"):
                 count += sum(map(len, value.values()))
             elif slot == "lanes":
@@ -145,18 +147,18 @@ def _fields(out: bytearray, kind: str, item: Any) -> Iterator[None]:
 
 def _parts(out: bytearray, value: Any) -> Iterator[None]:
     """Write a value; a step ends after some of its items. Tuples are short, and taken whole."""
-    if not isinstance(value, _CONTAINERS):
+    if not isinstance(value, CONTAINERS):
         codec.write(out, plain(value))
         return
     codec.write_list(out, len(value))
-    pairs = hasattr(value, "items")
+    pairs = isinstance(value, PAIRS)
     for count, item in enumerate(value.items() if pairs else value):
         held = item
         if pairs:
             codec.write_list(out, 2)
             codec.write(out, plain(item[0]))
             held = item[1]
-        if isinstance(held, _CONTAINERS):
+        if isinstance(held, CONTAINERS):
             yield from _parts(out, held)
         else:
             codec.write(out, plain(held))
@@ -308,7 +310,7 @@ def _index(state: State) -> Generator[None, None, None]:
             queue.delays.add((due_ms, at))
             if count % STEP_ITEMS == STEP_ITEMS - 1:
                 yield
-        queue.in_line = SortedList()
+        queue.in_line = Positions()
         for count, at in enumerate(chain.from_iterable(queue.waiting.values())):
             queue.in_line.add(at)
             if count % STEP_ITEMS == STEP_ITEMS - 1:

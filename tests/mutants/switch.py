@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from textwrap import dedent
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -17,8 +18,8 @@ Switch = Callable[[], AbstractContextManager[Any]]
 """Called to switch a bug on; it is off again when the context ends."""
 
 
-def edited(module: ModuleType, function: str, old: str, new: str) -> Switch:
-    """`function` of `module` with `old` replaced by `new` in its source.
+def edited(owner: ModuleType | type, function: str, old: str, new: str) -> Switch:
+    """`function` of a module or class with `old` replaced by `new` in its source.
 
     Where `old` is not there exactly once any more, switching on raises LookupError: the registry
     has to follow the code.
@@ -26,17 +27,19 @@ def edited(module: ModuleType, function: str, old: str, new: str) -> Switch:
 
     @contextmanager
     def switched() -> Iterator[None]:
-        original = getattr(module, function)
-        source = inspect.getsource(original)
+        original = getattr(owner, function)
+        source = dedent(inspect.getsource(original))
         if source.count(old) != 1:
-            place = f"{module.__name__}.{function}"
+            place = f"{owner.__name__}.{function}"
             raise LookupError(f"{old!r} is {source.count(old)} times in {place}")
-        code = compile(source.replace(old, new), module.__file__ or "", "exec")
-        exec(code, module.__dict__)
+        code = compile(source.replace(old, new), inspect.getfile(owner), "exec")
+        found: dict[str, Any] = {}
+        exec(code, original.__globals__, found)
+        setattr(owner, function, found[function])
         try:
             yield
         finally:
-            setattr(module, function, original)
+            setattr(owner, function, original)
 
     return switched
 

@@ -15,16 +15,19 @@ from fifo.machine import (
     locks,
     ordering,
     overflow,
+    positions,
     publish,
     ready,
     redrive,
     returns,
     sessions,
     settle,
+    state,
     subscribe,
+    tables,
     ticking,
 )
-from tests.machine import test_bounds, test_settle
+from tests.machine import test_bounds, test_settle, test_tables
 from tests.machine.model import test_found
 from tests.mutants.switch import edited, entry
 
@@ -326,7 +329,48 @@ MUTANTS = {
         "if epoch != found.epochs[role]:",
         "if epoch > found.epochs[role]:",
     ),
+    "a page of a table is written though a view shares it": edited(
+        tables.Table,
+        "_writable",
+        "if page is None else page.copy()",
+        "if page is None else page",
+    ),
+    "a page of a table is copied at every change": edited(
+        tables.Table,
+        "_writable",
+        "self._owned[number] = None",
+        "self._owned.pop(number, None)",
+    ),
+    "a view of a table leaves its pages to the table alone": edited(
+        tables.Table,
+        "view",
+        "self._owned = {}",
+        "pass",
+    ),
+    "a page of delays is written though a view shares it": edited(
+        positions.PositionMap,
+        "_writable",
+        "if values is None else values.copy()",
+        "if values is None else values",
+    ),
+    "a page of delays is copied at every change": edited(
+        positions.PositionMap,
+        "_writable",
+        "self._owned[block] = None",
+        "self._owned.pop(block, None)",
+    ),
+    "a set of positions is changed though a view shares it": edited(
+        state.Queue,
+        "own",
+        "positions.generation != self.generation",
+        "False",
+    ),
 }
+
+_SHARING = (
+    test_tables.test_a_page_of_a_table_is_copied_at_its_first_change_and_not_again,
+    test_tables.test_a_view_has_what_waited_and_was_released_as_it_was,
+)
 
 DIRECTED = {
     "what is new overtakes what is sent again": (
@@ -338,5 +382,11 @@ DIRECTED = {
     "a second release ends with the first one's second": (
         test_found.test_who_releases_a_message_again_does_not_get_it_when_the_first_second_is_over,
     ),
+    "a page of a table is written though a view shares it": _SHARING,
+    "a page of a table is copied at every change": _SHARING,
+    "a view of a table leaves its pages to the table alone": _SHARING,
+    "a page of delays is written though a view shares it": _SHARING,
+    "a page of delays is copied at every change": _SHARING,
+    "a set of positions is changed though a view shares it": _SHARING,
 }
 """Scenarios that stories and random runs cannot replace: large ones, or rare ones."""

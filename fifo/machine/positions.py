@@ -1,0 +1,269 @@
+"""Ordered sets and maps of positions, whose copy for a frozen view is small whatever they hold.
+
+Owns how many positions are kept in order: as one bit each, a whole number of bits per block of
+`BLOCK_MESSAGES` positions. Numbers are never changed in place, so a copy shares them all, and costs
+one entry per block. Knows nothing of what a position means, nor of the times of views.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
+from fifo.machine.types import Range
+
+V = TypeVar("V")
+_MASK = BLOCK_MESSAGES - 1
+
+
+class Positions:
+    """A set of positions in ascending order."""
+
+    __slots__ = ("_bits", "_count", "_order", "generation")
+
+    def __init__(self, generation: int = 0) -> None:
+        self.generation = generation  # of the view that a copy was last made for, see `State.touch`
+        self._bits: dict[int, int] = {}  # block -> one bit for each of its positions
+        self._order: list[int] = []  # the blocks, ascending
+        self._count = 0
+
+    def copy(self, generation: int = 0) -> "Positions":
+        """The same positions, to be changed apart."""
+        twin = Positions(generation)
+        self._share(twin)
+        return twin
+
+    def _share(self, twin: "Positions") -> None:
+        twin._bits, twin._order, twin._count = self._bits.copy(), self._order[:], self._count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, position: int) -> bool:
+        return bool(self._bits.get(position >> BLOCK_BITS, 0) >> (position & _MASK) & 1)
+
+    def __iter__(self) -> Iterator[int]:
+        for block in self._order:
+            yield from _places(block << BLOCK_BITS, self._bits[block])
+
+    def between(self, low: int, end: int) -> Iterator[int]:
+        """Those in [low, end), ascending; to be read before anything is changed."""
+        order = self._order
+        for place in range(bisect_left(order, low >> BLOCK_BITS), len(order)):
+            base = order[place] << BLOCK_BITS
+            if base >= end:
+                return
+            bits = self._bits[order[place]]
+            if base < low:
+                bits = bits >> (low - base) << (low - base)
+            if base + BLOCK_MESSAGES > end:
+                bits &= (1 << (end - base)) - 1
+            yield from _places(base, bits)
+
+    def first(self) -> int:
+        """The lowest; there must be one."""
+        block = self._order[0]
+        bits = self._bits[block]
+        return (block << BLOCK_BITS) + (bits & -bits).bit_length() - 1
+
+    def add(self, position: int) -> None:
+        """Put one in; again changes nothing."""
+        block, bit = position >> BLOCK_BITS, 1 << (position & _MASK)
+        bits = self._bits.get(block)
+        if bits is None:
+            insort(self._order, block)
+            bits = 0
+        if not bits & bit:
+            self._bits[block] = bits | bit
+            self._count += 1
+
+    def extend(self, positions: Iterable[int]) -> None:
+        """Put several in."""
+        for position in positions:
+            self.add(position)
+
+    def add_range(self, first: int, end: int) -> None:
+        """Put all of [first, end) in."""
+        while first < end:
+            block, offset = first >> BLOCK_BITS, first & _MASK
+            count = min(BLOCK_MESSAGES - offset, end - first)
+            bits = self._bits.get(block)
+            if bits is None:
+                insort(self._order, block)
+                bits = 0
+            after = bits | ((1 << count) - 1) << offset
+            self._bits[block] = after
+            self._count += after.bit_count() - bits.bit_count()
+            first += count
+
+    def discard(self, position: int) -> bool:
+        """Take one out; whether it was there."""
+        block, bit = position >> BLOCK_BITS, 1 << (position & _MASK)
+        bits = self._bits.get(block, 0)
+        if not bits & bit:
+            return False
+        self._count -= 1
+        self._put(block, bits ^ bit)
+        return True
+
+    def pop_first(self) -> int:
+        """Take out the lowest; there must be one."""
+        position = self.first()
+        self.discard(position)
+        return position
+
+    def clear(self) -> None:
+        """Take all of them out."""
+        self._bits, self._order, self._count = {}, [], 0
+
+    def pass_from(self, position: int) -> int:
+        """The first from `position` on that is not in here; those before it are taken out."""
+        while True:
+            block, offset = position >> BLOCK_BITS, position & _MASK
+            bits = self._bits.get(block, 0)
+            count = _ones(bits >> offset)
+            if not count:
+                return position
+            self._count -= count
+            self._put(block, bits ^ ((1 << count) - 1) << offset)
+            position += count
+
+    def _put(self, block: int, bits: int) -> None:
+        if bits:
+            self._bits[block] = bits
+        else:
+            del self._bits[block], self._order[bisect_left(self._order, block)]
+
+    def first_from(self, low: int, end: int) -> int:
+        """The lowest in [low, end), which lie in one block; `end` where there is none."""
+        bits = self._bits.get(low >> BLOCK_BITS, 0) >> (low & _MASK)
+        return min(end, low + (bits & -bits).bit_length() - 1) if bits else end
+
+    def ranges(self) -> Iterator[Range]:
+        """All of them as (first, end), none of which touch."""
+        start = stop = -1
+        for block in self._order:
+            for low, high in _runs(block << BLOCK_BITS, self._bits[block]):
+                if low != stop:
+                    if stop >= 0:
+                        yield start, stop
+                    start = low
+                stop = high
+        if stop >= 0:
+            yield start, stop
+
+    def count_ranges(self) -> int:
+        """How many ranges those are."""
+        found = 0
+        for block in self._order:
+            bits = self._bits[block]
+            found += (bits & ~(bits << 1)).bit_count()
+            found -= bits & 1 & self._bits.get(block - 1, 0) >> _MASK
+        return found
+
+    def gaps(self, low: int, end: int) -> Iterator[Range]:
+        """What of [low, end) is not in here, as (first, end); to be read before changes."""
+        order = self._order
+        for place in range(bisect_left(order, low >> BLOCK_BITS), len(order)):
+            base = order[place] << BLOCK_BITS
+            if base >= end:
+                break
+            for first, after in _runs(base, self._bits[order[place]]):
+                if low < min(first, end):
+                    yield low, min(first, end)
+                low = max(low, after)
+        if low < end:
+            yield low, end
+
+
+def _places(base: int, bits: int) -> Iterator[int]:
+    while bits:
+        lowest = bits & -bits
+        yield base + lowest.bit_length() - 1
+        bits ^= lowest
+
+
+def _runs(base: int, bits: int) -> Iterator[Range]:
+    while bits:
+        skipped = (bits & -bits).bit_length() - 1
+        bits >>= skipped
+        count = _ones(bits)
+        base += skipped
+        yield base, base + count
+        bits >>= count
+        base += count
+
+
+def _ones(bits: int) -> int:
+    """How many of the lowest bits are set without a gap."""
+    return (~bits & (bits + 1)).bit_length() - 1
+
+
+class Ranges:
+    """The positions of a set as ranges, to be walked."""
+
+    def __init__(self, positions: Positions) -> None:
+        self._positions = positions
+
+    def __len__(self) -> int:
+        return self._positions.count_ranges()
+
+    def __iter__(self) -> Iterator[Range]:
+        return self._positions.ranges()
+
+
+class PositionMap(Positions, Generic[V]):
+    """A map from positions, in ascending order. A block's values are copied at their first change
+    after the map was, so one copy costs one entry per block."""
+
+    __slots__ = ("_owned", "_values")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._values: dict[int, dict[int, V]] = {}  # block -> position -> value
+        self._owned: dict[int, None] = {}  # blocks whose values no copy shares
+
+    def copy(self, generation: int = 0) -> "PositionMap[V]":
+        """The same map, to be changed apart."""
+        twin = PositionMap[V]()
+        self._share(twin)
+        twin._values = self._values.copy()
+        self._owned = {}
+        return twin
+
+    def __getitem__(self, position: int) -> V:
+        return self._values[position >> BLOCK_BITS][position]
+
+    def __setitem__(self, position: int, value: V) -> None:
+        self._writable(position >> BLOCK_BITS)[position] = value
+        self.add(position)
+
+    def items(self) -> Iterator[tuple[int, V]]:
+        """All pairs."""
+        for block in self._order:
+            values = self._values[block]
+            for position in _places(block << BLOCK_BITS, self._bits[block]):
+                yield position, values[position]
+
+    def take(self, position: int) -> V | None:
+        """Take one out; its value, None where it was not there."""
+        if not self.discard(position):
+            return None
+        block = position >> BLOCK_BITS
+        value = self._writable(block).pop(position)
+        if block not in self._bits:
+            del self._values[block], self._owned[block]
+        return value
+
+    def _writable(self, block: int) -> dict[int, V]:
+        values = self._values.get(block)
+        if block not in self._owned:
+            self._owned[block] = None
+            values = {} if values is None else values.copy()
+            self._values[block] = values
+        assert values is not None, "a block that is owned has values"
+        return values
+
+    def parts(self) -> Iterator[dict[int, dict[int, V]]]:
+        """What holds most of it, in pages, to be let go by and by (see `remains.py`)."""
+        yield self._values

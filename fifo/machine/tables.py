@@ -1,0 +1,171 @@
+"""Maps and lines in pages, whose copy for a frozen view is small whatever they hold.
+
+Owns how a table is shared with the views of it: a view takes the list of pages, and a page is
+copied at its first change after that. Rows keep the order in which they came, as a dict's do. Knows
+nothing of what the rows mean, nor of the times of views.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, TypeVar, overload
+
+K = TypeVar("K")
+V = TypeVar("V")
+D = TypeVar("D")
+
+PAGE_BITS = 10
+PAGE_ROWS = 1 << PAGE_BITS
+"""Rows of a page: some ten microseconds to copy; a view costs an entry for each page."""
+
+
+class Rows(Generic[K, V]):
+    """The rows of a table as they were at some time."""
+
+    __slots__ = ("_count", "_pages")
+
+    def __init__(self, pages: dict[int, dict[K, V]], count: int) -> None:
+        self._pages = pages
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[K]:
+        for page in self._pages.values():
+            yield from page
+
+    def values(self) -> Iterator[V]:
+        """The values, in the order of their keys."""
+        for page in self._pages.values():
+            yield from page.values()
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        """All pairs."""
+        for page in self._pages.values():
+            yield from page.items()
+
+
+class Table(Rows[K, V]):
+    """A map. `index` tells in which page a key is, and so whether it is there."""
+
+    __slots__ = ("_last", "_owned", "index")
+
+    def __init__(self) -> None:
+        super().__init__({}, 0)
+        self.index: dict[K, int] = {}
+        self._last = 0  # the page that new rows go to
+        self._owned: dict[int, None] = {}  # pages that no view shares
+
+    def view(self) -> Rows[K, V]:
+        """The rows as they are now, whatever becomes of the table."""
+        self._owned = {}
+        return Rows(self._pages.copy(), self._count)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self.index
+
+    def __getitem__(self, key: K) -> V:
+        return self._pages[self.index[key]][key]
+
+    @overload
+    def get(self, key: K) -> V | None: ...
+    @overload
+    def get(self, key: K, default: D) -> V | D: ...
+    def get(self, key: K, default: D | None = None) -> V | D | None:
+        """The value of a key, or `default`."""
+        number = self.index.get(key)
+        return default if number is None else self._pages[number][key]
+
+    def __setitem__(self, key: K, value: V) -> None:
+        number = self.index.get(key)
+        if number is None:
+            number = self.index[key] = self._last
+            self._count += 1
+        page = self._writable(number)
+        page[key] = value
+        if len(page) >= PAGE_ROWS and number == self._last:
+            self._last += 1
+
+    def __delitem__(self, key: K) -> None:
+        number = self.index.pop(key)
+        self._count -= 1
+        page = self._writable(number)
+        del page[key]
+        if not page:
+            del self._pages[number], self._owned[number]
+            self._last += number == self._last  # rows stay in the order of the pages' numbers
+
+    def take(self, key: K) -> V | None:
+        """Take a row out; its value, None where there is none."""
+        if key not in self.index:
+            return None
+        value = self[key]
+        del self[key]
+        return value
+
+    def parts(self) -> Iterator[dict[Any, Any]]:
+        """What holds most of it, to be let go by and by (see `remains.py`)."""
+        yield self.index
+        yield self._pages
+
+    def _writable(self, number: int) -> dict[K, V]:
+        if number in self._owned:
+            return self._pages[number]
+        self._owned[number] = None
+        page = self._pages.get(number)
+        page = self._pages[number] = {} if page is None else page.copy()
+        return page
+
+
+class Line(Generic[V]):
+    """A line of rows: they join at its end and leave at its front. A view shares all pages, which
+    only grow: rows behind its own end are none of its."""
+
+    __slots__ = ("_end", "_front", "_pages")
+
+    def __init__(self, rows: Iterable[V] = ()) -> None:
+        self._pages: dict[int, list[V]] = {}
+        self._front = self._end = 0
+        self.extend(rows)
+
+    def view(self) -> "Line[V]":
+        """The rows as they are now; it is only read."""
+        twin = Line[V]()
+        twin._pages, twin._front, twin._end = self._pages.copy(), self._front, self._end
+        return twin
+
+    def __len__(self) -> int:
+        return self._end - self._front
+
+    def __iter__(self) -> Iterator[V]:
+        for place in range(self._front, self._end):
+            yield self._pages[place >> PAGE_BITS][place & (PAGE_ROWS - 1)]
+
+    def first(self) -> V:
+        """The row at the front; there must be one."""
+        return self._pages[self._front >> PAGE_BITS][self._front & (PAGE_ROWS - 1)]
+
+    def append(self, row: V) -> None:
+        """A row joins at the end."""
+        number = self._end >> PAGE_BITS
+        page = self._pages.get(number)
+        if page is None:
+            page = self._pages[number] = []
+        page.append(row)
+        self._end += 1
+
+    def extend(self, rows: Iterable[V]) -> None:
+        """Several join."""
+        for row in rows:
+            self.append(row)
+
+    def parts(self) -> Iterator[dict[int, list[V]]]:
+        """What holds most of it, to be let go by and by (see `remains.py`)."""
+        yield self._pages
+
+    def popleft(self) -> V:
+        """The row at the front leaves; there must be one."""
+        row = self.first()
+        self._front += 1
+        if not self._front & (PAGE_ROWS - 1):
+            del self._pages[(self._front >> PAGE_BITS) - 1]
+        return row
