@@ -30,6 +30,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--lasting", help="a fault that stays while the others come and go")
     parser.add_argument("--mutant", help="a bug to put back: tests/jepsen/mutants.py")
     parser.add_argument("--namespaces", action="store_true", help="nodes in networks of their own")
+    parser.add_argument("--nodes", type=int, default=3, choices=(3, 5), help="of the cluster")
+    parser.add_argument("--secured", action="store_true", help="TLS, and a user with a password")
     parser.add_argument("--mutants", action="store_true", help="hunt all bugs put back")
     parser.add_argument("--seed", type=int, default=None, help="decides the schedule of faults")
     parser.add_argument("--seconds", type=float, default=12.0, help="of faults in one run")
@@ -66,7 +68,7 @@ def main() -> int:
         faults = tuple(filter(None, options.faults.split(",")))
         plan = Plan(
             options.workload, faults, seed, options.seconds, options.lasting, options.mutant,
-            options.namespaces and namespaces.why_not() is None,
+            options.namespaces and namespaces.why_not() is None, options.nodes, options.secured,
         )  # fmt: skip
         return _one(plan, options.folder)
     soak = options.hours is not None

@@ -22,11 +22,13 @@ from typing import Any
 
 import fifo
 from bench.processes import Child, Household
+from fifo.client import Options, from_url
 from node.config import RaftSettings
 from tests.jepsen.history import Event, event_of, line_of, merge
 from tests.jepsen.namespaces import Namespaced
 from tests.jepsen.network import Proxied
 from tests.jepsen.workloads import Workload
+from tests.support.users import certificate
 
 LOOK_S = 0.05
 OBSERVE_S = 0.25
@@ -40,6 +42,9 @@ STATE_LIMIT_S = 30.0
 DISK_LOW_BYTES = 1 << 20
 """Below it publishes are refused; small, for the disks of the suite are."""
 
+
+USER = "suite"
+"""Who programs are in a secured cluster; the password is `tests.support.users`'."""
 
 SNAPSHOT_BYTES = 256 << 10
 """Of log between two snapshots: one in a second or two, far more often than the least that a
@@ -60,8 +65,10 @@ class Cluster:
         seed: int,
         *,
         nodes: int = 3,
+        secured: bool = False,
         network: type[Proxied] | type[Namespaced] = Proxied,
     ) -> None:
+        """`secured`: the client ports speak TLS, and programs are a user with a password."""
         self.household = household
         self.folder = folder
         self.seed = seed
@@ -72,6 +79,8 @@ class Cluster:
         self.views: dict[str, dict[str, Any]] = {}
         self.memory: list[tuple[float, str, int]] = []
         self.started = False
+        self._secured = secured
+        self._options: Options | None = None
         self.mutant: str | None = None
         self.data: dict[str, Path] = {name: folder / "data" / name for name in self.names}
         self.url = ""
@@ -122,10 +131,12 @@ class Cluster:
             **places,
             "raft": dataclasses.asdict(RaftSettings(snapshot_bytes=SNAPSHOT_BYTES)),
             "limits": {"disk_low_bytes": DISK_LOW_BYTES},
-            "url": "fifo://" + ",".join(node["door"] for node in places["nodes"].values()),
+            "url": self._url([node["door"] for node in places["nodes"].values()]),
+            "secured": self._secured,
             "slow_links": False,
         }
         self.url = plan["url"]
+        self._options = from_url(self.url, {})
         self._ports = {name: node["client"] for name, node in places["nodes"].items()}
         self._plan = plan
         self.tell()
@@ -134,6 +145,13 @@ class Cluster:
         self._watching = asyncio.ensure_future(self._watch())
         self.started = True
         await self.leader()
+
+    def _url(self, doors: list[str]) -> str:
+        if not self._secured:
+            return "fifo://" + ",".join(doors)
+        names = ",".join(f"IP:{door.rpartition(':')[0]}" for door in doors)
+        made = certificate(self.folder / "certs", names)
+        return f"fifos://{USER}:{USER}-password@{','.join(doors)}?ca={made.ca}"
 
     async def stop(self) -> None:
         """End all; nothing is left running."""
@@ -222,7 +240,9 @@ class Cluster:
 
     async def _look(self, name: str) -> None:
         try:
-            view = await fifo.client.observe(self._ports[name], OBSERVE_LIMIT_S)
+            view = await fifo.client.observe(
+                self._ports[name], OBSERVE_LIMIT_S, options=self._options
+            )
         except (fifo.FifoError, OSError):
             self.views.pop(name, None)
             return

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import time
 from typing import TYPE_CHECKING, Any
 
 import fifo
+from fifo.client.durable import DurableMessage
 from fifo.client.message import Message
 from tests.jepsen.bodies import body_of, name_of
 from tests.jepsen.checkers.told import RATE_ERROR
+from tests.jepsen.durably import HeldDurably
 from tests.jepsen.workloads import Consuming
 
 if TYPE_CHECKING:
@@ -69,40 +72,29 @@ class Handler:
 
     async def handle(self, message: Message) -> None:
         """Write it down, work on it, settle it."""
-        self._delivered(message)
+        self.delivered(message)
+        await self.handle_delivered(message)
+
+    async def handle_delivered(self, message: Message) -> None:
+        """Work on it, settle it."""
         if not self._program.calm.is_set():
             if "-poison-" in name_of(message.body) and message.dead_letter is None:
                 os.kill(os.getpid(), signal.SIGKILL)
             await self._work_on(message)
         await self._settle(message)
 
-    def _delivered(self, message: Message) -> None:
-        body = name_of(message.body)
-        letter = message.dead_letter
-        key = message.key
+    def delivered(self, message: Message) -> None:
+        """Write it down, at once: whoever gets it later has it later."""
         self._program.add(
             "ok", "deliver",
-            id=message.id,
-            body=body,
-            intact=message.body == body_of(body),
-            queue=message.queue,
-            key=key if key is None or isinstance(key, str) else key.hex(),
-            consumer=message.consumer,
-            token=message.token,
-            attempt=message.attempt,
-            failures=message.failures,
-            reason=None if letter is None else letter.reason,
+            **seen(message, message.consumer),
             lock_ms=round(message.remaining * 1000),
             transit_s=self._transit_s(message),
         )  # fmt: skip
 
     async def _work_on(self, message: Message) -> None:
         how = self._how
-        if self._rng.random() < how.slow:
-            seconds = self._rng.uniform(0.5, 2.5) * how.lock_s
-        else:
-            seconds = self._rng.choice((0.0, 0.002, 0.02, 0.2)) * self._rng.random()
-        until = time.monotonic() + seconds
+        until = time.monotonic() + seconds_of(how, self._rng)
         renews = self._rng.random() < how.renew
         while (left := until - time.monotonic()) > 0 and not self._program.calm.is_set():
             await asyncio.sleep(min(LOOK_S, left))
@@ -171,6 +163,63 @@ class Handler:
             return
         kind = "info" if result.status == "sent" else "ok"
         add(kind, "settle", **what, status=str(result.status), late=result.late)
+
+
+class Taking:
+    """A program that shares a durable consumer, as `durably` sees it."""
+
+    def __init__(self, program: Program, how: Consuming) -> None:
+        self._program = program
+        self._how = how
+        self.rng = program.rng
+        self.clock = time.monotonic
+        self.timed = program.timed
+
+    def add(self, kind: str, f: str, **value: Any) -> None:
+        """One event of the program's."""
+        self._program.add(kind, f, **value)
+
+    def delivered(self, message: DurableMessage, consumer: int) -> None:
+        """It has a message in hand: how long it was on its way, nobody knows."""
+        self._program.add("ok", "deliver", **seen(message, consumer))
+
+    async def work(self, _holds: list[HeldDurably]) -> None:
+        """Have them in hand for a while. Nobody swears: another may have taken them over."""
+        if not self.calm:
+            await self._program.until(self._program.calm, seconds_of(self._how, self.rng))
+
+    def happened(self, what: str) -> None:
+        """Count what should happen sometimes: the history has it."""
+        self._program.add("ok", "seen", what=what)
+
+    @property
+    def calm(self) -> bool:
+        """Whether the faults are over."""
+        return self._program.calm.is_set()
+
+
+def seconds_of(how: Consuming, rng: random.Random) -> float:
+    """How long a handler takes."""
+    if rng.random() < how.slow:
+        return rng.uniform(0.5, 2.5) * how.lock_s
+    return rng.choice((0.0, 0.002, 0.02, 0.2)) * rng.random()
+
+
+def seen(message: Message | DurableMessage, consumer: int) -> dict[str, Any]:
+    """What a history says of every delivery."""
+    body, letter, key = name_of(message.body), message.dead_letter, message.key
+    return {
+        "id": message.id,
+        "body": body,
+        "intact": message.body == body_of(body),
+        "queue": message.queue,
+        "key": key if key is None or isinstance(key, str) else key.hex(),
+        "consumer": consumer,
+        "token": message.token,
+        "attempt": message.attempt,
+        "failures": message.failures,
+        "reason": None if letter is None else letter.reason,
+    }
 
 
 def _named(message: Message) -> dict[str, Any]:

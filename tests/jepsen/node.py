@@ -35,6 +35,7 @@ from node.config import (
 from node.http.server import HttpServer
 from node.raft.storage import OsFile, OsStorage
 from tests.jepsen import mutants
+from tests.support.users import EVERYTHING, Certificate, user
 
 _NEVER = threading.Event()
 
@@ -133,6 +134,10 @@ def view_of(folder: Path, name: str) -> ClusterConfig:
                 data_dir=Path(node["data"]),
             )
         )
+    secured: dict[str, Any] = {}
+    if plan["secured"]:
+        secured["users"] = (user("suite", **EVERYTHING, monitor=True),)
+        secured["tls"] = Certificate(folder / "certs").settings
     return ClusterConfig(
         name="jepsen",
         cluster_id=cluster_id_of("jepsen"),
@@ -140,6 +145,7 @@ def view_of(folder: Path, name: str) -> ClusterConfig:
         nodes=tuple(nodes),
         raft=RaftSettings(**plan["raft"]),
         limits=LimitSettings(**plan["limits"]),
+        **secured,
     )
 
 

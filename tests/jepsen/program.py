@@ -22,7 +22,8 @@ from typing import Any
 
 import fifo
 from tests.jepsen.bodies import body_of, given
-from tests.jepsen.handling import Handler
+from tests.jepsen.durably import Holder
+from tests.jepsen.handling import LOOK_S, Handler, Taking
 from tests.jepsen.history import drops, event_of, line_of
 from tests.jepsen.workloads import Consuming, Publishing
 
@@ -63,14 +64,14 @@ class Program:
             except fifo.FifoError:
                 await asyncio.sleep(RETRY_S)
 
-    async def timed(self, what: str, call: Coroutine[Any, Any, Any]) -> Any:
-        """V4: a call, and how long it took."""
+    async def timed(self, what: str, call: Coroutine[Any, Any, Any], wait_s: float = 0.0) -> Any:
+        """V4: a call, and how long it took; `wait_s`: what it was asked to wait besides."""
         began = time.monotonic()
         try:
             return await call
         finally:
             seconds = round(time.monotonic() - began, 4)
-            self.add("ok", "call", what=what, seconds=seconds, limit_s=TIMEOUT_S)
+            self.add("ok", "call", what=what, seconds=seconds, limit_s=TIMEOUT_S + wait_s)
 
     async def until(self, event: asyncio.Event, seconds: float) -> None:
         """Wait for an event, at most so long."""
@@ -101,13 +102,17 @@ class Program:
     async def _publish(self, client: fifo.Client, how: Publishing, names: list[str]) -> None:
         keys = [f"k{self.rng.randrange(how.keys)}" if how.keys else None for _ in names]
         delays = [round(self.rng.random() * how.delay_s, 3) or None for _ in names]
-        for name, key, delay_s in zip(names, keys, delays, strict=True):
-            self.add("invoke", "publish", queue=how.queue, body=name, key=key, delay_s=delay_s)
+        ttls = [self._ttl(how) for _ in names]
+        for name, key, delay_s, ttl_s in zip(names, keys, delays, ttls, strict=True):
+            self.add(
+                "invoke", "publish",
+                queue=how.queue, body=name, key=key, delay_s=delay_s, ttl_s=ttl_s,
+            )  # fmt: skip
         error: fifo.FifoError | None = None
         confirms: Any = ()
         try:
             bodies = [body_of(name) for name in names]
-            call = client.publish_many(how.queue, bodies, keys=keys, delays=delays)
+            call = client.publish_many(how.queue, bodies, keys=keys, delays=delays, ttls=ttls)
             confirms = await self.timed("publish_many", call)
         except fifo.FifoError as failed:
             confirms, error = getattr(failed, "confirms", ()), failed
@@ -117,6 +122,11 @@ class Program:
             assert error is not None, "all are confirmed without an error"
             kind = "info" if error.unknown else "fail"
             self.add(kind, "publish", queue=how.queue, body=name, error=repr(error))
+
+    def _ttl(self, how: Publishing) -> float | None:
+        if not how.ttl_s or self.rng.random() < 0.5:
+            return None
+        return round(self.rng.uniform(0.02, how.ttl_s), 3)
 
     async def _publish_until_known(self, client: fifo.Client, how: Publishing, name: str) -> None:
         """One message under an id of its own, as often as it takes: it may be stored once."""
@@ -165,6 +175,50 @@ class Program:
             if not self.over.is_set() and client._session.fatal is not None:
                 client = await self.connect()
         watching.cancel()
+        await client.close()
+
+    async def _again(self, client: fifo.Client, error: fifo.FifoError) -> fifo.Client:
+        """After an error: the same client a little later, or a new one where it has ended."""
+        self.add("ok", "consumer_error", error=repr(error))
+        await self.until(self.over, RETRY_S)
+        return client if client._session.fatal is None else await self.connect()
+
+    async def get(self, how: Consuming) -> None:
+        """Get a few messages and settle them until it is told to end."""
+        handler = Handler(self, how)
+        client = await self.connect()
+        watching = asyncio.ensure_future(handler.watch_gaps())
+        while not self.over.is_set():
+            count, wait_s = self.rng.randint(1, how.prefetch), self.rng.choice((0.0, 0.3))
+            call = client.get(how.queue, count, wait_s, how.lock_s, how.auto_renew)
+            try:
+                messages = await self.timed("get", call, wait_s)
+            except fifo.FifoError as error:
+                client = await self._again(client, error)
+                continue
+            for message in messages:
+                handler.delivered(message)
+            for message in messages:
+                await handler.handle_delivered(message)
+            if not messages:
+                await self.until(self.over, LOOK_S)
+        watching.cancel()
+        await client.close()
+
+    async def take(self, how: Consuming) -> None:
+        """Share a durable consumer with others until it is told to end."""
+        around = Taking(self, how)
+        client = await self.connect()
+        while not self.over.is_set():
+            holder = Holder(around, client, how.queue)
+            try:
+                await holder.open()
+                while not self.over.is_set() and (self.calm.is_set() or self.rng.random() > 0.03):
+                    await holder.round()
+                    await self.until(self.over, LOOK_S)
+                await holder.forget()
+            except fifo.FifoError as error:
+                client = await self._again(client, error)
         await client.close()
 
     def _subscribed(self, consumer: Any, how: Consuming) -> None:
@@ -280,7 +334,9 @@ async def live(folder: Path, name: str, kind: str, how: Any) -> None:
         case "publish":
             await program.publish(Publishing(**how))
         case "consume":
-            await program.consume(Consuming(**how))
+            consuming = Consuming(**how)
+            by = {"consume": program.consume, "get": program.get, "durable": program.take}
+            await by[consuming.by](consuming)
         case _:
             await getattr(program, kind)(how)
 

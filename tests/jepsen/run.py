@@ -59,6 +59,9 @@ class Plan:
     mutant: str | None = None
     namespaces: bool = False
     """On a network of namespaces, not of proxies."""
+    nodes: int = 3
+    secured: bool = False
+    """With TLS on the client ports, and a user."""
 
     @property
     def again(self) -> str:
@@ -66,6 +69,8 @@ class Plan:
         more = f" --lasting {self.lasting}" if self.lasting else ""
         more += f" --mutant {self.mutant}" if self.mutant else ""
         more += " --namespaces" if self.namespaces else ""
+        more += f" --nodes {self.nodes}" if self.nodes != 3 else ""
+        more += " --secured" if self.secured else ""
         return (
             f"python -m tests.jepsen --workload {self.workload} --faults {','.join(self.faults)}"
             f" --seed {self.seed} --seconds {self.seconds:g}{more}"
@@ -95,6 +100,8 @@ class Result:
         begun = sum(1 for one in self.events if one["f"] == "nemesis" and one["type"] == "invoke")
         faults = "+".join(plan.faults) or "calm"
         where = " in namespaces" if plan.namespaces else ""
+        where += f" {plan.nodes} nodes" if plan.nodes != 3 else ""
+        where += " TLS" if plan.secured else ""
         head = (
             f"{'ok  ' if self.good else 'FAIL'} {plan.workload:13} {faults}{where}"
             f"  seed {plan.seed}  {self.seconds:.0f} s, {len(self.events)} events, {begun} faults"
@@ -120,7 +127,11 @@ async def run(plan: Plan, folder: Path) -> Result:
     shutil.rmtree(folder, ignore_errors=True)
     disks = bool({*plan.faults, plan.lasting} & rooted.DISKS.keys())
     began = time.monotonic()
-    async with cluster_in(folder, plan.seed, disks=disks, namespaces=plan.namespaces) as cluster:
+    made = cluster_in(
+        folder, plan.seed, disks=disks, namespaces=plan.namespaces,
+        nodes=plan.nodes, secured=plan.secured,
+    )  # fmt: skip
+    async with made as cluster:
         cluster.mutant = plan.mutant
         result = await period(plan, cluster, folder)
     result.seconds = time.monotonic() - began
@@ -132,11 +143,18 @@ async def run(plan: Plan, folder: Path) -> Result:
 
 @contextlib.asynccontextmanager
 async def cluster_in(
-    folder: Path, seed: int, *, disks: bool, namespaces: bool = False
+    folder: Path,
+    seed: int,
+    *,
+    disks: bool,
+    namespaces: bool = False,
+    nodes: int = 3,
+    secured: bool = False,
 ) -> AsyncIterator[Cluster]:
     """A cluster in a folder, started; in the end nothing of it runs. `disks`: that lose power."""
     network = Namespaced if namespaces else Proxied
-    cluster = Cluster(Household(folder / "logs"), folder, seed, network=network)
+    household = Household(folder / "logs")
+    cluster = Cluster(household, folder, seed, nodes=nodes, secured=secured, network=network)
     with rooted.Disks(cluster) if disks else contextlib.nullcontext():
         try:
             yield cluster

@@ -24,6 +24,11 @@ LASTING = ("kill", "pause", "partition", "partition_one_way", "slow_disk")
 """What a minority can suffer for good while the others serve."""
 
 FAULTS_PER_RUN = 3
+FIVE_EACH = 5
+"""Every fifth run has five nodes."""
+
+SECURED_EACH = 3
+"""Every third has TLS and users."""
 
 KEPT = ("nemesis", "leader")
 """What a good period's history is shown by in the report of a long soak; the file has all."""
@@ -42,14 +47,22 @@ def plans(seed: int, seconds: float) -> Iterator[Plan]:
     while True:
         for workload in rng.sample(sorted(WORKLOADS), len(WORKLOADS)):
             number += 1
+            nodes = 5 if number % FIVE_EACH == 0 else 3
+            secured = number % SECURED_EACH == 0 and shutil.which("openssl") is not None
             if number % 4 == 0:
-                yield Plan(workload, (), seed + number, seconds, lasting=rng.choice(LASTING))
+                lasting = rng.choice(LASTING)
+                yield Plan(
+                    workload, (), seed + number, seconds, lasting, nodes=nodes, secured=secured
+                )
                 continue
             while len(deck) < FAULTS_PER_RUN:
                 deck += rng.sample(names, len(names))
             faults = tuple(sorted({deck.pop() for _ in range(FAULTS_PER_RUN)}))
             real = number % 2 == 1 and namespaces.why_not() is None
-            yield Plan(workload, faults, seed + number, seconds, namespaces=real)
+            yield Plan(
+                workload, faults, seed + number, seconds,
+                namespaces=real, nodes=nodes, secured=secured,
+            )  # fmt: skip
 
 
 class Suite:

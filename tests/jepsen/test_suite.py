@@ -37,6 +37,8 @@ def test_a_suite_has_every_workload_and_every_fault_and_a_quarter_that_serves() 
     serving = [plan for plan in some if plan.lasting]
     assert len(serving) == len(some) // 4
     assert {plan.lasting for plan in serving} <= set(LASTING)
+    assert sum(plan.nodes == 5 for plan in some) == len(some) // 5
+    assert sum(plan.secured for plan in some) == len(some) // 3
     assert some == list(islice(plans(1, 12.0), len(some)))
 
 

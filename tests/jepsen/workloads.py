@@ -22,6 +22,8 @@ class Publishing:
     keys: int = 0
     delay_s: float = 0.0
     """How long a message waits at most; 0: none does."""
+    ttl_s: float = 0.0
+    """The longest ttl of a message; half of them have none. 0: none has."""
     dedup: bool = False
     """Publish again under the same id until the answer is known."""
     poison: float = 0.0
@@ -33,6 +35,8 @@ class Consuming:
     """One consuming process: how it handles what it gets. Shares of verbs are of all messages."""
 
     queue: str = "work"
+    by: str = "consume"
+    """consume, get, or durable (which settles by acks alone)."""
     prefetch: int = 5
     workers: int = 2
     lock_s: float = 1.5
@@ -142,6 +146,47 @@ WORKLOADS = {
             _work(dedup_window=600),
             (Publishing(dedup=True, batch=1), Publishing(dedup=True, batch=1)),
             (Consuming(), Consuming()),
+        ),
+        Workload(
+            "get",
+            _work(),
+            (Publishing(), Publishing(batch=1)),
+            (
+                Consuming(by="get", auto_renew=False, prefetch=3),
+                # What is renewed and never settled would be held for ever.
+                Consuming(by="get", prefetch=8, slow=0.3, forget=0.0),
+                Consuming(by="get", auto_renew=False, lock_s=1.0, slow=0.3),
+            ),
+        ),
+        Workload(
+            "durable",
+            _work(),
+            (Publishing(), Publishing(batch=1)),
+            (Consuming(by="durable"), Consuming(by="durable"), Consuming(prefetch=2)),
+        ),
+        Workload(
+            "expiry",
+            _work(dead_letter_expired=True),
+            (Publishing(ttl_s=2.0), Publishing(ttl_s=0.3)),
+            (Consuming(slow=0.3), Consuming(slow=0.3, by="get", auto_renew=False)),
+            redrives=True,
+        ),
+        Workload(
+            "overflow",
+            _work(
+                max_length=30,
+                overflow="drop_oldest",
+                dead_letter_overflow=False,
+                dead_letter_expired=False,
+            ),
+            (Publishing(), Publishing(ttl_s=1.0)),
+            (Consuming(slow=0.3), Consuming(slow=0.3)),
+        ),
+        Workload(
+            "full",
+            _work(max_length=30, overflow="reject"),
+            (Publishing(batch=1), Publishing(batch=1)),
+            (Consuming(slow=0.3), Consuming(slow=0.3)),
         ),
     )
 }

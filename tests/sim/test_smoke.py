@@ -64,7 +64,7 @@ def test_five_nodes_lose_two() -> None:
 VERBS = Verbs(getters=1, durables=2, numbered=20, ttl=True, bury_expired=True, redrives=True)
 
 REACHED = (
-    "get of 2",
+    "get of 1",
     "durable SessionTaken",
     "durable took over what was held",
     "durable renewed",

@@ -8,53 +8,57 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
 import fifo
-from fifo.client.durable import DurableConsumer, DurableMessage
+from fifo.client.durable import DurableMessage
 from tests.jepsen.bodies import body_of
+from tests.jepsen.durably import DOUBT_S, LOCK_S, HeldDurably, Holder
 from tests.sim.plan import Consuming
-from tests.sim.workload import DEAD, QUEUE, RATE_ERROR, Programs
+from tests.sim.workload import DEAD, QUEUE, Programs
 
 GETTING = Consuming(prefetch=1, lock_s=1.0, workers=1, auto_renew=False, slow=0.3)
 
-DURABLE_LOCK_S = 1.5
-DURABLE = Consuming(prefetch=1, lock_s=DURABLE_LOCK_S, workers=1, auto_renew=False, slow=0.3)
-MAX_LOCK_S = 4 * DURABLE_LOCK_S
-"""No renewal makes a lock longer."""
+DURABLE = Consuming(prefetch=1, lock_s=LOCK_S, workers=1, auto_renew=False, slow=0.3)
+FORGETTING = 0.05
+"""How likely a durable consumer is forgotten after a round."""
 
 LATER_SECONDS = 0.3
 """After an error, and between two looks at an empty queue."""
 
 
-@dataclass(slots=True)
-class HeldDurably:
-    """A message of a durable consumer, and until when its program is sure of it (its own clock)."""
+class _Around:
+    """One of these programs, as `durably` sees it."""
 
-    message: DurableMessage
-    consumer: int
-    clock: Callable[[], float]
-    until: float = 0.0
-    longest: float = 0.0
-    is_lost: bool = False
+    def __init__(self, programs: Programs, name: str, rng: random.Random) -> None:
+        self._programs = programs
+        self._name = name
+        self.rng = rng
+        self.clock = programs.world.programs[name].clock
+        self.happened = programs.world.happened
+
+    def add(self, kind: str, f: str, **value: Any) -> None:
+        self._programs.world.history.add(kind, f, self._name, **value)
+
+    async def timed(self, what: str, call: Coroutine[Any, Any, Any]) -> Any:
+        return await self._programs.timed(self._name, what, call)
+
+    def delivered(self, message: DurableMessage, consumer: int) -> None:
+        self._programs.delivered(self._name, message, consumer)
+
+    async def work(self, holds: list[HeldDurably]) -> None:
+        seconds = 0.0 if self.calm else DURABLE.seconds(self.rng)
+        if self._programs.world.plan.verbs.durables > 1:
+            await asyncio.sleep(seconds)
+            return
+        program = self._programs.world.programs[self._name]
+        await self._programs.work([(self._name, program, held, DOUBT_S) for held in holds], seconds)
 
     @property
-    def id(self) -> str:
-        """The message's."""
-        return str(self.message.id)
-
-    @property
-    def token(self) -> int:
-        """The token it is held under."""
-        return self.message.token
-
-    @property
-    def remaining(self) -> float:
-        """Seconds of its lock that are sure to be left."""
-        return min(self.until, self.longest) - self.clock()
+    def calm(self) -> bool:
+        return self._programs.world.calm
 
 
 class Verbal:
@@ -117,112 +121,19 @@ class Verbal:
 
     async def take(self, name: str, rng: random.Random) -> None:
         """Reserve, renew, ack and forget under a name that others have as well, for ever."""
+        around = _Around(self._programs, name, rng)
         client = await self._programs.connect(name, rng)
         while True:
-            durable = client.durable(QUEUE, "shared", lock=DURABLE_LOCK_S, max_lock=MAX_LOCK_S)
-            mine: dict[int, HeldDurably] = {}
+            holder = Holder(around, client, QUEUE)
             try:
-                await self._take_over(name, durable, mine)
-                while await self._round(name, rng, durable, mine):
-                    pass
+                await holder.open()
+                while around.calm or rng.random() > FORGETTING:
+                    await holder.round()
+                    await asyncio.sleep(LATER_SECONDS * rng.random())
+                await holder.forget()
             except fifo.FifoError as error:
                 self._world.happened(f"durable {type(error).__name__}")
                 client = await self._again(client, name, rng)
-
-    async def _take_over(
-        self, name: str, durable: DurableConsumer, mine: dict[int, HeldDurably]
-    ) -> None:
-        """Open it, and take what whoever had it left: an ack settles that too."""
-        held = await self._programs.timed(name, "open", durable.open())
-        for first, last in held:
-            self._world.happened("durable took over what was held")
-            for message in await self._programs.timed(name, "fetch", durable.fetch(first, last)):
-                self._got(name, durable, message, mine)
-
-    def _got(
-        self, name: str, durable: DurableConsumer, message: Any, mine: dict[int, HeldDurably]
-    ) -> HeldDurably:
-        held = HeldDurably(message, durable.consumer, self._world.programs[name].clock)
-        mine[message.token] = held
-        self._programs.delivered(name, message, durable.consumer)
-        return held
-
-    async def _round(
-        self, name: str, rng: random.Random, durable: DurableConsumer, mine: dict[int, HeldDurably]
-    ) -> bool:
-        """Take some, work, ack most; False after it was forgotten."""
-        clock = self._world.programs[name].clock
-        asked = clock()
-        call = durable.reserve(rng.randint(1, 6))
-        for message in await self._programs.timed(name, "reserve", call):
-            held = self._got(name, durable, message, mine)
-            # Its lock begins when the reserve is applied: after it was asked for.
-            held.until = asked + DURABLE_LOCK_S
-            held.longest = asked + MAX_LOCK_S
-        if mine:
-            await self._work(name, rng, durable, mine)
-        if not self._world.calm and rng.random() < 0.05:
-            self._world.history.add("ok", "cancel", name, consumer=durable.consumer)
-            await self._programs.timed(name, "forget", durable.forget())
-            self._world.happened("durable forgotten")
-            return False
-        await asyncio.sleep(LATER_SECONDS * rng.random())
-        return True
-
-    async def _work(
-        self, name: str, rng: random.Random, durable: DurableConsumer, mine: dict[int, HeldDurably]
-    ) -> None:
-        program = self._world.programs[name]
-        doubt = RATE_ERROR * DURABLE_LOCK_S
-        for _ in range(1 if self._world.calm else rng.choice((1, 1, 2, 4))):
-            holds = [(name, program, held, doubt) for held in mine.values()]
-            seconds = 0.0 if self._world.calm else DURABLE.seconds(rng)
-            await self._programs.work(holds, seconds)
-            if rng.random() < 0.5:
-                await self._renew(name, durable, mine)
-        if self._world.calm or rng.random() < 0.8:
-            await self._ack(name, durable, mine, rng.choice(list(mine)))
-
-    async def _renew(
-        self, name: str, durable: DurableConsumer, mine: dict[int, HeldDurably]
-    ) -> None:
-        clock = self._world.programs[name].clock
-        asked = clock()
-        await self._programs.timed(name, "renew", durable.renew())
-        self._world.happened("durable renewed")
-        for held in mine.values():
-            if held.remaining > RATE_ERROR * DURABLE_LOCK_S:  # Else it may have been lost before.
-                held.until = asked + DURABLE_LOCK_S
-
-    async def _ack(
-        self, name: str, durable: DurableConsumer, mine: dict[int, HeldDurably], upto: int
-    ) -> None:
-        acked = [held for token, held in mine.items() if token <= upto]
-        add = self._world.history.add
-        asked = [
-            {
-                "id": held.id, "queue": QUEUE, "consumer": held.consumer, "token": held.token,
-                "verb": "ack", "delay_s": None,
-            }
-            for held in acked
-        ]  # fmt: skip
-        for one in asked:
-            add("invoke", "settle", name, **one)
-        try:
-            refused = await self._programs.timed(name, "ack", durable.ack(upto))
-        except fifo.FifoError as error:
-            # Also where another has taken it over: it may have been carried out before that.
-            for one in asked:
-                add("info", "settle", name, **one, error=repr(error))
-            raise
-        for held, one in zip(acked, asked, strict=True):
-            status, late = "ok", False
-            for other in refused:
-                if other.first <= held.token <= other.last:
-                    status, late = str(other.status), other.late
-            self._world.happened(f"durable ack {status}")
-            add("ok", "settle", name, **one, status=status, late=late)
-            del mine[held.token]
 
     # --- named producers --------------------------------------------------------------------------
 
