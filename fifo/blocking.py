@@ -577,6 +577,12 @@ class BlockingClient:
         """The queue's consumers and how they are."""
         return self._run(self._client.consumers(queue, limit, timeout=timeout))
 
+    def producers(
+        self, queue: str, limit: int = 1000, *, timeout: float | None = None
+    ) -> list[dict[str, Any]]:
+        """The named producers that have published to the queue."""
+        return self._run(self._client.producers(queue, limit, timeout=timeout))
+
     def peek(
         self, queue: str, count: int = 1, *, timeout: float | None = None
     ) -> list[StoredMessage]:
@@ -645,6 +651,10 @@ class BlockingClient:
         """A named producer, whose numbers outlive this client."""
         producer = self._run(self._client.open_producer(name, timeout=timeout))
         return BlockingProducer(producer, self._threads)
+
+    def forget_producer(self, name: str, *, timeout: float | None = None) -> None:
+        """Give up a named producer: opened again it is a new one, whose numbers start anew."""
+        self._run(self._client.forget_producer(name, timeout=timeout))
 
     # Consuming.
 

@@ -50,6 +50,7 @@ from fifo.wire.messages import (
     VERB_NACK,
     Close,
     Declare,
+    ForgetProducer,
     Get,
     Move,
     Ok,
@@ -246,6 +247,12 @@ class BaseClient(Generic[M]):
         """The queue's consumers and how they are."""
         return list(await self._query(queue, "consumers", limit, timeout) or ())
 
+    async def producers(
+        self, queue: str, limit: int = 1000, *, timeout: float | None = None
+    ) -> list[dict[str, Any]]:
+        """The named producers that have published to the queue, with their last numbers there."""
+        return list(await self._query(queue, "producers", limit, timeout) or ())
+
     async def peek(
         self, queue: str, count: int = 1, *, timeout: float | None = None
     ) -> list[StoredMessage]:
@@ -407,6 +414,15 @@ class BaseClient(Generic[M]):
             raise ProtocolError("a producer was not answered as one")
         last = result.get("last") or {}
         return Producer(self._publisher, name, result["producer"], dict(last))
+
+    async def forget_producer(self, name: str, *, timeout: float | None = None) -> None:
+        """Give up a named producer: opened again it is a new one, whose numbers start anew.
+
+        Who still publishes as it is refused (`unknown_producer`). What it published stays; but what
+        is sent again by its numbers, because an answer was lost, may then be stored twice. Raises
+        UnknownProducer where there is none; ConnectionLost and Timeout with `unknown`.
+        """
+        await self._ask(ForgetProducer(checks.name(name, "producer name")), timeout, safe=False)
 
     # Consuming.
 

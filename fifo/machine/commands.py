@@ -330,6 +330,13 @@ class RenewDurable:
 
 
 @value
+class ForgetProducer:
+    """Forget a named producer: who publishes as it is refused, and by this name begins anew."""
+
+    name: str
+
+
+@value
 class Forget:
     """End a durable consumer: what it holds is returned, uncounted."""
 
@@ -352,6 +359,7 @@ Command = (
     | PauseQueue
     | ResumeQueue
     | OpenProducer
+    | ForgetProducer
     | Publish
     | Subscribe
     | Cancel
@@ -376,6 +384,7 @@ _role = integer(0, 1)
 _queue = name
 _area_offset = optional(forms.offset)
 _options = forms.mapping(limits.SPEC_FIELDS)
+_producer_name = forms.text(limits.LABEL_BYTES, empty=False)
 _text = optional(forms.text(limits.INLINE_TEXT_BYTES))
 _text_at = optional(forms.record(forms.offset, integer(0, limits.TEXT_BYTES)))
 _texts_at = forms.record(*[_text_at] * 4)
@@ -415,7 +424,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[forms.Checker, ...]]] = {
     11: (Purge, (_queue,)),
     12: (PauseQueue, (_queue,)),
     13: (ResumeQueue, (_queue,)),
-    14: (OpenProducer, (forms.text(limits.LABEL_BYTES, empty=False),)),
+    14: (OpenProducer, (_producer_name,)),
     15: (
         Publish,
         (
@@ -496,6 +505,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[forms.Checker, ...]]] = {
     30: (AckUpto, (positive, positive, natural)),
     31: (RenewDurable, (positive, positive)),
     32: (Forget, (positive, positive)),
+    33: (ForgetProducer, (_producer_name,)),
 }
 
 _CODES: dict[type[Any], int] = {form[0]: code for code, form in _FORMS.items()}

@@ -127,6 +127,14 @@ class Machine:
         """The consumers of a queue, with status, flags, credit and held."""
         return queries.consumers_of(self.state, name)
 
+    def producers_of(self, name: str, limit: int) -> "list[queries.Plain]":
+        """Up to `limit` named producers that have published to a queue."""
+        return queries.producers_of(self.state, name, limit)
+
+    def queues_of_producer(self, name: str) -> list[str]:
+        """The queues that a named producer has published to."""
+        return queries.queues_of_producer(self.state, name)
+
     def locks_of(self, name: str, limit: int) -> "list[queries.Plain]":
         """Up to `limit` locked messages of a queue, with their holders."""
         return queries.locks_of(self.state, name, limit)
@@ -232,6 +240,8 @@ def _apply(step: Step, command: Command) -> Reply:
             return sessions.end_session(step, command)
         case commands.OpenProducer():
             return subscribe.open_producer(step, command)
+        case commands.ForgetProducer():
+            return subscribe.forget_producer(step, command)
         case commands.Lead():
             return sessions.lead(step, command)
         case commands.SetVersion():

@@ -112,6 +112,36 @@ def flags_of(state: State, consumer: Consumer) -> list[str]:
     return flags
 
 
+def producers_of(state: State, name: str, limit: int) -> list[Plain]:
+    """The named producers that have published to a queue, with the number last stored there."""
+    queue = _named(state, name)
+    if queue is None:
+        return []
+    named = (
+        (state.producers[number], last)
+        for number, last in queue.last_numbers.items()
+        if state.producers[number].name is not None
+    )
+    return [
+        {
+            "name": producer.name,
+            "producer": producer.number,
+            "last": last,
+            "queues": len(producer.queues),
+            "unused_ms": state.cluster_time_ms - producer.used_ms,
+        }
+        for producer, last in islice(named, limit)
+    ]
+
+
+def queues_of_producer(state: State, name: str) -> list[str]:
+    """The queues that a named producer has published to."""
+    number = state.producer_names.get(name)
+    if number is None:
+        return []
+    return [state.queues[queue].name for queue in state.producers[number].queues]
+
+
 def consumers_of(state: State, name: str) -> list[Plain]:
     """The consumers of a queue."""
     queue = _named(state, name)

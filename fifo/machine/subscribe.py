@@ -1,10 +1,18 @@
-"""A program's verbs about its consumers: subscribe, cancel, credit, get, alive; open a producer.
+"""A program's verbs about its consumers: subscribe, cancel, credit, get, alive; named producers.
 
 Owns what these verbs check and answer; how a consumer then lives is the business of `consumers.py`.
 """
 
 from fifo.machine import checkout, checks, consumers, limits, locks, returns, sessions, spec
-from fifo.machine.commands import Alive, Cancel, Credit, Get, OpenProducer, Subscribe
+from fifo.machine.commands import (
+    Alive,
+    Cancel,
+    Credit,
+    ForgetProducer,
+    Get,
+    OpenProducer,
+    Subscribe,
+)
 from fifo.machine.replies import (
     Credited,
     Done,
@@ -234,3 +242,12 @@ def open_producer(step: Step, command: OpenProducer) -> Reply:
         for queue in producer.queues
     )
     return ProducerOpened(producer.number, last)
+
+
+def forget_producer(step: Step, command: ForgetProducer) -> Reply:
+    """Forget a named producer and its numbers in every queue; its messages stay."""
+    number = step.state.producer_names.get(command.name)
+    if number is None:
+        return Refused(Code.UNKNOWN_PRODUCER, f"there is no producer named {command.name!r}")
+    sessions.forget_producer(step, number)
+    return Done()

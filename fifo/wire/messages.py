@@ -539,7 +539,7 @@ class QueueAction(Message):
 @_wire(43)
 @dataclass(frozen=True, slots=True)
 class QueueQuery(Message):
-    """One of: list (no queue), show, locks, delayed, consumers; answered by `Ok`."""
+    """One of: list (no queue), show, locks, delayed, consumers, producers; answered by `Ok`."""
 
     queue: Annotated[str | None, maybe(_NAME)]
     query: Annotated[str, text(32, 1)]
@@ -619,3 +619,11 @@ class TransferLeadership(Message):
     """Ask the leader to hand over to the named node."""
 
     node: Name
+
+
+@_wire(51)
+@dataclass(frozen=True, slots=True)
+class ForgetProducer(Message):
+    """Forget a named producer with its numbers; answered by `Ok`."""
+
+    name: Name

@@ -93,6 +93,10 @@ class MachineHost:
 
     # --- looks at the state, before the log -------------------------------------------------------
 
+    def queues_of_producer(self, name: str) -> list[str]:
+        """The queues that a named producer has published to."""
+        return self.machine.queues_of_producer(name)
+
     def has_queue(self, name: str) -> bool:
         """Whether there is such a queue."""
         return name in self.machine.state.queue_names

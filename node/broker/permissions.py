@@ -100,6 +100,8 @@ def _query(rights: Rights, message: wire.QueueQuery) -> Refusals:
         return  # The answer holds only the queues that the user may know of.
     if message.query == "show":
         yield rights.lacks(message.queue, *Permission)
+    elif message.query == "producers":
+        yield rights.lacks(message.queue, PUBLISH, MANAGE)
     else:
         yield rights.lacks(message.queue, CONSUME, MANAGE)
 
@@ -142,6 +144,7 @@ _NEEDS.update(
     {
         wire.Publish: _on(PUBLISH),
         wire.OpenProducer: _everybody,  # The answer holds only queues that the user publishes to.
+        wire.ForgetProducer: _everybody,  # Its handler asks for each queue it has published to.
         wire.Subscribe: _on(CONSUME),
         wire.Get: _on(CONSUME),
         wire.Peek: _on(CONSUME),

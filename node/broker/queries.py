@@ -106,6 +106,8 @@ class Queries:
                 found = [
                     self._consumer(one) for one in self._machine.consumers_of(name)[: query.limit]
                 ]
+            case "producers":
+                found = self._machine.producers_of(name, query.limit)
             case _:
                 connection.refuse(
                     frame.correlation,

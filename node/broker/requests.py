@@ -23,6 +23,7 @@ from fifo.wire.messages import (
     Close,
     Credit,
     Declare,
+    ForgetProducer,
     Get,
     Got,
     Message,
@@ -107,6 +108,7 @@ class Requests:
             Update: self.update,
             QueueAction: self.queue_action,
             OpenProducer: self.open_producer,
+            ForgetProducer: self.forget_producer,
             Close: self.close,
         }
 
@@ -206,6 +208,20 @@ class Requests:
             connection.send(Ok(result), frame.correlation)
 
         self.ask(connection, frame, commands.OpenProducer(message.name), answer)
+
+    def forget_producer(self, connection: Connection, session: Session, frame: Frame) -> None:
+        """A named producer is given up, by who may manage every queue that it has published to."""
+        message = _of(frame, ForgetProducer)
+        rights = connection.rights
+        published_to = self._host.queues_of_producer(message.name)
+        if rights is not None and not all(
+            rights.may(Permission.MANAGE, queue) for queue in published_to
+        ):
+            why = "its producer has published to queues that this user may not manage"
+            connection.refuse(frame.correlation, Code.PERMISSION_DENIED, why)
+            return
+        command = commands.ForgetProducer(message.name)
+        self.ask(connection, frame, command, _ok(connection, frame))
 
     # --- consuming --------------------------------------------------------------------------------
 

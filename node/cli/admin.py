@@ -1,4 +1,4 @@
-"""``fifo redrive``, ``move`` and ``transfer-leadership``: what an operator does now and then.
+"""``fifo redrive``, ``move``, ``forget-producer``, ``transfer-leadership``: now and then.
 
 Owns their options, and the waiting for a redrive, which the cluster carries on by itself.
 """
@@ -6,6 +6,7 @@ Owns their options, and the waiting for a redrive, which the cluster carries on 
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -170,6 +171,30 @@ async def _moving(client: fifo.Client, source: str, target: str, wanted: int) ->
             told = now
             output.note(f"{moved} of {wanted} messages moved to {target}")
     return moved
+
+
+def forget_producer(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As fifo producers QUEUE shows it.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    url: Url = None,
+) -> None:
+    """Forget a named producer: its numbers start anew. What it has published stays.
+
+    A publish that it repeats, because an answer was lost, may then be stored twice; and who still
+    publishes as it is refused until it opens the name again. Unused ones are forgotten by
+    themselves after 7 days.
+    """
+    meaning = f"the numbers of producer {name} start anew: what it sends again may be stored twice"
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageProblem(f"{meaning}; if that is meant, add --yes")
+        typer.confirm(f"{meaning}. Forget it?", abort=True, err=True)
+
+    async def work(client: fifo.Client) -> None:
+        await client.forget_producer(name)
+
+    run(url, work)
+    output.say(f"producer {name} is forgotten")
 
 
 def transfer_leadership(

@@ -1,4 +1,4 @@
-"""``fifo peek``, ``locks``, ``delayed``, ``consumers``: looking into a queue without changing it.
+"""``fifo peek``, ``locks``, ``delayed``, ``consumers``, ``producers``: looking, changing nothing.
 
 Owns the columns of their tables. Update with what the client's methods of the same names give.
 """
@@ -75,6 +75,15 @@ def consumers(queue: Queue, url: Url = None, as_json: Json = False) -> None:
 
     async def work(client: fifo.Client) -> list[dict[str, Any]]:
         return [dict(row) for row in await client.consumers(queue)]
+
+    _print_rows(run(url, work), as_json=as_json)
+
+
+def producers(queue: Queue, url: Url = None, as_json: Json = False) -> None:
+    """Show the named producers that have published here, and the number that each stored last."""
+
+    async def work(client: fifo.Client) -> list[dict[str, Any]]:
+        return [dict(row) for row in await client.producers(queue)]
 
     _print_rows(run(url, work), as_json=as_json)
 

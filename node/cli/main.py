@@ -49,9 +49,11 @@ for command, example in (
     (look.locks, "fifo locks orders"),
     (look.delayed, "fifo delayed orders"),
     (look.consumers, "fifo consumers orders"),
+    (look.producers, "fifo producers orders"),
     (bench, "fifo bench --publishers 1 --consumers 1 --seconds 20"),
     (admin.redrive, "fifo redrive orders.dlq --limit 100 --dry-run"),
     (admin.move, "fifo move orders orders.aside --limit 100 --dry-run"),
+    (admin.forget_producer, "fifo forget-producer loader-7 --yes"),
     (admin.transfer_leadership, "fifo transfer-leadership n2"),
 ):
     app.command(epilog=f"Example: {example}")(command)

@@ -162,6 +162,38 @@ async def test_a_repeated_dedup_id_is_confirmed_as_the_message_that_is_stored(
         assert stored == [first.id, other.id, confirms[0].id, confirms[2].id]
 
 
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+async def test_a_forgotten_producer_begins_anew(tmp_path: Path) -> None:
+    async with three(tmp_path) as (cluster, client):
+        await client.declare(fifo.QueueSpec("q"))
+        producer = await client.open_producer("loader")
+        await producer.publish("q", b"one")
+        await producer.publish("q", b"two")
+        [shown] = await client.producers("q")
+        assert (shown["name"], shown["last"], shown["queues"]) == ("loader", 2, 1)
+
+        async def typed(*words: str) -> typer.testing.Result:
+            line = [*words, "--url", url_of(cluster)]
+            runner = typer.testing.CliRunner()
+            return await asyncio.to_thread(runner.invoke, app, line)
+
+        [shown] = json.loads((await typed("producers", "q", "--json")).output)
+        assert (shown["name"], shown["last"]) == ("loader", 2)
+        unsure = await typed("forget-producer", "loader")
+        assert "may be stored twice" in str(unsure.exception)
+        done = await typed("forget-producer", "loader", "--yes")
+        assert done.output == "producer loader is forgotten\n"
+        assert await client.producers("q") == []
+        with pytest.raises(fifo.UnknownProducer):
+            await producer.publish("q", b"three")
+        with pytest.raises(fifo.UnknownProducer):
+            await client.forget_producer("loader")
+        again = await client.open_producer("loader")
+        assert not (await again.publish("q", b"two", number=2)).duplicate
+        assert (await client.queue("q"))["ready"] == 3
+
+
 def whole_of(dead: fifo.DeadLetter | None) -> list[str | None]:
     assert dead is not None
     return [dead.detail, dead.description, dead.exception, dead.stack]

@@ -131,12 +131,25 @@ class Story:
         area = Area()
         coded = [body.encode() for body in bodies]
         command = publish_command(
-            area, queue, coded, session=session, previous=previous, number=number, **columns
+            area,
+            queue,
+            coded,
+            session=session,
+            producer=options.get("producer", 0),
+            previous=previous,
+            number=number,
+            **columns,
         )
         reply = self.bench.apply(command, area=area)[0]
         if isinstance(reply, replies.Published) and reply.stored:
             self.bench.numbers[(session, queue)] = number + reply.duplicates + reply.stored - 1
         return [*self.reply_lines(reply), *self.effect_lines(self.bench.effects)]
+
+    def do_produce(self, name: str) -> list[str]:
+        return self._apply(commands.OpenProducer(name))
+
+    def do_forget_producer(self, name: str) -> list[str]:
+        return self._apply(commands.ForgetProducer(name))
 
     def do_subscribe(self, label: str, queue: str, **options: Any) -> list[str]:
         tag = str(options.pop("tag", "t"))

@@ -19,6 +19,7 @@ from fifo.wire.messages import (
     Deliver,
     Durable,
     Error,
+    ForgetProducer,
     Get,
     Got,
     Hello,
@@ -143,6 +144,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     Durable("orders", "reader", "open", 3, 1, 100, {"lock_ms": 60_000}),
     Status(),
     TransferLeadership("n2"),
+    ForgetProducer("loader"),
 )
 
 BY_NAME: Final = {type(example).__name__: example for example in EXAMPLES}

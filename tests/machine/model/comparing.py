@@ -108,6 +108,7 @@ class Pair:
         world.effects, world.entry = [], meta.index
         names = self.machine.queues()
         world.queues_after = set(names)
+        world.unused_at_first = {q.name for q in world.queues.values() if world.is_unused(q)}
         world.survivors = {one for name in names for one in ready_in(self.machine, name)}
         new = [e for e in found if isinstance(e, effects.Deliver) and not e.repeat]
         handed = [m for e in new for m in messages_of(e, self.areas)]
@@ -261,6 +262,8 @@ def step_model(world: World, step: "Step | redriving.Chosen") -> Answer:
             return lives.notice_ack(world, step.session, step.notice)
         case commands.OpenProducer():
             return lives.open_producer(world, step.name)
+        case commands.ForgetProducer():
+            return lives.forget_producer(world, step.name)
         case _:
             return _step_lives(world, step)
 

@@ -345,8 +345,11 @@ class Generator:
         )
 
     def open_producer(self) -> Step:
-        """A named producer."""
-        return commands.OpenProducer(self.choose.one(("p1", "p2")))
+        """A named producer, found, made or forgotten."""
+        name = self.choose.one(("p1", "p2"))
+        return (
+            commands.ForgetProducer(name) if self.choose.chance(20) else commands.OpenProducer(name)
+        )
 
     # -- sessions --
 

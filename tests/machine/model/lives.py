@@ -205,9 +205,15 @@ def unused_queues(world: World, unused_before: list[str]) -> None:
     """Queues that nobody uses end; one that others name as dead-letter queue is in use.
 
     Whether such a one or a session with a consumer on it ends first, when both are due, is open.
+    One whose last lock ended in this very entry may wait for the next tick.
     """
     first = [name for name in unused_before if name not in world.queues_after]
-    due = [q for q in world.queues.values() if world.is_unused(q) or q.name in first]
+    waiting = world.queues_after - world.unused_at_first
+    due = [
+        q
+        for q in world.queues.values()
+        if (world.is_unused(q) and q.name not in waiting) or q.name in first
+    ]
     named = {queue.name for queue in due if world.names_as_dead_letter(queue.name)}
     for queue in due:
         # Whether those that name it end first, when all end at once, is open.
@@ -288,6 +294,15 @@ def open_producer(world: World, name: str) -> Answer:
     producer.used_ms = world.now_ms
     world.producers[producer.number] = producer
     return ("producer", producer.number, dict(producer.last))
+
+
+def forget_producer(world: World, name: str) -> Answer:
+    """A named producer is nobody's any more."""
+    known = [p for p in world.producers.values() if p.name == name]
+    if not known:
+        return ("refused", "unknown_producer")
+    del world.producers[known[0].number]
+    return ("done",)
 
 
 def declare(world: World, name: str, given: dict[str, Any]) -> Answer:

@@ -35,6 +35,7 @@ class World:
     producers: dict[int, Producer] = field(default_factory=dict)
     last_number: dict[str, int] = field(default_factory=dict)
     queues_after: set[str] = field(default_factory=set)  # the machine's, after the present entry
+    unused_at_first: set[str] = field(default_factory=set)  # when the entry began
     survivors: set[tuple[int, int, int]] = field(default_factory=set)  # ids seen after the entry
     handed: set[tuple[int, int, int]] = field(default_factory=set)  # ids delivered by the entry
     got: set[tuple[int, int]] = field(

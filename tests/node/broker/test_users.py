@@ -16,6 +16,7 @@ from fifo.wire.messages import (
     Challenge,
     Declare,
     Error,
+    ForgetProducer,
     Hello,
     Message,
     Ok,
@@ -151,6 +152,13 @@ async def test_a_named_producer_shows_only_the_queues_that_the_user_publishes_to
         again = await bob.ask(OpenProducer("shared"))
         assert isinstance(again, Ok)
         assert again.result["last"] == {"orders": 1}
+        # It would begin anew for all queues, so who gives it up has to manage them all.
+        refused = await bob.ask(ForgetProducer("shared"))
+        assert isinstance(refused, Error)
+        assert refused.code == Code.PERMISSION_DENIED
+        assert "private" not in refused.text
+        assert isinstance(await ann.ask(ForgetProducer("shared")), Ok)
+        assert await ann.ask(OpenProducer("shared")) == Ok({"producer": 4, "last": {}})
 
 
 async def test_a_session_is_resumed_by_its_own_user_only(tmp_path: Path) -> None:

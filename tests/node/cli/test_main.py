@@ -32,6 +32,7 @@ PRINTS_DATA = {
     "locks",
     "move",
     "peek",
+    "producers",
     "publish",
     "queue list",
     "queue show",
@@ -59,8 +60,8 @@ def test_the_commands_of_the_contract_are_there() -> None:
     cluster = "start status stop clean kill pause resume restart logs"
     queue = "declare list show update purge delete pause resume"
     single = (
-        "serve status publish consume peek locks delayed consumers redrive move bench"
-        " transfer-leadership"
+        "serve status publish consume peek locks delayed consumers producers redrive move bench"
+        " forget-producer transfer-leadership"
     )
     user = "hash token"
     wanted = [f"cluster {verb}" for verb in cluster.split()]
