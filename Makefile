@@ -5,6 +5,7 @@ TESTS ?= tests
 
 SEED ?= 0
 SEEDS ?= 20000
+RAFT_SEEDS ?= 100000
 HOURS ?= 0.5
 MINUTES ?= 10
 
@@ -24,9 +25,10 @@ check: setup ## lint, formatting, types
 test: check ## everything that CI runs
 	$(PY) -m pytest -n 2 --dist loadgroup $(TESTS)
 
-thorough: setup ## hours: the queue machine beside its model, fresh seeds in the simulator
+thorough: setup ## hours: the queue machine beside its model, fresh seeds in both simulators
 	$(PY) -m pytest -n 2 --timeout 3600 --hypothesis-profile=thorough tests/machine/model
 	$(PY) -m tests.sim --fresh --seeds $(SEEDS)
+	$(PY) -m tests.node.raft --fresh --seeds $(RAFT_SEEDS)
 
 mutants: setup ## put back every known bug, one by one: each must be caught; writes docs/mutants.md
 	$(PY) -m tests.mutants
@@ -43,10 +45,11 @@ soak: setup ## the same on one cluster for HOURS (0.5), its memory watched: make
 demo: setup ## three nodes, Spark, 336 776 flights, a killed leader, a report
 	@exec $(PY) -m bench.demo
 
-bench: setup ## the machine, a cluster, Raft, locks, other systems, the cost of a check: an hour
+bench: setup ## the machine, a cluster, Raft, depth, locks, other systems, the cost of a check: an hour
 	$(PY) -m bench.machine
 	$(PY) -m bench.rates
 	$(PY) -m bench.raft
+	$(PY) -m bench.depth --restart-gb 2 --runs 1
 	$(PY) -m bench.locks
 	$(PY) -m bench.peers
 	$(PY) -m bench.check.cost

@@ -15,17 +15,21 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import fifo
 import fifo.client
 from bench.processes import environment
+from node.cli.state import ClusterFolder
+from node.config import cluster_config
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from bench.processes import Child, Household
+    from node.config import RaftSettings
 
 NODES = 3
 PORTS_PER_NODE = 10
@@ -62,15 +66,21 @@ class Node:
 class BenchCluster:
     """Three nodes of this machine, in a folder of their own."""
 
-    def __init__(self, household: Household, folder: Path) -> None:
+    def __init__(
+        self, household: Household, folder: Path, raft: RaftSettings | None = None
+    ) -> None:
+        """`raft`: settings for a cluster that is to differ from the default."""
         self._household = household
         self._folder = folder
+        self._raft = raft
         self._process: Child | None = None
         self.url = ""
         self.nodes: tuple[Node, ...] = ()
 
     async def start(self) -> None:
         """Start the nodes and wait for their leader."""
+        if self._raft is not None:
+            self._write_settings(self._raft)
         for attempt in range(PORT_ATTEMPTS):
             output = self._folder.with_suffix(f".{attempt}.json")
             process = self._process = self._household.start(
@@ -88,6 +98,12 @@ class BenchCluster:
                 )
                 return
         raise ClusterFailed(f"no cluster came up: {PORT_ATTEMPTS} times a port was taken")
+
+    def _write_settings(self, raft: RaftSettings) -> None:
+        """A file that `fifo cluster start` goes by; the ports in it are chosen at the start."""
+        folder = ClusterFolder(self._folder)
+        folder.prepare()
+        folder.write_config(replace(cluster_config(NODES, BASE_PORTS[0], self._folder), raft=raft))
 
     async def _started(self, process: Child, output: Path) -> dict[str, Any] | None:
         """What the started cluster says of itself; None where somebody else took its ports."""
@@ -130,10 +146,16 @@ class BenchCluster:
 
     def kill(self, node: Node) -> None:
         """SIGKILL, at once and without a word, as a crash would."""
-        pid = next(found["pid"] for found in self.views() if found["name"] == node.name)
-        if pid is None:
-            raise ClusterFailed(f"{node.name} is not running")
-        os.kill(pid, signal.SIGKILL)
+        self.kill_all((node,))
+
+    def kill_all(self, nodes: Sequence[Node]) -> None:
+        """The same for several of them, within microseconds."""
+        pids = {found["name"]: found["pid"] for found in self.views()}
+        for node in nodes:
+            if pids[node.name] is None:
+                raise ClusterFailed(f"{node.name} is not running")
+        for node in nodes:
+            os.kill(pids[node.name], signal.SIGKILL)
 
     def stop(self) -> None:
         """Stop all nodes, and with them the process that looks after them."""
@@ -142,6 +164,11 @@ class BenchCluster:
     async def restart(self, node: Node) -> None:
         """Start a killed node again, on what its disk holds."""
         await asyncio.to_thread(self._fifo, "restart", str(node.number))
+
+    def begin_restart(self, nodes: Sequence[Node]) -> None:
+        """The same for several killed nodes at once, without waiting for any."""
+        for node in nodes:
+            ClusterFolder(self._folder).start_request(node.name).touch()
 
     async def caught_up(self, node: Node) -> None:
         """Wait until a node has applied what was committed when this was asked."""

@@ -11,13 +11,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import re
 import shutil
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -33,6 +31,7 @@ from bench.cluster import BenchCluster, ClusterFailed
 from bench.hardware import describe, machine
 from bench.idle import descriptors, open_idle
 from bench.interrupts import EXIT_CODE, Interrupts
+from bench.nodes import Nodes
 from bench.processes import Household
 
 if TYPE_CHECKING:
@@ -45,9 +44,6 @@ PREFETCH_MAX = 65_000
 PATIENCE_S = 300.0
 SETTLE_S = 3.0
 """Between the end of a load and the measuring of what is left of it."""
-
-TICK_HZ = os.sysconf("SC_CLK_TCK")
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 _BUCKET = re.compile(r'fifo_lock_expiry_lateness_seconds_bucket\{le="(\S+)"\} (\d+)')
 
@@ -71,56 +67,6 @@ class Sizes:
     renewed: int
     connections: int
     seconds: float
-
-
-class Nodes:
-    """The processes of a cluster's nodes, leader first."""
-
-    def __init__(self, cluster: BenchCluster) -> None:
-        views = sorted(cluster.views(), key=lambda view: view["role"] != "leader")
-        self._pids = [int(view["pid"]) for view in views]
-        self.client: str = views[0]["client"]
-        self._http: str = views[0]["http"]
-
-    async def busy(self, seconds: float) -> list[float]:
-        """CPU of each node as a part of one core, over this time."""
-        before = [_cpu_seconds(pid) for pid in self._pids]
-        began = time.monotonic()
-        await asyncio.sleep(seconds)
-        lasted = time.monotonic() - began
-        return [
-            (_cpu_seconds(pid) - at) / lasted for pid, at in zip(self._pids, before, strict=True)
-        ]
-
-    def memory_mib(self) -> list[float]:
-        """Resident memory of each node."""
-        return [
-            int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES / (1 << 20)
-            for pid in self._pids
-        ]
-
-    def grown_mib(self, before: Sequence[float]) -> list[float]:
-        """How much more that is than before."""
-        return [now - then for now, then in zip(self.memory_mib(), before, strict=True)]
-
-    async def metrics(self) -> str:
-        """The leader's page of metrics."""
-
-        def fetch() -> str:
-            with urllib.request.urlopen(f"http://{self._http}/metrics", timeout=30) as answer:
-                return str(answer.read().decode())
-
-        return await asyncio.to_thread(fetch)
-
-    async def metric(self, name: str) -> float:
-        """One figure of it."""
-        found = re.search(rf"^{name} (\S+)$", await self.metrics(), re.MULTILINE)
-        return float(found[1]) if found else 0.0
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK_HZ
 
 
 # --- workloads -----------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from bench.cluster import BenchCluster, ClusterFailed
 from bench.hardware import describe, machine
 from bench.interrupts import EXIT_CODE, Interrupts
 from bench.processes import Household
+from bench.runs import fifo_bench
 from bench.statistics import Spread, longest_gap, spread
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ GAP_BEFORE_S = 1.0
 GAP_AFTER_S = 6.0
 """How long is published before the leader is killed, and after: twice what a change should take."""
 
-POLL_S = 0.1
 PATIENCE_S = 60.0
 """What `fifo bench` may take beyond the seconds that it measures."""
 
@@ -93,7 +93,7 @@ class Bench:
         for number in range(self._runs):
             for workload in WORKLOADS:
                 _say(f"round {number + 1} of {self._runs}: {workload.name}")
-                report = await self._bench(workload, number)
+                report = await self._bench(workload)
                 for path, figure, _ in workload.figures:
                     self._note(workload.name, figure, _figure(report, path))
             _say(f"round {number + 1} of {self._runs}: {GAP[0]}")
@@ -102,23 +102,13 @@ class Bench:
     def _note(self, name: str, figure: str, value: float) -> None:
         self.measured.setdefault((name, figure), []).append(value)
 
-    async def _bench(self, workload: Workload, number: int) -> dict[str, Any]:
-        place = WORKLOADS.index(workload)
-        output = self._folder / f"bench-{number}-{place}.json"
-        child = self._household.start(
-            f"bench-{number}-{place}",
-            *(sys.executable, "-m", "node", "bench", "--json", "--url", self._cluster.url),
-            *("--seconds", str(self._seconds), *workload.options),
-            stdout=output,
+    async def _bench(self, workload: Workload) -> dict[str, Any]:
+        return await fifo_bench(
+            self._household,
+            self._folder,
+            *("--url", self._cluster.url, "--seconds", str(self._seconds), *workload.options),
+            limit_s=self._seconds + PATIENCE_S,
         )
-        deadline = time.monotonic() + self._seconds + PATIENCE_S
-        while (code := child.exit_code()) is None:
-            if time.monotonic() > deadline:
-                raise ClusterFailed(f"{workload.name}: fifo bench does not end")
-            await asyncio.sleep(POLL_S)
-        if code != 0:
-            raise ClusterFailed(f"{workload.name}: {child.last_lines()}")
-        return dict(json.loads(output.read_text()))
 
     async def _gap(self) -> float:
         """Publish one by one, kill the leader, and see how long nothing is confirmed."""

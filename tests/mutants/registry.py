@@ -25,17 +25,19 @@ from tests.node.raft import (
     test_hazards,
     test_slow_disk,
     test_snapshot_hazards,
+    test_switches,
     test_transfer,
 )
 from tests.sim import mutants as simulator
 from tests.support import raft_schedule
+from tests.support.raft_switches import SWITCHES
 
 GOLDEN = sorted((Path(machine.__file__).parents[1] / "golden").glob("*.txt"))
 MODEL_RUNS = 120
 """As many as the quick profile has: what is found later would not be found in CI."""
 MODEL_STEPS = 80
-RAFT_SCHEDULES = 20
-"""As many as `test_schedules.py` gives those that have to be found by random faults alone."""
+RAFT_SCHEDULES = 60
+"""Most that can be found by chance are found by the first; the rest are no matter of ten more."""
 
 
 def _stories() -> Catch | None:
@@ -99,7 +101,12 @@ def _of_raft() -> list[Mutant]:
     hunted: dict[type, list[Hunt]] = {}
     for work, core in chain.from_iterable(tables):
         hunted.setdefault(core, []).append(scenario(work, work.__name__))
-    return [
+    below = [
+        Mutant("raft", words, switch, (scenario(work, work.__name__),))
+        for work, name in test_switches.SCENARIOS
+        for words, switch in (SWITCHES[name],)
+    ]
+    return below + [
         Mutant(
             "raft",
             (core.__doc__ or core.__name__).split("\n")[0].rstrip("."),
@@ -111,9 +118,9 @@ def _of_raft() -> list[Mutant]:
 
 
 def _on_a_schedule(seed: int) -> str | None:
-    """What random faults alone come to, of the kinds that `test_schedules.py` has."""
+    """What random faults alone come to."""
     try:
-        raft_schedule.run(seed, names="abcde" if seed % 4 == 3 else "abc", late=seed % 2 == 1)
+        raft_schedule.run_plan(raft_schedule.plan_of(seed))
     except Exception as error:  # whatever breaks: without the bug nothing does
         return repr(error)
     return None

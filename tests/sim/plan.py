@@ -10,6 +10,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tests.support.shrinking import shortest
+
 FAULT_SECONDS = 9.0
 """How long faults last: several elections, and locks that run out in between."""
 
@@ -215,15 +217,9 @@ def _faults(
 
 
 def cut(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:
-    """The plan with every fault left out that it fails without: halves first, then singles."""
-    size = max(1, len(plan.faults) // 2)
-    while size:
-        at = 0
-        while at < len(plan.faults):
-            shorter = replace(plan, faults=plan.faults[:at] + plan.faults[at + size :])
-            if fails(shorter):
-                plan = shorter
-            else:
-                at += size
-        size //= 2
-    return plan
+    """The plan with every fault left out that it fails without."""
+
+    def still(faults: tuple[Fault, ...]) -> bool:
+        return fails(replace(plan, faults=faults))
+
+    return replace(plan, faults=shortest(plan.faults, still))

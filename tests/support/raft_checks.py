@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from node.raft.journal import Journal
     from tests.support.raft_world import SimNode, World
 
+ALONE_SECONDS = 0.75
+"""After the last answer of a majority a leader steps down in 0.6 s of its own clock, and a turn."""
+
 
 class Checks:
     """The properties of one world."""
@@ -32,6 +35,7 @@ class Checks:
         self._dead_logs: dict[str, tuple[int, list[int]]] = {}
         self._applied_index: dict[tuple[str, int], int] = {}
         self._snapshot_index: dict[str, int] = {}
+        self._heard: dict[tuple[str, int, int], float] = {}
         self.disks = True
 
     def fail(self, what: str) -> None:
@@ -84,15 +88,27 @@ class Checks:
             self._check_hard_state(node.name, node.journal)
             self._check_snapshot(node.name, node.journal)
             self._check_applied(node)
+            self._check_waiting(node)
             if node.node.role == "leader":
                 self._check_leader(node)
+                self._check_alone(node)
             if node.node.lease_until() > node.clock():
-                lease_holders.append(node.name)
+                lease_holders.append(node)
             self._check_commit(node)
-        if len(lease_holders) > 1:
-            self.fail(f"{lease_holders} hold a lease at once")
+        self._check_leases(lease_holders)
         if self.disks and self.committed_index > 1:
             self._check_disks()
+
+    def _check_leases(self, holders: list[SimNode]) -> None:
+        """Two never overlap, and who is asked to stand is asked after the lease was given up."""
+        if len(holders) > 1:
+            self.fail(f"{[node.name for node in holders]} hold a lease at once")
+        for node in self._world.nodes.values() if holders else ():
+            if not node.alive or node.node.role != "candidate":
+                continue
+            term = node.node.term
+            if node.node._core.held.transfer_term == term > holders[0].node.term:
+                self.fail(f"{node.name} was asked to stand under the lease of {holders[0].name}")
 
     def _check_hard_state(self, name: str, journal: Journal) -> None:
         term, vote = journal.getCurrentTerm(), journal.getVotedForNodeId()
@@ -126,6 +142,7 @@ class Checks:
         if known is not None:
             self.fail(f"{known} and {key} lead term {node.node.term}")
         self._leader_of[node.node.term] = key
+        self._check_votes(node)
         assert node.journal is not None
         journal = node.journal
         for index, (term, _) in self.entries.items():
@@ -133,6 +150,30 @@ class Checks:
                 continue  # A leader late of its own term need not know what came after it.
             if index > journal.last_index or journal.term_at(index) != term:
                 self.fail(f"{node.name} leads without committed entry {index}")
+
+    def _check_votes(self, node: SimNode) -> None:
+        """Whoever leads has the votes of a majority, each counted once (b28)."""
+        term = node.node.term
+        votes = [self._vote_of.get((name, term)) for name in self._world.nodes]
+        if votes.count(node.name) <= len(votes) // 2:
+            self.fail(f"{node.name} leads term {term} with the votes {votes}")
+
+    def _check_waiting(self, node: SimNode) -> None:
+        """Nobody waits for what this node has applied, or got with a snapshot (b22)."""
+        waiting = node.node._core.submissions._waiting
+        if waiting and next(iter(waiting)) <= node.node.applied_index and not node.paused:
+            self.fail(f"{node.name} left entry {next(iter(waiting))} without an outcome")
+
+    def _check_alone(self, node: SimNode) -> None:
+        """A leader that hears no majority stops believing in itself (b12)."""
+        core = node.node._core
+        key = (node.name, node.incarnation, node.node.term)
+        heard = sorted(core._SyncObj__lastResponseTime.values(), reverse=True)
+        others = len(self._world.nodes) // 2
+        since = max(self._heard.get(key, 0.0), heard[others - 1] if others else node.clock())
+        self._heard[key] = node.clock() if node.paused else since
+        if node.clock() > since + ALONE_SECONDS:
+            self.fail(f"{node.name} leads term {node.node.term} alone since {since:.2f}")
 
     def _check_commit(self, node: SimNode) -> None:
         journal, commit = node.journal, node.node.commit_index

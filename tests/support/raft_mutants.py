@@ -7,6 +7,7 @@ library's own methods; nothing in production can reach them.
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pysyncobj.syncobj import SyncObj
@@ -97,6 +98,33 @@ class NoDeadline(Core):
     """b16."""
 
     submissions_class = Forgetful
+
+
+class _QueuesAllTheSame(Submissions):
+    def add(self, submission: Submission, *, accepted: bool) -> None:
+        before = len(self._refused)
+        super().add(submission, accepted=accepted)
+        if accepted and len(self._refused) > before:
+            again = replace(submission, done=lambda outcome, index: None)
+            self._queue.append(again)
+            self._queued_count += 1
+            self.queued_bytes += again.size
+
+
+class QueuesWhatItRefuses(Core):
+    """b09: a command is refused because the queue is full, and is in it all the same."""
+
+    submissions_class = _QueuesAllTheSame
+
+
+class TakesMembershipChanges(Core):
+    """b11: the library's own handling of membership, where every change is accepted at once."""
+
+    def _SyncObj__changeCluster(self, request: object) -> Any:
+        return SyncObj._SyncObj__changeCluster(self, request)
+
+    def _SyncObj__parseChangeClusterRequest(self, command: bytes) -> Any:
+        return SyncObj._SyncObj__parseChangeClusterRequest(self, command)
 
 
 class SkipsUnknown(Core):
@@ -356,3 +384,11 @@ class ForgetsJumped(Core):
 def node_with(core: type[Core]) -> type[RaftNode]:
     """A node made of a faulty core."""
     return type(f"{core.__name__}Node", (RaftNode,), {"core_class": core})
+
+
+CORES: dict[str, type[Core]] = {
+    name: found
+    for name, found in list(globals().items())
+    if isinstance(found, type) and issubclass(found, Core) and found is not Core
+}
+"""Every faulty core of this module, by its name."""

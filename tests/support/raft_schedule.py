@@ -1,7 +1,9 @@
 """Random schedules of faults over a simulated cluster: drawn from a seed, as data.
 
 Owns what can go wrong and when. A schedule is a list, so a failing one can be cut and replayed:
-`run(seed)` repeats it exactly. Used by the tests of node/raft and by longer runs.
+`run(seed)` repeats it exactly, and `run_plan(plan_of(seed))` one of which the seed also decides the
+size of the cluster, the network and the disks. Used by the tests of node/raft and, without end, by
+`python -m tests.node.raft`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from node.raft.errors import RaftError
 from node.raft.node import RaftNode
 from node.raft.transfer import TransferRefused
 from tests.support.raft_world import World
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 FAULT_SECONDS = 8.0
 HEAL_SECONDS = 30.0
+REJOIN_SECONDS = 2.5
+"""Longer than two election timeouts: who cannot hear the leader has wanted to stand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +60,88 @@ KINDS = {
     "transfer": 4,
     "slow": 3,
     "disk_fails": 2,
+    "raise": 2,
+    "apply_fails": 1,
+    "unreadable": 1,
+    "flood": 2,
+    "deafen_leader": 2,
 }
 """What happens, and how often in proportion."""
+
+RARE = 3
+"""Kinds of at most this weight are left out of most mixtures, and are common in the others."""
+
+FOLLOWED_BY = {
+    "transfer": ("deafen_leader", "pause", "isolate_leader", "power_in_turn", ""),
+    "isolate_leader": ("flood", "flood", "submit", "transfer", ""),
+}
+"""What comes within a few round trips of these now and then: what hurts most in the middle."""
+
+FOLLOWED_WITHIN_SECONDS = (0.008, 0.06)
+RESUMED_WITHIN_SECONDS = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole run as data: what `seed` decides beside the schedule, and the schedule.
+
+    `snapshots` is a place in `SNAPSHOT_BYTES`; `late`: frames of ended connections arrive after
+    all, and twice now and then; `slow`: every disk has a speed of its own.
+    """
+
+    seed: int
+    names: str
+    late: bool
+    slow: bool
+    snapshots: int
+    faults: tuple[Fault, ...]
+
+
+def plan_of(seed: int) -> Plan:
+    """Everything that a seed decides."""
+    rng = random.Random(f"plan {seed}")
+    names = rng.choice(("abc", "abc", "abcde"))
+    late, slow = rng.random() < 0.6, rng.random() < 0.25
+    snapshots = rng.randrange(len(SNAPSHOT_BYTES))
+    return Plan(seed, names, late, slow, snapshots, tuple(draw(seed, names)))
 
 
 def draw(seed: int, names: str, seconds: float = FAULT_SECONDS) -> list[Fault]:
     """The schedule of a seed."""
     rng = random.Random(seed)
-    kinds, weights = list(KINDS), list(KINDS.values())
+    mixture = _mixture(rng)
+    kinds, weights = list(mixture), list(mixture.values())
+    pace = rng.choice((2.0, 4.0, 12.0, 12.0, 25.0))
     faults = []
     at = 0.3
     while at < seconds:
         node, other = rng.sample(names, 2)
         kind = rng.choices(kinds, weights)[0]
         faults.append(Fault(at, kind, node, other, rng.randint(1, 40)))
-        at += rng.expovariate(12.0)
-    return faults
+        if kind in FOLLOWED_BY and rng.random() < 0.5:
+            faults += _behind(rng, faults[-1])
+        at += rng.expovariate(pace)
+    return sorted(faults, key=lambda fault: fault.at)
+
+
+def _behind(rng: random.Random, fault: Fault) -> list[Fault]:
+    """What follows at once."""
+    at = fault.at + rng.uniform(0.0, rng.choice(FOLLOWED_WITHIN_SECONDS))
+    kind = rng.choice(FOLLOWED_BY[fault.kind])
+    found = [Fault(at, kind, fault.node, fault.other, rng.randint(1, 40))] if kind else []
+    if kind == "pause":
+        at += rng.uniform(0.0, RESUMED_WITHIN_SECONDS)
+        found.append(Fault(at, "resume", fault.node, fault.other, 0))
+    return found
+
+
+def _mixture(rng: random.Random) -> dict[str, int]:
+    """Each seed has its own: what is rare among everything is common where little else is."""
+    if rng.random() < 0.25:
+        return KINDS
+    common = {kind: weight for kind, weight in KINDS.items() if weight > RARE}
+    rare = {kind: 4 * weight for kind, weight in KINDS.items() if weight <= RARE}
+    return common | {kind: weight for kind, weight in rare.items() if rng.random() < 0.35}
 
 
 def power_in_turn(world: World, node: SimNode, operations: int) -> None:
@@ -104,6 +175,47 @@ def disk_fails(node: SimNode, operations: int) -> None:
         node.storage.hook = hook
 
 
+class ApplyFails(Exception):
+    """What an apply raises when a schedule says so."""
+
+
+def apply_fails(node: SimNode) -> None:
+    """The next apply of this process raises, in the middle of changing its state."""
+    incarnation = node.incarnation
+
+    def hook(payload: bytes) -> None:
+        node.apply_hook = None
+        if node.incarnation == incarnation:
+            raise ApplyFails
+
+    if node.alive and node.stopped is None:
+        node.may_stop = True
+        node.apply_hook = hook
+
+
+def unreadable(world: World, node: SimNode) -> None:
+    """A restart with a program that cannot read the snapshot: it refuses, or needs none."""
+    node.kill()
+    node.unreadable = True
+    try:
+        node.start()
+    except RaftError:
+        node.refuse_to_start()
+    else:
+        if node.journal is not None and node.journal.first_index > 1:
+            world.checks.fail(f"{node.name} runs without the state of its snapshot")
+    finally:
+        node.unreadable = False
+
+
+def _flood(world: World, fault: Fault) -> None:
+    """Much more than frames in flight can hold, on the leader that is the last to know."""
+    leaders = world.leaders
+    if leaders and leaders[-1].runs:
+        for _ in range(5 * fault.number):
+            world.submit(leaders[-1], world.payload(300))
+
+
 def _submit(world: World, fault: Fault) -> None:
     """A burst, on whoever leads or, now and then, on one who does not."""
     leaders = world.leaders
@@ -112,14 +224,21 @@ def _submit(world: World, fault: Fault) -> None:
         target = leaders[-1]
     if target.runs:
         for _ in range(fault.number):
-            world.submit(target, world.payload(world.rng.choice((1, 20, 300, 1500))))
+            payload = world.payload(world.rng.choice((1, 20, 300, 1500)))
+            world.submit(target, payload, raising=fault.kind == "raise")
 
 
 def _act(world: World, fault: Fault) -> None:
     node = world.nodes[fault.node]
     network = world.network
-    if fault.kind == "submit":
+    if fault.kind in ("submit", "raise"):
         _submit(world, fault)
+    elif fault.kind == "flood":
+        _flood(world, fault)
+    elif fault.kind == "apply_fails":
+        apply_fails(node)
+    elif fault.kind == "unreadable":
+        unreadable(world, node)
     elif fault.kind in ("kill", "power"):
         node.kill(power=fault.kind == "power")
     elif fault.kind == "power_in_turn":
@@ -147,6 +266,10 @@ def _act(world: World, fault: Fault) -> None:
         network.stop(fault.node, fault.other)
     elif fault.kind == "isolate_leader" and world.leaders:
         network.isolate(world.leaders[0].name)
+    elif fault.kind == "deafen_leader" and world.leaders:
+        for name in world.nodes:
+            if name != world.leaders[-1].name:
+                network.stop(name, world.leaders[-1].name)
     elif fault.kind == "heal":
         network.heal()
     elif fault.kind == "break":
@@ -158,6 +281,29 @@ def _act(world: World, fault: Fault) -> None:
     elif fault.kind == "transfer" and world.leaders and world.leaders[0].runs:
         with contextlib.suppress(TransferRefused):
             world.leaders[0].node.transfer(fault.node, lambda _: None)
+
+
+SNAPSHOT_BYTES = (2_500, 9_000, 2_500, 1 << 30)
+"""Every few entries, every few bursts, or never."""
+
+
+def slow_disks(world: World) -> None:
+    """Every disk has a speed of its own."""
+    for node in world.nodes.values():
+        node.sync_seconds = world.rng.choice((0.0, 0.003, 0.02, 0.2, 0.8))
+
+
+def run_plan(plan: Plan, node_class: type[RaftNode] = RaftNode) -> World:
+    """A whole run. Raises AssertionError where something does not hold."""
+    return run(
+        plan.seed,
+        names=plan.names,
+        late=plan.late,
+        node_class=node_class,
+        faults=list(plan.faults),
+        prepare=slow_disks if plan.slow else None,
+        snapshots=plan.snapshots,
+    )
 
 
 def run(
@@ -179,8 +325,7 @@ def run(
         batch_bytes=2_000,
         window_bytes=6_000,
         submit_seconds=4.0,
-        # Every few entries, every few bursts, or never.
-        snapshot_bytes=(2_500, 9_000, 2_500, 1 << 30)[seed % 4 if snapshots is None else snapshots],
+        snapshot_bytes=SNAPSHOT_BYTES[seed % 4 if snapshots is None else snapshots],
         snapshot_chunk_bytes=700,
         slice_steps=1 + seed % 3,
     )
@@ -201,7 +346,7 @@ def settle(world: World) -> None:
     """Heal everything and demand what must be so then, in bounded time."""
     world.network.heal()
     for node in world.nodes.values():
-        node.storage.hook = None
+        node.storage.hook = node.apply_hook = None
         node.sync_seconds = 0.0
         if node.paused:
             node.resume()
@@ -212,6 +357,23 @@ def settle(world: World) -> None:
     world.submit(world.leaders[0], world.payload())
     world.run_until(lambda: world.converged() and not _open(world), HEAL_SECONDS)
     world.checks.at_rest()
+    rejoin(world)
+
+
+def rejoin(world: World) -> None:
+    """Whatever came before: a follower that was cut off comes back and deposes nobody."""
+    if len(world.nodes) < 3:
+        return
+    leader = world.leaders[0]
+    term = leader.node.term
+    follower = world.rng.choice([node for node in world.nodes.values() if node is not leader])
+    world.network.stop(leader.name, follower.name)
+    world.network.stop(follower.name, leader.name)
+    world.run(REJOIN_SECONDS)
+    world.network.heal()
+    world.run(1.0)
+    if not leader.node.is_leader or leader.node.term != term:
+        world.checks.fail(f"{leader.name} was deposed by {follower.name}, which came back")
 
 
 def _open(world: World) -> bool:

@@ -37,6 +37,11 @@ CLUSTER = b"simulated-world!"
 SMALL_JOURNAL = JournalLimits(segment_bytes=16_384, cache_bytes=4_096)
 CONNECTION_SECONDS = 4.0
 RECONNECT_SECONDS = 0.25
+SMALL_BYTES = 150
+"""Votes, acknowledgements, heartbeats and requests; copies of these do more than of entries."""
+
+LATE_SECONDS = (0.1, 2.0, 2.0, 8.0)
+"""A copy of a frame arrives at most so much later: in the same election, or leaderships later."""
 
 
 @dataclass(slots=True)
@@ -132,8 +137,8 @@ class Network:
         at = max(world.now + world.rng.uniform(0.0005, 0.004), self._free_at.get(way, 0.0))
         self._free_at[way] = at
         world.at(at, lambda: self._arrive(frame))
-        if self.late and world.rng.random() < 0.05:
-            again = world.now + world.rng.uniform(0.005, 2.0)
+        if self.late and world.rng.random() < (0.15 if len(frame.content) < SMALL_BYTES else 0.05):
+            again = world.now + world.rng.uniform(0.005, world.rng.choice(LATE_SECONDS))
             world.at(again, lambda: self.deliver(frame))
 
     def _arrive(self, frame: Frame) -> None:
@@ -291,6 +296,7 @@ class SimNode:
         self.journal_hook: Callable[[Journal], None] | None = None
         self.refused = 0
         self.unreadable = False
+        self.half_changed = False
 
     def _new_state(self) -> SimState:
         return SimState(self._read, self._restored)
@@ -337,6 +343,7 @@ class SimNode:
         self.paused = False
         self.stopped = None
         self.may_stop = False
+        self.half_changed = False
         self.state = self._new_state()
         self._inbox = []
         self.journal = self.open_journal(self.storage.for_process())
@@ -392,6 +399,12 @@ class SimNode:
         for other in self._world.nodes:
             if other != self.name:
                 self._world.network.break_link(self.name, other)
+
+    def refuse_to_start(self) -> None:
+        """A start raised: the process is gone, and with it what it had open."""
+        self.journal = None
+        self.transport = None
+        self.storage.crash()
 
     def pause(self) -> None:
         """Stop the process as SIGSTOP does: frames wait."""
@@ -459,8 +472,12 @@ class SimNode:
 
     def _apply(self, index: int, term: int, payload: memoryview) -> None:
         content = bytes(payload)
+        if self.half_changed:
+            self._world.checks.fail(f"{self.name} applied {index} after an apply had raised")
         if self.apply_hook is not None:
+            self.half_changed = True
             self.apply_hook(content)
+            self.half_changed = False
         self.state.applied.append((index, term, content))
         self._world.checks.applied(self, index, term, content)
 
@@ -587,14 +604,18 @@ class World:
         self.run_until(elected)
         return self.leaders[0]
 
-    def submit(self, node: SimNode | str, payload: bytes) -> Submitted:
-        """Submit on one node and keep what becomes of it."""
+    def submit(self, node: SimNode | str, payload: bytes, *, raising: bool = False) -> Submitted:
+        """Submit on one node and keep what becomes of it; `raising`: its callback raises."""
         target = self.nodes[node] if isinstance(node, str) else node
         submitted = Submitted(payload, target.name, self.now)
         self.submitted.append(submitted)
-        target.node.submit(
-            [payload], lambda outcome, index: submitted.outcomes.append((outcome, index))
-        )
+
+        def done(outcome: Outcome, index: int) -> None:
+            submitted.outcomes.append((outcome, index))
+            if raising:
+                raise ZeroDivisionError("the owner's mistake")
+
+        target.node.submit([payload], done)
         return submitted
 
     def payload(self, size: int = 1) -> bytes:

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 
 import pytest
 
-from node.raft.syncobj import Core
 from tests.node.raft import (
     test_elections,
     test_hazards,
     test_slow_disk,
     test_snapshot_hazards,
+    test_switches,
     test_transfer,
 )
 from tests.node.raft.test_stock import HAZARDS
-from tests.support import raft_mutants
+from tests.support import raft_mutants, raft_switches
 from tests.support.pages import missing, named, page, rows
 
 PAGE = page("raft")
 GUARANTEES = rows(PAGE, "What it guarantees")
-MUTANTS = {
-    name
-    for name, found in inspect.getmembers(raft_mutants, inspect.isclass)
-    if issubclass(found, Core) and found is not Core
-}
+MUTANTS = {*raft_mutants.CORES, *raft_switches.SWITCHES}
 SCENARIOS = [
     (scenario.__name__, mutant.__name__)
     for table in (
@@ -36,7 +31,7 @@ SCENARIOS = [
         test_slow_disk.RULES,
     )
     for scenario, mutant in table
-]
+] + [(scenario.__name__, mutant) for scenario, mutant in test_switches.SCENARIOS]
 
 
 def mutants_of(row: str) -> list[str]:

@@ -116,6 +116,37 @@ def b06_raising_apply(node_class: NodeClass = RaftNode) -> None:
     assert outcome(after) is Outcome.UNKNOWN
 
 
+def b09_full_queue(node_class: NodeClass = RaftNode) -> None:
+    """A full queue refuses, and what it refused is never applied."""
+    world = World(
+        "abc", seed=5, node_class=node_class, queue_commands_max=10, submit_seconds=5.0
+    ).start()
+    leader = world.elect()
+    found = [world.submit(leader, world.payload()) for _ in range(15)]
+    assert not any(submitted.outcomes for submitted in found), "answers come from turns only"
+    world.run(0.5)
+    outcomes = [submitted.outcomes[0][0] for submitted in found]
+    assert outcomes == [Outcome.COMMITTED] * 10 + [Outcome.QUEUE_FULL] * 5
+    assert Outcome.QUEUE_FULL.certain
+    assert payloads(leader) == [submitted.payload for submitted in found[:10]]
+
+
+def b11_static_membership(node_class: NodeClass = RaftNode) -> None:
+    """No way of the library's leads to another set of members."""
+    core = World("abc", node_class=node_class).start().elect().node._core
+    members = set(core.otherNodes)
+    doors: list[Callable[[], object]] = [
+        lambda: core._SyncObj__changeCluster(["add", "d"]),
+        lambda: core._SyncObj__parseChangeClusterRequest(b"\x02"),
+    ]
+    for shut in doors:
+        with pytest.raises(RaftStopped, match="membership is static"):
+            shut()
+    with pytest.raises(Exception, match="dynamicMembershipChange is disabled"):
+        core.addNodeToCluster("d")
+    assert set(core.otherNodes) == members
+
+
 def b12_isolated_leader(node_class: NodeClass = RaftNode) -> None:
     """An isolated leader stops believing in itself when its followers may."""
     world = World("abc", seed=12, node_class=node_class).start()
@@ -395,6 +426,8 @@ SCENARIOS: list[tuple[Callable[..., None], type[Core]]] = [
     (b04_late_frame, mutants.Truncates),
     (b05_raising_callback, mutants.CallbackDisturbs),
     (b06_raising_apply, mutants.RetriesApply),
+    (b09_full_queue, mutants.QueuesWhatItRefuses),
+    (b11_static_membership, mutants.TakesMembershipChanges),
     (b12_isolated_leader, mutants.BelievesInItself),
     (b12_nack, mutants.SilentToOldLeaders),
     (b16_every_submit_ends, mutants.NoDeadline),

@@ -67,17 +67,6 @@ def test_entries_too_large_or_empty_are_refused_before_anything_happens() -> Non
     assert world.submitted[0].outcomes[0][0] is Outcome.COMMITTED
 
 
-def test_b09_a_full_queue_refuses_and_what_was_queued_is_committed() -> None:
-    world = World("abc", seed=5, queue_commands_max=10, submit_seconds=5.0).start()
-    leader = world.elect()
-    found = [world.submit(leader, world.payload()) for _ in range(15)]
-    assert not any(submitted.outcomes for submitted in found), "answers come from turns only"
-    world.run(0.5)
-    outcomes = [submitted.outcomes[0][0] for submitted in found]
-    assert outcomes == [Outcome.COMMITTED] * 10 + [Outcome.QUEUE_FULL] * 5
-    assert Outcome.QUEUE_FULL.certain
-
-
 def test_a_queue_full_of_bytes_refuses() -> None:
     world = World("abc", seed=6, queue_bytes_max=1_000).start()
     leader = world.elect()

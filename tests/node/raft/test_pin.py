@@ -125,18 +125,3 @@ def test_the_librarys_own_doors_are_shut() -> None:
     for shut in doors:
         with pytest.raises(RaftStopped):
             shut()
-
-
-def test_b11_membership_is_static() -> None:
-    core = World("abc").start().nodes["a"].node._core
-    members = set(core.otherNodes)
-    doors: list[Callable[[], object]] = [
-        lambda: core._SyncObj__changeCluster(["add", "d"]),
-        lambda: core._SyncObj__parseChangeClusterRequest(b"\x02"),
-    ]
-    for shut in doors:
-        with pytest.raises(RaftStopped, match="membership is static"):
-            shut()
-    with pytest.raises(Exception, match="dynamicMembershipChange is disabled"):
-        core.addNodeToCluster("d")
-    assert set(core.otherNodes) == members

@@ -137,24 +137,18 @@ def test_the_scenario_shows_when_the_rule_is_taken_out(
         scenario(mutants.node_with(core))
 
 
-def slow_disks(world: World) -> None:
-    """Every disk has a speed of its own."""
-    for node in world.nodes.values():
-        node.sync_seconds = world.rng.choice((0.0, 0.003, 0.02, 0.2, 0.8))
-
-
 @pytest.mark.parametrize("base", [3000, 3010])
 def test_random_faults_on_slow_disks_break_nothing(base: int) -> None:
     for seed in range(base, base + 10):
         names = "abcde" if seed % 4 == 3 else "abc"
-        raft_schedule.run(seed, names=names, late=seed % 2 == 1, prepare=slow_disks)
+        raft_schedule.run(seed, names=names, late=seed % 2 == 1, prepare=raft_schedule.slow_disks)
 
 
 def test_random_faults_find_a_leader_that_counts_itself_too_early() -> None:
     node_class = mutants.node_with(mutants.CountsItself)
     for seed in range(10):
         try:
-            raft_schedule.run(seed, node_class=node_class, prepare=slow_disks)
+            raft_schedule.run(seed, node_class=node_class, prepare=raft_schedule.slow_disks)
         except AssertionError:
             return
     pytest.fail("the mutant survived 10 seeds")

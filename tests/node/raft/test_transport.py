@@ -522,9 +522,21 @@ async def test_b13_the_listener_survives_running_out_of_descriptors(
     monkeypatch.setattr(limits, "ACCEPT_RETRY_SECONDS", 0.05)
     ports = dict(zip("ab", free_ports(2), strict=True))
     a = Member("a", ports)
-    await a.transport.start()
-    dialing = socket.socket()
-    dialing.setblocking(False)
+    async with contextlib.AsyncExitStack() as opened:
+        dialing = opened.enter_context(socket.socket())
+        opened.push_async_callback(a.transport.close)
+        await a.transport.start()
+        dialing.setblocking(False)
+        await _run_out_of_descriptors(a, dialing)
+        await until(lambda: a.counters.accepted_total == 1)
+        dialing.close()
+        peer = await enter(a)
+        assert a.connected == {"b"}
+        peer.writer.close()
+
+
+async def _run_out_of_descriptors(a: Member, dialing: socket.socket) -> None:
+    """Dial while this process has none left, until accepting has failed twice."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(map(int, os.listdir("/proc/self/fd")))
     taken: list[int] = []
@@ -539,9 +551,3 @@ async def test_b13_the_listener_survives_running_out_of_descriptors(
         for descriptor in taken:
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    await until(lambda: a.counters.accepted_total == 1)
-    dialing.close()
-    peer = await enter(a)
-    assert a.connected == {"b"}
-    peer.writer.close()
-    await a.transport.close()

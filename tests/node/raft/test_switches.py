@@ -1,0 +1,81 @@
+"""Each bug of `raft_switches.py` turns the test of its hazard red, which without it is green."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.mutants.hunting import scenario
+from tests.node.raft import (
+    test_journal_damage,
+    test_journal_power,
+    test_journal_segments,
+    test_pin,
+    test_transport,
+)
+from tests.support.raft_switches import SWITCHES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def b07_flipped_bit() -> None:
+    """No byte of a journal can be changed unnoticed."""
+    test_journal_damage.test_b07_a_flipped_bit_is_never_accepted(test_journal_damage.Written())
+
+
+def b13_failed_accept() -> None:
+    """A failed accept costs a pause."""
+    with pytest.MonkeyPatch.context() as patched:
+        asyncio.run(
+            test_transport.test_b13_the_listener_survives_running_out_of_descriptors(patched)
+        )
+
+
+def b14_past_4_gib() -> None:
+    """A log goes past 2^32."""
+    test_journal_segments.test_b14_positions_have_64_bits(1 << 32)
+
+
+def b08_vote_and_power_loss() -> None:
+    """A vote that was given stays given."""
+    test_journal_power.test_b08_a_vote_survives_every_power_loss_after_the_call()
+
+
+def b15_full_disk() -> None:
+    """What could not be written is not acknowledged."""
+    test_journal_power.test_b15_a_full_disk_stops_the_journal_and_space_brings_it_back()
+
+
+def b19_unpickling() -> None:
+    """Nothing that the library does can unpickle."""
+    test_pin.test_b19_pickle_is_poisoned_where_the_library_looks_for_it()
+
+
+SCENARIOS: list[tuple[Callable[[], object], str]] = [
+    (b07_flipped_bit, "IgnoresChecksums"),
+    (b08_vote_and_power_loss, "VotesUnsynced"),
+    (b13_failed_accept, "ClosesListener"),
+    (b14_past_4_gib, "CountsTo32Bits"),
+    (b15_full_disk, "IgnoresWriteErrors"),
+    (b19_unpickling, "Unpickles"),
+]
+"""Tests of hazards as scenarios, each with the bug that it has to notice."""
+
+
+@pytest.mark.parametrize(("work", "name"), SCENARIOS, ids=[name for _, name in SCENARIOS])
+def test_the_hazards_test_is_green_without_the_bug(work: Callable[[], object], name: str) -> None:
+    work()
+
+
+@pytest.mark.parametrize(("work", "name"), SCENARIOS, ids=[name for _, name in SCENARIOS])
+def test_the_hazards_test_goes_red(work: Callable[[], object], name: str) -> None:
+    _, switch = SWITCHES[name]
+    with switch():
+        assert scenario(work, name)() is not None
+
+
+def test_every_bug_has_its_scenario() -> None:
+    assert sorted(name for _, name in SCENARIOS) == sorted(SWITCHES)

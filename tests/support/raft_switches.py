@@ -1,0 +1,90 @@
+"""Stock behaviours put back below the core: in the journal, the transport and the seams.
+
+Owns the faulty behaviours of hazards that no core of `raft_mutants.py` can show, as switches; by
+the same names they stand in docs/raft.md. `tests/node/raft/test_switches.py` holds them against the
+tests that have to go red.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import pysyncobj.syncobj
+
+from node.raft import records
+from node.raft.flight import Flight
+from node.raft.journal import Journal
+from node.raft.transport import TcpTransport
+from tests.mutants.switch import Switch, replaced
+
+if TYPE_CHECKING:
+    import socket
+
+
+def _every_record_is_whole(*_: object) -> bool:
+    return True
+
+
+_set_current_term = Journal.setCurrentTerm
+_run_flight = Flight.run
+
+
+def _set_without_sync(journal: Journal, term: int, voted_for: str | None) -> None:
+    with patch.object(Journal, "sync"), patch.object(Journal, "_write_mark"):
+        _set_current_term(journal, term, voted_for)
+
+
+def _run_and_forget(flight: Flight) -> None:
+    _run_flight(flight)
+    if isinstance(flight.error, OSError):
+        flight.error = None
+
+
+async def _accept_until_it_fails(transport: TcpTransport, listener: socket.socket) -> None:
+    while True:
+        try:
+            accepted, _ = await asyncio.get_running_loop().sock_accept(listener)
+        except OSError:
+            transport.counters.accept_failures_total += 2
+            listener.close()
+            return
+        transport.counters.accepted_total += 1
+        await transport._take_in(accepted)
+
+
+@contextmanager
+def _pickle_is_back() -> Iterator[None]:
+    with patch.object(pysyncobj.syncobj, "pickle", pickle):
+        yield
+
+
+SWITCHES: dict[str, tuple[str, Switch]] = {
+    "IgnoresChecksums": (
+        "b07: a record counts whatever its checksum says",
+        replaced(records, "record_is_whole", _every_record_is_whole),
+    ),
+    "VotesUnsynced": (
+        "b08: term and vote are written, and synced when something else is",
+        replaced(Journal, "setCurrentTerm", _set_without_sync),
+    ),
+    "ClosesListener": (
+        "b13: the first failed accept closes the listener",
+        replaced(TcpTransport, "_accept", _accept_until_it_fails),
+    ),
+    "CountsTo32Bits": (
+        "b14: positions in the log have 32 bits",
+        replaced(records, "_RECORD", struct.Struct("<2sBBII4xQQI")),
+    ),
+    "IgnoresWriteErrors": (
+        "b15: an entry that could not be written counts all the same",
+        replaced(Flight, "run", _run_and_forget),
+    ),
+    "Unpickles": ("b19: the library finds the real pickle", _pickle_is_back),
+}
+"""By name: what it does, and the switch."""
