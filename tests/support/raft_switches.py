@@ -7,7 +7,6 @@ tests that have to go red.
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 import struct
 from collections.abc import Iterator
@@ -18,9 +17,9 @@ from unittest.mock import patch
 import pysyncobj.syncobj
 
 from node.raft import records
+from node.raft.accepting import Acceptor
 from node.raft.flight import Flight
 from node.raft.journal import Journal
-from node.raft.transport import TcpTransport
 from tests.mutants.switch import Switch, replaced
 
 if TYPE_CHECKING:
@@ -46,16 +45,9 @@ def _run_and_forget(flight: Flight) -> None:
         flight.error = None
 
 
-async def _accept_until_it_fails(transport: TcpTransport, listener: socket.socket) -> None:
-    while True:
-        try:
-            accepted, _ = await asyncio.get_running_loop().sock_accept(listener)
-        except OSError:
-            transport.counters.accept_failures_total += 2
-            listener.close()
-            return
-        transport.counters.accepted_total += 1
-        await transport._take_in(accepted)
+def _never_again(acceptor: Acceptor, listening: socket.socket) -> None:
+    acceptor._failed()
+    listening.close()
 
 
 @contextmanager
@@ -75,7 +67,7 @@ SWITCHES: dict[str, tuple[str, Switch]] = {
     ),
     "ClosesListener": (
         "b13: the first failed accept closes the listener",
-        replaced(TcpTransport, "_accept", _accept_until_it_fails),
+        replaced(Acceptor, "_again", _never_again),
     ),
     "CountsTo32Bits": (
         "b14: positions in the log have 32 bits",

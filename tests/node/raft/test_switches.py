@@ -29,6 +29,8 @@ def b07_flipped_bit() -> None:
 def b13_failed_accept() -> None:
     """A failed accept costs a pause."""
     with pytest.MonkeyPatch.context() as patched:
+        # Whoever waits in vain here waits in vain for ever.
+        patched.setattr(test_transport.until, "__defaults__", (3.0,))
         asyncio.run(
             test_transport.test_b13_the_listener_survives_running_out_of_descriptors(patched)
         )
