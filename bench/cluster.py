@@ -21,15 +21,14 @@ from typing import TYPE_CHECKING, Any
 import fifo
 import fifo.client
 from bench.processes import environment
+from node.cli.local import plan
 from node.cli.state import ClusterFolder
-from node.config import cluster_config
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from bench.processes import Child, Household
-    from node.config import RaftSettings
 
 NODES = 3
 PORTS_PER_NODE = 10
@@ -67,20 +66,20 @@ class BenchCluster:
     """Three nodes of this machine, in a folder of their own."""
 
     def __init__(
-        self, household: Household, folder: Path, raft: RaftSettings | None = None
+        self, household: Household, folder: Path, snapshot_bytes: int | None = None
     ) -> None:
-        """`raft`: settings for a cluster that is to differ from the default."""
+        """`snapshot_bytes`: of journal between two snapshots, where not the default."""
         self._household = household
         self._folder = folder
-        self._raft = raft
+        self._snapshot_bytes = snapshot_bytes
         self._process: Child | None = None
         self.url = ""
         self.nodes: tuple[Node, ...] = ()
 
     async def start(self) -> None:
         """Start the nodes and wait for their leader."""
-        if self._raft is not None:
-            self._write_settings(self._raft)
+        if self._snapshot_bytes is not None:
+            self._write_settings(self._snapshot_bytes)
         for attempt in range(PORT_ATTEMPTS):
             output = self._folder.with_suffix(f".{attempt}.json")
             process = self._process = self._household.start(
@@ -99,11 +98,13 @@ class BenchCluster:
                 return
         raise ClusterFailed(f"no cluster came up: {PORT_ATTEMPTS} times a port was taken")
 
-    def _write_settings(self, raft: RaftSettings) -> None:
+    def _write_settings(self, snapshot_bytes: int) -> None:
         """A file that `fifo cluster start` goes by; the ports in it are chosen at the start."""
         folder = ClusterFolder(self._folder)
         folder.prepare()
-        folder.write_config(replace(cluster_config(NODES, BASE_PORTS[0], self._folder), raft=raft))
+        usual = plan(folder, NODES, None)
+        raft = replace(usual.raft, snapshot_bytes=snapshot_bytes)
+        folder.write_config(replace(usual, raft=raft))
 
     async def _started(self, process: Child, output: Path) -> dict[str, Any] | None:
         """What the started cluster says of itself; None where somebody else took its ports."""

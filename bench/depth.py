@@ -32,7 +32,6 @@ from bench.nodes import Nodes
 from bench.processes import Household
 from bench.runs import fifo_bench
 from bench.statistics import percentile, spread
-from node.config import RaftSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,6 +58,9 @@ STAMP_BYTES = 8
 
 NO_SNAPSHOT_BYTES = 1 << 40
 """Between two snapshots where the log is to have everything."""
+
+USUAL_SNAPSHOT_BYTES = 256 << 20
+"""Between two snapshots, as a node does by default: docs/storage.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,20 +212,19 @@ async def restart(place: Place) -> None:
 
 async def through_log(place: Place) -> None:
     """A follower that was away, from a leader that still has every entry."""
-    await _catch_up(place, "log", RaftSettings(snapshot_bytes=NO_SNAPSHOT_BYTES))
+    await _catch_up(place, "log", NO_SNAPSHOT_BYTES)
 
 
 async def through_snapshot(place: Place) -> None:
     """A follower that was away for longer than the leader's log goes back."""
     behind = place.sizes.behind_bytes
-    shortest = RaftSettings().snapshot_bytes
-    await _catch_up(place, "snapshot", RaftSettings(snapshot_bytes=min(shortest, behind // 4)))
+    await _catch_up(place, "snapshot", min(USUAL_SNAPSHOT_BYTES, behind // 4))
 
 
-async def _catch_up(place: Place, way: str, raft: RaftSettings) -> None:
+async def _catch_up(place: Place, way: str, snapshot_bytes: int) -> None:
     sizes = place.sizes
     title = f"away for {sizes.behind_bytes / 1e9:,.1f} GB, through the {way}"
-    async with _cluster(place, way, raft) as cluster:
+    async with _cluster(place, way, snapshot_bytes) as cluster:
         for _ in range(sizes.runs):
             leader, _ = await cluster.leader()
             follower = next(node for node in cluster.nodes if node != leader)
@@ -268,11 +269,11 @@ async def _applied(node: Node, goal: int) -> float:
 
 @asynccontextmanager
 async def _cluster(
-    place: Place, name: str, raft: RaftSettings | None = None
+    place: Place, name: str, snapshot_bytes: int | None = None
 ) -> AsyncIterator[BenchCluster]:
     """A cluster of its own, whose files are gone afterwards: several would not fit on a disk."""
     folder = place.folder / name
-    cluster = BenchCluster(place.household, folder, raft)
+    cluster = BenchCluster(place.household, folder, snapshot_bytes)
     await cluster.start()
     try:
         yield cluster
