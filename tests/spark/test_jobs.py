@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 from pyspark.sql.functions import udf
@@ -19,7 +23,10 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 import fifo
 import fifo.spark
 from fifo.blocking import BlockingClient
+from fifo.spark import options
+from fifo.spark.writing import Sending
 from tests.spark.conftest import Cluster
+from tests.spark.reads import batch_reader, planned
 from tests.spark.test_reading_cluster import depth
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(240)]
@@ -201,6 +208,80 @@ def test_a_task_that_is_tried_again_stores_nothing_twice(
     source.write(spark.createDataFrame(rows, "body string"))
     assert Path(mark).exists()
     assert client.queue(source.queue)["ready"] == 3000
+
+
+def test_two_attempts_of_a_partition_at_once_store_nothing_twice(
+    source: Source, client: BlockingClient, tmp_path: Path, spark: SparkSession
+) -> None:
+    """What speculation does, in two workers of Spark that wait for each other half-way."""
+    url, queue, count = source.url, source.queue, 4000
+
+    def attempt(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+        [number] = numbers
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            for at in range(0, count, 100):
+                if at == count // 2:
+                    (tmp_path / f"half-way-{number}").touch()
+                    wait_for(lambda: (tmp_path / f"half-way-{1 - number}").exists())
+                texts = [str(n) for n in range(at, at + 100)]
+                yield pa.table({"body": texts}).to_batches()[0]
+
+        wanted = options.parse({"url": url, "queue": queue}, options.BATCH_WRITE)
+        done = Sending(wanted, "spark/the-job/0", 0, 0).run(rows())
+        yield done.rows, done.duplicates
+
+    done = spark.sparkContext.parallelize(range(2), 2).mapPartitions(attempt).collect()
+    assert [rows for rows, _ in done] == [count, count]
+    assert sum(duplicates for _, duplicates in done) == count
+    bodies = [message.body for message in client.peek(queue, 1000)]
+    assert bodies == [b"%d" % n for n in range(1000)]
+    assert client.queue(queue)["ready"] == count
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ("repeat('x', 1048577)", "body: 1048577 bytes; .* at most 1048576"),
+        ("null", "row 1001: body is null; filter such rows out"),
+    ],
+)
+def test_a_row_that_cannot_be_stored_fails_the_job_and_what_was_sent_before_it_stays(
+    source: Source, client: BlockingClient, spark: SparkSession, bad: str, words: str
+) -> None:
+    rows = spark.range(0, 1001, 1, 1).selectExpr(f"if(id = 1000, {bad}, 'fine') as body")
+    with pytest.raises(Exception, match="fifo") as refused:
+        source.write(rows, job="with-a-bad-row")
+    said = last_line(refused.value)
+    assert re.search(f"partition 0, rows 1001 to 1001: .*{words}", said), said
+    assert client.queue(source.queue)["ready"] == 1000
+
+
+def test_a_killed_worker_keeps_its_locks_until_they_run_out_and_all_comes_again(
+    source: Source, client: BlockingClient, tmp_path: Path, spark: SparkSession
+) -> None:
+    found = [b"%d" % n for n in range(20)]
+    client.publish_many(source.queue, found)
+    url, queue, killed = source.url, source.queue, tmp_path / "killed"
+
+    def dies(_: Iterable[int]) -> Iterator[int]:
+        if not killed.exists():
+            [task] = planned(batch_reader(url, queue, lock="3s"))
+            next(task)
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return iter(())
+
+    spark.sparkContext.parallelize([0], 1).mapPartitions(dies).collect()
+    again: list[tuple[bytes, int, int]] = []
+    while len(again) < len(found):
+        messages = client.get(queue, 20, wait=30)
+        assert messages, "nothing came back"
+        again += [(one.body, one.attempt, one.failures) for one in messages]
+        client.ack_many(messages)
+    assert time.time() - killed.stat().st_mtime > 2.5
+    assert sorted(again) == sorted((body, 2, 1) for body in found)
+    wait_for(lambda: client.queue(queue)["messages"] == 0)
 
 
 def test_a_named_job_that_is_run_again_stores_nothing_twice(

@@ -111,6 +111,24 @@ class TestRead:
         assert list(task) == []
         assert client.queue(queue)["messages"] == 0
 
+    def test_a_lost_lock_is_told_in_the_log_and_the_message_comes_again(
+        self,
+        cluster: Cluster,
+        client: BlockingClient,
+        queue: str,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        short = f"{queue}.short"
+        client.declare(fifo.QueueSpec(short, lock=1.0, max_lock=1.0))
+        fill(client, short, 3)
+        [task] = planned(batch_reader(cluster.url, short, maxMessages=3))
+        next(task)
+        [taken] = client.get(short, wait=20)
+        assert list(task) == []
+        assert "of 3 messages of" in caplog.text
+        assert "their lock had run out before their ack" in caplog.text
+        assert taken.failures == 1
+
     def test_on_a_queue_with_key_order_a_read_gets_one_message_of_each_key(
         self, cluster: Cluster, client: BlockingClient, queue: str
     ) -> None:
@@ -205,6 +223,19 @@ class TestPeek:
         assert depth(client, queue) == (5, 0)
         [message] = client.get(queue)
         assert message.attempt == 1
+
+    def test_it_shows_a_thousand_messages_and_four_mib_of_bodies_at_most(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
+        fill(client, queue, 1001)
+        assert len(bodies(planned(batch_reader(cluster.url, queue, ackMode="peek")))) == 1000
+        large = f"{queue}.large"
+        client.declare(fifo.QueueSpec(large))
+        for n in range(6):
+            client.publish(large, b"%d" % n * 1_000_000)
+        shown = bodies(planned(batch_reader(cluster.url, large, ackMode="peek")))
+        assert [body[:1] for body in shown] == [b"0", b"1", b"2", b"3"]
+        assert depth(client, large) == (6, 0)
 
     def test_an_empty_queue_has_no_rows(self, cluster: Cluster, queue: str) -> None:
         assert bodies(planned(batch_reader(cluster.url, queue, ackMode="peek"))) == []
