@@ -43,6 +43,7 @@ from node.raft import (
     TransferRefused,
     WorkerThread,
     boot_clock,
+    check_members,
 )
 
 logger = logging.getLogger(__name__)
@@ -93,6 +94,7 @@ class Node:
         listener: MakePort = Listener,
         journal_limits: JournalLimits | None = None,
         disk_clock: Callable[[], float] = time.perf_counter,
+        recover: bool = False,
     ) -> None:
         """`clock` is monotonic and counts suspended time, `wall` is for people; both in seconds.
 
@@ -100,7 +102,8 @@ class Node:
         `storage` opens the journal's folder, `transport` makes the peer port, `offload` what does
         blocking work beside the loop, by the name of its thread; `listener` makes the client
         port; `journal_limits` sizes the journal's files and cache (None: as usual), `disk_clock`
-        measures its syncs.
+        measures its syncs. With `recover` a journal that is damaged or missing is started over,
+        from the other members.
         """
         self.config = config
         self.me = config.node(name)
@@ -112,6 +115,7 @@ class Node:
         self._offload = offload
         self._journal_limits = journal_limits
         self._disk_clock = disk_clock
+        self._recover = recover
         self._loop: asyncio.AbstractEventLoop
         self._make_listener = listener
         self._listener: Listening | None = None
@@ -175,12 +179,15 @@ class Node:
     async def _start(self) -> None:
         context = self.client_context()
         raft_config = self._raft_config()
+        if self._recover:
+            check_members(self.me.name, raft_config.peers)
         journal = Journal.open(
             self._storage(self.me.data_dir),
             cluster_id=self.config.cluster_id,
             node=self.me.name,
             limits=self._journal_limits,
             clock=self._disk_clock,
+            recover=self._stamp() if self._recover else None,
         )
         try:
             transport = self._transport(raft_config, self._rng)
@@ -208,6 +215,10 @@ class Node:
             await self._http.start()
         self._ask_turn()
         self._house_keeping()
+
+    def _stamp(self) -> str:
+        """Now, for names of files."""
+        return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._wall()))
 
     def client_context(self) -> ssl.SSLContext | None:
         """What encrypts the client port, None where it is plain. Raises ConfigError."""
@@ -407,6 +418,9 @@ class Node:
         raft = self._raft
         if raft is None or self._stopping:
             return "stopping"
+        waits_for = raft.waits_for()
+        if waits_for is not None:
+            return f"recovering: waits for {waits_for}"
         if raft.leader is None:
             return "no leader known"
         lag = raft.commit_index - raft.applied_index

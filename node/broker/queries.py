@@ -198,6 +198,7 @@ class Queries:
         return {
             "node": raft.name,
             "role": raft.role,
+            "recovering": raft.recovering,
             "term": raft.term,
             "leader": raft.leader,
             "commit": raft.commit_index,
@@ -209,6 +210,7 @@ class Queries:
                     "match": peer.match_index,
                     "lag": peer.lag_entries,
                     "connected": peer.connected,
+                    "counted": peer.counted,
                 }
                 for peer in raft.peers
             ],

@@ -39,7 +39,12 @@ def serve(
         str | None, typer.Option("--node", help="Which [[node]] of the file to be.")
     ] = None,
     recover: Annotated[
-        bool, typer.Option("--recover", help="Start on a damaged journal (not yet supported).")
+        bool,
+        typer.Option(
+            "--recover",
+            help="Set a damaged journal aside, or begin in an empty folder that was not empty "
+            "before, and get everything back from the other nodes. To be given once.",
+        ),
     ] = False,
     data_dir: Annotated[
         Path, typer.Option("--data-dir", help="Without --config: where the data is kept.")
@@ -52,17 +57,12 @@ def serve(
     """Run one node until SIGTERM or Ctrl-C; without arguments one node alone, on loopback."""
     if parent is not None:
         die_with_parent(parent)
-    if recover:
-        raise CliError(
-            "--recover: unsupported, this version cannot repair a journal yet; keep the data folder"
-            " as it is: the other nodes go on without this one"
-        )
     settings, name = _choose(config, node, data_dir, base_port)
     member = settings.node(name)
     _start_logging()
     check_ports(member, "is the node already running? else choose another port for it")
     check_data_dir(member)
-    _run(settings, name)
+    _run(settings, name, recover=recover)
 
 
 class LineFormatter(logging.Formatter):
@@ -108,7 +108,7 @@ def _start_logging() -> None:
         logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
 
 
-def _run(config: ClusterConfig, name: str) -> None:
+def _run(config: ClusterConfig, name: str, *, recover: bool) -> None:
     try:
         import uvloop
     except ImportError:
@@ -119,10 +119,10 @@ def _run(config: ClusterConfig, name: str) -> None:
     # A slow disk's thread has to say that it is done: 5 ms, the default, is longer than most syncs.
     sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(_live(config, name))
+        runner.run(_live(config, name, recover=recover))
 
 
-async def _live(config: ClusterConfig, name: str) -> None:
+async def _live(config: ClusterConfig, name: str, *, recover: bool) -> None:
     """Start the node, wait for a signal or its end, and stop it in order."""
     # Only here: the other commands start in half the time without a node's parts.
     from node.broker.node import Node, RaftError
@@ -132,7 +132,7 @@ async def _live(config: ClusterConfig, name: str) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    node = Node(config, name, http=HttpServer)
+    node = Node(config, name, http=HttpServer, recover=recover)
     try:
         await node.start()
     except (RaftError, ConfigError, OSError) as error:

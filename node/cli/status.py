@@ -34,6 +34,9 @@ def status(url: Url = None, as_json: Json = False) -> None:
         output.print_json({"url": options.shown, "leader": leader, "nodes": nodes})
         return
     output.print_table(_COLUMNS, map(_row, nodes))
+    for node in nodes:
+        if waits_for := node.get("recovering"):
+            output.note(f"{node['node']} gets back a journal that it lost: waits for {waits_for}")
     if leader is None:
         output.note("no leader: publishing and consuming wait until a majority of nodes is up")
 
@@ -78,7 +81,7 @@ def _row(node: dict[str, Any]) -> tuple[object, ...]:
     return (
         node["node"],
         node["address"],
-        node["role"],
+        "recovering" if node.get("recovering") else node["role"],
         node["term"],
         node["commit"],
         node["applied"],

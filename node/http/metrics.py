@@ -222,6 +222,11 @@ def _add_raft(page: Page, raft: RaftStatus) -> None:
         ("fifo_raft_last_applied", "Last entry applied.", raft.applied_index),
         ("fifo_raft_last_index", "Last entry in the log.", raft.last_index),
         ("fifo_raft_is_leader", "1 on the node that leads.", int(raft.role == "leader")),
+        (
+            "fifo_raft_recovering",
+            "1 while it gets back a journal that it lost, without a vote.",
+            int(raft.recovering is not None),
+        ),
         ("fifo_journal_bytes", "Journal and snapshots on the disk.", journal.disk_bytes),
         ("fifo_disk_free_bytes", "Free on the journal's disk.", journal.free_bytes),
     ):

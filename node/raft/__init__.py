@@ -23,6 +23,7 @@ from node.raft.errors import (
     JournalFull,
     JournalLocked,
     JournalUnusable,
+    JournalWhole,
     RaftError,
     RaftStopped,
 )
@@ -31,6 +32,7 @@ from node.raft.journalstats import JournalStats
 from node.raft.node import RaftNode
 from node.raft.offload import Inline, Offload, WorkerThread
 from node.raft.peer_tls import PeerTls
+from node.raft.rejoin import RecoverRefused, check_members
 from node.raft.storage import OsStorage, Storage
 from node.raft.transfer import TransferRefused
 from node.raft.transport import TcpTransport, TransportCounters
@@ -68,4 +70,7 @@ __all__ = [
     "JournalFull",
     "JournalLocked",
     "JournalUnusable",
+    "JournalWhole",
+    "RecoverRefused",
+    "check_members",
 ]

@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pysyncobj.config import SyncObjConf
+
 from node.raft import limits
 from node.raft.errors import RaftError
 
@@ -120,6 +122,32 @@ class RaftConfig:
             raise ConfigInvalid("secret or tls: needed unless every address is loopback")
 
 
+def library_conf(config: RaftConfig) -> SyncObjConf:
+    """The library's settings (raft.md 3.9); files, threads and forks of its own are off."""
+    return SyncObjConf(
+        autoTick=False,
+        appendEntriesUseBatch=True,
+        appendEntriesPeriod=config.heartbeat_seconds,
+        appendEntriesBatchSizeBytes=config.batch_bytes,
+        raftMinTimeout=config.min_timeout_seconds,
+        raftMaxTimeout=config.max_timeout_seconds,
+        # An isolated leader believes in itself no longer than its followers in it (b12).
+        leaderFallbackTimeout=config.min_timeout_seconds,
+        connectionTimeout=config.connection_seconds,
+        commandsQueueSize=config.queue_commands_max,
+        commandsWaitLeader=False,
+        logCompactionMinEntries=10**9,
+        logCompactionMinTime=10**9,
+        logCompactionSplit=False,
+        useFork=False,
+        dynamicMembershipChange=False,
+        journalFile=None,
+        fullDumpFile=None,
+        password=None,
+        serializer=None,
+    )
+
+
 def is_loopback(host: str) -> bool:
     """Whether `host` can only mean this machine. A name other than localhost is taken as remote."""
     if host == "localhost":
@@ -151,6 +179,8 @@ class PeerStatus:
     in_flight_bytes: int
     probing: bool
     takes_snapshot: bool = False
+    counted: bool = True
+    """False while it recovers from the loss of its journal."""
 
 
 @dataclass(slots=True)
@@ -191,4 +221,6 @@ class RaftStatus:
     lease_seconds: float
     journal: JournalStats
     peers: tuple[PeerStatus, ...]
+    recovering: str | None = None
+    """What a member that lost its journal waits for; None: it has its voice."""
     counters: RaftCounters = field(default_factory=RaftCounters)

@@ -12,9 +12,10 @@ from __future__ import annotations
 from typing import Final
 
 REMEDY: Final = (
-    "keep this node stopped and its folder as it is, and check the disk; the other nodes go on "
-    "without it; do not empty the folder or restore an older copy, for a node that forgets its "
-    'votes can lose acknowledged messages (docs/storage.md, "Damage")'
+    "check the disk, then start this node once with `fifo serve --recover`, which sets these files "
+    "aside and gets everything back from the other nodes; they go on meanwhile; do not empty the "
+    "folder or restore an older copy, for a node that forgets its votes can lose acknowledged "
+    'messages (docs/storage.md, "Damage")'
 )
 """What to do about a damaged journal."""
 
@@ -59,6 +60,10 @@ class JournalDamaged(JournalError):
         self.offset = offset
         self.problem = problem
         self.remedy = remedy
+
+
+class JournalWhole(JournalError):
+    """A journal that was to be given up can be read from its beginning to its end."""
 
 
 class JournalForeign(JournalError):

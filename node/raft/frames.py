@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from node.raft.held import Message
 
-PROTOCOL_VERSION: Final = 2
+PROTOCOL_VERSION: Final = 3
 LENGTHS: Final = struct.Struct("<II")
 UINT_MAX: Final = 2**62
 """Terms, indexes and rounds stay far below; a larger one is a mistake or an attack."""
@@ -108,6 +108,7 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
             ("next_node_idx", _uint),
             ("reset", _bool),
             ("success", _bool),
+            ("counted", _bool),
         ),
     ),
     "request_vote": (
@@ -131,6 +132,8 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
     ),
     "pre_vote_answer": (21, (("term", _uint), ("number", _uint), ("granted", _bool))),
     "timeout_now": (22, (("term", _uint),)),
+    "term_ask": (32, (("number", _uint), ("above", _uint))),
+    "term_report": (33, (("number", _uint), ("term", _uint), ("recovering", _bool))),
     "snapshot_offer": (
         24,
         (

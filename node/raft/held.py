@@ -88,7 +88,7 @@ class HeldFrames:
         other, last, last_end = self._frames[-1]
         if other != node or last["type"] != "next_node_idx" or not last["success"]:
             return False
-        if last["term"] != message["term"]:
+        if (last["term"], last["counted"]) != (message["term"], message["counted"]):
             return False
         if last_end <= self._disk.covered_end < end:
             return False

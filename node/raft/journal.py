@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NoReturn, overload
 
 import pysyncobj.journal
 
-from node.raft import limits, records
+from node.raft import aside, limits, records
 from node.raft.cache import CommandCache
 from node.raft.errors import (
     JournalDamaged,
@@ -40,16 +40,15 @@ from node.raft.errors import (
     SnapshotFailed,
 )
 from node.raft.flight import Flight
+from node.raft.folder import Folder, take
 from node.raft.install import InstallWriter
 from node.raft.journalstats import JournalStats, SyncFigures
-from node.raft.openfiles import OpenFiles
 from node.raft.owner import Owner
 from node.raft.places import PLACE_BYTES
-from node.raft.recovery import Recovered, Recovery, unusable
 from node.raft.runs import RunReader
-from node.raft.segments import Opening, Segments
+from node.raft.segments import Opening
 from node.raft.snapshotfile import SnapshotBuilder, SnapshotMeta
-from node.raft.snapshots import SnapshotStore, SnapshotWriter
+from node.raft.snapshots import SnapshotWriter
 from node.raft.storage import FULL_ERRNOS
 
 if TYPE_CHECKING:
@@ -99,16 +98,16 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
     def __init__(
         self,
         storage: Storage,
-        segments: Segments,
-        snapshots: SnapshotStore,
-        recovered: Recovered,
+        folder: Folder,
         journal_limits: JournalLimits,
         clock: Callable[[], float],
     ) -> None:
         """Takes what `open` has recovered; everything in it is durable."""
+        recovered, segments = folder.recovered, folder.segments
+        self._recovering = folder.marker is not None
         self._storage = storage
         self._segments = segments
-        self._snapshots = snapshots
+        self._snapshots = folder.snapshots
         self._limits = journal_limits
         self._clock = clock
         self._log = recovered.log
@@ -118,7 +117,9 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         self._commit_written = self._commit_index
         self._cut_bytes = recovered.cut_bytes
         self._cache = CommandCache(journal_limits.cache_bytes)
-        self._runs = RunReader(self._log, self._cache, segments, snapshots.files, self._reading)
+        self._runs = RunReader(
+            self._log, self._cache, segments, self._snapshots.files, self._reading
+        )
         self._head: Entry | None = None
         self._tail: Entry | None = None
         self._synced_index = self._log.last_index
@@ -141,42 +142,38 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         node: str,
         limits: JournalLimits | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        recover: str | None = None,
     ) -> Journal:
         """Locks the folder, replays it and returns the log, all of which is durable then.
 
         An empty folder becomes a new journal; a torn tail is cut. `clock` (seconds) only times
-        the syncs. Raises `JournalLocked`, `JournalForeign`, `JournalDamaged`, `JournalFull` or
-        `JournalUnusable`, and leaves the folder unlocked then.
+        the syncs. `recover`, a time such as `20261122T043238Z`, starts over: damaged files are set
+        aside under it, an empty folder counts as lost, and `recovering` holds until
+        `end_recovery`; where all is whole, `JournalWhole` is raised instead. Raises
+        `JournalLocked`, `JournalForeign`, `JournalDamaged`, `JournalFull` or `JournalUnusable`,
+        and leaves the folder unlocked then.
         """
         if len(cluster_id) != CLUSTER_ID_BYTES:
             raise ValueError(f"a cluster id has {CLUSTER_ID_BYTES} bytes, not {len(cluster_id)}")
         _check_name(node)
         chosen = limits if limits is not None else JournalLimits()
         owner = Owner(storage.folder, cluster_id, node)
-        files = OpenFiles(storage, chosen.open_segments)
-        segments = Segments(storage, files, owner)
+        return cls(storage, take(storage, owner, chosen, recover), chosen, clock)
+
+    @property
+    def recovering(self) -> bool:
+        """Whether this is a new journal in the place of one that was lost, and the node has not
+        got back what was in it: what it promised before is not known here."""
+        return self._recovering
+
+    def end_recovery(self) -> None:
+        """The node has back what it had lost; returns when the disk knows."""
+        self._check_usable()
         try:
-            storage.lock()
-            recovered = Recovery(
-                storage, files, segments, owner, chunk_bytes=chosen.replay_chunk_bytes
-            ).run()
-        except BaseException as problem:
-            segments.close()
-            files.close()
-            storage.unlock()
-            if isinstance(problem, OSError):
-                raise unusable(storage.folder, problem) from problem
-            raise
-        snapshots = SnapshotStore(
-            storage,
-            files,
-            owner,
-            segments,
-            recovered.log,
-            recovered.retained,
-            segment_bytes=chosen.segment_bytes,
-        )
-        return cls(storage, segments, snapshots, recovered, chosen, clock)
+            aside.end(self._storage)
+        except OSError as problem:
+            self._fail(problem)
+        self._recovering = False
 
     # --- the log, as the node reads it ---
 

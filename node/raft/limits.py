@@ -142,6 +142,12 @@ send but not receive would keep all others from standing."""
 PRE_VOTE_RETRY_FRACTION: Final = 1 / 6
 """An unanswered pre-vote is asked again after one to two of these parts of the minimum timeout."""
 
+RECOVER_ASK_SECONDS: Final = 0.5
+"""A member that lost its journal asks again after this: longer than a hand-over takes."""
+
+RECOVER_MEMBERS_MIN: Final = 3
+"""A group that small has no majority without the member that recovers."""
+
 COMMIT_NOTICE_SECONDS: Final = 0.02
 """Followers learn of a commit with the next entries, or at the latest after this."""
 

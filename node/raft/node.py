@@ -307,6 +307,11 @@ class RaftNode:
         """Bytes submitted here, queued or in the log, that are not committed yet."""
         return self._core.log_bytes + self._core.submissions.queued_bytes
 
+    def waits_for(self) -> str | None:
+        """What a member that lost its journal waits for before it votes and counts again; None
+        for every other one."""
+        return self._core.waits_for()
+
     def lease_until(self) -> float:
         """The instant on `clock` until which no other node can lead (raft.md 3.8).
 
@@ -333,6 +338,7 @@ class RaftNode:
                     in_flight_bytes=progress.in_flight_bytes if leads else 0,
                     probing=leads and progress.probing,
                     takes_snapshot=leads and progress.sending is not None,
+                    counted=progress.counted or not leads,
                 )
             )
         return RaftStatus(
@@ -348,6 +354,7 @@ class RaftNode:
             lease_seconds=max(0.0, self.lease_until() - now),
             journal=self._journal.stats(),
             peers=tuple(peers),
+            recovering=self.waits_for(),
             counters=core.counters,
         )
 

@@ -31,7 +31,8 @@ class Progress:
 
     While `probing`, one batch is in flight (`probe_round`, 0 for none) and `next_index` stays
     where that batch began; resets of rounds before `floor_round` are of an earlier try. While
-    `sending`, it takes a snapshot and gets no entries.
+    `sending`, it takes a snapshot and gets no entries. Not `counted`, it lost its journal and is
+    brought up to date, but its word counts for nothing yet.
     """
 
     next_index: int
@@ -43,6 +44,12 @@ class Progress:
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)
     in_flight_bytes: int = 0
     sending: Sending | None = None
+    counted: bool = True
+
+    @property
+    def counted_index(self) -> int:
+        """How far the peer counts for a commit: not at all while it recovers (`rejoin.py`)."""
+        return self.match_index if self.counted else 0
 
     def probe(self, next_index: int, floor_round: int) -> None:
         """Forget what is in flight and look from `next_index` for where the logs agree."""
@@ -92,6 +99,7 @@ class Replicator:
         for progress in self.peers.values():
             self._end_sending(progress)
             progress.match_index = 0
+            progress.counted = True
             progress.probe(self._journal.last_index + 1, last_round + 1)
 
     def connected(self, node: PeerNode, last_round: int) -> None:
@@ -114,6 +122,7 @@ class Replicator:
         progress = self.peers[node]
         round_number: int = message["round"]
         claimed: int = message["next_node_idx"] - 1
+        self.note_loss(progress, message)
         if progress.sending is not None:
             if not message["success"] or claimed < progress.sending.meta.index:
                 return False  # It has nothing to compare before it has the snapshot.
@@ -136,6 +145,12 @@ class Replicator:
         if wanted < sendable and at_the_head:
             self._begin_sending(progress)
         return True
+
+    def note_loss(self, progress: Progress, message: Message) -> None:
+        """A peer that recovers has lost what it said that it had, maybe again."""
+        if not message["counted"] and (progress.counted or message["reset"]):
+            progress.match_index = 0
+        progress.counted = message["counted"]
 
     def snapshot_acknowledged(self, node: PeerNode, message: Message) -> bool:
         """Take an answer about a snapshot. True when the peer can be sent more."""

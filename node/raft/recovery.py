@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from node.raft import records
+from node.raft.aside import MARKER_NAME, is_aside
 from node.raft.errors import (
     REMEDY,
     JournalDamaged,
@@ -112,7 +113,8 @@ class Recovery:
         for name in names:
             if name.endswith(TEMPORARY_SUFFIX) and _is_ours(name.removesuffix(TEMPORARY_SUFFIX)):
                 self._storage.unlink(name)
-        return self._storage.listdir()
+        names = self._storage.listdir()
+        return [name for name in names if name != MARKER_NAME and not is_aside(name)]
 
     def _begin(self, names: list[str], mark: int) -> None:
         """The folder has no segment: make the first, if the folder is empty as it should be."""

@@ -12,21 +12,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pysyncobj.config import SyncObjConf
-from pysyncobj.syncobj import _RAFT_STATE, SyncObj
+from pysyncobj.syncobj import SyncObj
 
-from node.raft import limits, pin, seams
+from node.raft import limits, pin, rejoin, seams
 from node.raft.append import COMMAND, MessageRefused, accept, check, known_command
-from node.raft.config import RaftConfig, RaftCounters
+from node.raft.config import RaftCounters, library_conf
+from node.raft.elections import CANDIDATE, FOLLOWER, LEADER, Elections
 from node.raft.errors import RaftError, RaftStopped
 from node.raft.held import HeldFrames, Message
 from node.raft.lease import NEVER, Lease
 from node.raft.peer import PeerNode
-from node.raft.prevote import LogEnd, PreVote, would_grant
+from node.raft.prevote import PreVote
 from node.raft.progress import Replicator
 from node.raft.snapshotting import Snapshotting
 from node.raft.submissions import Submissions
-from node.raft.transfer import Transfer, find_target
 
 if TYPE_CHECKING:
     import random
@@ -34,62 +33,26 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from node.raft.config import RaftConfig
     from node.raft.journal import Journal
     from node.raft.statesource import StateSource
+
+__all__ = ["CANDIDATE", "FOLLOWER", "LEADER", "Core", "command_of"]
 
 pin.check_names()
 seams.install()
 
-FOLLOWER: int = _RAFT_STATE.FOLLOWER
-CANDIDATE: int = _RAFT_STATE.CANDIDATE
-LEADER: int = _RAFT_STATE.LEADER
-
 Entry = tuple[bytes, int, int]
 
 
-def library_conf(config: RaftConfig) -> SyncObjConf:
-    """The library's settings (raft.md 3.9); files, threads and forks of its own are off."""
-    return SyncObjConf(
-        autoTick=False,
-        appendEntriesUseBatch=True,
-        appendEntriesPeriod=config.heartbeat_seconds,
-        appendEntriesBatchSizeBytes=config.batch_bytes,
-        raftMinTimeout=config.min_timeout_seconds,
-        raftMaxTimeout=config.max_timeout_seconds,
-        # An isolated leader believes in itself no longer than its followers in it (b12).
-        leaderFallbackTimeout=config.min_timeout_seconds,
-        connectionTimeout=config.connection_seconds,
-        commandsQueueSize=config.queue_commands_max,
-        commandsWaitLeader=False,
-        logCompactionMinEntries=10**9,
-        logCompactionMinTime=10**9,
-        logCompactionSplit=False,
-        useFork=False,
-        dynamicMembershipChange=False,
-        journalFile=None,
-        fullDumpFile=None,
-        password=None,
-        serializer=None,
-    )
-
-
-class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
+class Core(Elections):
     """SyncObj with our log, our append rules, our apply loop and our idea of an election."""
 
-    _SyncObj__raftState: int
-    _SyncObj__raftCurrentTerm: int
     _SyncObj__votedForNodeId: str | None
-    _SyncObj__raftCommitIndex: int
-    _SyncObj__raftLastApplied: int
-    _SyncObj__raftLeader: PeerNode | None
-    _SyncObj__raftElectionDeadline: float
     _SyncObj__newAppendEntriesTime: float
-    _SyncObj__raftMatchIndex: dict[PeerNode, int]
     _SyncObj__raftNextIndex: dict[PeerNode, int]
     _SyncObj__lastResponseTime: dict[PeerNode, float]
-    _SyncObj__connectedNodes: set[PeerNode]
     _SyncObj__leaderCommitIndex: int | None
-    _SyncObj__transferInProgress: bool
 
     # Class attributes, so that a test can put a stock behaviour back and see what it breaks.
     accept_rules = staticmethod(accept)
@@ -129,7 +92,8 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         self._counted_index = 0
         self._no_op_index = 0
         self._countable_index: int | None = None
-        self.transfer: Transfer | None = None
+        self.transfer = None
+        self.rejoin = rejoin.begin(config, rng) if journal.recovering else None
         super().__init__(
             PeerNode(config.name),
             self.nodes,
@@ -160,6 +124,8 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
             "snapshot_state": self.on_snapshot,
             "snapshot_entries": self.on_snapshot,
             "snapshot_ack": self.on_snapshot_ack,
+            "term_ask": self.on_term_ask,
+            "term_report": self.on_term_report,
         }
 
     # --- start ---
@@ -216,14 +182,6 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
             return 0.0
         return self.lease.until(self.clock())
 
-    def log_end(self) -> LogEnd:
-        """Where this log ends."""
-        return LogEnd(self.journal.last_term, self.journal.last_index)
-
-    def peer_connected(self, node: PeerNode) -> bool:
-        """Whether there is a connection to `node` now."""
-        return node in self._SyncObj__connectedNodes
-
     # --- messages ---
 
     def _SyncObj__onMessageReceived(self, node: PeerNode, message: Message) -> None:
@@ -244,9 +202,6 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         except Exception as error:
             self.fail(error)
             self._wake()
-
-    def _stock_message(self, node: PeerNode, message: Message) -> None:
-        SyncObj._SyncObj__onMessageReceived(self, node, message)
 
     def on_append_entries(self, node: PeerNode, message: Message) -> bool:
         """Entries or a heartbeat. True when the log, the commit index or the leader changed."""
@@ -310,12 +265,13 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         if term < self._SyncObj__raftCurrentTerm or self._SyncObj__raftState != LEADER:
             self.counters.stale_acks_dropped_total += 1
             return False
-        self.lease.answered(node, message["round"])
-        self._SyncObj__lastResponseTime[node] = self.clock()
+        if message["counted"]:
+            self.lease.answered(node, message["round"])
+            self._SyncObj__lastResponseTime[node] = self.clock()
         self.counters.resets_total += message["reset"]
         news = self.replicator.acknowledged(node, message)
         progress = self.replicator.peers[node]
-        self._SyncObj__raftMatchIndex[node] = progress.match_index
+        self._SyncObj__raftMatchIndex[node] = progress.counted_index
         self._SyncObj__raftNextIndex[node] = progress.next_index
         return news
 
@@ -349,7 +305,8 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         if message["term"] < self._SyncObj__raftCurrentTerm or self._SyncObj__raftState != LEADER:
             self.counters.stale_acks_dropped_total += 1
             return False
-        self._SyncObj__lastResponseTime[node] = self.clock()
+        if self.replicator.peers[node].counted:
+            self._SyncObj__lastResponseTime[node] = self.clock()
         return self.replicator.snapshot_acknowledged(node, message)
 
     def work_on_snapshots(self) -> bool:
@@ -384,11 +341,6 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
                 done = self.snapshots.done()
                 self._answer_snapshot(leader, meta.index, meta.term, done)
 
-    def _step_down(self, term: int) -> None:
-        self._SyncObj__setCurrentTerm(term, None)
-        self._SyncObj__setState(FOLLOWER)
-        self._SyncObj__raftLeader = None
-
     def _SyncObj__sendNextNodeIdx(
         self,
         node: PeerNode,
@@ -409,196 +361,8 @@ class Core(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
             "next_node_idx": next_index,
             "reset": reset,
             "success": success,
+            "counted": self.rejoin is None,
         }
-
-    # --- elections ---
-
-    def sticky(self) -> bool:
-        """Whether this node still owes its leader, or its own lease, not to change sides."""
-        now = self.clock()
-        if self._SyncObj__raftState == LEADER:
-            return self.lease.until(now) > now
-        return bool(self.nodes) and now < self._heard_at + self.config.min_timeout_seconds
-
-    def on_request_vote(self, node: PeerNode, message: Message) -> bool:
-        """A vote for the library to give, unless a leader was heard just now (raft.md 3.8).
-
-        A leader that asked another node to stand holds no lease in its term, so its followers owe
-        it nothing; a leader goes by its own lease alone.
-        """
-        asked = message["transfer"] and self._SyncObj__raftState != LEADER
-        if self.sticky() and not asked:
-            self.counters.votes_refused_sticky_total += 1
-            return False
-        self._stock_message(node, message)
-        return True
-
-    def on_response_vote(self, node: PeerNode, message: Message) -> bool:
-        """A vote, counted once per voter and term (b28)."""
-        term = self._SyncObj__raftCurrentTerm
-        if self._SyncObj__raftState != CANDIDATE or message["term"] != term:
-            return False
-        if self._voters_term != term:
-            self._voters, self._voters_term = set(), term
-        if node in self._voters:
-            return False
-        self._voters.add(node)
-        self._stock_message(node, message)
-        return True
-
-    def prepare_election(self) -> None:
-        """Before a tick: where the library would stand for election, ask the others first."""
-        if self._SyncObj__raftState == LEADER or not self.nodes:
-            return
-        now = self.clock()
-        if self.snapshots.busy:
-            # It could lead, but not act, before it has the state that its log begins with.
-            soon = now + self.config.min_timeout_seconds
-            self._SyncObj__raftElectionDeadline = max(self._SyncObj__raftElectionDeadline, soon)
-            return
-        if not self._SyncObj__connectedNodes:
-            # An agreement is worth nothing any more once everyone is gone.
-            self._SyncObj__transferInProgress = False
-            self._SyncObj__raftElectionDeadline = max(self._SyncObj__raftElectionDeadline, now)
-            return
-        if self._SyncObj__transferInProgress:
-            self._SyncObj__raftElectionDeadline = NEVER
-        if self._SyncObj__raftElectionDeadline >= now:
-            return
-        if self._SyncObj__raftElectionDeadline == NEVER:
-            return  # The others agreed, or the leader asked for it: this tick stands.
-        pause = self.config.min_timeout_seconds * limits.PRE_VOTE_RETRY_FRACTION
-        self._SyncObj__raftElectionDeadline = now + pause * (1 + self.rng.random())
-        number = self.prevote.ask()
-        self.counters.pre_votes_asked_total += 1
-        end = self.log_end()
-        for node in self.nodes:
-            self.held.send(
-                node,
-                {
-                    "type": "pre_vote",
-                    "term": self._SyncObj__raftCurrentTerm + 1,
-                    "number": number,
-                    "last_log_index": end.index,
-                    "last_log_term": end.term,
-                },
-            )
-
-    def on_pre_vote(self, node: PeerNode, message: Message) -> bool:
-        """Somebody asks whether it may stand. Nothing is adopted and nothing promised."""
-        if self.sticky():
-            return False
-        term = self._SyncObj__raftCurrentTerm
-        granted = message["term"] > term and would_grant(
-            LogEnd(message["last_log_term"], message["last_log_index"]),
-            self.log_end(),
-            asking=self.prevote.asking,
-            candidate_name=node.id,
-            own_name=self.config.name,
-        )
-        if granted:
-            self.prevote.stop()
-            self._SyncObj__raftElectionDeadline = max(
-                self._SyncObj__raftElectionDeadline, self.clock() + limits.PRE_VOTE_YIELD_SECONDS
-            )
-        elif message["term"] > term:
-            return False
-        # A refusal for its term tells the asker ours: else a node with the longest log and an
-        # old term could neither win nor let anybody else win.
-        self.held.send(
-            node,
-            {
-                "type": "pre_vote_answer",
-                "term": term,
-                "number": message["number"],
-                "granted": granted,
-            },
-        )
-        return False
-
-    def on_pre_vote_answer(self, node: PeerNode, message: Message) -> bool:
-        """An answer to our question; with a majority the next tick stands for election."""
-        if message["term"] > self._SyncObj__raftCurrentTerm:
-            self.prevote.stop()
-            self._step_down(message["term"])
-            return True
-        if not message["granted"] or self._SyncObj__raftState == LEADER:
-            return False
-        if not self.prevote.grant(node.id, message["number"]):
-            return False
-        self._SyncObj__raftElectionDeadline = NEVER
-        self.counters.elections_total += 1
-        return True
-
-    # --- transfer ---
-
-    def on_timeout_now(self, node: PeerNode, message: Message) -> bool:
-        """The leader wants this node to lead: the next tick stands, whatever is heard till then."""
-        term = self._SyncObj__raftCurrentTerm
-        if (
-            message["term"] != term
-            or node != self._SyncObj__raftLeader
-            or self._SyncObj__raftState != FOLLOWER
-        ):
-            return False
-        self.prevote.stop()
-        self.held.transfer_term = term + 1
-        self._SyncObj__transferInProgress = True
-        self.counters.elections_total += 1
-        return True
-
-    def begin_transfer(self, name: str, failed: Callable[[str], None]) -> None:
-        """Hand leadership to the member `name`, in turns to come. Raises `TransferRefused`."""
-        target = find_target(
-            name,
-            own_name=self.config.name,
-            peers=self.replicator.peers,
-            last_index=self.journal.last_index,
-        )
-        deadline = self.clock() + self.config.max_timeout_seconds
-        self.transfer = Transfer(target, self._SyncObj__raftCurrentTerm, deadline, failed)
-
-    def advance_transfer(self) -> None:
-        """The next step of a transfer, after replication, if it is due."""
-        transfer = self.transfer
-        if transfer is None:
-            return
-        leads = self._SyncObj__raftState == LEADER
-        if not leads or transfer.term != self._SyncObj__raftCurrentTerm:
-            self.transfer = None
-            return
-        now = self.clock()
-        if transfer.sent:
-            if now >= transfer.deadline:
-                self._retire()
-        elif not self.peer_connected(transfer.target):
-            self.transfer = None
-            transfer.failed(f"the connection to {transfer.target.id} ended")
-        elif self._drained(transfer):
-            self.lease.give_up()
-            transfer.sent = True
-            transfer.deadline = now + self.config.max_timeout_seconds
-            self.held.send(transfer.target, {"type": "timeout_now", "term": transfer.term})
-        elif now >= transfer.deadline:
-            self.transfer = None
-            behind = self.journal.last_index - self._SyncObj__raftMatchIndex[transfer.target]
-            transfer.failed(
-                f"{transfer.target.id} did not catch up in time, {behind} entries are missing"
-            )
-
-    def _drained(self, transfer: Transfer) -> bool:
-        """Whether everything here is committed, applied, and on the target's disk."""
-        last = self.journal.last_index
-        return (
-            last == self._SyncObj__raftLastApplied == self._SyncObj__raftMatchIndex[transfer.target]
-        )
-
-    def _retire(self) -> None:
-        """The target did not stand, or was not elected: lead no longer, for without a lease."""
-        self.transfer = None
-        self._SyncObj__setState(FOLLOWER)
-        self._SyncObj__raftLeader = None
-        self._SyncObj__raftElectionDeadline = self.clock() + self._SyncObj__generateRaftTimeout()
 
     # --- leading ---
 

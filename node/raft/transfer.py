@@ -49,6 +49,8 @@ def find_target(
     progress = peers[node]
     if not progress.connected:
         raise TransferRefused(f"{name} is not connected to the leader {own_name}: is it running?")
+    if not progress.counted:
+        raise TransferRefused(f"{name} recovers from the loss of its journal: wait until it has")
     if not keeps_up(progress, last_index):
         behind = last_index - progress.match_index
         raise TransferRefused(f"{name} is {behind} entries behind: wait until it has caught up")
@@ -57,7 +59,8 @@ def find_target(
 
 def keeps_up(progress: Progress, last_index: int) -> bool:
     """Whether everything there is has at least been sent: at most a window is missing."""
-    return progress.connected and not progress.probing and progress.next_index > last_index
+    up_to_date = not progress.probing and progress.next_index > last_index
+    return progress.connected and progress.counted and up_to_date
 
 
 def best_target(peers: Mapping[PeerNode, Progress], last_index: int) -> str | None:

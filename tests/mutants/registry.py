@@ -23,6 +23,7 @@ from tests.mutants.switch import replaced
 from tests.node.raft import (
     test_elections,
     test_hazards,
+    test_recover,
     test_slow_disk,
     test_snapshot_hazards,
     test_switches,
@@ -97,7 +98,9 @@ def _of_raft() -> list[Mutant]:
         test_elections.ELECTIONS,
         test_transfer.RULES,
         test_slow_disk.RULES,
+        test_recover.RULES,
     )
+    with_losses = {core for _, core in test_recover.RULES}
     hunted: dict[type, list[Hunt]] = {}
     for work, core in chain.from_iterable(tables):
         hunted.setdefault(core, []).append(scenario(work, work.__name__))
@@ -111,16 +114,24 @@ def _of_raft() -> list[Mutant]:
             "raft",
             (core.__doc__ or core.__name__).split("\n")[0].rstrip("."),
             replaced(RaftNode, "core_class", core),
-            (*hunts, seeds(_on_a_schedule, "raft schedules", RAFT_SCHEDULES, "schedules")),
+            (
+                *hunts,
+                seeds(
+                    partial(_on_a_schedule, losses=core in with_losses),
+                    "raft schedules",
+                    RAFT_SCHEDULES,
+                    "schedules",
+                ),
+            ),
         )
         for core, hunts in hunted.items()
     ]
 
 
-def _on_a_schedule(seed: int) -> str | None:
-    """What random faults alone come to."""
+def _on_a_schedule(seed: int, *, losses: bool) -> str | None:
+    """What random faults alone come to; with `losses`, lost journals are among them."""
     try:
-        raft_schedule.run_plan(raft_schedule.plan_of(seed))
+        raft_schedule.run_plan(raft_schedule.plan_of(seed, losses=losses))
     except Exception as error:  # whatever breaks: without the bug nothing does
         return repr(error)
     return None

@@ -29,9 +29,17 @@ def open_journal(
     limits: JournalLimits = SMALL,
     cluster_id: bytes = CLUSTER,
     node: str = NODE,
+    recover: str | None = None,
 ) -> Journal:
     """A journal with a clock that stands still, so that nothing depends on time."""
-    return Journal.open(storage, cluster_id=cluster_id, node=node, limits=limits, clock=lambda: 0.0)
+    return Journal.open(
+        storage,
+        cluster_id=cluster_id,
+        node=node,
+        limits=limits,
+        clock=lambda: 0.0,
+        recover=recover,
+    )
 
 
 def state_of(journal: Journal) -> State:

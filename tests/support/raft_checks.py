@@ -33,10 +33,12 @@ class Checks:
         self._commit_term = 0
         self._known_in_term: dict[int, int] = {}
         self._dead_logs: dict[str, tuple[int, list[int]]] = {}
+        self._lost_logs: dict[str, list[tuple[int, list[int]]]] = {}
         self._applied_index: dict[tuple[str, int], int] = {}
         self._snapshot_index: dict[str, int] = {}
         self._heard: dict[tuple[str, int, int], float] = {}
         self.disks = True
+        self.alone = True
 
     def fail(self, what: str) -> None:
         """A property does not hold."""
@@ -64,6 +66,19 @@ class Checks:
         self._check_hard_state(node.name, journal)
         self._check_snapshot(node.name, journal)
 
+    def lost(self, node: SimNode) -> None:
+        """The disk of a dead node is gone. What it promised is still true: its votes stand, but
+        those for itself that no other node can know of, and what it had counts as a copy until it
+        has a voice again."""
+        if node.name in self._dead_logs:
+            self._lost_logs.setdefault(node.name, []).append(self._dead_logs.pop(node.name))
+        self._durable_term.pop(node.name, None)
+        self._snapshot_index.pop(node.name, None)
+        for voter, term in [*self._vote_of]:
+            own = self._vote_of[voter, term] == node.name == voter
+            if own and term not in self._leader_of:
+                del self._vote_of[voter, term]
+
     def restored(self, node: SimNode, applied: list[tuple[int, int, bytes]]) -> None:
         """R5: a snapshot is what applying everything up to it gives, and more than there was."""
         assert node.journal is not None
@@ -85,13 +100,16 @@ class Checks:
             if not node.alive or node.node._core.failure is not None:
                 continue  # It says and does nothing any more.
             assert node.journal is not None
+            if not node.journal.recovering:
+                self._lost_logs.pop(node.name, None)
             self._check_hard_state(node.name, node.journal)
             self._check_snapshot(node.name, node.journal)
             self._check_applied(node)
             self._check_waiting(node)
             if node.node.role == "leader":
                 self._check_leader(node)
-                self._check_alone(node)
+                if self.alone:
+                    self._check_alone(node)
             if node.node.lease_until() > node.clock():
                 lease_holders.append(node)
             self._check_commit(node)
@@ -186,20 +204,24 @@ class Checks:
 
     def _check_disks(self) -> None:
         """The newest committed entry is on a majority of disks, not of page caches."""
-        index, copies = self.committed_index, 0
-        for node in self._world.nodes.values():
-            if node.journal is not None:
-                journal = node.journal
-                copies += journal.synced_index >= index and (
-                    index < journal.first_index or journal.term_at(index) == self._commit_term
-                )
-            else:
-                first, terms = self._dead_logs.get(node.name, (1, []))
-                copies += index < first or terms[index - first : index - first + 1] == [
-                    self._commit_term
-                ]
+        index = self.committed_index
+        copies = sum(self._has(node, index) for node in self._world.nodes.values())
         if copies <= len(self._world.nodes) // 2:
             self.fail(f"entry {index} is committed with {copies} durable copies")
+
+    def _has(self, node: SimNode, index: int) -> bool:
+        logs = [*self._lost_logs.get(node.name, ())]
+        journal = node.journal
+        if journal is None:
+            logs.append(self._dead_logs.get(node.name, (1, [])))
+        elif journal.synced_index >= index and (
+            index < journal.first_index or journal.term_at(index) == self._commit_term
+        ):
+            return True
+        return any(
+            index < first or terms[index - first : index - first + 1] == [self._commit_term]
+            for first, terms in logs
+        )
 
     # --- at the end ---
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from pysyncobj.syncobj import SyncObj
 
-from node.raft import append
+from node.raft import append, aside
 from node.raft.append import Verdict
 from node.raft.node import RaftNode
-from node.raft.progress import Replicator
+from node.raft.progress import Progress, Replicator
 from node.raft.snapshotting import Snapshotting
 from node.raft.submissions import Submission, Submissions
 from node.raft.syncobj import LEADER, Core
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from node.raft.held import Message
     from node.raft.journal import Journal
     from node.raft.peer import PeerNode
+    from node.raft.rejoin import Rejoin
 
 
 def truncating(
@@ -379,6 +380,72 @@ class ForgetsJumped(Core):
     """b22: nobody is told of what a snapshot jumped over."""
 
     submissions_class = _NeverJumps
+
+
+class VotesAtOnce(Core):
+    """A member that lost its journal votes as if it knew everything."""
+
+    def on_request_vote(self, node: PeerNode, message: Message) -> bool:
+        with _no_rejoin(self):
+            return super().on_request_vote(node, message)
+
+    def on_pre_vote(self, node: PeerNode, message: Message) -> bool:
+        with _no_rejoin(self):
+            return super().on_pre_vote(node, message)
+
+
+@contextlib.contextmanager
+def _no_rejoin(core: Core) -> Iterator[None]:
+    rejoin, core.rejoin = core.rejoin, None
+    try:
+        yield
+    finally:
+        core.rejoin = rejoin
+
+
+class CountsAtOnce(Core):
+    """The acknowledgements of a member that lost its journal count, in whatever term."""
+
+    def _answer(self, next_index: int, *, reset: bool, success: bool) -> Message:
+        with _no_rejoin(self):
+            return super()._answer(next_index, reset=reset, success=success)
+
+
+class _Trusting(Replicator):
+    def note_loss(self, progress: Progress, message: Message) -> None:
+        pass
+
+
+class KeepsOldMatch(Core):
+    """A leader goes on counting what a member had before it lost its journal."""
+
+    replicator_class = _Trusting
+
+
+class DoneAtTheCurrentLeader(Core):
+    """A lost journal counts as got back when it has what any leader has committed."""
+
+    def caught_up(self, rejoin: Rejoin) -> bool:
+        index = min(self._SyncObj__raftCommitIndex, self.journal.synced_index)
+        return self.journal.term_at(index) > 0
+
+
+class DoneWithTheFirstFrame(Core):
+    """A lost journal counts as got back when a leader of a later term was heard."""
+
+    def caught_up(self, rejoin: Rejoin) -> bool:
+        leads = self._leads()
+        return rejoin.floor is not None and leads is not None and leads[1] > rejoin.floor
+
+
+class ForgetsItsMarker(Core):
+    """That the journal was lost is known to the process, and not to the disk."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.journal.recovering:
+            aside.end(self.journal._storage)
+            self.journal.end_recovery = lambda: None  # type: ignore[method-assign]  # it is gone
 
 
 def node_with(core: type[Core]) -> type[RaftNode]:

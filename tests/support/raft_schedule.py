@@ -68,6 +68,9 @@ KINDS = {
 }
 """What happens, and how often in proportion."""
 
+LOSSES = {"lose_disk": 6}
+"""The same, where journals are damaged or gone as well."""
+
 RARE = 3
 """Kinds of at most this weight are left out of most mixtures, and are common in the others."""
 
@@ -97,19 +100,21 @@ class Plan:
     faults: tuple[Fault, ...]
 
 
-def plan_of(seed: int) -> Plan:
-    """Everything that a seed decides."""
+def plan_of(seed: int, *, losses: bool = False) -> Plan:
+    """Everything that a seed decides; with `losses`, journals are lost too, one at a time."""
     rng = random.Random(f"plan {seed}")
     names = rng.choice(("abc", "abc", "abcde"))
     late, slow = rng.random() < 0.6, rng.random() < 0.25
     snapshots = rng.randrange(len(SNAPSHOT_BYTES))
-    return Plan(seed, names, late, slow, snapshots, tuple(draw(seed, names)))
+    return Plan(seed, names, late, slow, snapshots, tuple(draw(seed, names, losses=losses)))
 
 
-def draw(seed: int, names: str, seconds: float = FAULT_SECONDS) -> list[Fault]:
+def draw(
+    seed: int, names: str, seconds: float = FAULT_SECONDS, *, losses: bool = False
+) -> list[Fault]:
     """The schedule of a seed."""
     rng = random.Random(seed)
-    mixture = _mixture(rng)
+    mixture = _mixture(rng) | (LOSSES if losses else {})
     kinds, weights = list(mixture), list(mixture.values())
     pace = rng.choice((2.0, 4.0, 12.0, 12.0, 25.0))
     faults = []
@@ -274,6 +279,10 @@ def _act(world: World, fault: Fault) -> None:
         network.heal()
     elif fault.kind == "break":
         network.break_link(fault.node, fault.other)
+    elif fault.kind == "lose_disk":
+        if not any(each.recovering for each in world.nodes.values()):
+            node.lose_disk(damaged=fault.number % 2 == 1)
+            world.happened("lost")
     elif fault.kind == "slow":
         node.sync_seconds = (0.0, 0.003, 0.03, 0.3, 1.2)[fault.number % 5]
     elif fault.kind == "disk_fails":
@@ -315,6 +324,7 @@ def run(
     faults: list[Fault] | None = None,
     prepare: Callable[[World], None] | None = None,
     snapshots: int | None = None,
+    losses: bool = False,
 ) -> World:
     """One whole schedule: faults, healing, and what must be so afterwards."""
     world = World(
@@ -333,7 +343,9 @@ def run(
     if prepare is not None:
         prepare(world)
     world.start()
-    for fault in draw(seed, names) if faults is None else faults:
+    if faults is None:
+        faults = draw(seed, names, losses=losses)
+    for fault in faults:
         world.run(max(0.0, fault.at - world.now))
         world.note(f"{fault.kind} {fault.node} {fault.other}")
         _act(world, fault)
@@ -355,7 +367,14 @@ def settle(world: World) -> None:
     world.start()  # A disk that had failed may have been noticed only now.
     world.run_until(lambda: any(node.node.is_leader for node in world.nodes.values()), 10.0)
     world.submit(world.leaders[0], world.payload())
-    world.run_until(lambda: world.converged() and not _open(world), HEAL_SECONDS)
+    world.run_until(
+        lambda: (
+            world.converged()
+            and not _open(world)
+            and not any(node.recovering for node in world.nodes.values())
+        ),
+        HEAL_SECONDS,
+    )
     world.checks.at_rest()
     rejoin(world)
 

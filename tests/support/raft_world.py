@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pysyncobj.transport import Transport
 
 from node.raft.append import MessageRefused
+from node.raft.aside import MARKER_NAME
 from node.raft.config import Outcome, RaftConfig
 from node.raft.errors import RaftStopped
 from node.raft.frames import LENGTHS, decode, encode
@@ -297,6 +298,8 @@ class SimNode:
         self.refused = 0
         self.unreadable = False
         self.half_changed = False
+        self.lost = False
+        """Its journal is damaged or gone, and whoever runs it starts it with --recover next."""
 
     def _new_state(self) -> SimState:
         return SimState(self._read, self._restored)
@@ -346,7 +349,9 @@ class SimNode:
         self.half_changed = False
         self.state = self._new_state()
         self._inbox = []
-        self.journal = self.open_journal(self.storage.for_process())
+        recover = f"20260101T{self.incarnation:06d}Z" if self.lost else None
+        self.journal = self.open_journal(self.storage.for_process(), recover)
+        self.lost = False
         if self.journal_hook is not None:
             self.journal_hook(self.journal)
         self.transport = SimTransport(self._world.network, self.name)
@@ -368,7 +373,9 @@ class SimNode:
             if other != self.name:
                 self._world.network.reconnect(self.name, other, 0.01)
 
-    def open_journal(self, storage: SimStorage | ProcessDisk) -> Journal:
+    def open_journal(
+        self, storage: SimStorage | ProcessDisk, recover: str | None = None
+    ) -> Journal:
         """The journal on this machine's disk, or on a copy of it."""
         return Journal.open(
             storage,
@@ -376,7 +383,26 @@ class SimNode:
             node=self.name,
             limits=SMALL_JOURNAL,
             clock=self._read_disk_clock,
+            recover=recover,
         )
+
+    @property
+    def recovering(self) -> bool:
+        """Whether its journal is lost, or it has not got back what was in it."""
+        return self.lost or MARKER_NAME in self.storage.listdir()
+
+    def lose_disk(self, *, damaged: bool = False) -> None:
+        """End the process; its files are gone, or one in their middle cannot be read any more."""
+        self.kill()
+        self._world.checks.lost(self)
+        if damaged:
+            name = next(name for name in self.storage.listdir() if name.endswith(".segment"))
+            content = bytearray(self.storage.content(name))
+            content[20] ^= 1
+            self.storage.replace(name, bytes(content))
+        else:
+            self.storage.wipe()
+        self.lost = True
 
     def _read_disk_clock(self) -> float:
         """Read before and after each sync: by so much later."""

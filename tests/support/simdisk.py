@@ -212,6 +212,12 @@ class SimStorage:
         """Damages a file under the process that has it open."""
         self._names[name].cache[:] = content
 
+    def wipe(self) -> None:
+        """Puts an empty disk in the place of this one."""
+        self._names.clear()
+        self._durable_names.clear()
+        self._unsynced_names.clear()
+
     def remove(self, name: str) -> None:
         """Damages the disk: the file is gone."""
         self._names.pop(name, None)

@@ -79,9 +79,10 @@ class Nodes:
         self.data = config.node(SICK).data_dir
         config.path.write_text(to_toml(config)) if config.path else None
 
-    def start(self, name: str, *, file_bytes_max: int | None = None) -> None:
+    def start(self, name: str, *flags: str, file_bytes_max: int | None = None) -> None:
         """Start one; its log is kept apart for each start."""
         command = [sys.executable, "-m", "node", "serve", "--config", str(self.config.path)]
+        command += flags
         limit = None
         if file_bytes_max is not None:
             bounds = (file_bytes_max, file_bytes_max)
@@ -90,6 +91,11 @@ class Nodes:
             self._processes[name] = subprocess.Popen(
                 [*command, "--node", name], stderr=log, stdout=log, preexec_fn=limit
             )
+
+    def kill(self, name: str) -> None:
+        """End one with SIGKILL."""
+        self._processes[name].kill()
+        self._processes[name].wait(WAIT_SECONDS)
 
     def log(self, name: str) -> Path:
         """What it printed since it was started last."""

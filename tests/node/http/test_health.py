@@ -44,11 +44,16 @@ async def test_a_node_alone_in_its_cluster_is_alive_and_not_ready(tmp_path: Path
         await cluster.stop()
 
 
-def test_a_node_that_is_far_behind_is_not_ready(tmp_path: Path) -> None:
+def test_a_node_that_is_far_behind_or_recovers_is_not_ready(tmp_path: Path) -> None:
     node = Node(loopback_config(tmp_path, 1), "n1")
     assert node.unready() == "stopping"
-    for behind, reason in ((1_000, None), (1_001, "1001 entries behind")):
+    for behind, waits_for, reason in (
+        (1_000, None, None),
+        (1_001, None, "1001 entries behind"),
+        (0, "the terms of n2", "recovering: waits for the terms of n2"),
+    ):
         raft = SimpleNamespace(leader="n2", commit_index=5_000, applied_index=5_000 - behind)
+        raft.waits_for = lambda told=waits_for: told
         node._raft = cast("RaftNode", raft)
         assert node.unready() == reason
 

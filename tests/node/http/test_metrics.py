@@ -47,6 +47,7 @@ CONTRACT = [
     "fifo_raft_commit_index",
     "fifo_raft_last_applied",
     "fifo_raft_is_leader",
+    "fifo_raft_recovering",
     "fifo_raft_commit_seconds",
     "fifo_journal_fsync_seconds",
     "fifo_sessions",
@@ -148,6 +149,7 @@ async def test_every_name_of_the_contract_has_the_value_that_the_traffic_made(
                 "fifo_lock_timeouts_total": 1,
                 "fifo_lock_expiry_lateness_seconds_count": 1,
                 "fifo_raft_is_leader": 1,
+                "fifo_raft_recovering": 0,
                 'fifo_sessions{state="connected"}': 1,
                 'fifo_sessions{state="disconnected"}': 0,
             }

@@ -9,6 +9,7 @@ import pytest
 from tests.node.raft import (
     test_elections,
     test_hazards,
+    test_recover,
     test_slow_disk,
     test_snapshot_hazards,
     test_switches,
@@ -29,6 +30,7 @@ SCENARIOS = [
         test_elections.ELECTIONS,
         test_transfer.RULES,
         test_slow_disk.RULES,
+        test_recover.RULES,
     )
     for scenario, mutant in table
 ] + [(scenario.__name__, mutant) for scenario, mutant in test_switches.SCENARIOS]

@@ -236,7 +236,7 @@ def test_held_frames_of_an_ended_connection_or_another_term_are_dropped() -> Non
     held = node._core.held
     world.nodes["b"].journal.add(b"\x10x", node.last_index + 1, node.term)
     answer = {"type": "next_node_idx", "term": node.term, "round": 1, "next_node_idx": 9}
-    answer |= {"reset": False, "success": True}
+    answer |= {"reset": False, "success": True, "counted": True}
     held.send(PeerNode("a"), dict(answer))
     held.send(PeerNode("c"), dict(answer))
     held.send(PeerNode("c"), answer | {"term": node.term - 1, "success": False})

@@ -63,7 +63,9 @@ SAMPLES = [
     append(1, size=limits.ENTRY_BYTES_MAX),
     {"type": "keepalive"},
     {"type": "next_node_idx", "term": 1, "round": 2, "next_node_idx": 3, "reset": True}
-    | {"success": False},
+    | {"success": False, "counted": True},
+    {"type": "term_ask", "number": 2**61, "above": 0},
+    {"type": "term_report", "number": 1, "term": 3, "recovering": False},
     {"type": "request_vote", "term": 1, "last_log_index": 2, "last_log_term": 1}
     | {"transfer": False},
     {"type": "response_vote", "term": 1},
@@ -211,6 +213,7 @@ def test_answers_round_trip(term: int, index: int, reset: bool, success: bool) -
         "round": index,
         "next_node_idx": index,
         "reset": reset,
+        "counted": True,
         "success": success,
     }
     assert feed(trusted(), b"".join(encode(message))) == [message]

@@ -391,6 +391,7 @@ def b26_reset_beyond_the_end(node_class: NodeClass = RaftNode) -> None:
         "round": core.lease.round + 1,
         "next_node_idx": leader.node.last_index + 100,
         "reset": True,
+        "counted": True,
         "success": False,
     }
     core._SyncObj__onMessageReceived(PeerNode("b"), message)

@@ -115,6 +115,7 @@ def answer(round_number: int, next_index: int, *, success: bool) -> dict[str, An
         "next_node_idx": next_index,
         "success": success,
         "reset": not success,
+        "counted": True,
     }
 
 

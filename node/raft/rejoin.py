@@ -1,0 +1,137 @@
+"""The way back of a member that lost its journal: what it has to learn before it has a voice.
+
+Owns the questions for terms, what follows from the answers, and the words for people. Such a
+member may have voted for, and acknowledged to, leaders that it does not remember. So it says
+nothing that counts before it holds, committed, an entry of a leader that was elected without it
+in a later term than any of those. Why that is enough stands in `docs/raft.md` ("A member that lost
+its journal"). Pure: no clock, no files, no library; `elections.py` drives it, the marker that
+keeps it going across restarts is `aside.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from node.raft import limits
+from node.raft.errors import RaftError
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable
+
+    from node.raft.config import RaftConfig
+    from node.raft.held import Message
+
+logger = logging.getLogger(__name__)
+
+NUMBER_BITS: Final = 61
+"""Of the number of a question: no answer to an earlier process is taken for one to this."""
+
+Leads = tuple[str, int]
+"""Who leads, as last heard, and in which term."""
+
+
+class RecoverRefused(RaftError):
+    """This member cannot recover; the message says why, and what to do instead."""
+
+
+def check_members(name: str, others: Iterable[str]) -> None:
+    """Raise `RecoverRefused` where no majority is left without the member that recovers."""
+    found = sorted(others)
+    if len(found) + 1 >= limits.RECOVER_MEMBERS_MIN:
+        return
+    if found:
+        raise RecoverRefused(
+            f"{name} cannot recover: in a group of two the other one, {found[0]}, leads only with "
+            f"the vote of {name}; but it has every acknowledged message, and nobody leads without "
+            f"it: keep its data, move the files of {name} away, and start {name} with an empty "
+            'folder and without --recover (docs/storage.md, "Damage")'
+        )
+    raise RecoverRefused(
+        f"{name} cannot recover: it is alone, and nobody else has its messages; keep the folder "
+        "for a rescue, and go on with an exact copy that was made while the node was stopped, or "
+        'with an empty folder and without the messages (docs/storage.md, "Damage")'
+    )
+
+
+def begin(config: RaftConfig, rng: random.Random) -> Rejoin:
+    """The way back of the node that `config` describes. Raises `RecoverRefused`."""
+    check_members(config.name, config.peers)
+    return Rejoin(config.peers, rng)
+
+
+class Rejoin:
+    """One process of a member that recovers; a restart begins from the questions again."""
+
+    def __init__(self, others: Iterable[str], rng: random.Random) -> None:
+        self._others = frozenset(others)
+        self._rng = rng
+        self._number = rng.getrandbits(NUMBER_BITS)
+        self._reports: dict[str, int] = {}
+        self._asked_at: dict[str, float] = {}
+        self._recovering: set[str] = set()
+        self._recovering_before: set[str] = set()
+        self._told = ""
+        self.floor: int | None = None
+        """The highest term that anything forgotten can be of; None while not everybody answered."""
+
+    def asks(self, peer: str, leads: Leads | None, now: float) -> bool:
+        """Whether to ask `peer` now: for its term, or, where it leads in no later one, to hand
+        over."""
+        if self.floor is None:
+            wanted = peer not in self._reports
+        else:
+            wanted = leads is not None and leads[0] == peer and leads[1] <= self.floor
+        if not wanted or now < self._asked_at.get(peer, now):
+            return False
+        self._asked_at[peer] = now + limits.RECOVER_ASK_SECONDS
+        return True
+
+    def question(self) -> Message:
+        """The frame that asks."""
+        return {"type": "term_ask", "number": self._number, "above": self.floor or 0}
+
+    def reported(self, peer: str, message: Message) -> bool:
+        """Take an answer. True when nothing is missing any more.
+
+        A member that recovers as well does not remember its own term, but others may: they have
+        to be asked after it said so, for only then its earlier process can have won no vote that
+        they do not tell of.
+        """
+        if message["number"] != self._number or self.floor is not None:
+            return False
+        self._reports[peer] = message["term"]
+        if message["recovering"]:
+            self._recovering.add(peer)
+        if self._reports.keys() != self._others:
+            return False
+        if self._recovering <= self._recovering_before:
+            self.floor = max(self._reports.values())
+            return True
+        self._recovering_before |= self._recovering
+        self._recovering.clear()
+        self._reports.clear()
+        self._asked_at.clear()
+        self._number = self._rng.getrandbits(NUMBER_BITS)
+        return False
+
+    def waits_for(self, leads: Leads | None) -> str:
+        """What has to happen next, in words."""
+        if self.floor is None:
+            missing = ", ".join(sorted(self._others - self._reports.keys()))
+            return f"the terms of {missing}: every other member has to tell its own"
+        if leads is None or leads[1] <= self.floor:
+            asked = f"; {leads[0]} was asked to hand over" if leads is not None else ""
+            return f"a leader that is elected in a term above {self.floor}{asked}"
+        return f"the log of {leads[0]}, which leads term {leads[1]}"
+
+    def tell(self, leads: Leads | None, *, ended: bool) -> None:
+        """A line for the log, where there is news."""
+        if ended:
+            logger.info("event=recovered advice=the files that were set aside can be removed")
+            return
+        waits_for = self.waits_for(leads)
+        if waits_for != self._told:
+            self._told = waits_for
+            logger.info("event=recovering waits_for=%s", waits_for)
