@@ -190,7 +190,7 @@ class Checks:
         others = len(self._world.nodes) // 2
         since = max(self._heard.get(key, 0.0), heard[others - 1] if others else node.clock())
         self._heard[key] = node.clock() if node.paused else since
-        if node.clock() > since + ALONE_SECONDS:
+        if not node.paused and node.clock() > since + ALONE_SECONDS:
             self.fail(f"{node.name} leads term {node.node.term} alone since {since:.2f}")
 
     def _check_commit(self, node: SimNode) -> None:
