@@ -117,17 +117,14 @@ class Authentication:
         thread: Callable[[], Offload],
     ) -> None:
         """`now` in seconds; `thread` is asked once, when the first password has to be hashed."""
-        self._rights = {user.name: Rights(user) for user in users}
-        self._tokens = {
-            rights.user.token.digest: rights
-            for rights in self._rights.values()
-            if rights.user.token is not None
-        }
+        self._rights: dict[str, Rights] = {}
+        self._tokens: dict[bytes, Rights] = {}
+        self._verified: dict[str, bytes] = {}
+        self.replace(users)
         self._call_later = call_later
         self._make_thread = thread
         self._thread: Offload | None = None
         self._key = os.urandom(32)
-        self._verified: dict[str, bytes] = {}
         self._checking: dict[tuple[str, bytes], list[tuple[str, Decide]]] = {}
         self._delayed: dict[str, int] = {}
         # Who does not exist costs as much time as who does.
@@ -135,6 +132,20 @@ class Authentication:
             SCRYPT_LOG_N, SCRYPT_R, SCRYPT_P, os.urandom(SALT_BYTES), os.urandom(KEY_BYTES)
         )
         self.failures = Failures(now)
+
+    def replace(self, users: Iterable[User]) -> None:
+        """From now on these are the users; what was remembered of their secrets is forgotten."""
+        self._rights = {user.name: Rights(user) for user in users}
+        self._tokens = {
+            rights.user.token.digest: rights
+            for rights in self._rights.values()
+            if rights.user.token is not None
+        }
+        self._verified.clear()
+
+    def rights_of(self, name: str) -> Rights | None:
+        """What the user of this name may do; None where there is none."""
+        return self._rights.get(name)
 
     @property
     def required(self) -> bool:
@@ -213,6 +224,7 @@ class Authentication:
             if error is not None:
                 logger.error("event=login_check_failed error=%s", type(error).__name__)
             right = rights is not None and stored is not None and found == [True]
+            right = right and self._rights.get(name) is rights  # nobody replaced it meanwhile
             if right:
                 self._verified[name] = digest
             for one_host, one_decide in self._checking.pop(key):

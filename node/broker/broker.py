@@ -85,6 +85,7 @@ class Broker:
         self._tick_again = False
         self._started_at = now()
         self._disk_looked_at = now()
+        self._authentication = authentication
         self._connections: dict[Connection, None] = {}
         self._unopened: dict[Connection, None] = {}
         self._sessionless: dict[Connection, None] = {}
@@ -198,6 +199,18 @@ class Broker:
             # What a snapshot stands for is not in the log any more, and cluster time went on in it.
             self.clock.stand(max(stamp_ms, self.host.machine.cluster_time_ms))
             self._propose_lead(term)
+
+    def users_replaced(self) -> None:
+        """There are other users: who is gone is cut off, and the others may what they may now."""
+        for connection in list(self._connections):
+            if connection.rights is None:
+                continue
+            name = connection.rights.user.name
+            rights = self._authentication.rights_of(name)
+            if rights is None:
+                connection.fail(Code.AUTHENTICATION_FAILED, f"there is no user {name} any more")
+            else:
+                connection.rights = rights
 
     def _propose_lead(self, term: int) -> None:
         def lost(outcome: Outcome) -> None:

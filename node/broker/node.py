@@ -15,6 +15,7 @@ import random
 import ssl
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -24,7 +25,7 @@ from node.broker.broker import Broker
 from node.broker.connection import Connection
 from node.broker.descriptors import connections_max
 from node.broker.listener import Listener, Listening, MakePort
-from node.broker.tls import client_context
+from node.broker.tls import client_context, show_certificate
 from node.broker.welcome import Identity
 from node.config import ClusterConfig, NodeConfig
 from node.raft import (
@@ -45,6 +46,8 @@ from node.raft import (
     boot_clock,
     check_members,
 )
+from node.raft.peer_tls import CertificateUnusable
+from node.table import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -120,6 +123,8 @@ class Node:
         self._make_listener = listener
         self._listener: Listening | None = None
         self._raft: RaftNode | None = None
+        self._peer_port: TcpTransport | None = None
+        self._client_contexts: list[ssl.SSLContext] = []
         self._timer: asyncio.TimerHandle | None = None
         self._turn_asked = False
         self._in_turn = False
@@ -190,7 +195,7 @@ class Node:
             recover=self._stamp() if self._recover else None,
         )
         try:
-            transport = self._transport(raft_config, self._rng)
+            transport = self._peer_port = self._transport(raft_config, self._rng)
             self._raft = RaftNode(
                 raft_config,
                 journal=journal,
@@ -220,11 +225,42 @@ class Node:
         """Now, for names of files."""
         return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._wall()))
 
+    def reload(self, config: ClusterConfig) -> None:
+        """Take the users and the certificates of a file that was read again; the rest waits for a
+        restart. Raises ConfigError, and then everything stays as it was."""
+        if bool(config.users) != bool(self.config.users):
+            raise ConfigError("[[user]]: the first users, or none any more, need a restart")
+        files = [
+            None if tls is None else (tls.client_cert is None, tls.peer_cert is None)
+            for tls in (config.tls, self.config.tls)
+        ]
+        if files[0] != files[1]:
+            raise ConfigError("[tls]: beginning or ending encryption needs a restart")
+        new = replace(self.config, users=config.users, tls=config.tls)
+        name = self.me.name
+        if new.tls is not None and new.tls.client_cert is not None:
+            client_context(new.tls, name)  # both files are tried before one in use is changed
+        peer_tls = _peer_tls(new, name)
+        if peer_tls is not None and self._peer_port is not None:
+            try:
+                self._peer_port.renew_tls(peer_tls)
+            except CertificateUnusable as error:
+                raise ConfigError(str(error)) from None
+        for context in self._client_contexts:
+            assert new.tls is not None, "there are contexts only where there are certificates"
+            show_certificate(context, new.tls, name)
+        self.config = new
+        self.authentication.replace(new.users)
+        self.broker.users_replaced()
+        logger.info("event=reloaded users=%d", len(new.users))
+
     def client_context(self) -> ssl.SSLContext | None:
         """What encrypts the client port, None where it is plain. Raises ConfigError."""
         tls = self.config.tls
         if tls is not None and tls.client_cert is not None:
-            return client_context(tls, self.me.name)
+            context = client_context(tls, self.me.name)
+            self._client_contexts.append(context)
+            return context
         if not self.me.client.is_loopback:
             logger.warning(
                 "event=plain_client_port address=%s advice=set client_cert and client_key in [tls]:"
@@ -243,20 +279,13 @@ class Node:
             bind=(self.me.peer.host, self.me.peer.port),
             cluster_id=config.cluster_id,
             secret=config.secret,
-            tls=self._peer_tls(),
+            tls=_peer_tls(config, self.me.name),
             heartbeat_seconds=config.raft.heartbeat_ms / 1000,
             min_timeout_seconds=config.raft.election_min_ms / 1000,
             max_timeout_seconds=config.raft.election_max_ms / 1000,
             connection_seconds=config.raft.connection_timeout_ms / 1000,
             snapshot_bytes=config.raft.snapshot_bytes,
         )
-
-    def _peer_tls(self) -> PeerTls | None:
-        tls = self.config.tls
-        if tls is None or tls.peer_cert is None:
-            return None
-        cert, key, ca = (tls.path(f"peer_{what}", self.me.name) for what in ("cert", "key", "ca"))
-        return PeerTls(cert, key, ca)
 
     def _accept(self) -> Connection:
         return Connection(self.broker, self._clock, self.config.limits.in_flight_publishes)
@@ -430,3 +459,11 @@ class Node:
 
 
 __all__ = ["Node", "NodeStopped", "RaftError"]
+
+
+def _peer_tls(config: ClusterConfig, name: str) -> PeerTls | None:
+    tls = config.tls
+    if tls is None or tls.peer_cert is None:
+        return None
+    cert, key, ca = (tls.path(f"peer_{what}", name) for what in ("cert", "key", "ca"))
+    return PeerTls(cert, key, ca)

@@ -17,12 +17,14 @@ from node.cli import local, observe, output
 from node.cli.errors import CliError
 from node.cli.limits import KILL_WAIT_S, LOG_TAIL_BYTES, POLL_S
 from node.cli.processes import let_pass, wait_gone
+from node.cli.session import Url, choose_url, node_options
 from node.cli.state import FOLDER_DEFAULT, ClusterFolder
 
 if TYPE_CHECKING:
+    from fifo.client.options import Options
     from node.cli.observe import View
     from node.cli.processes import ProcessId
-    from node.cli.state import NodeState
+    from node.cli.state import ClusterState, NodeState
 
 app = typer.Typer(no_args_is_help=True, help="Run a cluster of several nodes on this machine.")
 
@@ -71,14 +73,28 @@ def start(
 
 
 @app.command(epilog="Example: fifo cluster status --json")
-def status(directory: Folder = FOLDER_DEFAULT, as_json: Json = False) -> None:
-    """Show the nodes of the cluster that was started here."""
+def status(directory: Folder = FOLDER_DEFAULT, url: Url = None, as_json: Json = False) -> None:
+    """Show the nodes of the cluster that was started here.
+
+    Where it has users or TLS, --url (or FIFO_URL) says who asks: fifo://user:password@host:port.
+    """
     state = ClusterFolder(directory).require()
-    view = asyncio.run(observe.cluster_view(state))
+    view = asyncio.run(observe.cluster_view(state, options=_who_asks(state, url)))
     if as_json:
         output.print_json(_contract_view(view))
     else:
         _print_nodes(view)
+        for node in view["nodes"]:
+            if node["role"] == "down" and node["state"] == "running":
+                output.note(f"{node['name']} runs, but: {node['error']}")
+
+
+def _who_asks(state: ClusterState, url: str | None) -> Options | None:
+    """Credentials and TLS of a URL that means this cluster: no other's secret is sent to it."""
+    if url is None:
+        return None
+    options = node_options(choose_url(url))
+    return options if {node.client for node in state.nodes} & set(options.addresses) else None
 
 
 @app.command(epilog="Example: fifo cluster stop")
@@ -195,7 +211,8 @@ def _living(folder: ClusterFolder, which: str) -> tuple[NodeState, ProcessId]:
 
 def _contract_view(view: View) -> View:
     """Without what is only of use inside the command line."""
-    nodes = [{k: v for k, v in node.items() if k != "knows"} for node in view["nodes"]]
+    inside = ("knows", "error")
+    nodes = [{k: v for k, v in node.items() if k not in inside} for node in view["nodes"]]
     return {**view, "nodes": nodes}
 
 

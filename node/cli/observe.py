@@ -36,9 +36,11 @@ async def observe_all(
     return await asyncio.gather(*(_observe(address, timeout, options) for address in addresses))
 
 
-async def cluster_view(state: ClusterState, timeout: float = OBSERVE_TIMEOUT_S) -> View:
-    """The local cluster as `fifo cluster status --json` prints it."""
-    seen = await observe_all((node.client for node in state.nodes), timeout)
+async def cluster_view(
+    state: ClusterState, timeout: float = OBSERVE_TIMEOUT_S, options: Options | None = None
+) -> View:
+    """The local cluster as `fifo cluster status --json` prints it. `options` as above."""
+    seen = await observe_all((node.client for node in state.nodes), timeout, options)
     nodes = [_node_view(node, view) for node, view in zip(state.nodes, seen, strict=True)]
     return {"url": state.url, "leader": leader_of(nodes), "nodes": nodes}
 
@@ -78,4 +80,5 @@ def _node_view(node: NodeState, seen: View) -> View:
         "state": "stopped" if process is None else process.state(),
         "term": seen.get("term"),
         "knows": seen.get("leader"),
+        "error": seen.get("error"),
     }

@@ -26,6 +26,7 @@ from node.config import BASE_PORT_DEFAULT, load_config, single_node_config
 from node.table import ConfigError
 
 if TYPE_CHECKING:
+    from node.broker.node import Node
     from node.config import ClusterConfig
 
 _LOG = logging.getLogger("node.serve")
@@ -62,7 +63,7 @@ def serve(
     _start_logging()
     check_ports(member, "is the node already running? else choose another port for it")
     check_data_dir(member)
-    _run(settings, name, recover=recover)
+    _run(settings, name, config, recover=recover)
 
 
 class LineFormatter(logging.Formatter):
@@ -108,7 +109,7 @@ def _start_logging() -> None:
         logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
 
 
-def _run(config: ClusterConfig, name: str, *, recover: bool) -> None:
+def _run(config: ClusterConfig, name: str, path: Path | None, *, recover: bool) -> None:
     try:
         import uvloop
     except ImportError:
@@ -119,11 +120,14 @@ def _run(config: ClusterConfig, name: str, *, recover: bool) -> None:
     # A slow disk's thread has to say that it is done: 5 ms, the default, is longer than most syncs.
     sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(_live(config, name, recover=recover))
+        runner.run(_live(config, name, path, recover=recover))
 
 
-async def _live(config: ClusterConfig, name: str, *, recover: bool) -> None:
-    """Start the node, wait for a signal or its end, and stop it in order."""
+async def _live(config: ClusterConfig, name: str, path: Path | None, *, recover: bool) -> None:
+    """Start the node, wait for a signal or its end, and stop it in order.
+
+    SIGHUP reads the users and certificates of the file again.
+    """
     # Only here: the other commands start in half the time without a node's parts.
     from node.broker.node import Node, RaftError
     from node.http.server import HttpServer
@@ -138,6 +142,8 @@ async def _live(config: ClusterConfig, name: str, *, recover: bool) -> None:
     except (RaftError, ConfigError, OSError) as error:
         await node.stop()
         raise CliError(f"node {name} cannot start: {one_line(error)}") from error
+    if path is not None:
+        loop.add_signal_handler(signal.SIGHUP, _reload, node, path)
     running = asyncio.ensure_future(node.run())
     asked = asyncio.ensure_future(stopping.wait())
     try:
@@ -148,6 +154,14 @@ async def _live(config: ClusterConfig, name: str, *, recover: bool) -> None:
         asked.cancel()
         await node.stop()
     await _how_it_ended(running, name, was_asked=stopping.is_set())
+
+
+def _reload(node: Node, path: Path) -> None:
+    """What cannot be used changes nothing, and is one line of the log."""
+    try:
+        node.reload(load_config(path))
+    except ConfigError as error:
+        _LOG.error("event=reload_failed kept=old reason=%s", one_line(error))
 
 
 async def _how_it_ended(running: asyncio.Task[None], name: str, *, was_asked: bool) -> None:

@@ -33,7 +33,7 @@ from node.raft.peer_auth import (
     PeerRefused,
     new_incarnation,
 )
-from node.raft.peer_tls import names_in
+from node.raft.peer_tls import PeerTls, names_in
 
 if TYPE_CHECKING:
     import random
@@ -277,6 +277,13 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
             link.close()
 
     # --- life ---
+
+    def renew_tls(self, tls: PeerTls) -> None:
+        """Show and trust other certificates from the next connection on.
+
+        Raises CertificateUnusable, and then changes nothing.
+        """
+        self._listening_tls, self._dialing_tls = tls.listening(), tls.dialing()
 
     @property
     def with_tls(self) -> bool:

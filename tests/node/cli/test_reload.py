@@ -1,0 +1,185 @@
+"""A real node with users: SIGHUP brings other users and certificates, and a status needs one.
+
+What a reload does to connections stands here; what users may do is `node/broker/test_users.py`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer.testing
+
+import fifo
+from node.cli.main import app
+from node.cli.processes import identify
+from node.cli.state import ClusterFolder, state_of
+from node.config import ClusterConfig, TlsSettings, to_toml
+from tests.support.cluster import eventually, loopback_config
+from tests.support.users import EVERYTHING, certificate, user
+
+ANN, BOB = user("ann", **EVERYTHING, monitor=True), user("bob", **EVERYTHING)
+
+
+class Served:
+    """One `fifo serve` process on a file that tests write again."""
+
+    def __init__(self, config: ClusterConfig, folder: Path) -> None:
+        self.config = config
+        self.file = folder / "cluster.toml"
+        self.log = folder / "log"
+        self.address = str(config.nodes[0].client)
+        self.host, self.port = config.nodes[0].client.host, config.nodes[0].client.port
+        self.write(config)
+        command = [sys.executable, "-m", "node", "serve", "--config", str(self.file)]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def write(self, config: ClusterConfig) -> None:
+        self.file.write_text(to_toml(config))
+
+    async def told(self, words: str, times: int = 1) -> str:
+        """Wait until the log has so many lines with these words; the last of them."""
+
+        def look() -> str | None:
+            assert self.process.poll() is None, self.log.read_text()
+            lines = [line for line in self.log.read_text().splitlines() if words in line]
+            return lines[-1] if len(lines) >= times else None
+
+        return await eventually(look)
+
+    def hang_up(self) -> None:
+        self.process.send_signal(signal.SIGHUP)
+
+    def shown(self) -> str:
+        """The certificate that the client port shows now."""
+        return ssl.get_server_certificate((self.host, self.port), timeout=10)
+
+
+@asynccontextmanager
+async def served(config: ClusterConfig, folder: Path) -> AsyncIterator[Served]:
+    node = Served(config, folder)
+    try:
+        await node.told("event=leading")
+        yield node
+    finally:
+        node.process.terminate()
+        node.process.wait(20)
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+async def test_users_are_read_again_and_a_broken_file_keeps_the_old_ones(tmp_path: Path) -> None:
+    config = replace(loopback_config(tmp_path, 1), users=(ANN,))
+    async with served(config, tmp_path) as node:
+        as_ann = f"fifo://ann:ann-password@{node.address}"
+        as_bob = f"fifo://bob:bob-password@{node.address}"
+        async with fifo.connect(as_ann) as ann:
+            await ann.declare(fifo.QueueSpec("q"))
+            with pytest.raises(fifo.AuthenticationFailed):
+                async with fifo.connect(as_bob, connect_timeout=10):
+                    pass
+
+            node.file.write_text(node.file.read_text() + "\n[[user]]\nname = 7\n")
+            node.hang_up()
+            line = await node.told("event=reload_failed")
+            assert "cluster.toml" in line
+            assert "name" in line
+            node.write(replace(config, users=()))
+            node.hang_up()
+            assert "need a restart" in await node.told("event=reload_failed", 2)
+            await ann.publish("q", b"still here")
+
+            # Ann may only read from now on, on the connection that she has.
+            less = user("ann", consume=("*",))
+            node.write(replace(config, users=(less, BOB)))
+            node.hang_up()
+            await node.told("event=reloaded users=2")
+            with pytest.raises(fifo.PermissionDenied):
+                await ann.publish("q", b"not any more")
+            assert (await ann.peek("q"))[0].body == b"still here"
+            async with fifo.connect(as_bob) as bob:
+                await bob.publish("q", b"bob's")
+
+            # A new password for bob, and ann is gone: at once, with her connection.
+            other = replace(BOB, password=user("other").password)
+            node.write(replace(config, users=(other,)))
+            node.hang_up()
+            await node.told("event=reloaded users=1")
+            with pytest.raises(fifo.FifoError):
+                await ann.peek("q", timeout=5)
+        with pytest.raises(fifo.AuthenticationFailed):
+            async with fifo.connect(as_bob, connect_timeout=10):
+                pass
+        async with fifo.connect(f"fifo://bob:other-password@{node.address}") as bob:
+            assert (await bob.queue("q"))["ready"] == 2
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+async def test_a_new_certificate_is_shown_and_a_broken_one_is_not(tmp_path: Path) -> None:
+    old, new = certificate(tmp_path / "certs"), certificate(tmp_path / "new")
+    tls = TlsSettings(tmp_path, client_cert="certs/cert.pem", client_key="certs/key.pem")
+    config = replace(loopback_config(tmp_path, 1), users=(ANN,), tls=tls)
+    async with served(config, tmp_path) as node:
+        first = old.ca.read_text()
+        assert node.shown() == first
+        url = f"fifos://ann:ann-password@{node.address}?ca="
+        trusted = tmp_path / "trusted.pem"
+        trusted.write_text(first)
+        async with fifo.connect(f"{url}{trusted}") as ann:
+            await ann.declare(fifo.QueueSpec("q"))
+            # The new certificate with the old key: together they are of no use.
+            old.ca.write_text(new.ca.read_text())
+            node.hang_up()
+            assert "[tls] client_key" in await node.told("event=reload_failed")
+            assert node.shown() == first
+
+            (old.folder / "key.pem").write_text((new.folder / "key.pem").read_text())
+            node.hang_up()
+            await node.told("event=reloaded")
+            assert node.shown() == new.ca.read_text() != first
+            await ann.publish("q", b"on the connection from before")
+        async with fifo.connect(f"{url}{new.ca}") as ann:
+            assert (await ann.queue("q"))["ready"] == 1
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+async def test_the_status_of_a_cluster_with_users_needs_one_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FIFO_URL", raising=False)
+    config = replace(loopback_config(tmp_path, 1), users=(ANN, BOB))
+    async with served(config, tmp_path) as node:
+        state = state_of(config).with_process("n1", identify(node.process.pid))
+        folder = tmp_path / ".fifo"
+        folder.mkdir()
+        ClusterFolder(folder).save(state)
+
+        async def status(*more: str) -> typer.testing.Result:
+            line = ["cluster", "status", "--dir", str(folder), *more]
+            return await asyncio.to_thread(typer.testing.CliRunner().invoke, app, line)
+
+        unknown = await status()
+        assert "down" in unknown.stdout
+        assert "n1 runs, but: this cluster wants a user" in unknown.stderr
+        ann = f"fifo://ann:ann-password@{node.address}"
+        view = json.loads((await status("--url", ann, "--json")).stdout)
+        assert (view["leader"], view["nodes"][0]["role"]) == ("n1", "leader")
+        monkeypatch.setenv("FIFO_URL", ann)
+        assert "leader" in (await status()).stdout
+        monkeypatch.setenv("FIFO_URL", f"fifo://bob:bob-password@{node.address}")
+        assert "monitor = true" in (await status()).stderr
+        # A URL of another cluster is about that one: its secret is not sent here.
+        monkeypatch.setenv("FIFO_URL", "fifo://ann:ann-password@127.0.0.1:1")
+        assert "n1 runs, but: this cluster wants a user" in (await status()).stderr
