@@ -8,6 +8,7 @@ gone on meanwhile. Must not know how views are computed: `fifo/machine/queries.p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import msgpack
@@ -211,6 +212,8 @@ class Queries:
                     "lag": peer.lag_entries,
                     "connected": peer.connected,
                     "counted": peer.counted,
+                    "in_flight_bytes": peer.in_flight_bytes,
+                    "snapshot": None if peer.snapshot is None else asdict(peer.snapshot),
                 }
                 for peer in raft.peers
             ],
@@ -220,6 +223,9 @@ class Queries:
                 "state_bytes": journal.snapshots.state_bytes,
                 "disk_bytes": journal.snapshots.disk_bytes,
                 "kept_bytes": journal.snapshots.held_bytes,
+                "taken": raft.counters.snapshots_taken_total,
+                "sent": raft.counters.snapshots_sent_total,
+                "installed": raft.counters.snapshots_installed_total,
             },
             "fsync_ms": {
                 "p50": _quantile_ms(journal.sync_buckets, 0.50),

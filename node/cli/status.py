@@ -34,6 +34,11 @@ def status(url: Url = None, as_json: Json = False) -> None:
         output.print_json({"url": options.shown, "leader": leader, "nodes": nodes})
         return
     output.print_table(_COLUMNS, map(_row, nodes))
+    peers = [peer for node in nodes if node.get("node") == leader for peer in node["peers"]]
+    if peers:
+        output.say("")
+        output.say(f"as {leader} sees the others:")
+        output.print_table(_PEER_COLUMNS, map(_peer_row, peers))
     for node in nodes:
         if waits_for := node.get("recovering"):
             output.note(f"{node['node']} gets back a journal that it lost: waits for {waits_for}")
@@ -72,6 +77,27 @@ _COLUMNS = (
     "queues#",
     "up#",
 )
+
+
+_PEER_COLUMNS = ("peer", "is", "match#", "lag#", "on the way#", "snapshot being sent")
+
+
+def _peer_row(peer: dict[str, Any]) -> tuple[object, ...]:
+    """What the leader knows of another node, and how far a snapshot for it is."""
+    sent = peer["snapshot"]
+    snapshot = None
+    if sent is not None:
+        state = f"{bytes_text(sent['sent_bytes'])} of {bytes_text(sent['state_bytes'])}"
+        snapshot = f"{state}, {sent['sent_entries']} of {sent['entries']} entries"
+    word = "connected" if peer["connected"] else "down"
+    return (
+        peer["name"],
+        word if peer["counted"] else "recovering",
+        peer["match"],
+        peer["lag"],
+        bytes_text(peer["in_flight_bytes"]),
+        snapshot,
+    )
 
 
 def _row(node: dict[str, Any]) -> tuple[object, ...]:

@@ -169,6 +169,17 @@ def boot_clock() -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotSent:
+    """How far the sending of a snapshot is: of its state in bytes, of the entries kept with it."""
+
+    index: int
+    sent_bytes: int
+    state_bytes: int
+    sent_entries: int
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
 class PeerStatus:
     """What the leader knows of one peer; other roles know `connected` only."""
 
@@ -178,7 +189,9 @@ class PeerStatus:
     lag_entries: int
     in_flight_bytes: int
     probing: bool
-    takes_snapshot: bool = False
+    snapshot: SnapshotSent | None = None
+    """The snapshot that is on its way to it."""
+
     counted: bool = True
     """False while it recovers from the loss of its journal."""
 

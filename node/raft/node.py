@@ -337,7 +337,7 @@ class RaftNode:
                     lag_entries=self.last_index - match_index if leads else 0,
                     in_flight_bytes=progress.in_flight_bytes if leads else 0,
                     probing=leads and progress.probing,
-                    takes_snapshot=leads and progress.sending is not None,
+                    snapshot=progress.sending.how_far() if leads and progress.sending else None,
                     counted=progress.counted or not leads,
                 )
             )

@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from node.raft import limits
+from node.raft.config import SnapshotSent
 
 if TYPE_CHECKING:
     from node.raft.config import RaftConfig
@@ -50,6 +51,13 @@ class Sending:
         self._gap = None
         self._on_the_way.clear()
         self.in_flight_bytes = 0
+
+    def how_far(self) -> SnapshotSent:
+        """For operators: what of it was sent."""
+        meta = self.meta
+        return SnapshotSent(
+            meta.index, self._state_bytes, meta.state_bytes, self._live_count, meta.live_count
+        )
 
     def wants(self) -> bool:
         """Whether there is a frame to send now."""

@@ -162,6 +162,15 @@ def test_status_asks_every_node_itself(local: Local) -> None:
     assert all(node["lag"] >= 0 and node["term"] >= 1 for node in view["nodes"])
     table = local.ok("status").out
     assert table.count("follower") == 2
+    assert f"as {view['leader']} sees the others:" in table
+    assert table.count("connected") == 2
+    [leading] = [node for node in view["nodes"] if node["node"] == view["leader"]]
+    for peer in leading["peers"]:
+        assert (peer["connected"], peer["snapshot"]) == (True, None)
+        assert peer["match"] > 0
+        assert peer["lag"] >= 0
+        assert peer["in_flight_bytes"] >= 0
+    assert leading["snapshot"]["sent"] == 0
 
 
 def test_a_queue_is_declared_shown_and_deleted(local: Local) -> None:

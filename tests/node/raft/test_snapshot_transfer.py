@@ -141,9 +141,13 @@ def test_a_snapshot_that_nobody_takes_any_more_is_let_go(
     watch.on_piece = lambda: world.network.isolate("c")
     world.network.heal()
     world.run(1.0)
-    assert leader.node.status().peers[1].takes_snapshot
+    sent = leader.node.status().peers[1].snapshot
+    assert sent is not None
+    assert sent.index > 0
+    assert sent.sent_bytes <= sent.state_bytes
+    assert sent.sent_entries <= sent.entries
     world.run(limits.SNAPSHOT_PIN_SECONDS + 6.0)
-    assert not leader.node.status().peers[1].takes_snapshot
+    assert leader.node.status().peers[1].snapshot is None
     world.network.intercept = None
     world.network.heal()
     world.run_until(world.converged, 20.0)
