@@ -51,25 +51,32 @@ class NoPoller:
 
 
 class _Running:
-    """Clock and randomness of the node that is running now."""
+    """Clock and randomness of the node that is running now.
 
-    clock: Callable[[], float] = staticmethod(boot_clock)
-    rng: random.Random = random.Random()
+    On an instance: to set an attribute of a class makes the interpreter forget what it had cached
+    of that class's, and this is set with every message.
+    """
 
-    @staticmethod
-    def random() -> float:
+    def __init__(self) -> None:
+        self.clock: Callable[[], float] = boot_clock
+        self.rng = random.Random()
+
+    def random(self) -> float:
         """What the library's `random.random()` finds: the election timeouts."""
-        return _Running.rng.random()
+        return self.rng.random()
+
+
+_running = _Running()
 
 
 def run_as(clock: Callable[[], float], rng: random.Random) -> None:
     """From here on the library sees this clock and this randomness."""
-    _Running.clock = staticmethod(clock)
-    _Running.rng = rng
+    _running.clock = clock
+    _running.rng = rng
 
 
 def _monotonic() -> float:
-    return _Running.clock()
+    return _running.clock()
 
 
 def _no_poller(_poller_type: str) -> NoPoller:
@@ -81,7 +88,7 @@ def install() -> None:
     module = pysyncobj.syncobj
     module.pickle = Forbidden("pickle")
     module.time = Forbidden("time")
-    module.random = _Running
+    module.random = _running
     module.monotonicTime = _monotonic
     module.createPoller = _no_poller
     module.Serializer = NoSerializer
