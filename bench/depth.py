@@ -199,7 +199,7 @@ async def restart(place: Place) -> None:
     async with _cluster(place, "restart") as cluster:
         await fill(cluster.url, count)
         for _ in range(place.sizes.runs):
-            cluster.kill_all(cluster.nodes)
+            await cluster.kill(*cluster.nodes)
             began = time.monotonic()
             cluster.begin_restart(cluster.nodes)
             await serve_again(cluster.url)
@@ -228,7 +228,7 @@ async def _catch_up(place: Place, way: str, snapshot_bytes: int) -> None:
         for _ in range(sizes.runs):
             leader, _ = await cluster.leader()
             follower = next(node for node in cluster.nodes if node != leader)
-            cluster.kill(follower)
+            await cluster.kill(follower)
             await fill(cluster.url, sizes.behind_bytes // BODY_BYTES)
             async with steady_load(cluster.url) as taken:
                 await asyncio.sleep(STEADY_BEFORE_S)

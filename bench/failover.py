@@ -134,8 +134,8 @@ class Failover:
         """Kill the leader; how long nothing was delivered."""
         await asyncio.sleep(BEFORE_S + random.random())
         leader, term = await self._cluster.leader()
+        await self._cluster.kill(leader)
         killed = time.monotonic()
-        self._cluster.kill(leader)
         await asyncio.sleep(AFTER_S)
         gap = longest_gap([*self._delivered, time.monotonic()], killed - BEFORE_S, killed + AFTER_S)
         await self._cluster.leader(above_term=term)

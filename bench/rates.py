@@ -119,7 +119,7 @@ class Bench:
             try:
                 await asyncio.sleep(GAP_BEFORE_S)
                 leader, term = await self._cluster.leader()
-                self._cluster.kill(leader)
+                await self._cluster.kill(leader)
                 killed = time.monotonic()
                 await asyncio.wait((publishing,), timeout=GAP_AFTER_S)
             finally:

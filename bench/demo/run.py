@@ -170,7 +170,7 @@ class Run:
         await self._half_done.wait()
         outage, cluster = self._outage, self._cluster
         node, term = await cluster.leader()
-        cluster.kill(node)
+        await cluster.kill(node)
         outage.killed_ms = outage.note(picture.KILLED, f"leader {node.name} killed (SIGKILL)")
         successor, _ = await cluster.leader(above_term=term)
         outage.elected_ms = outage.note(picture.ELECTED, f"{successor.name} leads")

@@ -139,6 +139,11 @@ PRE_VOTE_YIELD_SECONDS: Final = 0.05
 """A node that grants a pre-vote puts its own candidacy off by this. No more, or a node that can
 send but not receive would keep all others from standing."""
 
+LEADER_GONE_SECONDS: Final = 0.03
+"""A follower whose connection to the leader ended stands one to two of these after the minimum
+timeout: by then the others, who heard the leader a little later by clocks of their own, are free to
+answer, and who stands second sees that the first does."""
+
 PRE_VOTE_RETRY_FRACTION: Final = 1 / 6
 """An unanswered pre-vote is asked again after one to two of these parts of the minimum timeout."""
 

@@ -530,7 +530,19 @@ class Core(Elections):
         SyncObj._SyncObj__onNodeDisconnected(self, node)
         self.held.forget(node)
         self.replicator.disconnected(node)
+        if node == self._SyncObj__raftLeader and self._SyncObj__raftState == FOLLOWER:
+            self._miss_the_leader()
         self._wake()
+
+    def _miss_the_leader(self) -> None:
+        """Its connection ended, as with a killed process: no more patience than safety asks for.
+
+        Nobody votes for a minimum timeout after hearing a leader, so nothing earlier is of use;
+        one that lives is back, and heard, before that.
+        """
+        spread = limits.LEADER_GONE_SECONDS * (1 + self.rng.random())
+        soonest = self._heard_at + self.config.min_timeout_seconds + spread
+        self._SyncObj__raftElectionDeadline = min(self._SyncObj__raftElectionDeadline, soonest)
 
     # --- doors that stay shut ---
 

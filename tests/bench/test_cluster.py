@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bench import cluster
 from bench.cluster import NODES, PORTS_PER_NODE, ClusterFailed, free_base_port
-from bench.processes import environment
+from bench.processes import Household, environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,3 +66,18 @@ def test_a_base_with_a_taken_port_is_not_offered(monkeypatch: pytest.MonkeyPatch
         other.listen()
         with pytest.raises(ClusterFailed):
             free_base_port()
+
+
+async def test_who_is_killed_is_found_out_beside_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command line takes longer to start than an election: clients go on meanwhile."""
+    sleeping = sys.executable, "-c", "import signal; signal.pause()"
+    victim = await asyncio.create_subprocess_exec(*sleeping)
+    went_on = threading.Event()
+    found = [{"name": "n1", "pid": victim.pid}]
+    one = cluster.BenchCluster(Household(tmp_path / "logs"), tmp_path / "cluster")
+    monkeypatch.setattr(one, "views", lambda: found if went_on.wait(10) else [])
+    asyncio.get_running_loop().call_soon(went_on.set)
+    await one.kill(cluster.Node(1, "n1", ""))
+    assert await asyncio.wait_for(victim.wait(), 10) == -signal.SIGKILL

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from node.raft import limits
 from node.raft.config import Outcome
 from node.raft.errors import RaftStopped
 from node.raft.node import RaftNode
@@ -171,6 +172,19 @@ def test_two_survivors_have_a_leader_within_about_a_second(first: int) -> None:
         killed_at = world.now
         world.elect()
         assert 0.4 < world.now - killed_at < 1.3, f"seed {seed}"
+
+
+def test_a_leader_whose_connections_end_is_replaced_right_after_the_minimum_timeout() -> None:
+    for seed in range(20):
+        world = World("abc", seed=seed, drifting=True).start()
+        leader = world.elect()
+        world.commit(leader, 3)
+        world.run(0.3)
+        leader.kill()
+        killed_at = world.now
+        world.elect()
+        longest = leader.config.min_timeout_seconds + 2 * limits.LEADER_GONE_SECONDS + 0.05
+        assert world.now - killed_at < longest, f"seed {seed}"
 
 
 def test_a_node_with_the_longest_log_and_an_old_term_does_not_block_the_rest() -> None:
