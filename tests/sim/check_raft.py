@@ -20,6 +20,13 @@ DIGEST_EVERY = 40
 """Entries between two comparisons of whole states: a digest costs as much as many entries."""
 
 
+LATE_MS = 250
+"""After its time at most, what is delayed is ready and what a lock kept is back (S8, S9)."""
+
+IN_PLACE_SECONDS = 1.0
+"""A leader that leads for so long, with nothing wrong, has seen to all that fell due before it."""
+
+
 class RaftChecks:
     """The properties of one world."""
 
@@ -31,6 +38,7 @@ class RaftChecks:
         self._last: dict[tuple[str, int], int] = {}
         self._applied: dict[tuple[str, int], int] = {}
         self._frozen: dict[bytes, int] = {}
+        self._in_place: tuple[str, int, float] = ("", 0, 0.0)
         self.digests_compared = 0
 
     def role(self, name: str, incarnation: int, role: str, term: int) -> None:
@@ -40,6 +48,34 @@ class RaftChecks:
         known = self._leaders.setdefault(term, (name, incarnation))
         if known != (name, incarnation):
             self._world.fail(f"R1: {known} and {(name, incarnation)} lead term {term}")
+
+    def late(self, name: str, seconds: float) -> None:
+        """S9: a lock ended so late, by the clock of the node that ended it."""
+        if self._is_in_place(name):
+            self._world.happened("lock ended with a leader in place")
+            if seconds * 1000 > LATE_MS:
+                self._world.fail(f"S9: a lock ended {seconds:.3f} s late, and {name} led")
+
+    def on_time(self) -> None:
+        """S8: nothing waits for its time that has come. Called often after healing."""
+        host = self._world.leader()
+        node = None if host is None else host.running
+        if host is None or node is None or node._raft is None:
+            self._in_place = ("", 0, 0.0)
+            return
+        now = self._world.loop.now
+        if self._in_place[:2] != (host.name, node._raft.term):
+            self._in_place = (host.name, node._raft.term, now)
+        due_ms = node.broker.host.machine.next_due_ms()
+        if due_ms is None or not self._is_in_place(host.name):
+            return
+        late_ms = node.broker.clock.now_ms() - due_ms
+        if late_ms > LATE_MS:
+            self._world.fail(f"S8: what is due waits for {late_ms} ms, and {host.name} leads")
+
+    def _is_in_place(self, name: str) -> bool:
+        leader, _, since = self._in_place
+        return leader == name and self._world.loop.now - since > IN_PLACE_SECONDS
 
     def frozen(self, process: tuple[str, int], node: Node) -> None:
         """A node begins a snapshot: equal states at equal indexes, so equal snapshots."""

@@ -110,4 +110,6 @@ async def until(world: World, true: Callable[[], object], seconds: float, what: 
     while not true():
         if world.loop.now > deadline:
             world.fail(f"{what} ({seconds:g} s)")
+        if world.healed:
+            world.checks.on_time()
         await asyncio.sleep(0.02)

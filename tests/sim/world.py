@@ -9,13 +9,14 @@ from __future__ import annotations
 import errno
 import random
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fifo.machine.effects import Deliver
 from fifo.machine.machine import Outcome
+from node.broker.figures import Histogram
 from node.broker.node import Node
 from node.config import Address, ClusterConfig, cluster_config
 from tests.jepsen.history import History
@@ -26,6 +27,21 @@ from tests.sim.network import Network
 from tests.sim.plan import Fault, Plan
 
 QUEUE, DEAD = "work", "dead"
+
+
+class _Lateness(Histogram):
+    """How late locks ended, told to the checks too."""
+
+    __slots__ = ("_tell",)
+
+    def __init__(self, bounds: Sequence[float], tell: Callable[[float], None]) -> None:
+        super().__init__(bounds)
+        self._tell = tell
+
+    def note(self, value: float, count: int = 1) -> None:
+        """See `Histogram.note`."""
+        self._tell(value)
+        super().note(value, count)
 
 
 class World:
@@ -104,6 +120,10 @@ class World:
             self.happened("snapshot restored" if node._raft is None else "snapshot installed")
             self.checks.restored((host.name, incarnation), node)
 
+        figures = node.broker.figures
+        figures.lateness = _Lateness(
+            figures.lateness.bounds, lambda seconds: self.checks.late(host.name, seconds)
+        )
         node.broker.host.freeze = frozen  # type: ignore[method-assign]  # a look from outside
         node.broker.host.restore = restored  # type: ignore[method-assign]  # likewise
         node.broker.on_role = told  # type: ignore[method-assign]  # a look from outside
