@@ -1,12 +1,14 @@
 """What a check costs by the size of the history: `python -m bench.check.cost`.
 
-Owns the series of sizes, each generated and checked by the commands a user calls, and the picture
-that shows whether the cost grows in a straight line. Asserts nothing: figures are for people.
+Owns the series of sizes, each generated and checked by the commands a user calls, what each took of
+time and memory, and the picture that shows whether the cost grows in a straight line. Asserts
+nothing: figures are for people.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -15,6 +17,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -23,30 +26,57 @@ from bench.check import charts
 from bench.check.page import STYLE
 from bench.hardware import describe
 from bench.interrupts import EXIT_CODE
-from bench.processes import Household
+from bench.processes import Child, Household, descendants
 
 SIZES = (1_000_000, 5_000_000, 10_000_000, 20_000_000)
-POLL_S = 0.2
+POLL_S = 0.5
+"""Between two looks at the memory: Spark fills and empties its heap over seconds."""
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+class Cost(NamedTuple):
+    """What a command took, with every process below it."""
+
+    seconds: float
+    cpu_seconds: float
+    rss_mib: float
+    """At most, at any of the looks."""
 
 
 class CostFailed(Exception):
     """A command ended otherwise than it should; the text quotes what it said."""
 
 
-def run(household: Household, name: str, *command: str) -> float:
-    """The seconds that a command took. Raises CostFailed."""
-    began = time.monotonic()
+def run(household: Household, name: str, *command: str) -> Cost:
+    """What a command took. Raises CostFailed."""
+    began, most = time.monotonic(), 0
+    cpu_ticks: dict[int, int] = {}
     child = household.start(name, sys.executable, "-m", *command)
     pause = threading.Event()
     while child.exit_code() is None:
+        most = max(most, _look(child, cpu_ticks))
         pause.wait(POLL_S)
     if child.exit_code() != 0:
         raise CostFailed(f"{name}: {child.last_lines()}")
-    return time.monotonic() - began
+    cpu_seconds = sum(cpu_ticks.values()) / TICKS_PER_SECOND
+    return Cost(time.monotonic() - began, cpu_seconds, most / (1 << 20))
 
 
-def measure(sizes: list[int], folder: Path, memory: str) -> dict[int, float]:
-    """Seconds of a check by number of events."""
+def _look(child: Child, cpu_ticks: dict[int, int]) -> int:
+    """Bytes of memory that the child and all below it have now; notes what each has run so far."""
+    rss_bytes = 0
+    for pid in {child.pid, *descendants(child.pid, set())}:
+        with contextlib.suppress(OSError):  # It has just ended.
+            stat = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+            cpu_ticks[pid] = int(stat[11]) + int(stat[12])
+            rss_bytes += int(stat[21]) * PAGE_BYTES
+    return rss_bytes
+
+
+def measure(sizes: list[int], folder: Path, memory: str) -> dict[int, Cost]:
+    """What a check takes by number of events."""
     household = Household(folder / "logs")
     found = {}
     try:
@@ -80,6 +110,7 @@ def main() -> int:
     parser.add_argument("--events", type=int, nargs="*", default=list(SIZES), help="sizes")
     parser.add_argument("--memory", default="3g", help="of the checker's JVM")
     parser.add_argument("--report", type=Path, help="an HTML page with the picture")
+    parser.add_argument("--picture", type=Path, help="the picture alone, as SVG")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="fifo-cost-"))
@@ -94,11 +125,15 @@ def main() -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if options.json:
-        print(json.dumps({"seconds": found, "cores": os.cpu_count(), "machine": describe()}))
+        costs = {size: cost._asdict() for size, cost in found.items()}
+        print(json.dumps({"costs": costs, "cores": os.cpu_count(), "machine": describe()}))
     else:
         _show(found)
+    seconds = {size: cost.seconds for size, cost in found.items()}
+    picture = charts.curve(seconds, "events", "seconds", line=True)
+    if options.picture is not None:
+        options.picture.write_text(picture, encoding="utf-8")
     if options.report is not None:
-        picture = charts.curve(found, "events", "seconds", line=True)
         options.report.write_text(
             f'<!doctype html><html lang="en"><meta charset="utf-8"><title>fifo: cost of a check'
             f"</title><style>{STYLE}</style><h1>What a check costs</h1><figure>{picture}</figure>"
@@ -108,10 +143,14 @@ def main() -> int:
     return 0
 
 
-def _show(found: dict[int, float]) -> None:
-    table = Table("events", "seconds", "microseconds per event")
-    for size, seconds in found.items():
-        table.add_row(f"{size:,}", f"{seconds:,.0f}", f"{seconds / size * 1e6:,.1f}")
+def _show(found: dict[int, Cost]) -> None:
+    table = Table("events", "seconds", "microseconds per event", "of processors", "peak MiB")
+    for size, cost in found.items():
+        each = (cost.seconds / size * 1e6, cost.cpu_seconds / size * 1e6)
+        table.add_row(
+            f"{size:,}", f"{cost.seconds:,.0f}", *(f"{one:,.1f}" for one in each),
+            f"{cost.rss_mib:,.0f}",
+        )  # fmt: skip
     console = Console(highlight=False)
     console.print(table)
     console.print(describe())

@@ -82,7 +82,7 @@ def _rule(name: str, words: str, verdict: Verdict) -> str:
     broken = next((one for one in verdict.broken if one.rule == name), None)
     return (
         f'<tr class="{"bad" if broken else "ok"}"><th>{name}</th><td>{html.escape(words)}</td>'
-        f"<td>{state_of(verdict, name)}</td></tr>\n"
+        f"<td>{html.escape(state_of(verdict, name))}</td></tr>\n"
     )
 
 

@@ -6,9 +6,12 @@ because every table of the check reads the events anew. Knows no rule.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
+import operator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
@@ -16,9 +19,9 @@ from urllib.parse import unquote, urlparse
 from bench.check.form import FIELDS, KINDS, VALUES, schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 NAMED = 5
 """Broken lines and holes that are named one by one; the rest is counted."""
@@ -209,22 +212,22 @@ def _misfits(event: dict[str, Any]) -> bool:
 def _holes(spark: SparkSession, events: DataFrame) -> tuple[int, tuple[str, ...]]:
     """How many events there are; which indexes are missing or double; where time runs back."""
     events.createOrReplaceTempView("events_read")
-    row = spark.sql(
-        "SELECT count(*) AS n, min(index) AS low, max(index) AS high,"
-        " sum(CAST(index AS decimal(38, 0))) AS total,"
-        " sum(CAST(index AS decimal(19, 0)) * CAST(index AS decimal(19, 0))) AS squares"
-        " FROM events_read"
-    ).first()
-    assert row is not None, "an aggregate has a row"
-    count = int(row["n"])
+    blocks = spark.sql(
+        f"SELECT index div {BLOCK} AS block, count(*) AS n, min(index) AS low, max(index) AS high,"
+        " bit_xor(xxhash64(index)) AS hash, min(time) AS earliest, max(time) AS latest"
+        " FROM events_read GROUP BY 1 ORDER BY 1"
+    ).collect()
+    count = sum(row["n"] for row in blocks)
     if count == 0:
         return 0, ()
-    last = count - 1
-    whole = row["low"] == 0 and row["high"] == last and int(row["total"]) == last * count // 2
+    low, high = blocks[0]["low"], blocks[-1]["high"]
+    whole = low == 0 and high == count - 1
+    row = spark.sql(f"SELECT bit_xor(xxhash64(id)) AS hash FROM range({count})").first()
+    assert row is not None, "an aggregate has a row"
     complaints: tuple[str, ...] = ()
-    if not (whole and int(row["squares"]) == last * count * (2 * last + 1) // 6):
-        complaints = tuple(_gaps(spark, int(row["low"])))
-    return count, (*complaints, *_backwards(spark))
+    if not (whole and row["hash"] == functools.reduce(operator.xor, (b["hash"] for b in blocks))):
+        complaints = tuple(_gaps(spark, low))
+    return count, (*complaints, *_backwards(blocks))
 
 
 def _gaps(spark: SparkSession, low: int) -> Iterator[str]:
@@ -246,15 +249,11 @@ def _gaps(spark: SparkSession, low: int) -> Iterator[str]:
         yield f"and {more} more holes or doubles"
 
 
-def _backwards(spark: SparkSession) -> Iterator[str]:
-    rows = spark.sql(
-        "SELECT block, low, before FROM ("
-        " SELECT block, low, lag(high) OVER (ORDER BY block) AS before FROM ("
-        f" SELECT index div {BLOCK} AS block, min(time) AS low, max(time) AS high"
-        " FROM events_read GROUP BY 1)) WHERE low < before ORDER BY block"
-    ).take(1)
-    for row in rows:
-        yield (
-            f"time runs backwards near index {row['block'] * BLOCK}:"
-            f" {row['low']} s after {row['before']} s"
-        )
+def _backwards(blocks: Sequence[Row]) -> Iterator[str]:
+    for before, row in pairwise(blocks):
+        if row["earliest"] < before["latest"]:
+            yield (
+                f"time runs backwards near index {row['block'] * BLOCK}:"
+                f" {row['earliest']} s after {before['latest']} s"
+            )
+            return

@@ -16,6 +16,8 @@ from bench.check.specs import Finding, Rare
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from bench.check.tables import Tables
+
 RATE_ERROR = 0.05
 """Clocks of two machines differ by this part at most, and a little."""
 
@@ -63,19 +65,29 @@ RENEWED = """(
   WHERE e.type = 'invoke' AND e.granted.type = 'ok')"""
 
 
-def _latest(lane: str) -> str:
+def _latest(lane: str, held: str) -> str:
     """Holds with the one before that was settled last, within a lane."""
     return f"""(
   SELECT *, max(struct(asked, received, consumer, token)) OVER
     (PARTITION BY {lane} ORDER BY received, asked
      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS last
-  FROM held)"""
+  FROM {held})"""
 
+
+BACK = """(
+  SELECT s.*, h.index AS back
+  FROM (SELECT id, held_queue, place, handed, asked, answered FROM settlements
+    WHERE done AND verb = 'terminate') s
+  JOIN (SELECT id, queue, place, index FROM hand_outs WHERE place > 1) h
+    ON h.id = s.id AND h.queue = s.held_queue AND h.place > s.place)"""
 
 TWICE_ACKED = """(
   SELECT id, held_queue, count(DISTINCT consumer, token) AS tokens, min(asked) AS one,
     max(asked) AS other
   FROM settlements WHERE done AND verb = 'ack' GROUP BY id, held_queue)"""
+
+HELD_TWICE = """(SELECT held.* FROM held LEFT SEMI JOIN (
+  SELECT id FROM delivered WHERE first_seen GROUP BY id HAVING count(*) > 1) d ON d.id = held.id)"""
 
 TOKENS = """(
   SELECT id, index, token, lag(struct(token, index)) OVER
@@ -121,13 +133,18 @@ COPIES = """(
     FROM (
       SELECT body, id, min(struct(place, index)) AS order, min(index) AS seen FROM (
         SELECT body, id, 0 AS place, first_confirm AS index FROM bodies WHERE id IS NOT NULL
-        UNION ALL SELECT body, id, 1, index FROM delivered)
+        UNION ALL SELECT body, id, 1, index FROM delivered) named
+      LEFT JOIN odd_bodies ON odd_bodies.hash = xxhash64(body)
+      LEFT JOIN odd_ids ON odd_ids.hash = xxhash64(id)
+      WHERE odd_bodies.hash IS NOT NULL OR odd_ids.hash IS NOT NULL
       GROUP BY body, id))
   WHERE ids > 1 OR first_body <> body)"""
 
 PHANTOMS = """(
   SELECT d.body, d.index, d.intact, b.invoke_index, b.refused
-  FROM delivered d LEFT JOIN bodies b ON b.body = d.body)"""
+  FROM (SELECT body, index, intact FROM delivered
+    JOIN odd_bodies ON odd_bodies.hash = xxhash64(body)) d
+  LEFT JOIN bodies b ON b.body = d.body)"""
 
 LOST = """(
   SELECT m.*, keep.first_kept, keep.last_kept
@@ -153,14 +170,8 @@ LINED_UP = """(
   SELECT *, max(struct(first.token, first.index)) OVER
     (PARTITION BY confirm_process, first.consumer ORDER BY invoke_index
      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS elder
-  FROM (SELECT m.* FROM messages m JOIN queues q ON q.name = m.confirm_queue
-    LEFT JOIN (
-      SELECT queue, count(DISTINCT process) AS publishers FROM (
-        SELECT invoke_queue AS queue, invoke_process AS process FROM bodies
-        UNION ALL SELECT confirm_queue, confirm_process FROM bodies WHERE id IS NOT NULL)
-      GROUP BY queue) p ON p.queue = m.confirm_queue
-    WHERE NOT q.grave AND q.ordering <> 'key' AND (q.single OR p.publishers = 1)
-      AND m.plain AND m.first.attempt = 1 AND NOT m.first.in_grave))"""
+  FROM (SELECT m.* FROM messages m JOIN lined_up l ON l.name = m.confirm_queue
+    WHERE m.plain AND m.first.attempt = 1 AND NOT m.first.in_grave))"""
 
 UNFENCED = "done AND newer_min < asked"
 GONE = (
@@ -169,8 +180,9 @@ GONE = (
 )
 
 
-def rules(rare: Rare, *, traced: bool) -> dict[str, list[Rule]]:
+def rules(rare: Rare, made: Tables) -> dict[str, list[Rule]]:
     """The rules that apply to a history, by table."""
+    traced = made.traced
     found: dict[str, list[Rule]] = defaultdict(list)
 
     def on(table: str, *some: Rule) -> None:
@@ -205,10 +217,10 @@ def rules(rare: Rare, *, traced: bool) -> dict[str, list[Rule]]:
         ),
     )  # fmt: skip
     _settling(on, rare)
-    _holding(on)
+    _holding(on, rare)
     _counting(on, rare, traced=traced)
     _burying(on, rare, traced=traced)
-    _ordering(on, rare)
+    _ordering(on, rare, made)
     on(
         "(SELECT * FROM flat WHERE f = 'call')",
         Rule(
@@ -259,10 +271,9 @@ def _settling(on: _On, rare: Rare) -> None:
     )  # fmt: skip
     if not rare.redriven:
         on(
-            "settlements",
+            BACK,
             Rule(
-                "S3", "done AND verb = 'terminate' AND newer_max_same > asked", "id",
-                "'came back after its terminate'", f"{shown}, newer_max_same",
+                "S3", "back > asked", "id", "'came back after its terminate'", f"{shown}, back",
             ),
         )  # fmt: skip
     on(TWICE_ACKED, Rule("S5", "tokens > 1", "id", "'acked under two tokens'", "one, other"))
@@ -275,7 +286,7 @@ def _settling(on: _On, rare: Rare) -> None:
     )  # fmt: skip
 
 
-def _holding(on: _On) -> None:
+def _holding(on: _On, rare: Rare) -> None:
     """S4 and S10, by hold."""
     on(
         SURE,
@@ -292,14 +303,16 @@ def _holding(on: _On) -> None:
         ),
     )  # fmt: skip
     on(
-        _latest("id"),
+        _latest("id", HELD_TWICE),
         Rule(
             "S4", "(last.consumer <> consumer OR last.token <> token) AND received < last.asked",
             "id", "'two held it at once'", "last.received, received, last.asked, asked",
         ),
     )  # fmt: skip
+    if not any(queue.ordering == "single_active" for queue in rare.queues().values()):
+        return
     on(
-        _latest("queue").replace("FROM held", "FROM held WHERE single"),
+        _latest("queue", "held WHERE single"),
         Rule(
             "S10", "last.consumer <> consumer AND received < last.asked", "queue",
             "'two consumers held messages at once'", "last.received, received, last.asked, asked",
@@ -387,7 +400,7 @@ def _burying(on: _On, rare: Rare, *, traced: bool) -> None:
     )  # fmt: skip
 
 
-def _ordering(on: _On, rare: Rare) -> None:
+def _ordering(on: _On, rare: Rare, made: Tables) -> None:
     """S11: what order a queue promises, where nothing was redriven."""
     if rare.redriven:
         return
@@ -399,6 +412,8 @@ def _ordering(on: _On, rare: Rare) -> None:
                 "'its elder was unfinished'", "elder.confirm_index, alive_first",
             ),
         )  # fmt: skip
+    if not made.lined_up:
+        return
     on(
         LINED_UP,
         Rule(
@@ -414,14 +429,14 @@ if TYPE_CHECKING:
     _On = Callable[..., None]
 
 
-def find(spark: SparkSession, rare: Rare, *, traced: bool) -> DataFrame:
+def find(spark: SparkSession, rare: Rare, made: Tables) -> DataFrame:
     """All findings of all rules on tables: rule, subject, text, events."""
     explained = list(rare.explained().items())
     spark.createDataFrame(explained, "queue string, count bigint").createOrReplaceTempView(
         "explained"
     )
     parts = []
-    for table, some in rules(rare, traced=traced).items():
+    for table, some in rules(rare, made).items():
         alternatives = ", ".join(
             f"CASE WHEN {rule.broken} THEN named_struct('rule', '{rule.name}',"
             f" 'subject', CAST({rule.subject} AS string), 'text', {rule.text},"

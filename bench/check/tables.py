@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bench.check.screen import screen
 from bench.check.specs import Rare
 
 if TYPE_CHECKING:
@@ -41,8 +42,12 @@ FROM (
 
 DELIVERED = """
 SELECT *, row_number() OVER (PARTITION BY id, consumer, token ORDER BY index) = 1 AS first_seen
-FROM (SELECT * FROM flat WHERE f = 'deliver' DISTRIBUTE BY id)
+FROM (
+  SELECT id, consumer, token, index, time, queue, body, intact, attempt, failures, reason, at_ms,
+    lock_ms, transit_s
+  FROM flat WHERE f = 'deliver' DISTRIBUTE BY id)
 """
+"""Only what rules ask for: a table is written with every column that it has."""
 
 SETTLED = f"""
 SELECT id, queue, process, consumer, token, verb, delay_s, index AS asked, time AS asked_time,
@@ -51,7 +56,7 @@ SELECT id, queue, process, consumer, token, verb, delay_s, index AS asked, time 
   coalesce(next.type = 'ok' AND next.status = 'ok', false) AS done
 FROM (
   SELECT *, lead(struct(type, index, time, status, late)) OVER
-    (PARTITION BY id, process, consumer, token ORDER BY index) AS next
+    (PARTITION BY id, consumer, token, process ORDER BY index) AS next
   FROM (SELECT * FROM flat WHERE f = 'settle' DISTRIBUTE BY id))
 WHERE type = 'invoke' AND (next IS NULL OR next.type <> 'invoke')
 """
@@ -68,7 +73,7 @@ RAW_HAND_OUTS = """
 SELECT d.*, coalesce(q.grave, false) AS in_grave, coalesce(q.single, false) AS single,
   q.max_deliveries AS max_deliveries
 FROM (SELECT id, coalesce(queue, '') AS queue, consumer, token, index, time, attempt, failures,
-    at_ms, lock_ms, transit_s, key
+    at_ms, lock_ms, transit_s
   FROM {source}) d LEFT JOIN queues q ON q.name = d.queue
 """
 
@@ -79,25 +84,29 @@ SELECT *, row_number() OVER (PARTITION BY id ORDER BY {order}) AS place FROM raw
 HAND_OUTS = """
 SELECT h.*,
   min(index) OVER newer AS newer_min, max(index) OVER newer AS newer_max,
-  max(index) OVER newer_same AS newer_max_same,
   lead(struct(index, time, in_grave)) OVER by_place AS next,
   lag(struct(queue, attempt, failures, index, consumer, token)) OVER by_place AS before,
   lag(struct(index, time, attempt, failures, at_ms, lock_ms, transit_s, single, consumer, token))
     OVER alive AS live_before,
-  row_number() OVER (PARTITION BY id, consumer, token ORDER BY place) = 1 AS first_of_key,
+  {first_of_key} AS first_of_key,
   min(CASE WHEN in_grave THEN struct(place, index, time) END) OVER (PARTITION BY id) AS buried
 FROM placed h
-WINDOW by_place AS (PARTITION BY id ORDER BY place),
-  newer AS (PARTITION BY id ORDER BY place ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING),
-  newer_same AS
-    (PARTITION BY id, queue ORDER BY place ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING),
-  alive AS (PARTITION BY id, in_grave ORDER BY place)
+WINDOW by_place AS (PARTITION BY id ORDER BY {order}),
+  newer AS
+    (PARTITION BY id ORDER BY {order} ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING),
+  alive AS (PARTITION BY id, in_grave ORDER BY {order})
 """
-"""Hand-outs with what came before and after; `newer_*` is of the hand-outs after this one."""
+"""Hand-outs with what came before and after; `newer_*` is of the hand-outs after this one. All
+windows have the one order, so that it is sorted once.
+"""
+
+FIRST_OF_KEY = "row_number() OVER (PARTITION BY id, consumer, token ORDER BY place) = 1"
+"""Without checkouts a hand-out is the first delivery of its key already."""
 
 STAYS = """
 SELECT *, place - max(CASE WHEN fresh THEN place END) OVER
-  (PARTITION BY id ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) + 1 AS number
+  (PARTITION BY id ORDER BY {order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) + 1
+  AS number
 FROM (
   SELECT *, before IS NULL OR before.queue <> queue{restart} AS fresh FROM hand_outs)
 """
@@ -105,8 +114,8 @@ FROM (
 
 SETTLEMENTS = """
 SELECT s.*, h.queue AS held_queue, h.in_grave AS in_grave, h.single AS single,
-  h.newer_min AS newer_min, h.newer_max AS newer_max, h.newer_max_same AS newer_max_same,
-  h.next AS next, h.index AS handed, h.time AS handed_time
+  h.newer_min AS newer_min, h.newer_max AS newer_max, h.place AS place, h.next AS next,
+  h.index AS handed, h.time AS handed_time
 FROM settled s LEFT JOIN (SELECT * FROM hand_outs WHERE first_of_key) h
   ON h.id = s.id AND h.consumer = s.consumer AND h.token = s.token
 """
@@ -122,27 +131,38 @@ WHERE s.done AND NOT s.late
 """
 """Confirmed holds: from a delivery to the asking for its settlement."""
 
-BY_MESSAGE = """
-SELECT h.id, h.alive_first, h.alive_last, h.buried, h.alive_after, h.first,
-  s.may_have_acked, s.terminated, s.acked, s.finished, s.open_end
-FROM (
-  SELECT id,
-    min(index) FILTER (WHERE NOT in_grave) AS alive_first,
-    max(struct(place, failures)) FILTER (WHERE NOT in_grave) AS alive_last,
-    min(buried) AS buried,
-    max(index) FILTER (WHERE NOT in_grave AND index > buried.index{surely}) AS alive_after,
-    min(struct(place, index, time, consumer, token, attempt, in_grave)) AS first
-  FROM hand_outs GROUP BY id) h
-FULL JOIN (
-  SELECT id,
-    max(verb = 'ack' AND answer <> 'fail'
-      AND coalesce(status, '') NOT IN ('lock_lost', 'unknown_consumer')) AS may_have_acked,
-    min(asked) FILTER (WHERE done AND verb = 'terminate' AND NOT in_grave) AS terminated,
-    min(asked) FILTER (WHERE done AND verb = 'ack' AND NOT in_grave) AS acked,
-    min(asked) FILTER (WHERE done AND verb IN ('ack', 'terminate')) AS finished,
-    max(answer = 'info' AND verb IN ('ack', 'terminate')) AS open_end
-  FROM settlements GROUP BY id) s ON s.id = h.id
+HANDED = """
+SELECT id,
+  min(index) FILTER (WHERE NOT in_grave) AS alive_first,
+  max(struct(place, failures)) FILTER (WHERE NOT in_grave) AS alive_last,
+  min(buried) AS buried,
+  max(index) FILTER (WHERE NOT in_grave AND index > buried.index{surely}) AS alive_after,
+  min(struct(place, index, time, consumer, token, attempt, in_grave)) AS first
+FROM hand_outs GROUP BY id
 """
+"""What became of a message, by its hand-outs."""
+
+ENDED = """
+SELECT id,
+  max(verb = 'ack' AND answer <> 'fail'
+    AND coalesce(status, '') NOT IN ('lock_lost', 'unknown_consumer')) AS may_have_acked,
+  min(asked) FILTER (WHERE done AND verb = 'terminate' AND NOT in_grave) AS terminated,
+  min(asked) FILTER (WHERE done AND verb = 'ack' AND NOT in_grave) AS acked,
+  min(asked) FILTER (WHERE done AND verb IN ('ack', 'terminate')) AS finished,
+  max(answer = 'info' AND verb IN ('ack', 'terminate')) AS open_end
+FROM settlements GROUP BY id
+"""
+"""What became of a message, by its settlements."""
+
+BY_MESSAGE = """
+SELECT h.*, e.may_have_acked, e.terminated, e.acked, e.finished, e.open_end
+FROM handed h LEFT JOIN ended e ON e.id = h.id
+UNION ALL
+SELECT e.id, null, null, null, null, null,
+  e.may_have_acked, e.terminated, e.acked, e.finished, e.open_end
+FROM ended e LEFT ANTI JOIN handed h ON h.id = e.id
+"""
+"""Both. A full join would forget that all of it is spread by message already."""
 
 MESSAGES = """
 SELECT b.*, m.first AS first, m.alive_first AS alive_first,
@@ -153,11 +173,21 @@ FROM (SELECT * FROM bodies WHERE id IS NOT NULL) b LEFT JOIN by_message m ON m.i
 """Confirmed bodies with what became of the message."""
 
 
+PUBLISHERS = """
+SELECT queue, count(DISTINCT process) AS publishers FROM (
+  SELECT invoke_queue AS queue, invoke_process AS process FROM bodies
+  UNION ALL SELECT confirm_queue, confirm_process FROM bodies WHERE id IS NOT NULL)
+GROUP BY queue
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Tables:
     """What was made: whether the machine was seen (`checkout`), and what is kept on disk."""
 
     traced: bool
+    lined_up: frozenset[str]
+    """Queues without keys whose first deliveries have an order: a single publisher, or consumer."""
     kept: list[DataFrame]
 
     def free(self) -> None:
@@ -170,13 +200,15 @@ def make(spark: SparkSession, rare: Rare) -> Tables:
     """Make all views on top of the view `events`."""
     kept: list[DataFrame] = []
 
-    def view(name: str, query: str, *, keep: bool = False) -> None:
+    def kept_on_disk(table: DataFrame) -> DataFrame:
         from pyspark import StorageLevel
 
+        kept.append(table.persist(StorageLevel.DISK_ONLY))
+        return table
+
+    def view(name: str, query: str, *, keep: bool = False) -> None:
         table = spark.sql(query)
-        if keep:
-            kept.append(table.persist(StorageLevel.DISK_ONLY))
-        table.createOrReplaceTempView(name)
+        (kept_on_disk(table) if keep else table).createOrReplaceTempView(name)
 
     view("flat", FLAT)
     rows = spark.sql("SELECT 1 FROM flat WHERE f = 'checkout' LIMIT 1").take(1)
@@ -184,6 +216,7 @@ def make(spark: SparkSession, rare: Rare) -> Tables:
     _queues(spark, rare)
     view("bodies", BODIES, keep=True)
     view("delivered", DELIVERED, keep=True)
+    screen(spark, kept_on_disk)
     view("settled", SETTLED, keep=True)
     view("answers", ANSWERS)
     view(
@@ -194,16 +227,35 @@ def make(spark: SparkSession, rare: Rare) -> Tables:
     source = "checkouts" if traced else "delivered WHERE first_seen"
     view("raw_hand_outs", RAW_HAND_OUTS.format(source=source))
     by_index = traced or rare.redriven
-    view("placed", PLACED.format(order="index" if by_index else "in_grave, attempt, index"))
-    view("hand_outs", HAND_OUTS, keep=True)
+    order = "index" if by_index else "in_grave, attempt, index"
+    view("placed", PLACED.format(order=order))
+    first_of_key = FIRST_OF_KEY if traced else "true"
+    view("hand_outs", HAND_OUTS.format(order=order, first_of_key=first_of_key), keep=True)
     restart = " OR attempt <= before.attempt" if rare.redriven else ""
-    view("stays", STAYS.format(restart=restart))
+    view("stays", STAYS.format(restart=restart, order=order))
     view("settlements", SETTLEMENTS, keep=True)
     view("held", HELD)
     surely = "" if traced else " AND time - transit_s > buried.time"
-    view("by_message", BY_MESSAGE.format(surely=surely), keep=True)
+    view("handed", HANDED.format(surely=surely))
+    view("ended", ENDED)
+    view("by_message", BY_MESSAGE, keep=True)
     view("messages", MESSAGES, keep=True)
-    return Tables(traced, kept)
+    return Tables(traced, _lined_up(spark, rare), kept)
+
+
+def _lined_up(spark: SparkSession, rare: Rare) -> frozenset[str]:
+    rows = spark.sql(PUBLISHERS).collect()
+    alone = {row["queue"] for row in rows if row["publishers"] == 1}
+    found = frozenset(
+        queue.name
+        for queue in rare.queues().values()
+        if not queue.is_grave
+        and queue.ordering != "key"
+        and (queue.ordering == "single_active" or queue.name in alone)
+    )
+    names = spark.createDataFrame([(name,) for name in sorted(found)], "name string")
+    names.createOrReplaceTempView("lined_up")
+    return found
 
 
 def _queues(spark: SparkSession, rare: Rare) -> None:

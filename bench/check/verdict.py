@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bench.check import rules, tables
 from bench.check.specs import Finding, Rare, judge
+from bench.check.unjudged import Told, unjudged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -75,8 +76,8 @@ class Verdict:
     complaints: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     """What limits the verdict."""
-    unjudged: tuple[str, ...] = ()
-    """Rules about which the history says nothing."""
+    unjudged: Mapping[str, str] = field(default_factory=dict)
+    """Rules about which the history does not say enough, and why."""
 
     @property
     def ok(self) -> bool:
@@ -87,7 +88,7 @@ class Verdict:
 def all_findings(spark: SparkSession, rare: Rare) -> tuple[DataFrame, tables.Tables]:
     """Make the tables and judge: every finding as a row. The tables are the caller's to free."""
     made = tables.make(spark, rare)
-    found = rules.find(spark, rare, traced=made.traced)
+    found = rules.find(spark, rare, made)
     more = [*judge(rare), *rules.slow_publishes(spark, rare)]
     rows = [(one.rule, one.subject, one.text, list(one.events)) for one in more]
     form = "rule string, subject string, text string, events array<bigint>"
@@ -101,12 +102,7 @@ def judge_history(
     history.events.createOrReplaceTempView("events")
     say("the rare events")
     rare = Rare.read(spark)
-    counts = {
-        f"{row['f']} {row['type']}": int(row["n"])
-        for row in spark.sql(
-            "SELECT f, type, count(*) AS n FROM events GROUP BY f, type ORDER BY f, type"
-        ).collect()
-    }
+    told = Told.read(spark)
     say("the rules")
     found, made = all_findings(spark, rare)
     found.createOrReplaceTempView("findings")
@@ -131,14 +127,23 @@ def judge_history(
         for rule in RULES
         if rule in subjects
     )
-    complaints = (*history.complaints, *_unasked(spark))
-    notes = tuple(_notes(rare, traced=made.traced, counts=counts))
-    unjudged = tuple(_unjudged(rare, counts))
-    return Verdict(history.count, counts, broken, complaints, notes, unjudged), made
+    complaints = (*history.complaints, *_unasked(spark, told.counts))
+    notes = tuple(_notes(rare, traced=made.traced, counts=told.counts))
+    silent = {
+        rule: why
+        for rule, why in unjudged(rare, told, made).items()
+        if rule not in subjects  # What is broken was judged.
+    }
+    return Verdict(history.count, told.counts, broken, complaints, notes, silent), made
 
 
-def _unasked(spark: SparkSession) -> Iterable[str]:
+def _unasked(spark: SparkSession, counts: Mapping[str, int]) -> Iterator[str]:
     """Answers to settlements that nobody asked for: the part with the question is missing."""
+    answers = sum(counts.get(f"settle {kind}", 0) for kind in ("ok", "fail", "info"))
+    known = spark.sql(f"SELECT count_if(answered <> {tables.NEVER}) AS n FROM settled").first()
+    assert known is not None, "an aggregate has a row"
+    if answers == known["n"]:
+        return
     row = spark.sql(
         "SELECT count(*) AS n, min(index) AS first FROM ("
         " SELECT type, index, lag(type) OVER"
@@ -172,29 +177,13 @@ def _notes(rare: Rare, *, traced: bool, counts: dict[str, int]) -> Iterable[str]
         yield "no deliver events: nothing was consumed"
 
 
-def _unjudged(rare: Rare, counts: dict[str, int]) -> Iterable[str]:
-    """Rules about which nothing is said: no event, or no queue, that they are about."""
-    orderings = {queue.ordering for queue in rare.queues().values()}
-    if "single_active" not in orderings:
-        yield "S10"
-    if not rare.by_kind["state"]:
-        yield "S12"
-    if not rare.by_kind["state"] and not rare.by_kind["nemesis"]:
-        yield "V1"
-    if not any(True for _ in rare.lasting()):
-        yield "V2"
-    if not rare.drained:
-        yield "V3"
-    if not any(name.startswith("call ") for name in counts):
-        yield "V4"
-
-
 def state_of(verdict: Verdict, rule: str) -> str:
-    """One rule in one word or number: holds, broken by how many, or not judged."""
+    """One rule in a few words: holds, broken by how many, or not judged and why."""
     broken = next((one for one in verdict.broken if one.rule == rule), None)
     if broken is not None:
         return f"broken by {broken.subjects:,}"
-    return "not judged" if rule in verdict.unjudged else "holds"
+    why = verdict.unjudged.get(rule)
+    return "holds" if why is None else f"not judged: {why}"
 
 
 __all__ = [

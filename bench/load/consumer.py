@@ -17,6 +17,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -33,6 +34,8 @@ from bench.load.partition import (
     telling,
 )
 from bench.load.recorder import STAMP, Recorder
+from bench.load.transit import Transit
+from fifo.machine import backoff, limits
 from node.cli.histogram import Histogram
 
 LOOK_S = 0.1
@@ -42,25 +45,38 @@ CRASHED = 77
 HANG_LOCKS = 1.6
 """A handler that hangs takes so many locks."""
 
+DEFAULT_BACKOFF = f"fixed:{limits.NACK_DELAY_MS_DEFAULT}ms"
+"""What a nack waits on a queue that says nothing else."""
+
 RENEW_AT = 0.9
 """A slow renewer renews when this part of the lock has passed."""
 
 
 async def consume(run: Run, figures: Figures, record: Recorder, *, letters: bool = False) -> None:
     """Consume until all producers have ended and nothing has come for a while."""
+    transit = Transit(time.monotonic())
     client = await fifo.connect(run.url, timeout=CALL_TIMEOUT_S)
     async with client, telling(run, figures):
-        await _Consuming(run, client, figures, record, letters=letters).work()
+        await _Consuming(run, client, transit, figures, record, letters=letters).work()
 
 
 class _Consuming:
     def __init__(
-        self, run: Run, client: fifo.Client, figures: Figures, record: Recorder, *, letters: bool
+        self,
+        run: Run,
+        client: fifo.Client,
+        transit: Transit,
+        figures: Figures,
+        record: Recorder,
+        *,
+        letters: bool,
     ) -> None:
         number = figures.row.partition
         workload = run.workload
         self._run = run
         self._client = client
+        self._transit = transit
+        self._backoff = backoff.parse(workload.queue.nack_backoff or DEFAULT_BACKOFF)
         self._figures = figures
         self._record = record
         self._letters = letters
@@ -116,12 +132,14 @@ class _Consuming:
             asked = [self._asked(message, "ack") for message in batch]
             for value in asked:
                 self._record.add("invoke", "settle", self._process, **value)
+            asked_at = time.monotonic()
             try:
                 results = await self._client.settle_many(batch)
             except fifo.FifoError as error:
                 for value in asked:
                     self._record.add("info", "settle", self._process, **value, error=repr(error))
                 continue
+            self._answered(asked_at, results)
             for value, result in zip(asked, results, strict=True):
                 self._settled(value, result)
 
@@ -144,7 +162,9 @@ class _Consuming:
             id=message.id, body=seen.name, intact=seen.intact, queue=self._queue,
             consumer=message.consumer, token=message.token, attempt=message.attempt,
             failures=message.failures, reason=None if letter is None else letter.reason,
-            lock_ms=round(message.remaining * 1000, 3), **stamp,
+            lock_ms=round(message.remaining * 1000, 3),
+            # When its frame came: messages may wait in the client's buffer for long.
+            transit_s=self._transit.at_most(message._delivery.received), **stamp,
         )  # fmt: skip
 
     async def _handle(self, message: fifo.Message) -> None:
@@ -195,6 +215,7 @@ class _Consuming:
     async def _settle(self, message: fifo.Message, verb: str) -> None:
         value = self._asked(message, verb)
         self._record.add("invoke", "settle", self._process, **value)
+        asked_at = time.monotonic()
         try:
             if verb == "ack":
                 result = await message.ack(receipt=True)
@@ -209,13 +230,23 @@ class _Consuming:
             self._record.add(kind, "settle", self._process, **value, error=repr(error))
             self._figures.outcome(f"{verb} {type(error).__name__}")
             return
+        self._answered(asked_at, [result])
         self._settled(value, result)
+
+    def _answered(self, asked_at: float, results: Sequence[fifo.SettleResult]) -> None:
+        """Of the answers: a lost lock may be known here, without asking a node."""
+        if any(result.status == fifo.Status.OK for result in results):
+            self._transit.answered(asked_at, time.monotonic())
 
     def _asked(self, message: fifo.Message, verb: str) -> dict[str, Any]:
         return {
             "id": message.id, "queue": self._queue, "consumer": message.consumer,
-            "token": message.token, "verb": verb,
+            "token": message.token, "verb": verb, "delay_s": self._delay_s(message, verb),
         }  # fmt: skip
+
+    def _delay_s(self, message: fifo.Message, verb: str) -> float | None:
+        """What the queue makes a message wait after this; None where it does not."""
+        return self._backoff.delay(message.failures) / 1000 if verb == "nack" else None
 
     def _settled(self, value: dict[str, Any], result: fifo.SettleResult) -> None:
         kind = "info" if result.status == fifo.Status.SENT else "ok"

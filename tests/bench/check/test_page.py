@@ -36,7 +36,7 @@ BAD = Verdict(
     events=54_321,
     counts={"publish ok": 54_000},
     broken=(Broken("S3", 12, (Example("1.1.7", "came <back> after its ack", (EVENT,)),)),),
-    unjudged=("S12",),
+    unjudged={"S12": "no node was <seen>"},
 )
 GOOD = Verdict(events=54_321, counts={"publish ok": 54_000}, broken=())
 
@@ -110,7 +110,7 @@ def test_a_page_names_every_rule_and_needs_nothing_else() -> None:
     for words in RULES.values():
         assert html.escape(words) in page
     assert "broken by 12" in page
-    assert "not judged" in page
+    assert "not judged: no node was &lt;seen&gt;" in page
     assert "came &lt;back&gt; after its ack" in page
     assert "and 11 more" in page
     assert "kill n1" in page
