@@ -151,17 +151,30 @@ def resume(which: Which, directory: Folder = FOLDER_DEFAULT) -> None:
 
 
 @app.command(epilog="Example: fifo cluster restart 1")
-def restart(which: Which, directory: Folder = FOLDER_DEFAULT) -> None:
+def restart(
+    which: Which,
+    recover: Annotated[
+        bool,
+        typer.Option(
+            local.RECOVER,
+            help="Set its damaged journal aside, and get everything back from the others.",
+        ),
+    ] = False,
+    directory: Folder = FOLDER_DEFAULT,
+) -> None:
     """Start a killed node again, or stop and start a running one."""
     folder = ClusterFolder(directory)
     state = folder.require()
     node = state.node(which)
     with folder.locked():
-        state = local.restart(folder, state, node)
+        state = local.restart(folder, state, node, recover=recover)
     role = asyncio.run(local.wait_for_node(state, node.name))
     process = state.node(node.name).process
     if process is None or not process.alive:
-        raise CliError(f"{node.name} ended at once: {local.last_line(folder, node.name)}")
+        said = local.last_line(folder, node.name)
+        again = f"; here: fifo cluster restart {which} {local.RECOVER}{folder.flag}"
+        hint = again if local.RECOVER in said and not recover else ""
+        raise CliError(f"{node.name} ended at once: {said}{hint}")
     output.say(f"{node.name} started: pid {process.pid}, {role}")
 
 

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 NODES_DEFAULT = 3
 """The smallest number of nodes of which one may die without anything stopping."""
 
+RECOVER = "--recover"
+"""The flag of `fifo serve` and `fifo cluster restart` for a node that lost its journal."""
+
 
 class Interrupts:
     """Counts Ctrl-C, SIGTERM and SIGHUP instead of letting them tear through a start."""
@@ -124,11 +127,13 @@ def start_all(folder: ClusterFolder, config: ClusterConfig, *, detach: bool) -> 
     return state
 
 
-def start_one(folder: ClusterFolder, name: str, *, die_with_me: bool) -> ProcessId:
+def start_one(
+    folder: ClusterFolder, name: str, *, die_with_me: bool, recover: bool = False
+) -> ProcessId:
     """Start one node of the folder's configuration."""
     config_path = str(folder.config_path.absolute())
     return start_node(
-        ["serve", "--config", config_path, "--node", name],
+        ["serve", "--config", config_path, "--node", name, *([RECOVER] if recover else [])],
         folder.log_path(name),
         die_with_me=die_with_me,
     )
@@ -216,23 +221,26 @@ def supervise(folder: ClusterFolder, interrupts: Interrupts, tell: Callable[[str
         tell(f"{name} did not stop in time and was killed")
 
 
-def restart(folder: ClusterFolder, state: ClusterState, node: NodeState) -> ClusterState:
+def restart(
+    folder: ClusterFolder, state: ClusterState, node: NodeState, *, recover: bool = False
+) -> ClusterState:
     """Stop one node if it lives, then start it again, by the supervisor where there is one."""
     only = replace(state, nodes=(node,))
     stop_nodes(only)
     supervisor = state.supervisor
     if supervisor is None or not supervisor.alive:
-        process = start_one(folder, node.name, die_with_me=False)
+        process = start_one(folder, node.name, die_with_me=False, recover=recover)
         changed = replace(state, supervisor=None).with_process(node.name, process)
         folder.save(changed)
         return changed
-    folder.start_request(node.name).touch()
+    request = folder.start_request(node.name, recover=recover)
+    request.touch()
 
     def started() -> bool:
         return bool(folder.require().node(node.name).process != node.process)
 
     if not wait_until(started, KILL_WAIT_S):
-        folder.start_request(node.name).unlink(missing_ok=True)
+        request.unlink(missing_ok=True)
         raise CliError(
             f"the `fifo cluster start` with pid {supervisor.pid} did not start {node.name};"
             " stop it with Ctrl-C and start again"
@@ -260,9 +268,10 @@ def _look_after(
         tell(
             f"{node.name} ended ({how}); start it again: fifo cluster restart {number}{folder.flag}"
         )
-    request = folder.start_request(node.name)
-    if request.exists():
-        request.unlink()
-        process = start_one(folder, node.name, die_with_me=True)
-        folder.save(folder.require().with_process(node.name, process))
-        tell(f"{node.name} started, pid {process.pid}")
+    for recover in (False, True):
+        request = folder.start_request(node.name, recover=recover)
+        if request.exists():
+            request.unlink()
+            process = start_one(folder, node.name, die_with_me=True, recover=recover)
+            folder.save(folder.require().with_process(node.name, process))
+            tell(f"{node.name} started, pid {process.pid}")

@@ -87,9 +87,9 @@ class ClusterFolder:
         """Where a node's stderr goes."""
         return self.path / name / "node.log"
 
-    def start_request(self, name: str) -> Path:
+    def start_request(self, name: str, *, recover: bool = False) -> Path:
         """A file that asks the foreground `cluster start` to start a node again."""
-        return self.path / name / "start"
+        return self.path / name / ("recover" if recover else "start")
 
     def load(self) -> ClusterState | None:
         """The state that was left, or None; CliError where the file is damaged."""

@@ -470,6 +470,27 @@ def foreground(folder: Path) -> tuple[Local, subprocess.Popen[str], list[Process
     raise AssertionError(started.communicate()[1])
 
 
+def test_a_damaged_node_of_a_local_cluster_gets_its_journal_back(tmp_path: Path) -> None:
+    here, started, _ = foreground(tmp_path)
+    with started:
+        number = 1 + [node["role"] for node in here.status()["nodes"]].index("follower")
+        here.ok("queue", "declare", "kept")
+        here.ok("cluster", "kill", str(number))
+        (segment,) = here.folder.glob(f".fifo/n{number}/data/*.segment")
+        data = bytearray(segment.read_bytes())
+        data[len(data) // 3] ^= 0xFF
+        segment.write_bytes(data)
+        refused = here.type("cluster", "restart", str(number))
+        assert (refused.code, refused.line.count("checksum")) == (1, 1)
+        assert f"here: fifo cluster restart {number} --recover" in refused.line
+        here.ok("cluster", "restart", str(number), "--recover")
+        here.wait_for(*ALL_UP)
+        started.send_signal(signal.SIGINT)
+        out, err = started.communicate(timeout=WAIT_S)
+    assert started.returncode == 0, (out, err)
+    assert list(here.folder.glob(f".fifo/n{number}/data/*.lost-*"))
+
+
 def test_ctrl_c_stops_a_foreground_cluster_in_order(tmp_path: Path) -> None:
     here, started, processes = foreground(tmp_path)
     with started:
