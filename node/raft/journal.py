@@ -467,13 +467,17 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         with self._reading():
             return self._snapshots.of(meta).read_state(offset, size)
 
-    def live_entries(self, meta: SnapshotMeta) -> array[int]:
-        """The indexes of the entries that a snapshot needs, ascending."""
-        indexes = array("Q")
-        with self._reading():
-            for places in self._snapshots.of(meta).places():
-                indexes.extend(places.indexes)
-        return indexes
+    def live_entries(self, meta: SnapshotMeta) -> Iterator[int]:
+        """The indexes of the entries that a snapshot needs, ascending; read from the disk a few
+        thousand at a time, as they are asked for. `SnapshotFailed` if it is not kept any more."""
+        pieces = self._snapshots.of(meta).places()
+        while True:
+            self._snapshots.of(meta)
+            with self._reading():
+                places = next(pieces, None)
+            if places is None:
+                return
+            yield from places.indexes
 
     def kept_entry(self, index: int) -> Entry:
         """An entry that a snapshot needs, or of the log, with its term, past the cache: it is for

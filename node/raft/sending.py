@@ -30,7 +30,7 @@ class Sending:
         self._config = config
         self.meta = journal.snapshot
         journal.pin(self.meta)
-        self._indexes = iter(journal.live_entries(self.meta))
+        self._indexes = journal.live_entries(self.meta)
         self._live = array("Q")
         self._offered = False
         self._answered = False

@@ -9,6 +9,7 @@ from array import array
 
 import pytest
 
+from node.raft import limits
 from node.raft.errors import JournalFailed, RaftStopped, SnapshotFailed
 from node.raft.journal import PLACEHOLDER, Journal
 from tests.support.journals import command, fill, open_journal
@@ -49,6 +50,23 @@ def test_a_snapshot_is_read_back_in_any_pieces_also_after_a_restart() -> None:
         assert list(journal.live_entries(meta)) == [3, 5, 20]
         assert journal.kept_entry(5) == (command(5, 60), 5, 1)
         journal = reopened(storage)
+
+
+def test_what_is_live_is_read_a_piece_at_a_time_as_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A million at the start of a transfer would hold up the loop for as long as an election."""
+    monkeypatch.setattr(limits, "PLACES_PER_RECORD", 10)
+    storage = SimStorage()
+    journal = filled(storage, 300)
+    live = list(range(2, 242))
+    meta = take(journal, live, index=250)
+    reads = storage.reads
+    indexes = journal.live_entries(meta)
+    assert storage.reads == reads
+    assert [next(indexes) for _ in range(10)] == live[:10]
+    assert storage.reads - reads <= 2
+    assert list(indexes) == live[10:]
 
 
 def test_the_first_snapshot_lets_nothing_go_the_second_what_the_first_does_not_need() -> None:
