@@ -166,12 +166,12 @@ class Cluster:
 
     # --- nodes ------------------------------------------------------------------------------------
 
-    def start_node(self, name: str) -> None:
+    def start_node(self, name: str, *flags: str) -> None:
         """Start a node that does not run."""
         if not self.runs(name):
             self.views.pop(name, None)
             changes = {"FIFO_MUTANT": self.mutant} if self.mutant else None
-            node = sys.executable, "-m", "tests.jepsen.node", str(self.folder), name
+            node = sys.executable, "-m", "tests.jepsen.node", str(self.folder), name, *flags
             command = *self.network.inside(name), *node
             self.children[name] = self.household.start(name, *command, env=changes)
 

@@ -149,7 +149,7 @@ def view_of(folder: Path, name: str) -> ClusterConfig:
     )
 
 
-def made(folder: Path, name: str) -> Node:
+def made(folder: Path, name: str, *, recover: bool) -> Node:
     """The node. Clients are told of its door, where the proxy listens; it listens behind it."""
     config = view_of(folder, name)
     control = Control(folder / f"{name}.control")
@@ -159,6 +159,7 @@ def made(folder: Path, name: str) -> Node:
         wall=control.wall,
         http=HttpServer,
         storage=lambda path: SickStorage(path, control),
+        recover=recover,
     )
     own = json.loads((folder / "cluster.json").read_text())["nodes"][name]
     node.me = replace(node.me, client=parse_address(own["client"]))
@@ -181,11 +182,11 @@ def describe(node: Node) -> dict[str, Any]:
     }
 
 
-async def live(folder: Path, name: str) -> None:
+async def live(folder: Path, name: str, *, recover: bool) -> None:
     """Until SIGTERM, or until the node cannot go on."""
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
-    node = made(folder, name)
+    node = made(folder, name, recover=recover)
 
     def tell() -> None:
         path = folder / f"{name}.state"
@@ -222,7 +223,7 @@ def main() -> None:
 
         uvloop.install()
     with _mutated():
-        asyncio.run(live(Path(sys.argv[1]), sys.argv[2]))
+        asyncio.run(live(Path(sys.argv[1]), sys.argv[2], recover="--recover" in sys.argv[3:]))
 
 
 if __name__ == "__main__":
