@@ -59,8 +59,8 @@ MUTANTS = {
     "a returned message goes to the front of its queue": edited(
         ready,
         "returned_front",
-        "best: int | None = queue.returned[0] if queue.returned else None",
-        "best: int | None = queue.returned[-1] if queue.returned else None",
+        "best: int | None = queue.returned.first() if queue.returned else None",
+        "best: int | None = max(queue.returned) if queue.returned else None",
     ),
     "a disconnect is no failure": edited(
         returns,
@@ -125,8 +125,8 @@ MUTANTS = {
     "the dedup window is not trimmed": edited(
         dedup,
         "forget_due",
-        "order[0][0] <= step.now",
-        "order[0][0] <= step.now - 1_000_000",
+        "order.first()[0] <= step.now",
+        "order.first()[0] <= step.now - 1_000_000",
     ),
     "a repeat is confirmed by the id of the second publish": edited(
         dedup,
