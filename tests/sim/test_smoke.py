@@ -89,7 +89,7 @@ def test_every_verb_is_driven_into_what_is_interesting() -> None:
         Fault(7.5, "fast_disk", "n2"),
     ]
     faults.sort(key=lambda fault: fault.at)
-    plan = Plan(1, 3, (40, 40), (QUICK,), 3, tuple(faults), timeout_s=1.5, verbs=VERBS)
+    plan = Plan(3, 3, (40, 40), (QUICK,), 3, tuple(faults), timeout_s=1.5, verbs=VERBS)
     world = run(plan)
     missed = [state for state in REACHED if not world.counts.get(state)]
     expired = [one for one in world.history if one["value"].get("reason") == "expired"]
