@@ -60,9 +60,9 @@ def serve(
         die_with_parent(parent)
     settings, name = _choose(config, node, data_dir, base_port)
     member = settings.node(name)
-    _start_logging()
     check_ports(member, "is the node already running? else choose another port for it")
     check_data_dir(member)
+    _start_logging()
     _run(settings, name, config, recover=recover)
 
 
