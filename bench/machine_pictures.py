@@ -41,6 +41,7 @@ _LINES = {
 _BARS = {
     "memory": "memory per message, without its body",
     "longest": "longest apply with 1 000 000 messages held",
+    "held": "longest apply by where 1 000 000 messages are held",
 }
 
 

@@ -21,8 +21,9 @@ STEP_OBJECTS: Final = 1_000
 """Sessions, consumers or producers that one tick may end: each costs some ten microseconds."""
 
 RECORD_COST: Final = 4
-"""What handing out a message that came back counts for: it is a run and a record of its own, some
-twenty microseconds, and a command must not hold up a node's loop for 50 ms."""
+"""What handing out a message that came back counts for, and what taking one from its holder or from
+a delay: a run or a record of its own, five to ten microseconds, and a command must not hold up a
+node's loop for 50 ms."""
 
 BLOCK_BITS: Final = 10
 BLOCK_MESSAGES: Final = 1 << BLOCK_BITS

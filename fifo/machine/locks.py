@@ -204,12 +204,19 @@ def _parts_by_floor(held: Hold, floor_token: int) -> tuple[Hold, ...]:
     return (held,)
 
 
-def expired_in(state: State, consumer: Consumer, first: int, last: int, now_ms: int) -> list[Range]:
-    """The token ranges in first..last whose locks are held and have ended by the state's word."""
+def expired_in(
+    state: State, consumer: Consumer, first: int, last: int, now_ms: int, most: int
+) -> list[Range]:
+    """The token ranges in first..last whose locks are held and have ended by the state's word; of
+    the first `most` tokens held there."""
     floor = floor_of(state, consumer)
     found: list[Range] = []
-    for held, lock_ms in held_in(consumer, first, last):
-        for piece in _parts_by_floor(held, floor[1]):
+    for held, lock_ms in holds_from(consumer, first):
+        end = min(last + 1, held.first + held.count, held.first + most)
+        if held.first >= end:
+            break
+        most -= end - held.first
+        for piece in _parts_by_floor(part(held, held.first, end), floor[1]):
             if deadline_ms(consumer, piece, piece.first, lock_ms, floor) <= now_ms:
                 _extend(found, piece.first, piece.first + piece.count - 1)
     return found

@@ -107,8 +107,7 @@ def _store(
     if stop > duplicates:
         number = numbers[stop - 1] if numbers is not None else command.number + stop - 1
         if not last:
-            step.state.touch(producer)
-            producer.queues[queue.number] = None
+            _begin(step, producer, queue)
         queue.last_numbers[producer.number] = number
     stored = max(stop - duplicates, 0)
     if stored != command.count or repeated:
@@ -124,6 +123,17 @@ def _store(
 
 def _numbers_of(command: Publish, columns: _Columns) -> Sequence[int]:
     return columns.numbers or range(command.number, command.number + command.count)
+
+
+def _begin(step: Step, producer: Producer, queue: Queue) -> None:
+    """Its first message in this queue. A deleted queue does not walk its producers: what they knew
+    of such queues they forget here."""
+    state = step.state
+    state.touch(producer)
+    gone = [number for number in producer.queues if number not in state.queues]
+    for number in gone:
+        del producer.queues[number]
+    producer.queues[queue.number] = None
 
 
 def _append(

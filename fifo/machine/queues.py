@@ -136,10 +136,6 @@ def remove(step: Step, queue: Queue) -> int:
             if session.end_cause is None:
                 step.effects.append(ConsumerRemoved(session.number, number, "queue_deleted"))
             sessions.forget_if_over(step, session.number)
-    for number in queue.last_numbers:
-        producer = state.producers[number]
-        state.touch(producer)
-        producer.queues.pop(queue.number, None)
     step.arm(queue, None)
     del state.queues[queue.number], state.queue_names[queue.name]
     state.pending.pop(queue.number, None)

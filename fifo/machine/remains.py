@@ -25,6 +25,8 @@ def leave(state: State, item: Queue | Consumer) -> None:
 def _tables(item: Queue | Consumer) -> Iterator[Any]:
     if isinstance(item, Consumer):
         yield from (lane.holds for lane in item.lanes.values())
+        yield from item.late.parts()
+        return
     for slot in type(item).__slots__:
         value = getattr(item, slot)
         if isinstance(value, (Table, Line, PositionMap)):

@@ -20,24 +20,11 @@ COUNTER_OF = {
 
 
 def give_back(
-    step: Step,
-    queue: Queue,
-    consumer: Consumer,
-    held: Hold,
-    cause: Cause,
-    *,
-    own: bool,
-    delay_ms: int | None = None,
+    step: Step, queue: Queue, consumer: Consumer, held: Hold, way: "Way"
 ) -> list[tuple[int, int, bool]]:
-    """Return what was just unlocked; ranges (first token, last token, whether dead-lettered).
-
-    `own`: by the consumer's own command, so that its tokens are settled, not taken from it.
-    """
+    """Return what was just unlocked; ranges (first token, last token, whether dead-lettered)."""
     queue.locked -= held.count
-    queue.counters[COUNTER_OF[cause]] += held.count
-    if cause == Cause.TIMEOUT:
-        queue.counters["lock_timeouts"] += held.count
-    way = _way(step, queue, consumer, cause, own=own, delay_ms=delay_ms)
+    queue.counters[way.counter] += held.count
     outcome: list[tuple[int, int, bool]] = []
     token = held.first
     for position in range(held.position, held.position + held.count):
@@ -49,65 +36,74 @@ def give_back(
         token += 1
     for first, last, dead in outcome:
         # A retry of the nack that reached the limit must hear what the nack itself heard.
-        if dead or not own:
+        if dead or not way.own:
             consumers.add_taken(consumer, first, last, dead=dead)
-    step.budget -= held.count
+    step.budget -= held.count * (1 if way.own else limits.RECORD_COST)
     return outcome
 
 
-class _Way(NamedTuple):
-    """What all messages that one command returns for one cause have in common."""
+class Way(NamedTuple):
+    """What all messages that one command returns for one cause have in common.
+
+    `own`: by the consumer's own command, so that its tokens are settled, not taken from it.
+    """
 
     cause: int
+    counter: str
     counts: bool
     limit: int | None  # failures that exhaust a message
     delay: backoff.Backoff
     line: Attempt
-    first_history: tuple[Attempt, ...]  # of a message that comes back for the first time
+    first: Record  # of a message that comes back for the first time, its holder left aside
     own: bool
     avoid_ms: int  # until when its releaser does not get it back; 0 where nobody avoids it
 
 
-def _way(
+def way_of(
     step: Step,
     queue: Queue,
     consumer: Consumer,
     cause: Cause,
     *,
     own: bool,
-    delay_ms: int | None,
-) -> _Way:
+    delay_ms: int | None = None,
+) -> Way:
+    """How a command returns messages of this consumer for this cause."""
     spec = queue.spec
     counts = cause in (Cause.NACK, Cause.DISCONNECT) or (
         cause == Cause.TIMEOUT and spec.count_timeouts
     )
     line = Attempt(consumer.number, int(cause), step.wall)
     avoids = cause == Cause.RELEASED and own and consumer.base != Base.CANCELLED
-    return _Way(
+    return Way(
         int(cause),
+        COUNTER_OF[cause],
         counts,
         spec.failures_max if counts else None,
         _delay(queue, consumer, cause, delay_ms),
         line,
-        (line,),
+        deadletter.LOCKED_ONCE._replace(failures=int(counts), history=(line,)),
         own,
         step.now + limits.RELEASE_AVOID_MS if avoids else 0,
     )
 
 
 def _return_one(
-    step: Step, queue: Queue, consumer: Consumer, position: int, token: int, way: _Way
+    step: Step, queue: Queue, consumer: Consumer, position: int, token: int, way: Way
 ) -> bool:
     """Return one message; whether it is a dead letter now."""
     before = queue.records.get(position)
-    if before is None:
-        before, history = deadletter.LOCKED_ONCE, way.first_history
-    else:
-        history = (*before.history[1 - limits.HISTORY :], way.line)
-    failures = before.failures + way.counts
-    holder, held_as = (0, 0) if way.own else (consumer.number, token)
-    record = Record(before.attempts, failures, holder, held_as, history, before.dead_letter)
-    if way.limit is not None and failures >= way.limit:
+    record = way.first if before is None else _once_more(before, way)
+    if not way.own:
+        record = Record(
+            record.attempts,
+            record.failures,
+            consumer.number,
+            token,
+            record.history,
+            record.dead_letter,
+        )
+    if way.limit is not None and record.failures >= way.limit:
         ordering.finished(step, queue, position)
         return deadletter.exhaust(step, queue, position, record)
     queue.records[position] = record
@@ -116,7 +112,7 @@ def _return_one(
         return deadletter.expire(step, queue, position)
     if not way.own:
         consumer.late[token] = position
-    wait_ms = way.delay.delay(before.failures)
+    wait_ms = way.delay.delay(record.failures - way.counts)
     if wait_ms:
         ordering.delay(step, queue, position, min(step.now + wait_ms, NEVER_MS), way.cause)
         if way.avoid_ms > step.now + wait_ms:
@@ -128,6 +124,12 @@ def _return_one(
         else:
             ready.make_ready(queue, position)
     return False
+
+
+def _once_more(before: Record, way: Way) -> Record:
+    history = (*before.history[1 - limits.HISTORY :], way.line)
+    failures = before.failures + way.counts
+    return Record(before.attempts, failures, 0, 0, history, before.dead_letter)
 
 
 _AT_ONCE = backoff.Fixed(0)
@@ -165,10 +167,11 @@ def give_back_all(step: Step, consumer: Consumer, cause: Cause) -> list[Range]:
     queue = step.open_queue(consumer.queue)
     if consumer.generation != step.state.generation:
         step.state.touch(consumer)
-    last = locks.last_of_first(consumer, max(step.budget, 0))
+    way = way_of(step, queue, consumer, cause, own=False)
+    last = locks.last_of_first(consumer, -(-max(step.budget, 0) // limits.RECORD_COST))
     gone: list[Range] = []
     for held in locks.release(step.state, consumer, 1, last):
-        give_back(step, queue, consumer, held, cause, own=False)
+        give_back(step, queue, consumer, held, way)
         gone.append((held.first, held.first + held.count - 1))
     consumers.refresh(step, queue, consumer)
     return joined(gone)
@@ -181,19 +184,23 @@ def time_out(step: Step, consumer: Consumer, ranges: list[Range]) -> None:
     session = state.sessions.get(consumer.session)
     disconnected = session is not None and session.disconnected
     cause = Cause.DISCONNECT if disconnected else Cause.TIMEOUT
+    way = way_of(step, queue, consumer, cause, own=False)
     for first, last in ranges:
         for held in locks.release(state, consumer, first, last):
-            give_back(step, queue, consumer, held, cause, own=False)
+            if cause == Cause.TIMEOUT:
+                queue.counters["lock_timeouts"] += held.count
+            give_back(step, queue, consumer, held, way)
     lost = list(ranges)
     consumers.suspect(step, queue, consumer, disconnected=disconnected)
     if queue.spec.ordering == "single_active" and not consumer.durable:
         # Order is kept only if it loses everything: the rest goes back uncounted.
-        rest = Cause.DISCONNECT if disconnected else Cause.RELEASED
+        rest_cause = Cause.DISCONNECT if disconnected else Cause.RELEASED
+        rest = way_of(step, queue, consumer, rest_cause, own=False)
         for held, _ in locks.all_holds(consumer):
             last = held.first + held.count - 1
             lost.append((held.first, last))
             for piece in locks.release(state, consumer, held.first, last):
-                give_back(step, queue, consumer, piece, rest, own=False)
+                give_back(step, queue, consumer, piece, rest)
         if queue.active == consumer.number:
             consumers.deactivate(step, queue, consumer)
         consumers.elect(step, queue)

@@ -57,8 +57,12 @@ def settle(step: Step, command: Settle) -> Reply:
         text = "the queue has no dead-letter queue: the messages stay locked"
         return Refused(Code.NO_DEAD_LETTER_QUEUE, text)
     lines_out: list[Line] = []
+    way = None
+    if command.verb not in (_ACK, _TERMINATE):
+        cause = Cause.NACK if command.verb == _NACK else Cause.RELEASED
+        way = returns.way_of(step, queue, consumer, cause, own=True, delay_ms=command.delay_ms)
     for first, last in command.ranges:
-        settle_range(step, command, queue, consumer, first, last, lines_out)
+        settle_range(step, command, queue, consumer, first, last, lines_out, way)
     after(step, queue, consumer, command)
     return Receipt(consumer.number, tuple(lines_out))
 
@@ -92,8 +96,12 @@ def settle_range(
     first: int,
     last: int,
     lines: list[Line],
+    way: returns.Way | None = None,
 ) -> None:
-    """Settle tokens first..last, and add what came of each to the receipt's lines."""
+    """Settle tokens first..last, and add what came of each to the receipt's lines.
+
+    `way` is how a nack or release returns them; None for the other verbs.
+    """
     if first < consumer.resolved_below:
         end = min(last, consumer.resolved_below - 1)
         add_line(lines, first, end, _LOCK_LOST)
@@ -105,14 +113,11 @@ def settle_range(
         if command.verb == _ACK:
             ack(step, queue, held)
             add_line(lines, held.first, first - 1, _OK)
-        elif command.verb == _TERMINATE:
+        elif way is None:
             _terminate(step, command, queue, consumer, held)
             add_line(lines, held.first, first - 1, _OK)
         else:
-            cause = Cause.NACK if command.verb == _NACK else Cause.RELEASED
-            for low, high, dead in returns.give_back(
-                step, queue, consumer, held, cause, own=True, delay_ms=command.delay_ms
-            ):
+            for low, high, dead in returns.give_back(step, queue, consumer, held, way):
                 add_line(lines, low, high, Status.DEAD_LETTERED if dead else _OK)
     if first <= last:
         _settle_unheld(step, command, queue, consumer, first, last, lines)

@@ -120,9 +120,10 @@ def cancel(step: Step, command: Cancel) -> Reply:
         return Refused(Code.TOO_LARGE, f"more than {limits.STEP_MESSAGES} tokens in one command")
     queue = step.open_queue(consumer.queue)
     consumer.base = int(Base.CANCELLED)
+    way = returns.way_of(step, queue, consumer, Cause.RELEASED, own=True)
     for first, last in command.unopened:
         for held in locks.release(step.state, consumer, first, last):
-            returns.give_back(step, queue, consumer, held, Cause.RELEASED, own=True)
+            returns.give_back(step, queue, consumer, held, way)
     queue.used_ms = step.now
     consumers.refresh(step, queue, consumer)
     consumers.elect(step, queue)
@@ -240,6 +241,7 @@ def open_producer(step: Step, command: OpenProducer) -> Reply:
     last = tuple(
         (state.queues[queue].name, state.queues[queue].last_numbers[producer.number])
         for queue in producer.queues
+        if queue in state.queues
     )
     return ProducerOpened(producer.number, last)
 

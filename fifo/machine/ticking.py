@@ -36,16 +36,14 @@ def tick(step: Step, command: Tick) -> Reply:
 def _evaluate(step: Step, named: tuple[tuple[int, int, int], ...]) -> None:
     """The locks that the leader found expired: what the state confirms is returned."""
     lost: dict[int, list[Range]] = {}
-    left = step.budget
+    left = -(-step.budget // limits.RECORD_COST)
     for number, first, last in named:
         consumer = step.state.consumers.get(number)
         if consumer is None or left <= 0:
             continue
-        for low, high in locks.expired_in(step.state, consumer, first, last, step.now):
-            last_low = min(high, low + left - 1)
-            if low <= last_low:
-                lost.setdefault(number, []).append((low, last_low))
-                left -= last_low - low + 1
+        for low, high in locks.expired_in(step.state, consumer, first, last, step.now, left):
+            lost.setdefault(number, []).append((low, high))
+            left -= high - low + 1
     for number, ranges in lost.items():
         if number in step.state.consumers:
             returns.time_out(step, step.open_consumer(number), returns.joined(ranges))
@@ -150,8 +148,9 @@ def queue_due(step: Step, queue: Queue) -> None:
     while queue.delays and queue.delays[0][0] <= step.now and step.budget > 0:
         position = queue.delays[0][1]
         ordering.due(step, queue, position)
-        step.budget -= 1
-    step.budget -= ready.stop_avoiding(queue, step.now, max(step.budget, 0))
+        step.budget -= limits.RECORD_COST
+    most = -(-max(step.budget, 0) // limits.RECORD_COST)
+    step.budget -= limits.RECORD_COST * ready.stop_avoiding(queue, step.now, most)
     while queue.expiries and queue.expiries[0][0] <= step.now and step.budget > 0:
         _expire_block(step, queue, queue.expiries[0][1])
     dedup.forget_due(step, queue)

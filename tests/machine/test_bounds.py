@@ -14,7 +14,7 @@ import pytest
 
 from fifo.machine import Machine, backoff, commands, effects, invariants, limits, replies
 from fifo.machine.types import EndCause, Verb
-from tests.support.machine import Bench, expect, present, refused
+from tests.support.machine import Area, Bench, expect, present, publish_command, refused
 
 MANY = 2 * limits.STEP_MESSAGES + 2_500
 PIECE = 2_500
@@ -215,8 +215,8 @@ def test_locks_that_end_together_are_returned_in_ticks() -> None:
         before = touched(bench)
         bench.tick()
         entries += 1
-        assert touched(bench) - before <= limits.STEP_MESSAGES
-        assert entries < 10
+        assert touched(bench) - before <= limits.STEP_MESSAGES // limits.RECORD_COST
+        assert entries < 20
     assert bench.counts("q") == (MANY, 0, 0)
 
 
@@ -238,7 +238,7 @@ def test_delays_that_end_together_are_due_in_ticks() -> None:
         bench.publish(session, "q", *[b""] * PIECE, delays=[5_000] * PIECE)
     bench.advance(5_000)
     assert bench.tick()
-    assert bench.counts("q")[0] == limits.STEP_MESSAGES
+    assert bench.counts("q")[0] == limits.STEP_MESSAGES // limits.RECORD_COST
     carry_on(bench)
     assert bench.counts("q") == (MANY, 0, 0)
 
@@ -338,6 +338,45 @@ def test_settling_what_was_handed_out_one_by_one_takes_steps_in_proportion() -> 
 
     few, many = cost(200), cost(2_000)
     assert many < 15 * few, (few, many)
+
+
+def test_what_many_single_locks_have_in_common_is_found_out_once_for_a_command() -> None:
+    bench = Bench(check=False)
+    bench.declare("q")
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q", prefetch=500).consumer
+    for _ in range(500):
+        bench.publish(session, "q", b"")
+        bench.advance(1)
+    bench.do(commands.PauseQueue("q"))
+    calls = counted(bench, lambda: bench.settle(consumer, Verb.NACK, (1, 500), delay_ms=0))
+    assert bench.counts("q") == (500, 0, 0)
+    assert calls < 45 * 500, "the way back is found out for each of them"
+    records = bench.machine.state.queues[1].records
+    assert len({id(record) for record in records.values()}) == 1, "a record for each of them"
+
+
+def test_a_delete_does_little_for_each_consumer_and_nothing_for_a_producer() -> None:
+    bench = Bench(check=False)
+    bench.declare("q")
+    bench.declare("r")
+    session = bench.attach()
+    for place in range(500):
+        bench.subscribe(session, "q", f"t{place}")
+    opened = expect(replies.ProducerOpened, bench.do(commands.OpenProducer("p")))
+    area = Area()
+    one = publish_command(area, "q", [b""], producer=opened.producer, previous=0, number=1)
+    bench.apply(one, area=area)
+    calls = counted(bench, lambda: bench.do(commands.DeleteQueue("q")))
+    assert calls < 120 * 500
+    state = bench.machine.state
+    assert list(state.producers[opened.producer].queues) == [1], "it is looked at"
+    again = expect(replies.ProducerOpened, bench.do(commands.OpenProducer("p")))
+    assert (again.producer, again.last) == (opened.producer, ())
+    area = Area()
+    one = publish_command(area, "r", [b""], producer=opened.producer, previous=0, number=1)
+    bench.apply(one, area=area)
+    assert list(state.producers[opened.producer].queues) == [state.queue_names["r"]]
 
 
 def counted(bench: Bench, work: Callable[[], object]) -> int:

@@ -122,7 +122,7 @@ def test_at_most_so_many_tokens_expire_in_one_step() -> None:
     assert sum(last - first + 1 for first, last in ranges) == 10_000
     assert next_ms == bench.now
     bench.do(commands.Tick(((1, 1, 15_000),)))
-    assert bench.counts("q") == (10_000, 5_000, 0)
+    assert bench.counts("q") == (2_500, 12_500, 0)
 
 
 def _spread(bench: Bench, sessions: int, each: int) -> None:

@@ -64,27 +64,27 @@ MUTANTS = {
     ),
     "a disconnect is no failure": edited(
         returns,
-        "_way",
+        "way_of",
         "cause in (Cause.NACK, Cause.DISCONNECT)",
         "cause in (Cause.NACK,)",
     ),
     "count_timeouts is not asked": edited(
         returns,
-        "_way",
+        "way_of",
         "cause == Cause.TIMEOUT and spec.count_timeouts",
         "cause == Cause.TIMEOUT",
     ),
     "the backoff is one failure ahead": edited(
         returns,
         "_return_one",
-        "way.delay.delay(before.failures)",
-        "way.delay.delay(failures)",
+        "way.delay.delay(record.failures - way.counts)",
+        "way.delay.delay(record.failures)",
     ),
     "max_deliveries is off by one": edited(
         returns,
         "_return_one",
-        "failures >= way.limit",
-        "failures > way.limit",
+        "record.failures >= way.limit",
+        "record.failures > way.limit",
     ),
     "a range of taken tokens is one short": edited(
         consumers,
@@ -196,7 +196,7 @@ MUTANTS = {
     ),
     "who released a message gets it at once": edited(
         returns,
-        "_way",
+        "way_of",
         "cause == Cause.RELEASED and own and consumer.base != Base.CANCELLED",
         "False",
     ),
@@ -286,7 +286,7 @@ MUTANTS = {
     ),
     "a failure is not counted": edited(
         returns,
-        "_return_one",
+        "_once_more",
         "before.failures + way.counts",
         "before.failures",
     ),
