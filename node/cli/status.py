@@ -1,7 +1,8 @@
 """``fifo status``: every node's own word on the state of the cluster.
 
 Owns the merge of what the nodes say: lag is counted from the furthest log that anyone reports, so
-that a silent or deposed leader cannot hide it.
+that a silent or deposed leader cannot hide it. A node of another version may tell less than this
+one: what it does not tell is "-", for a rolling upgrade is when one looks.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from node.cli.session import Json, Url, choose_url, node_options
 from node.cli.text import bytes_text, seconds_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 def status(url: Url = None, as_json: Json = False) -> None:
@@ -34,7 +35,7 @@ def status(url: Url = None, as_json: Json = False) -> None:
         output.print_json({"url": options.shown, "leader": leader, "nodes": nodes})
         return
     output.print_table(_COLUMNS, map(_row, nodes))
-    peers = [peer for node in nodes if node.get("node") == leader for peer in node["peers"]]
+    peers = [peer for node in nodes if node.get("node") == leader for peer in node.get("peers", ())]
     if peers:
         output.say("")
         output.say(f"as {leader} sees the others:")
@@ -48,10 +49,11 @@ def status(url: Url = None, as_json: Json = False) -> None:
 
 def merged(asked: Sequence[str], answers: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """One record per address: the node's own answer, and how far its log is behind."""
-    last = max((answer["last"] for answer in answers if answer["role"] != "down"), default=0)
+    last = max((answer["last"] for answer in answers if "last" in answer), default=None)
     nodes = []
     for address, answer in zip(asked, answers, strict=True):
-        lag = None if answer["role"] == "down" else last - answer["applied"]
+        applied = answer.get("applied")
+        lag = None if applied is None or last is None else last - applied
         nodes.append({"address": address, **answer, "lag": lag})
     return nodes
 
@@ -84,38 +86,47 @@ _PEER_COLUMNS = ("peer", "is", "match#", "lag#", "on the way#", "snapshot being 
 
 def _peer_row(peer: dict[str, Any]) -> tuple[object, ...]:
     """What the leader knows of another node, and how far a snapshot for it is."""
-    sent = peer["snapshot"]
-    snapshot = None
-    if sent is not None:
-        state = f"{bytes_text(sent['sent_bytes'])} of {bytes_text(sent['state_bytes'])}"
-        snapshot = f"{state}, {sent['sent_entries']} of {sent['entries']} entries"
-    word = "connected" if peer["connected"] else "down"
     return (
-        peer["name"],
-        word if peer["counted"] else "recovering",
-        peer["match"],
-        peer["lag"],
-        bytes_text(peer["in_flight_bytes"]),
-        snapshot,
+        peer.get("name"),
+        _peer_word(peer),
+        peer.get("match"),
+        peer.get("lag"),
+        _shown(bytes_text, peer.get("in_flight_bytes")),
+        _shown(_sent_text, peer.get("snapshot")),
     )
+
+
+def _peer_word(peer: dict[str, Any]) -> str | None:
+    if not peer.get("counted", True):
+        return "recovering"
+    return _shown(lambda connected: "connected" if connected else "down", peer.get("connected"))
+
+
+def _sent_text(sent: dict[str, Any]) -> str:
+    state = f"{bytes_text(sent['sent_bytes'])} of {bytes_text(sent['state_bytes'])}"
+    return f"{state}, {sent['sent_entries']} of {sent['entries']} entries"
 
 
 def _row(node: dict[str, Any]) -> tuple[object, ...]:
     if node["role"] == "down":
         return (None, node["address"], "down", *[None] * (len(_COLUMNS) - 3))
-    fsync = node["fsync_ms"]
     return (
-        node["node"],
+        node.get("node"),
         node["address"],
         "recovering" if node.get("recovering") else node["role"],
-        node["term"],
-        node["commit"],
-        node["applied"],
+        node.get("term"),
+        node.get("commit"),
+        node.get("applied"),
         node["lag"],
-        bytes_text(node["journal_bytes"]),
-        bytes_text(node["snapshot"]["disk_bytes"]),
-        f"{fsync['p50']:.2f}/{fsync['p99']:.2f} ms",
-        node["sessions"],
-        node["queues"],
-        seconds_text(node["uptime_s"]),
+        _shown(bytes_text, node.get("journal_bytes")),
+        _shown(bytes_text, (node.get("snapshot") or {}).get("disk_bytes")),
+        _shown(lambda ms: f"{ms['p50']:.2f}/{ms['p99']:.2f} ms", node.get("fsync_ms")),
+        node.get("sessions"),
+        node.get("queues"),
+        _shown(seconds_text, node.get("uptime_s")),
     )
+
+
+def _shown(text: Callable[[Any], str], value: object) -> str | None:
+    """The text of what a node told, None of what it did not."""
+    return None if value is None else text(value)

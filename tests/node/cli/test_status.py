@@ -1,0 +1,98 @@
+"""`fifo status` during a rolling upgrade: what a node of another version does not tell is "-"."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.node.cli.conftest import Done
+
+    Cli = Callable[..., Done]
+
+URL = "fifo://127.0.0.1:1,127.0.0.1:2"
+PEER = {
+    "name": "n2",
+    "match": 41,
+    "lag": 1,
+    "connected": True,
+    "counted": True,
+    "in_flight_bytes": 0,
+    "snapshot": {"sent_bytes": 1024, "state_bytes": 2048, "sent_entries": 3, "entries": 9},
+}
+STATUS = {
+    "node": "n1",
+    "role": "leader",
+    "recovering": None,
+    "term": 2,
+    "leader": "n1",
+    "commit": 42,
+    "applied": 42,
+    "last": 42,
+    "peers": [PEER],
+    "journal_bytes": 2048,
+    "snapshot": {"disk_bytes": 512},
+    "fsync_ms": {"p50": 0.5, "p99": 2.0},
+    "uptime_s": 12.0,
+    "sessions": 7,
+    "queues": 3,
+}
+CORE = ("node", "role", "term", "leader")
+"""What every version tells: who it is, and who leads."""
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, *answers: dict[str, Any]) -> None:
+    """Have the nodes answer this."""
+
+    async def observe_all(*_: object, **__: object) -> list[dict[str, Any]]:
+        return copy.deepcopy(list(answers))
+
+    monkeypatch.setattr("node.cli.status.observe_all", observe_all)
+
+
+def without(status: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in status.items() if name != key}
+
+
+DOWN = {"role": "down", "error": "connection refused"}
+
+
+def rows(done: Done) -> tuple[list[str], list[str]]:
+    """The row of the node, and that of its peer."""
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    peer = next((line for line in lines if line.startswith("n2")), "")
+    return next(line for line in lines if line.startswith("n1")).split(), peer.split()
+
+
+def test_everything_that_is_told_is_shown(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, STATUS, DOWN)
+    node, peer = rows(cli("status", "--url", URL))
+    shown = "n1 127.0.0.1:1 leader 2 42 42 0 2.0 KiB 512 B 0.50/2.00 ms 7 3 12.0 s"
+    assert " ".join(node) == shown
+    assert " ".join(peer) == "n2 connected 41 1 0 B 1.0 KiB of 2.0 KiB, 3 of 9 entries"
+
+
+@pytest.mark.parametrize("key", [key for key in STATUS if key not in CORE])
+def test_what_a_node_does_not_tell_is_a_dash(
+    key: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(monkeypatch, without(STATUS, key), DOWN)
+    node, _ = rows(cli("status", "--url", URL))
+    dashes = {"recovering": 0, "peers": 0, "applied": 2}.get(key, 1)  # Its lag is unknown too.
+    assert node.count("-") == dashes
+    assert cli("status", "--url", URL, "--json").json["nodes"][0]["node"] == "n1"
+
+
+@pytest.mark.parametrize("key", [key for key in PEER if key != "name"])
+def test_what_a_leader_does_not_tell_of_a_peer_is_a_dash(
+    key: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(monkeypatch, {**STATUS, "peers": [without(PEER, key)]}, DOWN)
+    _, peer = rows(cli("status", "--url", URL))
+    assert peer.count("-") == (0 if key == "counted" else 1)
+    assert "recovering" not in peer
