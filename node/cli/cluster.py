@@ -18,13 +18,14 @@ from node.cli.errors import CliError
 from node.cli.limits import KILL_WAIT_S, LOG_TAIL_BYTES, POLL_S
 from node.cli.processes import let_pass, wait_gone
 from node.cli.session import Url, choose_url, node_options
-from node.cli.state import FOLDER_DEFAULT, ClusterFolder
+from node.cli.state import FOLDER_DEFAULT, ClusterFolder, state_of
 
 if TYPE_CHECKING:
     from fifo.client.options import Options
     from node.cli.observe import View
     from node.cli.processes import ProcessId
     from node.cli.state import ClusterState, NodeState
+    from node.config import ClusterConfig
 
 app = typer.Typer(no_args_is_help=True, help="Run a cluster of several nodes on this machine.")
 
@@ -54,20 +55,25 @@ def start(
     detach: Annotated[
         bool, typer.Option("--detach", help="Return when there is a leader; leave it running.")
     ] = False,
+    url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Start a cluster and wait for its leader. Ctrl-C stops all nodes, unless --detach."""
+    """Start a cluster and wait for its leader. Ctrl-C stops all nodes, unless --detach.
+
+    Where one was before, even one that was killed, its nodes start again with their data.
+    """
     folder = ClusterFolder(directory)
     interrupts = local.Interrupts()
     with interrupts.caught():
         folder.prepare()
         with folder.locked():
             local.refuse_running(folder)
-            view = _start(folder, count, base_port, detach, interrupts)
+            view = _start(folder, local.plan(folder, count, base_port), url, detach, interrupts)
         if as_json:
             output.print_json(_contract_view(view))
         else:
             _print_started(folder, view, detach=detach)
+        _note_silent(view)
         if not detach:
             local.supervise(folder, interrupts, output.note)
 
@@ -84,9 +90,14 @@ def status(directory: Folder = FOLDER_DEFAULT, url: Url = None, as_json: Json = 
         output.print_json(_contract_view(view))
     else:
         _print_nodes(view)
-        for node in view["nodes"]:
-            if node["role"] == "down" and node["state"] == "running":
-                output.note(f"{node['name']} runs, but: {node['error']}")
+        _note_silent(view)
+
+
+def _note_silent(view: View) -> None:
+    """Why a node that runs does not tell its role."""
+    for node in view["nodes"]:
+        if node["role"] == "down" and node["state"] == "running":
+            output.note(f"{node['name']} runs, but: {node['error']}")
 
 
 def _who_asks(state: ClusterState, url: str | None) -> Options | None:
@@ -175,7 +186,23 @@ def restart(
         again = f"; here: fifo cluster restart {which} {local.RECOVER}{folder.flag}"
         hint = again if local.RECOVER in said and not recover else ""
         raise CliError(f"{node.name} ended at once: {said}{hint}")
+    idle = local.missing(state)
+    role = _waits_for(folder, state, idle) if idle else role
     output.say(f"{node.name} started: pid {process.pid}, {role}")
+
+
+def _waits_for(folder: ClusterFolder, state: ClusterState, idle: list[NodeState]) -> str:
+    """What a node lacks for a leader, and the commands that give it."""
+    count = len(idle) - (len(state.nodes) - 1) // 2
+    first = idle[0]
+    number = state.nodes.index(first) + 1
+    verb = "resume" if first.process is not None and first.process.alive else "restart"
+    flag = folder.flag
+    return (
+        f"waits for {'another node' if count == 1 else f'{count} other nodes'};"
+        f" {verb} {first.name}: fifo cluster {verb} {number}{flag}; or all at once, with their"
+        f" data: fifo cluster stop{flag} && fifo cluster start{flag}"
+    )
 
 
 @app.command(epilog="Example: fifo cluster logs 1 -f")
@@ -196,16 +223,17 @@ def logs(
 
 def _start(
     folder: ClusterFolder,
-    count: int | None,
-    base_port: int | None,
+    config: ClusterConfig,
+    url: str | None,
     detach: bool,
     interrupts: local.Interrupts,
 ) -> View:
     """Start and wait; whatever goes wrong, no node is left behind."""
-    config = local.plan(folder, count, base_port)
+    options = _who_asks(state_of(config), url)
     try:
         state = local.start_all(folder, config, detach=detach)
-        return asyncio.run(local.wait_for_leader(folder, state, lambda: interrupts.count > 0))
+        waiting = local.wait_for_leader(folder, state, lambda: interrupts.count > 0, options)
+        return asyncio.run(waiting)
     except BaseException:
         left = folder.load()
         if left is not None:
@@ -224,7 +252,7 @@ def _living(folder: ClusterFolder, which: str) -> tuple[NodeState, ProcessId]:
 
 def _contract_view(view: View) -> View:
     """Without what is only of use inside the command line."""
-    inside = ("knows", "error")
+    inside = ("knows", "error", "ready")
     nodes = [{k: v for k, v in node.items() if k not in inside} for node in view["nodes"]]
     return {**view, "nodes": nodes}
 
@@ -235,7 +263,7 @@ def _print_nodes(view: View) -> None:
         (
             (
                 node["name"],
-                "paused" if node["state"] == "paused" else node["role"],
+                _role_word(node),
                 node["pid"],
                 node["client"],
                 node["peer"],
@@ -244,6 +272,12 @@ def _print_nodes(view: View) -> None:
             for node in view["nodes"]
         ),
     )
+
+
+def _role_word(node: View) -> str:
+    if node["state"] == "paused":
+        return "paused"
+    return "ready" if node["ready"] else str(node["role"])
 
 
 def _print_started(folder: ClusterFolder, view: View, *, detach: bool) -> None:

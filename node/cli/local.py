@@ -12,7 +12,7 @@ import os
 import signal
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from node.cli import observe
 from node.cli.checks import check_data_dir, check_ports
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
+    from fifo.client.options import Options
     from node.cli.observe import View
 
 NODES_DEFAULT = 3
@@ -140,17 +141,26 @@ def start_one(
 
 
 async def wait_for_leader(
-    folder: ClusterFolder, state: ClusterState, interrupted: Callable[[], bool]
+    folder: ClusterFolder,
+    state: ClusterState,
+    interrupted: Callable[[], bool],
+    options: Options | None = None,
 ) -> View:
-    """Ask all nodes until one leads and the others follow it; CliError where that fails."""
+    """Ask all nodes until one leads and the others follow it; CliError where that fails.
+
+    A node that wants other credentials than those of `options` is asked whether it is ready.
+    """
     deadline = time.monotonic() + LEADER_WAIT_S
     agree_deadline = deadline
     while True:
-        view = await observe.cluster_view(state, OBSERVE_TIMEOUT_S)
+        view = await observe.cluster_view(state, OBSERVE_TIMEOUT_S, options)
+        await _see_ready(state, view)
         now = time.monotonic()
+        if all(node["ready"] for node in view["nodes"]):
+            return view
         if view["leader"] is not None:
             agree_deadline = min(agree_deadline, now + AGREE_WAIT_S)
-            complete = all(node["role"] != "down" for node in view["nodes"])
+            complete = all(node["role"] != "down" or node["ready"] for node in view["nodes"])
             if (complete and observe.all_follow(view)) or now >= agree_deadline:
                 return view
         if interrupted():
@@ -165,14 +175,36 @@ async def wait_for_leader(
         await asyncio.sleep(POLL_S)
 
 
+async def _see_ready(state: ClusterState, view: View) -> None:
+    """Note which of the nodes that run and do not tell their role say that they are ready."""
+    for node, seen in zip(state.nodes, view["nodes"], strict=True):
+        if seen["role"] == "down" and seen["state"] == "running":
+            seen["ready"] = await observe.is_healthy(node, "ready")
+
+
+def missing(state: ClusterState) -> list[NodeState]:
+    """The nodes that do not run, where too few do for a leader; else none."""
+    idle = [n for n in state.nodes if n.process is None or n.process.state() != "running"]
+    return idle if 2 * len(idle) >= len(state.nodes) else []
+
+
 async def wait_for_node(state: ClusterState, name: str) -> str:
-    """Wait until one node answers and knows a leader; gives its role, at worst ``down``."""
+    """Wait until one node answers and knows a leader; gives its role, at worst ``down``.
+
+    Where too few run for a leader it is enough that the node answers.
+    """
     deadline = time.monotonic() + LEADER_WAIT_S
+    alone = bool(missing(state))
+    what: Literal["live", "ready"] = "live" if alone else "ready"
     while True:
         view = await observe.cluster_view(state)
         node = next(n for n in view["nodes"] if n["name"] == name)
-        if node["knows"] is not None or time.monotonic() >= deadline or node["pid"] is None:
-            return str(node["role"])
+        role = str(node["role"])
+        if role == "down" and await observe.is_healthy(state.node(name), what):
+            return what
+        up = role != "down" and (alone or node["knows"] is not None)
+        if up or time.monotonic() >= deadline or node["pid"] is None:
+            return role
         await asyncio.sleep(POLL_S)
 
 

@@ -7,7 +7,8 @@ whatever the others think of it. Must not start or signal anything.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import http.client
+from typing import TYPE_CHECKING, Any, Literal
 
 import fifo
 import fifo.client
@@ -57,6 +58,22 @@ def all_follow(view: View) -> bool:
     return view["leader"] is not None and all(n["knows"] == view["leader"] for n in answered)
 
 
+async def is_healthy(node: NodeState, what: Literal["live", "ready"]) -> bool:
+    """True where a node's http port says so, which it tells everybody, users or not."""
+    return await asyncio.to_thread(_is_healthy, node.http, what)
+
+
+def _is_healthy(address: str, what: str) -> bool:
+    connection = http.client.HTTPConnection(address, timeout=OBSERVE_TIMEOUT_S)
+    try:
+        connection.request("GET", f"/health/{what}")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
 async def _observe(address: str, timeout: float, options: Options | None) -> View:
     if options is not None and options.mechanism is not None:
         timeout = max(timeout, LOGIN_TIMEOUT_S)
@@ -81,4 +98,5 @@ def _node_view(node: NodeState, seen: View) -> View:
         "term": seen.get("term"),
         "knows": seen.get("leader"),
         "error": seen.get("error"),
+        "ready": False,
     }

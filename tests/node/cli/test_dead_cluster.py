@@ -1,0 +1,87 @@
+"""A local cluster whose nodes are all dead, or that wants users: how it is started again."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from node.cli.processes import wait_gone
+from node.cli.state import ClusterFolder
+from node.config import cluster_config, to_toml
+from tests.node.cli.conftest import free_base_port
+from tests.node.cli.test_cluster import ALL_UP, WAIT_S, Local
+from tests.support.users import EVERYTHING, user
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+
+def killed(here: Local) -> None:
+    """Kill every node at once, as a power cut would."""
+    processes = here.processes()
+    for process in processes:
+        process.signal(signal.SIGKILL)
+    assert wait_gone(processes, WAIT_S) == []
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Local]:
+    """A folder without a cluster yet; whatever a test starts there is not left."""
+    monkeypatch.delenv("FIFO_URL", raising=False)
+    local = Local(tmp_path, free_base_port())
+    yield local
+    if ClusterFolder(tmp_path / ".fifo").load() is not None:
+        killed(local)
+
+
+def test_a_dead_cluster_is_started_again_node_by_node_or_at_once(here: Local) -> None:
+    port = str(here.base_port)
+    assert here.process("cluster", "start", "--detach", "--base-port", port).code == 0
+    here.ok("queue", "declare", "kept")
+    here.ok("publish", "kept", "--body", "still here")
+    killed(here)
+
+    # Without a second node there is no leader, and waiting for one would be in vain.
+    first = here.ok("cluster", "restart", "1").out
+    assert "n1 started: pid " in first
+    assert "waits for another node; restart n2: fifo cluster restart 2; or all at once" in first
+    here.ok("cluster", "pause", "1")
+    second = here.ok("cluster", "restart", "2").out
+    assert "waits for another node; resume n1: fifo cluster resume 1; or" in second
+    here.ok("cluster", "resume", "1")
+    assert "waits for" not in here.ok("cluster", "restart", "3").out
+    here.wait_for(*ALL_UP)
+
+    killed(here)
+    again = here.process("cluster", "start", "--detach", "--json")
+    assert (again.code, again.err) == (0, "")
+    assert sorted(node["role"] for node in again.json["nodes"]) == sorted(ALL_UP)
+    assert here.ok("consume", "kept").out == "still here\n"
+
+
+def test_a_cluster_with_users_starts_without_credentials_and_with(here: Local) -> None:
+    folder = here.folder / ".fifo"
+    folder.mkdir()
+    ann = user("ann", **EVERYTHING, monitor=True)
+    config = replace(cluster_config(3, here.base_port, folder), users=(ann,))
+    (folder / "cluster.toml").write_text(to_toml(config))
+
+    unknown = here.process("cluster", "start", "--detach")
+    assert unknown.code == 0
+    assert [line.split()[1] for line in unknown.out.splitlines()[1:4]] == ["ready"] * 3
+    assert unknown.err.count("runs, but: this cluster wants a user: connect as fifo://user") == 3
+    assert here.ok("cluster", "restart", "2").out.endswith(", ready\n")
+
+    killed(here)
+    assert here.ok("cluster", "restart", "1").out.count("waits for another node") == 1
+    killed(here)
+    url = config.url.replace("fifo://", "fifo://ann:ann-password@")
+    known = here.process("cluster", "start", "--detach", "--json", "--url", url)
+    assert (known.code, known.err) == (0, "")
+    assert sorted(node["role"] for node in known.json["nodes"]) == sorted(ALL_UP)
