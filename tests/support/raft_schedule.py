@@ -71,6 +71,9 @@ KINDS = {
 LOSSES = {"lose_disk": 6}
 """The same, where journals are damaged or gone as well."""
 
+LOSING_SEEDS = 4
+"""Of so many seeds in a row, one loses journals: losses crowd out what else happens."""
+
 RARE = 3
 """Kinds of at most this weight are left out of most mixtures, and are common in the others."""
 
@@ -89,7 +92,8 @@ class Plan:
     """A whole run as data: what `seed` decides beside the schedule, and the schedule.
 
     `snapshots` is a place in `SNAPSHOT_BYTES`; `late`: frames of ended connections arrive after
-    all, and twice now and then; `slow`: every disk has a speed of its own.
+    all, and twice now and then; `slow`: every disk has a speed of its own; `losses`: journals are
+    damaged or gone now and then.
     """
 
     seed: int
@@ -97,16 +101,20 @@ class Plan:
     late: bool
     slow: bool
     snapshots: int
+    losses: bool
     faults: tuple[Fault, ...]
 
 
-def plan_of(seed: int, *, losses: bool = False) -> Plan:
-    """Everything that a seed decides; with `losses`, journals are lost too, one at a time."""
+def plan_of(seed: int, *, losses: bool | None = None) -> Plan:
+    """Everything that a seed decides, unless told also whether journals are lost, one at a time."""
+    if losses is None:
+        losses = seed % LOSING_SEEDS == LOSING_SEEDS - 2
     rng = random.Random(f"plan {seed}")
     names = rng.choice(("abc", "abc", "abcde"))
     late, slow = rng.random() < 0.6, rng.random() < 0.25
     snapshots = rng.randrange(len(SNAPSHOT_BYTES))
-    return Plan(seed, names, late, slow, snapshots, tuple(draw(seed, names, losses=losses)))
+    faults = tuple(draw(seed, names, losses=losses))
+    return Plan(seed, names, late, slow, snapshots, losses, faults)
 
 
 def draw(

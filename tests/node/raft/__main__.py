@@ -52,7 +52,7 @@ def failure(plan: Plan, node_class: type[RaftNode] = RaftNode) -> str | None:
 
 def one(plan: Plan, *, cutting: bool) -> int:
     """Run a plan and say how it went."""
-    size = f"{len(plan.names)} nodes, late={plan.late} slow={plan.slow}"
+    size = f"{len(plan.names)} nodes, late={plan.late} slow={plan.slow} losses={plan.losses}"
     print(f"seed={plan.seed} {size} snapshots={plan.snapshots} faults={len(plan.faults)}")
     error = failure(plan)
     if error is None:
@@ -78,7 +78,8 @@ def many(first: int, count: int) -> int:
     print(f"{count} seeds from {first}", flush=True)
     for done, seed in enumerate(range(first, first + count), 1):
         plan = plan_of(seed)
-        sizes[f"{len(plan.names)} nodes{', slow disks' if plan.slow else ''}"] += 1
+        slow, lost = ", slow disks" * plan.slow, ", lost journals" * plan.losses
+        sizes[f"{len(plan.names)} nodes{slow}{lost}"] += 1
         simulated += plan.faults[-1].at
         error = failure(plan)
         if error is not None:

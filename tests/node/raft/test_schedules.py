@@ -29,6 +29,14 @@ def test_random_faults_break_nothing(base: int) -> None:
         raft_schedule.run(seed, names=names, late=seed % 2 == 1)
 
 
+def test_of_the_fresh_seeds_some_lose_journals() -> None:
+    plans = [raft_schedule.plan_of(seed) for seed in range(40)]
+    lost = [any(fault.kind == "lose_disk" for fault in plan.faults) for plan in plans]
+    assert [plan.losses for plan in plans].count(True) == len(plans) // raft_schedule.LOSING_SEEDS
+    assert sum(lost) >= 8
+    assert all(plan.losses for plan, loses in zip(plans, lost, strict=True) if loses)
+
+
 def test_a_single_node_survives_power_losses_in_the_middle_of_everything() -> None:
     for seed in range(20):
         faults = [
