@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fifo.machine.effects import BlobColumn, Run
 from fifo.machine.limits import BLOCK_MESSAGES
-from fifo.machine.types import DEFAULT_PRIORITY, NEVER_MS, DeadLetter
+from fifo.machine.types import DEFAULT_PRIORITY, NEVER_MS
 
 _LITTLE = sys.byteorder == "little"
 
@@ -214,40 +214,6 @@ class Block:
             None,
             None,
             None,
-        )
-
-    def single(
-        self,
-        offset: int,
-        attempts: int,
-        failures: int,
-        dead_letter: DeadLetter | None,
-        priority: int,
-    ) -> Run:
-        """One message that is not fresh, with what its record says, as a run of one."""
-        span = bisect_right(self.starts, offset) - 1
-        start, stop = self.starts[span], offset + 1
-        keys = headers = None
-        if self.key_lengths is not None and self.keys_at is not None:
-            keys = _blob_column(self.key_lengths, self.keys_at[span], start, offset, stop)
-        if self.header_lengths is not None and self.headers_at is not None:
-            headers = _blob_column(self.header_lengths, self.headers_at[span], start, offset, stop)
-        return Run(
-            self.indexes[span],
-            1,
-            self.places[span] + sum(self.sizes[start:offset]),
-            self.sizes[offset:stop],
-            self.sizes[offset],
-            keys,
-            headers,
-            self.producers[span],
-            self.numbers[span] + offset - start,
-            self.queues[span],
-            self.walls[span],
-            bytes([priority]) if priority != DEFAULT_PRIORITY else None,
-            array("I", [attempts]) if attempts != 1 else None,
-            array("I", [failures]) if failures else None,
-            dead_letter,
         )
 
     def stamp_ms(self, offset: int) -> int:

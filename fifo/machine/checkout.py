@@ -5,6 +5,7 @@ taken in runs, so that a plain batch is one lock, one run and one effect. Knows 
 message is where it stands.
 """
 
+from array import array
 from bisect import bisect_right
 
 from fifo.machine import consumers, deadletter, limits, locks, ordering, ready
@@ -73,6 +74,7 @@ def deliver(
     first_token = consumer.next_token
     runs: list[Run] = []
     count = 0
+    start = end = -1  # what was taken last and lies side by side: together it makes few runs
     while count < most and step.checkouts > 0:
         taken = take_next(step, queue, consumer, most - count)
         if taken is None:
@@ -81,10 +83,14 @@ def deliver(
         locks.hold(state, consumer, lock_ms, position, piece, step.now)
         if queue.records and _handed_out(step, queue, position):
             step.checkouts -= limits.RECORD_COST - 1
-        runs += runs_of(queue, position, piece)
+        if position != end:
+            runs += runs_of(queue, start, end - start)
+            start = position
+        end = position + piece
         count += piece
         step.checkouts -= piece
     if count:
+        runs += runs_of(queue, start, end - start)
         queue.locked += count
         queue.counters["delivered"] += count
         step.effects.append(
@@ -179,46 +185,65 @@ def _handed_out(step: Step, queue: Queue, position: int) -> bool:
 
 
 def runs_of(queue: Queue, position: int, count: int) -> list[Run]:
-    """Messages from `position` on as they are delivered; those with a record as runs of one."""
+    """Messages from `position` on as they are delivered: few runs where they came in few batches,
+    but a dead letter by itself."""
     found: list[Run] = []
     while count:
         offset = position & ready.BLOCK_MASK
         piece = BLOCK_MESSAGES - offset
         if piece > count:
             piece = count
-        block = queue.blocks[position >> BLOCK_BITS]
+        records: list[Record] = []
         if queue.records:
-            piece = _without_record(queue, position, piece)
-        if piece:
-            runs = block.runs(offset, piece)
-            if queue.has_priorities and position >> LANE_SHIFT != ready.DEFAULT_LANE:
-                level = bytes([queue.priority_of(position)])
-                runs = [run._replace(priorities=level * run.count) for run in runs]
-            found += runs
-        else:
-            record = queue.records[position]
-            piece = 1
-            found.append(
-                block.single(
-                    offset,
-                    record.attempts,
-                    record.failures,
-                    record.dead_letter,
-                    queue.priority_of(position),
-                )
-            )
+            piece, records = _alike(queue, position, piece)
+        runs = queue.blocks[position >> BLOCK_BITS].runs(offset, piece)
+        if queue.has_priorities and position >> LANE_SHIFT != ready.DEFAULT_LANE:
+            level = bytes([queue.priority_of(position)])
+            runs = [run._replace(priorities=level * run.count) for run in runs]
+        found += _as_recorded(runs, records) if records else runs
         position += piece
         count -= piece
     return found
 
 
-def _without_record(queue: Queue, position: int, count: int) -> int:
-    """How many messages from `position` on have no record."""
-    records = queue.records.index
-    for place in range(position, position + count):
-        if place in records:
-            return place - position
-    return count
+def _alike(queue: Queue, position: int, count: int) -> tuple[int, list[Record]]:
+    """How many of `count` messages from `position` on can be delivered alike, and their records:
+    none has one, or all have, or it is one dead letter."""
+    records = queue.records
+    first = records.get(position)
+    if first is None:
+        index = records.index
+        for place in range(position + 1, position + count):
+            if place in index:
+                return place - position, []
+        return count, []
+    found = [first]
+    if first.dead_letter is None:
+        for place in range(position + 1, position + count):
+            record = records.get(place)
+            if record is None or record.dead_letter is not None:
+                break
+            found.append(record)
+    return len(found), found
+
+
+def _as_recorded(runs: list[Run], records: list[Record]) -> list[Run]:
+    """Runs of messages that all have a record, with what those say."""
+    found: list[Run] = []
+    start = 0
+    for run in runs:
+        here = records[start : start + run.count]
+        start += run.count
+        attempts = array("I", [record.attempts for record in here])
+        failures = array("I", [record.failures for record in here])
+        found.append(
+            run._replace(
+                attempts=attempts if attempts.count(1) < run.count else None,
+                failures=failures if any(failures) else None,
+                dead_letter=here[0].dead_letter,
+            )
+        )
+    return found
 
 
 def send_again(step: Step, session: Session) -> None:

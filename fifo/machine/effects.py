@@ -35,8 +35,8 @@ class BlobColumn(NamedTuple):
 class Run(NamedTuple):
     """Messages that lie one behind the other in one entry of the log, with consecutive tokens.
 
-    A fresh publish batch that is delivered whole is one run; a message that came back or that is a
-    dead letter is a run of one. Offsets are relative to the body area of entry `index`.
+    A publish batch that is delivered whole is one run, also when it came back; a dead letter is a
+    run of one. Offsets are relative to the body area of entry `index`.
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a run

@@ -8,6 +8,7 @@ happened by then.
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -354,6 +355,28 @@ def test_what_many_single_locks_have_in_common_is_found_out_once_for_a_command()
     assert calls < 45 * 500, "the way back is found out for each of them"
     records = bench.machine.state.queues[1].records
     assert len({id(record) for record in records.values()}) == 1, "a record for each of them"
+
+
+def test_what_came_back_is_sent_in_as_few_runs_as_it_came_in_batches() -> None:
+    bench = Bench(check=False)
+    bench.declare("q")
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q", prefetch=2_000).consumer
+    for _ in range(4):
+        bench.publish(session, "q", *[b"x"] * 500)
+    bench.do(commands.PauseQueue("q"))
+    bench.nack(consumer, (1, 2_000), delay_ms=0)
+    bench.do(commands.Cancel(session, consumer))
+    bench.do(commands.ResumeQueue("q"))
+    bench.do(commands.OpenDurable("q", "reader"))
+    reader = commands.Reserve(2, 1, 2_000, session)
+    for command in (reader, commands.Fetch(2, 1, 1, 2_000, session)):
+        calls = counted(bench, partial(bench.do, command))
+        [sent] = present(bench.effects, effects.Deliver)
+        counts = [run.count for run in sent.runs]
+        assert counts == [500, 500, 24, 476, 500], "one batch lies in two blocks"
+        assert {one.attempt for one in bench.delivered()} == {2}
+    assert calls < 8 * 2_000, "a fetch does much for each of them"
 
 
 def test_a_delete_does_little_for_each_consumer_and_nothing_for_a_producer() -> None:
