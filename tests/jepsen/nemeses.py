@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fifo
+from node.raft.segments import parse_segment_name
 from tests.jepsen.cluster import LEADER_LIMIT_S, Cluster, RunFailed, until
 from tests.jepsen.network import CLIENTS
 
@@ -23,6 +24,9 @@ HOUR_S = 3600.0
 
 CORRUPT_BYTES = 64
 """How much of a journal is overwritten; a record is longer."""
+
+CORRUPT_TRIES = 3
+"""A segment that has just begun may hold one record, which can pass for a torn one."""
 
 Nemesis = Callable[[Cluster, random.Random], AbstractAsyncContextManager[list[str]]]
 
@@ -268,22 +272,52 @@ async def disk_full(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[
 async def corrupt(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
     """Overwrite a part of a killed follower's journal: it refuses to start, or syncs again.
 
-    A node that refuses is told to recover, and has to: all others are there.
+    One that could cut the damage off, or has not read so far, is damaged again where it cannot.
+    Then it is told to recover, and has to: all others are there.
     """
     leading = cluster.leading()
     node = rng.choice([name for name in cluster.names if name != leading])
-    await cluster.kill(node)
     data = cluster.data[node]
-    what = overwrite(data, rng)
-    cluster.start_node(node)
+    refused = await _damaged(cluster, node, lambda: overwrite(data, rng))
     yield [node]
+    for _ in range(CORRUPT_TRIES):
+        if refused:
+            break
+        refused = await _damaged(cluster, node, lambda: flip_amid(data, rng))
+    else:
+        raise RunFailed(f"{node} starts whatever is damaged amid its journal")
+    cluster.start_node(node, "--recover")
+    up = await cluster.came_up(node)
+    if not up or not await until(lambda: not (data / "recovering").exists(), LEADER_LIMIT_S):
+        raise RunFailed(f"{node} does not recover: {cluster.children[node].last_lines(1)}")
+    aside = sorted(path.name for path in data.glob("*.lost-*"))
+    if not aside:
+        raise RunFailed(f"{node} recovered, and has set nothing aside")
+    cluster.add("ok", "recovered", "nemesis", node=node, aside=aside)
+
+
+async def _damaged(cluster: Cluster, node: str, damage: Callable[[], str]) -> bool:
+    """Damage a killed node's journal and start it; whether it refused to."""
+    await cluster.kill(node)
+    what = damage()
+    cluster.start_node(node)
     refused = not await cluster.came_up(node)
     cluster.add("ok", "corrupted", "nemesis", node=node, what=what, refused=refused)
-    if refused:
-        cluster.start_node(node, "--recover")
-        up = await cluster.came_up(node)
-        if not up or not await until(lambda: not (data / "recovering").exists(), LEADER_LIMIT_S):
-            raise RunFailed(f"{node} does not recover: {cluster.children[node].last_lines(1)}")
+    return refused
+
+
+def flip_amid(data: Path, rng: random.Random) -> str:
+    """Flip a bit where no torn write can have been, and every start reads; says what was done.
+
+    The newest segment is read whole, and what lies in its first half has records after it.
+    """
+    path = max(path for path in data.iterdir() if parse_segment_name(path.name))
+    content = bytearray(path.read_bytes())
+    written = len(bytes(content).rstrip(b"\0"))
+    place = rng.randrange(written // 2)
+    content[place] ^= 1 << rng.randrange(8)
+    path.write_bytes(content)
+    return f"flip at {place} of {written} in {path.name}"
 
 
 def overwrite(data: Path, rng: random.Random) -> str:

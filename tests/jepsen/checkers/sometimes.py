@@ -25,6 +25,7 @@ WANTED = (
     "redelivered by another leader",
     "another single active consumer",
     "snapshot while something was wrong",
+    "lost journal got back",
 )
 """Each has to be seen in a whole suite. Others are counted where they happen."""
 
@@ -42,6 +43,7 @@ def sometimes(events: list[Event]) -> Counter[str]:
     found["snapshot while something was wrong"] = _snapshots(told)
     for one in told.by_kind["corrupted"]:
         found["damaged journal refused" if one["value"]["refused"] else "damage cut off"] += 1
+    found["lost journal got back"] = _count(told, "recovered", "ok")
     _settles(told, found)
     _publishes(told, found)
     _deliveries(told, leaders, found)
