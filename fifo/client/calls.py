@@ -54,7 +54,10 @@ async def until(
 
 
 class Call:
-    """A request. `safe`: may be sent again after a reconnection, for twice does what once does."""
+    """A request. `safe`: may be sent again after a reconnection, for twice does what once does.
+
+    `sent_again` is true from then on: what the first time came to is not known.
+    """
 
     __slots__ = (
         "attempts",
@@ -65,6 +68,7 @@ class Call:
         "retry",
         "safe",
         "sent",
+        "sent_again",
     )
 
     def __init__(
@@ -81,7 +85,7 @@ class Call:
         self.correlation = correlation
         self.future = future
         self.safe = safe
-        self.sent = False
+        self.sent = self.sent_again = False
         self.attempts = 0
         self.on_answer = on_answer
         self.retry = retry

@@ -22,6 +22,7 @@ from fifo.client.errors import (
     ConnectionLost,
     FifoError,
     SessionEnded,
+    SessionTaken,
     Timeout,
     again,
     from_code,
@@ -199,6 +200,7 @@ class Session:
         if self.link is not link:
             return
         for call in list(self._calls.values()):
+            call.sent_again = call.sent
             self._send_call(call)
         for part in self.parts:
             part.resumed()
@@ -281,7 +283,9 @@ class Session:
             return
         self.fatal = error
         for call in list(self._calls.values()):
-            call.fail(again(error))
+            failed = again(error)
+            failed.unknown |= call.sent
+            call.fail(failed)
         self._calls.clear()
         self._expected.clear()
         for part in self.parts:
@@ -437,6 +441,8 @@ class Session:
             self._retry(call, error)
         else:
             self._forget(call)
+            # What was taken over in between may have been done for us the first time.
+            error.unknown |= call.sent_again and isinstance(error, SessionTaken)
             call.fail(error)
 
     # Deliveries and notices.

@@ -84,6 +84,24 @@ async def test_a_reserve_whose_answer_is_lost_is_unknown_and_not_sent_again() ->
         assert request.verb == "open"
 
 
+@pytest.mark.parametrize("lost", [True, False])
+async def test_a_verb_that_is_refused_when_it_is_sent_again_is_unknown(lost: bool) -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        peer.answers[Durable] = durable({})
+        reader = client.durable("orders", "reader")
+        await reader.open()
+        await peer.hear(Durable)
+        acking = asyncio.create_task(reader.ack(2))
+        line, frame, _ = await peer.hear(Durable)
+        if lost:  # The node has settled, its answer is lost, and somebody else opens the name.
+            line.drop()
+            line, frame, _ = await peer.hear(Durable)
+        line.send(Error(Code.SESSION_TAKEN, "generation 3 has it"), frame.correlation)
+        with pytest.raises(fifo.SessionTaken) as taken:
+            await acking
+        assert taken.value.unknown is lost
+
+
 async def test_what_comes_too_late_or_in_another_session_is_not_given_back() -> None:
     async with Peer() as peer, fifo.connect(peer.url) as client:
         peer.answers[Durable] = durable({"fetch": sent})

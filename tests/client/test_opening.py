@@ -355,6 +355,16 @@ async def test_a_session_that_was_taken_is_not_fought_for() -> None:
         assert not peer.lines
 
 
+async def test_what_was_under_way_when_the_session_was_taken_is_unknown() -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        peer.answers[QueueQuery] = lambda line, _: line.send(Error(Code.SESSION_TAKEN, "another"))
+        with pytest.raises(fifo.SessionTaken) as sent:
+            await client.queues()
+        with pytest.raises(fifo.SessionTaken) as never_sent:
+            await client.queues()
+        assert (sent.value.unknown, never_sent.value.unknown) == (True, False)
+
+
 def test_a_client_works_on_uvloop_whose_transports_are_not_asyncios() -> None:
     uvloop = pytest.importorskip("uvloop", reason="uvloop is not installed here")
 
