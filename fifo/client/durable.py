@@ -191,7 +191,9 @@ class DurableConsumer:
 
     async def _do(self, verb: str, first: int = 0, last: int = 0, *, safe: bool = True) -> Message:
         await self._opened()
-        request = Durable(self.queue, self.name, verb, self.generation, first, last)
+        request = Durable(
+            self.queue, self.name, verb, self.generation, first, last, consumer=self.consumer
+        )
         frame = await self._session.call(request, safe=safe)
         message: Message = frame.message
         return message

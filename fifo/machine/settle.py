@@ -183,10 +183,15 @@ def _settle_unheld(
     last: int,
     lines: list[Line],
 ) -> None:
-    """Answer for tokens that are not held; carry out a late ack or terminate where it is one."""
+    """Answer for tokens that are not held; carry out a late ack or terminate where it is one.
+
+    Not for a durable consumer: it acks all up to a token, also what it never got to see, because
+    its lock ran out before it was fetched.
+    """
+    may_be_late = command.session == consumer.session and not consumer.durable
+    may_be_late = may_be_late and command.verb in (_ACK, _TERMINATE) and bool(consumer.late)
     for low, high, status in classify(consumer, first, last):
-        late_possible = status == _LOCK_LOST and command.session == consumer.session
-        if not late_possible or command.verb not in (_ACK, _TERMINATE) or not consumer.late:
+        if status != _LOCK_LOST or not may_be_late:
             add_line(lines, low, high, status)
             continue
         for token in range(low, high + 1):

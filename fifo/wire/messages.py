@@ -605,6 +605,7 @@ class Durable(Message):
     first: Number = 0
     last: Number = 0
     options: Annotated[dict[str, Any] | None, maybe(mapping)] = None
+    consumer: Number = 0
 
 
 @_wire(49)

@@ -27,6 +27,9 @@ _RECEIPT_LINES_MAX = RANGES_MAX * 4
 NOBODY = 0
 """No session has this number: what is delivered to it is not sent, and can be fetched."""
 
+ANY = 0
+"""No durable consumer has this number: a verb for whichever has the name."""
+
 Verb: TypeAlias = Callable[[Connection, Session, Frame, Durable, int], None]
 """Carries out one verb for a durable consumer with this number."""
 
@@ -63,6 +66,10 @@ class Durables:
             consumer = self._host.durable(message.queue, message.name)
             if consumer is None:
                 text = f"there is no durable consumer {message.name!r}; open it first"
+                connection.refuse(frame.correlation, Code.UNKNOWN_CONSUMER, text)
+            elif message.consumer not in (ANY, consumer.number):
+                # Its generations began anew, so they tell nothing about the one before.
+                text = "this durable consumer was forgotten, and another has its name now"
                 connection.refuse(frame.correlation, Code.UNKNOWN_CONSUMER, text)
             else:
                 verb(connection, session, frame, message, consumer.number)

@@ -47,7 +47,7 @@ async def test_the_first_verb_opens_it_and_every_verb_names_the_generation() -> 
         assert (opening.verb, opening.generation) == ("open", 0)
         assert opening.options == {"lock_ms": 60_000, "max_lock_ms": 120_000}
         _, _, fetching = await peer.hear(Durable)
-        assert fetching == Durable("orders", "reader", "fetch", 2, 1, 3)
+        assert fetching == Durable("orders", "reader", "fetch", 2, 1, 3, consumer=5)
         assert (reader.generation, reader.next_token, reader.held) == (2, 4, ((1, 3),))
 
 

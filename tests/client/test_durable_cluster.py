@@ -91,6 +91,25 @@ async def test_what_one_client_holds_others_fetch_without_taking_it_over(
             await helper.fetch(1, 2)
 
 
+async def test_whoever_had_it_before_it_was_forgotten_does_nothing_to_the_next_one(
+    both: tuple[LocalCluster, fifo.Client],
+) -> None:
+    cluster, client = both
+    await client.publish_many("q", [b"one", b"two"])
+    before = client.durable("q", "reader")
+    await before.reserve(2)
+    async with fifo.connect(url_of(cluster)) as other:
+        again = other.durable("q", "reader", opened=before.opened)
+        await again.forget()
+        after = other.durable("q", "reader")
+        await after.reserve(2)
+        assert after.generation == before.generation  # They began anew with another consumer.
+        for refused in (before.ack(2), before.reserve(1), before.renew(), before.forget()):
+            with pytest.raises(fifo.LockLost, match="forgotten"):
+                await refused
+        assert told(await after.fetch(1, 2)) == [(1, b"one"), (2, b"two")]
+
+
 async def test_forgetting_it_gives_back_what_it_holds_uncounted(
     both: tuple[LocalCluster, fifo.Client],
 ) -> None:
@@ -113,7 +132,7 @@ async def test_a_lock_ends_unless_it_is_renewed_and_an_ack_names_what_was_lost(
     both: tuple[LocalCluster, fifo.Client],
 ) -> None:
     _, client = both
-    await client.publish_many("q", [b"lost", b"kept"])
+    await client.publish_many("q", [b"taken", b"waiting"])
     reader = client.durable("q", "reader", lock=1, max_lock=60)
     await reader.reserve(2)
     for _ in range(4):
@@ -124,9 +143,9 @@ async def test_a_lock_ends_unless_it_is_renewed_and_an_ack_names_what_was_lost(
         while await reader.fetch(1, 2):  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.05)
     [taken] = await client.get("q", wait=5)
-    assert taken.body == b"lost"
+    assert taken.body == b"taken"
     missing = await reader.ack(2)
-    assert [(one.first, one.last, one.status) for one in missing] == [(1, 1, "lock_lost")]
+    assert [(one.first, one.last, one.status) for one in missing] == [(1, 2, "lock_lost")]
 
 
 async def test_more_than_one_step_of_the_machine_is_fetched_and_acked(

@@ -273,8 +273,25 @@ def test_a_durable_consumers_renewal_is_in_the_log_and_its_lost_tokens_are_named
     other = bench.attach("other")
     bench.do(commands.Get(other, "q", 1))
     receipt = expect(replies.Receipt, bench.do(commands.AckUpto(consumer, 1, 2)))
-    # Token 1 is with somebody else; token 2 was in nobody's hands, so the late ack counted.
+    assert receipt.ranges == ((1, 2, 2, False),)
+
+
+def test_a_durable_consumers_ack_settles_nothing_that_was_lost_before_it_was_seen(
+    bench: Bench,
+) -> None:
+    bench.publish(1, "q", "a", "b")
+    consumer = expect(replies.DurableOpened, bench.do(commands.OpenDurable("q", "n"))).consumer
+    bench.do(commands.Reserve(consumer, 1, 1, session=1))
+    bench.advance(1_200)
+    bench.do(commands.Reserve(consumer, 1, 1, session=1))
+    bench.do(commands.OpenDurable("q", "n"))
+    bench.advance(1_200)
+    bench.tick_all()
+    bench.do(commands.Fetch(consumer, 2, 1, 2, session=1))
+    assert bench.bodies() == ["b"]  # Who opened it again never gets to see "a".
+    receipt = expect(replies.Receipt, bench.do(commands.AckUpto(consumer, 2, 2)))
     assert receipt.ranges == ((1, 1, 2, False),)
+    assert bench.counts("q") == (1, 0, 0)
 
 
 def test_a_durable_consumer_ends_by_forget_or_after_seven_idle_days(bench: Bench) -> None:

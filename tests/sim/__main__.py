@@ -7,9 +7,10 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from tests.sim.mutants import MUTANTS, found_by
-from tests.sim.plan import Plan, cut, draw
+from tests.sim.plan import PLANS, Plan, cut
 from tests.sim.run import run
 from tests.sim.world import World
 
@@ -21,13 +22,14 @@ def main() -> int:
         return _score(options.mutants)
     if options.seeds:
         first = random.SystemRandom().randrange(10**6, 10**9) if options.fresh else options.seed
-        return _many(first, options.seeds)
-    return _one(draw(options.seed), tracing=options.trace, cutting=options.cut)
+        return _many(PLANS[options.plan], first, options.seeds)
+    return _one(PLANS[options.plan](options.seed), tracing=options.trace, cutting=options.cut)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="which run (default 0)")
+    parser.add_argument("--plan", choices=PLANS, default="drawn", help="which plan of the seed")
     parser.add_argument("--trace", action="store_true", help="print what happens, and the history")
     parser.add_argument("--cut", action="store_true", help="leave out the faults it fails without")
     parser.add_argument("--seeds", type=int, metavar="N", help="run N seeds from --seed on")
@@ -65,7 +67,7 @@ def _fails(plan: Plan) -> bool:
     return False
 
 
-def _many(first: int, count: int) -> int:
+def _many(planned: Callable[[int], Plan], first: int, count: int) -> int:
     began = time.monotonic()
     simulated = 0.0
     failed: list[int] = []
@@ -73,7 +75,7 @@ def _many(first: int, count: int) -> int:
     for seed in range(first, first + count):
         seen: list[World] = []
         try:
-            run(seed, prepare=seen.append)
+            run(planned(seed), prepare=seen.append)
         except AssertionError as error:
             failed.append(seed)
             print(error, flush=True)

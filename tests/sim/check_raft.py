@@ -26,6 +26,9 @@ LATE_MS = 250
 IN_PLACE_SECONDS = 1.0
 """A leader that leads for so long, with nothing wrong, has seen to all that fell due before it."""
 
+COMMIT_SECONDS = 0.1
+"""A leader whose entries wait for longer than this is not in place: what is late, commits delay."""
+
 
 class RaftChecks:
     """The properties of one world."""
@@ -39,6 +42,7 @@ class RaftChecks:
         self._applied: dict[tuple[str, int], int] = {}
         self._frozen: dict[bytes, int] = {}
         self._in_place: tuple[str, int, float] = ("", 0, 0.0)
+        self._commits: tuple[int, float] = (0, 0.0)
         self.digests_compared = 0
 
     def role(self, name: str, incarnation: int, role: str, term: int) -> None:
@@ -64,7 +68,11 @@ class RaftChecks:
             self._in_place = ("", 0, 0.0)
             return
         now = self._world.loop.now
-        if self._in_place[:2] != (host.name, node._raft.term):
+        applied = node._raft.applied_index
+        if applied == node._raft.last_index or applied != self._commits[0]:
+            self._commits = (applied, now)
+        stuck = now - self._commits[1] > COMMIT_SECONDS
+        if stuck or self._in_place[:2] != (host.name, node._raft.term):
             self._in_place = (host.name, node._raft.term, now)
         due_ms = node.broker.host.machine.next_due_ms()
         if due_ms is None or not self._is_in_place(host.name):

@@ -143,6 +143,18 @@ def draw(seed: int) -> Plan:
     return replace(plan, verbs=verbs, faults=faults)
 
 
+def sharing(seed: int) -> Plan:
+    """A seed's plan in which two programs that share a durable consumer get most messages."""
+    plan = draw(seed)
+    verbs = replace(plan.verbs, getters=0, durables=2)
+    ordering = "none" if plan.ordering == "single_active" else plan.ordering
+    return replace(plan, verbs=verbs, ordering=ordering, consumers=plan.consumers[:1])
+
+
+PLANS: dict[str, Callable[[int], Plan]] = {"drawn": draw, "sharing": sharing}
+"""Kinds of plans, by the name under which seeds of them are told."""
+
+
 def basic(seed: int, nodes: int | None = None) -> Plan:
     """Publishers and consumers alone: what the mutants are scored on."""
     rng = random.Random(f"plan {seed}")

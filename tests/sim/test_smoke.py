@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.sim.plan import Consuming, Fault, Plan, Verbs
+from tests.sim.plan import PLANS, Consuming, Fault, Plan, Verbs
 from tests.sim.run import run
 from tests.sim.world import World
 
@@ -29,9 +30,9 @@ def test_drawn_faults_break_no_promise(first: int) -> None:
         run(seed)
 
 
-def test_what_once_went_wrong_goes_right() -> None:
-    for past in SEEDS.get("past", ()):
-        run(past["seed"])
+@pytest.mark.parametrize("past", SEEDS["past"], ids=lambda past: f"{past['plan']}-{past['seed']}")
+def test_what_once_went_wrong_goes_right(past: dict[str, Any]) -> None:
+    run(PLANS[past["plan"]](past["seed"]))
 
 
 def test_publish_consume_and_ack_without_any_fault() -> None:

@@ -141,7 +141,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     Peeked("orders", 1, ((0, 4),), ((1, 1, 9, 42, 0),), ((0, {"reason": "expired"}),)),
     Redrive("orders.dlq", "orders", {"limit": 10}),
     Move("orders", "later", 10),
-    Durable("orders", "reader", "open", 3, 1, 100, {"lock_ms": 60_000}),
+    Durable("orders", "reader", "open", 3, 1, 100, {"lock_ms": 60_000}, 7),
     Status(),
     TransferLeadership("n2"),
     ForgetProducer("loader"),

@@ -98,7 +98,7 @@ def ack_upto(world: World, consumer: Consumer, upto: int) -> Answer:
     first, last = max(consumer.resolved_below, 1), min(upto, consumer.next_token - 1)
     lost = []
     for token in range(first, last + 1):
-        status, _ = verbs.settle_one(world, consumer, token, "ack", None, {}, own=True)
+        status, _ = verbs.settle_one(world, consumer, token, "ack", None, {}, own=False)
         if status not in ("ok", "already_settled"):
             lost.append((token, status, False))
     consumer.resolved_below = (
