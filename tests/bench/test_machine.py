@@ -33,7 +33,7 @@ def test_a_cycle_works_beside_what_is_ready_and_locked() -> None:
 
 def test_every_curve_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="an extra that a plain setup has not")
-    curves = ("ready", "locked", "expiring", "memory", "longest")
+    curves = ("ready", "locked", "expiring", "memory", "longest", "held")
     figures = [
         Figure(f"{curve} {at}", "ns", 2.0, 1.0, 3.0, 5.0, curve, at)
         for curve in curves
