@@ -83,7 +83,7 @@ TURN_MESSAGES: Final = 128
 SETTLE_ANSWER_S: Final = 5.0
 """A settlement without a receipt for so long, on a live connection, is sent again."""
 
-SETTLE_TOKENS: Final = 10_000
+SETTLE_TOKENS: Final = 1_000
 """Tokens of one settlement or cancellation: the machine's bound for one command."""
 
 RENEW_TOKENS: Final = 2**63

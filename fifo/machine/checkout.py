@@ -81,7 +81,7 @@ def deliver(
             break
         position, piece = taken
         locks.hold(state, consumer, lock_ms, position, piece, step.now)
-        if queue.records and _handed_out(step, queue, position):
+        if queue.records and _handed_out(step, queue, position) or queue.spec.ordering == "key":
             step.checkouts -= limits.RECORD_COST - 1
         if position != end:
             runs += runs_of(queue, start, end - start)
@@ -139,11 +139,11 @@ def take_next(step: Step, queue: Queue, consumer: Consumer, most: int) -> tuple[
         if ready.expires_ms(queue, position) <= step.now:
             ordering.finished(step, queue, position)
             deadletter.expire(step, queue, position)
-            step.checkouts -= 1
+            step.checkouts -= limits.LEAVE_COST
         elif queue.spec.ordering != "key" or ordering.take_key(queue, position):
             return position, count
         else:
-            step.checkouts -= 1
+            step.checkouts -= limits.RECORD_COST
     return None
 
 
@@ -161,11 +161,13 @@ def _stretch(step: Step, queue: Queue, position: int, count: int) -> int:
     if queue.spec.ordering == "key" and block.key_hashes is not None:
         return 1
     if block.expires is not None:
+        if block.expires[offset] <= step.now:
+            return 1
         expires = block.expires[offset : offset + count]
         if min(expires) <= step.now:
             for living, ends_ms in enumerate(expires):
                 if ends_ms <= step.now:
-                    return max(living, 1)
+                    return living
     return count
 
 

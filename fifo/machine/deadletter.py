@@ -128,6 +128,7 @@ def trim(step: Step, queue: Queue, *, further: bool, more: int = 0, more_bytes: 
         if position is None:
             return
         drop(step, queue, position, further=further)
+        step.budget -= limits.LEAVE_COST - 1
 
 
 def make_room(step: Step, queue: Queue, size: int, lane: int) -> bool:

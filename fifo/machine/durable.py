@@ -131,8 +131,8 @@ def ack_upto(step: Step, command: AckUpto) -> Reply:
     last = min(command.upto, consumer.next_token - 1)
     if last < first:
         return Receipt(consumer.number, ())
-    if last - first >= limits.STEP_MESSAGES:
-        most = limits.STEP_MESSAGES
+    if last - first >= limits.ACK_UPTO_MESSAGES:
+        most = limits.ACK_UPTO_MESSAGES
         return Refused(Code.TOO_LARGE, f"more than {most} tokens at once: ack in steps")
     queue = step.open_queue(consumer.queue)
     lines: list[settle.Line] = []

@@ -25,6 +25,15 @@ RECORD_COST: Final = 4
 a delay: a run or a record of its own, five to ten microseconds, and a command must not hold up a
 node's loop for 50 ms."""
 
+LEAVE_COST: Final = 10
+"""What a message counts for that a limit or its ttl takes out of its queue, perhaps to a dead-letter
+queue: twenty to forty microseconds."""
+
+SETTLE_MESSAGES: Final = STEP_MESSAGES // LEAVE_COST
+ACK_UPTO_MESSAGES: Final = STEP_MESSAGES // RECORD_COST
+"""Tokens of one settlement or cancellation, and of one durable ack. Each may become a dead letter,
+or pass its key on, and none can be left for later: the receipt speaks of all of them."""
+
 BLOCK_BITS: Final = 10
 BLOCK_MESSAGES: Final = 1 << BLOCK_BITS
 """Messages per block of columns: large enough that a block's own cost vanishes per message, small

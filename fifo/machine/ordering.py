@@ -65,7 +65,6 @@ def finished(step: Step, queue: Queue, position: int) -> None:
     key = key_of(queue, position)
     if not key or queue.busy_keys.get(key) != position:
         return
-    del queue.busy_keys[key]
     if key in queue.waiting:
         waiting = queue.own(queue.waiting, key)
         following = waiting.pop_first()
@@ -74,6 +73,8 @@ def finished(step: Step, queue: Queue, position: int) -> None:
         queue.returned.add(following)
         if not waiting:
             del queue.waiting[key]
+    else:
+        del queue.busy_keys[key]
     step.touched[queue.number] = queue
 
 

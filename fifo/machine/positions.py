@@ -108,9 +108,12 @@ class Positions:
 
     def pop_first(self) -> int:
         """Take out the lowest; there must be one."""
-        position = self.first()
-        self.discard(position)
-        return position
+        block = self._order[0]
+        bits = self._bits[block]
+        lowest = bits & -bits
+        self._count -= 1
+        self._put(block, bits ^ lowest)
+        return (block << BLOCK_BITS) + lowest.bit_length() - 1
 
     def clear(self) -> None:
         """Take all of them out."""

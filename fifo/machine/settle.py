@@ -40,8 +40,8 @@ def settle(step: Step, command: Settle) -> Reply:
     tokens = 0
     for first, last in command.ranges:
         tokens += last - first + 1
-    if tokens > limits.STEP_MESSAGES:
-        return Refused(Code.TOO_LARGE, f"more than {limits.STEP_MESSAGES} tokens in one command")
+    if tokens > limits.SETTLE_MESSAGES:
+        return Refused(Code.TOO_LARGE, f"more than {limits.SETTLE_MESSAGES} tokens in one command")
     state = step.state
     consumer = state.consumers.get(command.consumer)
     if consumer is None or not _may_settle(state, command.session, consumer):

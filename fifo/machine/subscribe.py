@@ -116,8 +116,8 @@ def cancel(step: Step, command: Cancel) -> Reply:
     consumer = checks.own_consumer(step, command.session, command.consumer)
     if isinstance(consumer, Refused):
         return consumer
-    if sum(last - first + 1 for first, last in command.unopened) > limits.STEP_MESSAGES:
-        return Refused(Code.TOO_LARGE, f"more than {limits.STEP_MESSAGES} tokens in one command")
+    if sum(last - first + 1 for first, last in command.unopened) > limits.SETTLE_MESSAGES:
+        return Refused(Code.TOO_LARGE, f"more than {limits.SETTLE_MESSAGES} tokens in one command")
     queue = step.open_queue(consumer.queue)
     consumer.base = int(Base.CANCELLED)
     way = returns.way_of(step, queue, consumer, Cause.RELEASED, own=True)

@@ -179,8 +179,8 @@ def _expire_block(step: Step, queue: Queue, key: int) -> None:
         position = base + place
         if ready.take_delayed(queue, position) or ready.take_ready(queue, position):
             ordering.finished(step, queue, position)
-            deadletter.expire(step, queue, position)
-            step.budget -= 1
+            dead = deadletter.expire(step, queue, position)
+            step.budget -= limits.LEAVE_COST if dead else limits.RECORD_COST
     if key in queue.expiry_of:
         queue.expiries.remove((bound_ms, key))
         del queue.expiry_of[key]

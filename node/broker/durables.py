@@ -140,7 +140,7 @@ class Durables:
             nonlocal upto
             found = self._host.durable(message.queue, message.name)
             first = 1 if found is None else max(found.resolved_below, 1)
-            upto = min(message.last, first + machine_limits.STEP_MESSAGES - 1)
+            upto = min(message.last, first + machine_limits.ACK_UPTO_MESSAGES - 1)
             command = commands.AckUpto(consumer, message.generation, upto)
             self._requests.ask(connection, frame, command, answer)
 

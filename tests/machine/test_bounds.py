@@ -424,8 +424,54 @@ def test_the_longest_backoff_stops_multiplying_at_its_maximum() -> None:
     assert slowest.delay(limits.NUMBER_MAX) == 3650 * 86_400_000
 
 
-def test_a_nack_of_a_whole_step_is_one_command() -> None:
-    bench = filled(limits.STEP_MESSAGES, holders=1)
-    bench.settle(1, Verb.NACK, (1, limits.STEP_MESSAGES), delay_ms=0)
-    assert carry_on(bench) <= 5
-    assert bench.counts("q") == (0, limits.STEP_MESSAGES, 0)
+@pytest.mark.parametrize("verb", list(Verb))
+def test_the_largest_settlement_is_done_in_one_command_and_a_larger_one_not_begun(
+    verb: Verb,
+) -> None:
+    most = limits.SETTLE_MESSAGES
+    bench = filled(PIECE, holders=1, dead_letter="d")
+    bench.do(commands.PauseQueue("q"))
+    refused(bench.settle(1, verb, (1, most + 1)), "too_large")
+    assert bench.counts("q") == (0, PIECE, 0)
+    expect(replies.Receipt, bench.settle(1, verb, (1, most)))
+    assert bench.overview("q")["locked"] == PIECE - most
+
+
+@pytest.mark.parametrize("dead_letter", [None, "d"])
+def test_what_a_ttl_or_a_limit_takes_counts_for_more_than_one(dead_letter: str | None) -> None:
+    few = limits.STEP_MESSAGES // limits.LEAVE_COST
+    bench = filled(2 * PIECE, ttl_ms=5_000, dead_letter=dead_letter)
+    bench.advance(5_000)
+    bench.subscribe(1, "q")
+    assert bench.overview("q")["counters"]["expired"] == few, "by a checkout"
+
+    bench = filled(2 * PIECE, ttl_ms=5_000, dead_letter=dead_letter)
+    bench.advance(5_000)
+    bench.tick()
+    ticked = few if dead_letter else limits.STEP_MESSAGES // limits.RECORD_COST
+    assert bench.overview("q")["counters"]["expired"] == ticked, "by a tick"
+
+    bench = filled(2 * PIECE, overflow="drop_oldest", max_length=MANY, dead_letter=dead_letter)
+    bench.do(commands.UpdateQueue("q", {"max_length": 10}))
+    assert bench.overview("q")["counters"]["overflow_dropped"] == few
+
+
+def test_messages_with_keys_are_handed_out_one_by_one_and_count_for_more_than_one() -> None:
+    bench = Bench(check=False)
+    bench.declare("q", ordering="key")
+    session = bench.attach()
+    count = 2 * PIECE + 100
+    bench.publish(session, "q", *[b""] * count, keys=[b"%d" % key for key in range(count)])
+    bench.publish(session, "q", *[b""] * count, keys=[b"%d" % key for key in range(count)])
+    few = limits.STEP_MESSAGES // limits.RECORD_COST
+    consumer = bench.subscribe(session, "q", prefetch=count).consumer
+    sent = len(bench.delivered())
+    assert sent == few
+    while bench.tick():
+        assert len(bench.delivered()) - sent <= few
+        sent = len(bench.delivered())
+    assert bench.counts("q") == (count, count, 0)
+    bench.ack(consumer, (1, count))
+    bench.tick_all()
+    assert bench.counts("q") == (0, count, 0)
+    invariants.check(bench.machine.state)

@@ -112,7 +112,7 @@ def test_nothing_late_reaches_what_was_purged_or_moved(bench: Bench) -> None:
 
 def test_too_many_tokens_in_one_command_are_refused(bench: Bench) -> None:
     bench.subscribe(1, "q")
-    command = commands.Settle(1, 1, 0, ((1, limits.STEP_MESSAGES + 1),))
+    command = commands.Settle(1, 1, 0, ((1, limits.SETTLE_MESSAGES + 1),))
     refused(bench.do(command), "too_large")
 
 

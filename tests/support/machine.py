@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fifo.machine import Machine, Meta, commands, effects, invariants, replies
+from fifo.client.ranges import chunks
+from fifo.machine import Machine, Meta, commands, effects, invariants, limits, replies
 from fifo.machine.commands import Command
 from fifo.machine.effects import Deliver, Effect, Notify
 from fifo.machine.replies import Refused, Reply
@@ -204,21 +205,30 @@ class Bench:
         ranges = tuple((t, t) if isinstance(t, int) else t for t in tokens)
         return self.do(commands.Settle(session, consumer, int(verb), ranges, **fields))
 
+    def _settled(
+        self, consumer: int, verb: Verb, *tokens: int | tuple[int, int], **fields: Any
+    ) -> list[str]:
+        """The statuses by token, of as many commands as a client gives for them."""
+        ranges = [(t, t) if isinstance(t, int) else t for t in tokens]
+        pieces = list(chunks(ranges, limits.SETTLE_RANGES, limits.SETTLE_MESSAGES)) or [()]
+        receipts = [self.settle(consumer, verb, *piece, **fields) for piece in pieces]
+        return [status for receipt in receipts for status in statuses(receipt)]
+
     def ack(self, consumer: int, *tokens: int | tuple[int, int], **fields: Any) -> list[str]:
         """Ack; the statuses by token."""
-        return statuses(self.settle(consumer, Verb.ACK, *tokens, **fields))
+        return self._settled(consumer, Verb.ACK, *tokens, **fields)
 
     def nack(self, consumer: int, *tokens: int | tuple[int, int], **fields: Any) -> list[str]:
         """Nack; the statuses by token."""
-        return statuses(self.settle(consumer, Verb.NACK, *tokens, **fields))
+        return self._settled(consumer, Verb.NACK, *tokens, **fields)
 
     def release(self, consumer: int, *tokens: int | tuple[int, int], **fields: Any) -> list[str]:
         """Release; the statuses by token."""
-        return statuses(self.settle(consumer, Verb.RELEASE, *tokens, **fields))
+        return self._settled(consumer, Verb.RELEASE, *tokens, **fields)
 
     def terminate(self, consumer: int, *tokens: int | tuple[int, int], **fields: Any) -> list[str]:
         """Terminate; the statuses by token."""
-        return statuses(self.settle(consumer, Verb.TERMINATE, *tokens, **fields))
+        return self._settled(consumer, Verb.TERMINATE, *tokens, **fields)
 
     def tick(self) -> bool:
         """A tick with everything that the leader would find expired; whether more is due."""

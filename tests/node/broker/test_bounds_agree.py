@@ -39,7 +39,7 @@ def test_client_and_machine_have_the_same_bounds() -> None:
     assert client.LOCK_S_MIN * 1_000 == machine.LOCK_MS_MIN
     assert client.LOCK_S_MAX * 1_000 == machine.LOCK_MS_MAX
     assert client.BACKOFF_TABLE_MAX == machine.BACKOFF_TABLE
-    assert client.SETTLE_TOKENS == machine.STEP_MESSAGES
+    assert client.SETTLE_TOKENS == machine.SETTLE_MESSAGES
     assert machine.LABEL_BYTES == wire.QUEUE_NAME_BYTES_MAX
 
 
