@@ -81,7 +81,7 @@ def deliver(
             break
         position, piece = taken
         locks.hold(state, consumer, lock_ms, position, piece, step.now)
-        if queue.records and _handed_out(step, queue, position) or queue.spec.ordering == "key":
+        if (queue.records and _handed_out(step, queue, position)) or queue.spec.ordering == "key":
             step.checkouts -= limits.RECORD_COST - 1
         if position != end:
             runs += runs_of(queue, start, end - start)

@@ -21,13 +21,13 @@ STEP_OBJECTS: Final = 1_000
 """Sessions, consumers or producers that one tick may end: each costs some ten microseconds."""
 
 RECORD_COST: Final = 4
-"""What handing out a message that came back counts for, and what taking one from its holder or from
-a delay: a run or a record of its own, five to ten microseconds, and a command must not hold up a
-node's loop for 50 ms."""
+"""What handing out a message that came back or has a key counts for, and what taking one from its
+holder or from a delay: a lock or a record of its own, five to ten microseconds, and a command must
+not hold up a node's loop for 50 ms."""
 
 LEAVE_COST: Final = 10
-"""What a message counts for that a limit or its ttl takes out of its queue, perhaps to a dead-letter
-queue: twenty to forty microseconds."""
+"""What a message counts for that a limit or its ttl takes out of its queue, perhaps to its
+dead-letter queue: twenty to forty microseconds."""
 
 SETTLE_MESSAGES: Final = STEP_MESSAGES // LEAVE_COST
 ACK_UPTO_MESSAGES: Final = STEP_MESSAGES // RECORD_COST

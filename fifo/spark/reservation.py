@@ -173,7 +173,7 @@ class Reservation:
         return tuple((first, last) for first, last in cut if first <= last)
 
     def take(self, most: int) -> int:
-        """Lock up to `most` more messages; how many. Less than a step of them: no more are ready.
+        """Lock up to `most` more messages; how many. Fewer: no more are ready.
 
         Where an answer was lost it looks at what is held, so that nothing is locked twice.
         """
@@ -192,7 +192,7 @@ class Reservation:
                     self._held += ((tokens[0], tokens[-1]),)
                 self._next = max(self._next, tokens.stop)
             taken += self._next - before
-            if self._next - before < wanted:
+            if self._next == before:
                 break
         return taken
 
