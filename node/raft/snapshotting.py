@@ -42,7 +42,7 @@ class Snapshotting:
         self._source = source
         self._counters = counters
         self._clock = clock
-        self._taking = None if source is None else Taking(journal, source, config, counters)
+        self._taking = None if source is None else Taking(journal, source, config, counters, clock)
         self._receiving = Receiving(journal)
         self._heard_at = 0.0
         self._work: Iterator[None] | None = None

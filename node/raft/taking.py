@@ -1,8 +1,8 @@
 """A node's own snapshots: when one is due, and taking it in slices between turns.
 
-Owns the trigger, the slices, and what follows a finished one: letting go of the log's head and
-of segments with little left in them. A snapshot that the disk has no room for is given up and
-tried again later; the node goes on. Knows nothing of peers.
+Owns the triggers (the log's growth and, seldom, time), the slices, and what follows a finished one:
+letting go of the log's head and of segments with little left in them. A snapshot that the disk has
+no room for is given up and tried again later; the node goes on. Knows nothing of peers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from node.raft import limits
 from node.raft.errors import SnapshotFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from node.raft.config import RaftConfig, RaftCounters
     from node.raft.journal import Journal
@@ -28,7 +28,12 @@ class Taking:
     """The one snapshot that may be in the making, and the cleaning up behind the last."""
 
     def __init__(
-        self, journal: Journal, source: StateSource, config: RaftConfig, counters: RaftCounters
+        self,
+        journal: Journal,
+        source: StateSource,
+        config: RaftConfig,
+        counters: RaftCounters,
+        clock: Callable[[], float],
     ) -> None:
         self._journal = journal
         self._source = source
@@ -36,6 +41,8 @@ class Taking:
         self._counters = counters
         self._work: Iterator[None] | None = self._clean_up()
         self._not_below_bytes = 0
+        self._clock = clock
+        self._looked_at = clock()
         self.index = 0
         """The snapshot in the making, 0 for none."""
 
@@ -68,7 +75,13 @@ class Taking:
         if applied_index < max(newest + 1, 3):
             return False
         grown = journal.bytes_since_snapshot
-        return grown >= max(self._config.snapshot_bytes, self._not_below_bytes)
+        if grown >= max(self._config.snapshot_bytes, self._not_below_bytes):
+            return True
+        if self._clock() - self._looked_at < limits.SNAPSHOT_LOOK_SECONDS:
+            return False
+        # Much may have been settled by a few entries; only a snapshot finds out.
+        self._looked_at = self._clock()
+        return journal.stats().snapshots.held_bytes >= self._config.snapshot_bytes
 
     def _take(self, index: int) -> Iterator[None]:
         self.index = index
@@ -84,6 +97,7 @@ class Taking:
             self.index = 0
         self._counters.snapshots_taken_total += 1
         self._not_below_bytes = 0
+        self._looked_at = self._clock()
         yield from self._clean_up()
 
     def _write(self, index: int, live: array[int], chunks: Iterator[bytes]) -> Iterator[None]:
