@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MILLION = 1_000_000
-MOST = 10_000
-"""Messages that the largest command touches."""
+MOST = limits.STEP_MESSAGES
+SETTLED = limits.SETTLE_MESSAGES
+"""Messages that the largest command touches, and those of the largest settlement."""
+
+TICKS = 50
+"""Ticks that are watched of those that what is due at once takes."""
 
 BATCH = 500
 WINDOW_MS = 3_600_000
@@ -54,23 +58,46 @@ class Watch:
             frozen.release()
 
     def ticks(self, name: str, cycle: Cycle, *, later_ms: int = 0) -> None:
-        """Ticks until nothing is due, the first of them so much later."""
+        """Ticks while more is due, the first of them so much later."""
         self.time(name, lambda: cycle.do(commands.Tick(), later_ms=later_ms))
-        due_ms = cycle.machine.next_due_ms
-        while (due_ms() or LONG_MS * MILLION) <= cycle.machine.cluster_time_ms:
+        for _ in range(TICKS):
+            due_ms = cycle.machine.next_due_ms()
+            if due_ms is None or due_ms > cycle.machine.cluster_time_ms:
+                return
             self.time(name, lambda: cycle.do(commands.Tick()))
 
 
 def longest() -> dict[str, float]:
     """Milliseconds of the longest apply by what it did, over all the ways to hold a million."""
     watch = Watch()
-    for scenario in (_ready, _singly, _returned, _released, _delayed, _keyed, _remembered, _wide):
+    for scenario in (
+        _ready, _leaving, _singly, _returned, _released, _delayed, _keyed, _remembered, _wide,
+    ):  # fmt: skip
         scenario(watch)
     return watch.longest
 
 
 def _ready(watch: Watch) -> None:
     watch.after_freeze("ready", Cycle(BATCH, ready=MILLION))
+
+
+def _leaving(watch: Watch) -> None:
+    """All ready, to become dead letters: by a program, by a limit, by their ttl."""
+    spec = {
+        "ttl_ms": WINDOW_MS,
+        "overflow": "drop_oldest",
+        "max_length": MILLION,
+        "dead_letter": "d",
+        "dead_letter_overflow": True,
+    }
+    cycle = Cycle(BATCH, ready=MILLION, spec=spec)
+    consumer = cycle.subscribe("holder", SETTLED, LONG_MS)
+    end = _settling(cycle, consumer, Verb.TERMINATE, 1)
+    watch.after_freeze("to become dead letters", cycle, lambda: cycle.do(end))
+    lower = commands.UpdateQueue("q", {"max_length": MILLION // 2})
+    watch.time("a limit that is lowered, a step", lambda: cycle.do(lower))
+    watch.ticks("a limit that is lowered, a step", cycle)
+    watch.ticks("a tick of 500 whose ttl is over", cycle, later_ms=WINDOW_MS)
 
 
 def _holders(cycle: Cycle) -> list[int]:
@@ -80,7 +107,7 @@ def _holders(cycle: Cycle) -> list[int]:
 def _settling(
     cycle: Cycle, consumer: int, verb: Verb, first: int, delay_ms: int | None = None
 ) -> commands.Settle:
-    ranges = ((first, first + MOST - 1),)
+    ranges = ((first, first + SETTLED - 1),)
     return commands.Settle(cycle.session, consumer, int(verb), ranges, delay_ms)
 
 
@@ -96,8 +123,8 @@ def _singly(watch: Watch) -> None:
     ack = _settling(cycle, first, Verb.ACK, 2 * MOST + 1)
     watch.after_freeze("locked one by one", cycle, lambda: cycle.do(nack), cycle.resume)
     watch.ticks("a resume that sends again what is held, a step", cycle)
-    watch.time("a release of 10,000 locked one by one", lambda: cycle.do(release))
-    watch.time("an ack of 10,000 locked one by one", lambda: cycle.do(ack))
+    watch.time("a release of 1,000 locked one by one", lambda: cycle.do(release))
+    watch.time("an ack of 1,000 locked one by one", lambda: cycle.do(ack))
     ends_ms = cycle.machine.first_deadline_ms(first)
     assert ends_ms is not None, "the holder holds nothing"
     ranges, _ = cycle.machine.expired(first, ends_ms + LONG_MS)
@@ -114,9 +141,9 @@ def _returned(watch: Watch) -> None:
     cycle = Cycle(BATCH, locked=MILLION)
     cycle.do(commands.PauseQueue("q"))
     for consumer in _holders(cycle):
-        for first in range(1, HOLDER_MESSAGES, MOST):
+        for first in range(1, HOLDER_MESSAGES, SETTLED):
             nack = _settling(cycle, consumer, Verb.NACK, first, 0)
-            watch.time("a nack of 10,000", partial(cycle.do, nack))
+            watch.time("a nack of 1,000", partial(cycle.do, nack))
     for consumer in _holders(cycle):
         cycle.do(commands.Cancel(cycle.session, consumer))
     cycle.do(commands.ResumeQueue("q"))
@@ -141,7 +168,7 @@ def _released(watch: Watch) -> None:
     cycle = Cycle(BATCH, locked=MILLION)
     cycle.do(commands.PauseQueue("q"))
     for consumer in _holders(cycle):
-        for first in range(1, HOLDER_MESSAGES, MOST):
+        for first in range(1, HOLDER_MESSAGES, SETTLED):
             cycle.do(_settling(cycle, consumer, Verb.RELEASE, first))
     watch.after_freeze("released", cycle)
     watch.ticks("a tick that ends 10,000 waits after a release", cycle, later_ms=10_000)
@@ -161,7 +188,7 @@ def _delayed(watch: Watch) -> None:
         cycle.do(commands.Tick(), later_ms=soon_ms)
 
     watch.after_freeze("delayed", cycle, tick)
-    watch.ticks("a tick that ends 10,000 delays", cycle)
+    watch.ticks("a tick that ends 500 delays", cycle)
     watch.time("a delete of a million delayed", lambda: cycle.do(commands.DeleteQueue("q")))
     while cycle.machine.state.remains:
         watch.time("what lets a deleted queue go", lambda: cycle.do(commands.Tick()))

@@ -22,14 +22,15 @@ STEP_OBJECTS: Final = 1_000
 
 RECORD_COST: Final = 4
 """What handing out a message that came back or has a key counts for, and what taking one from its
-holder or from a delay: a lock or a record of its own, five to ten microseconds, and a command must
-not hold up a node's loop for 50 ms."""
+holder: a lock or a record of its own, five to ten microseconds, and a command must not hold up a
+node's loop for 50 ms."""
 
-LEAVE_COST: Final = 10
-"""What a message counts for that a limit or its ttl takes out of its queue, perhaps to its
-dead-letter queue: twenty to forty microseconds."""
+LEAVE_COST: Final = 20
+"""What a message counts for whose delay ends, or that a limit or its ttl takes out of its queue,
+perhaps to its dead-letter queue: twenty to forty microseconds, where a frozen view shares a page of
+a thousand with it, as is likely for delays that end in no order of place."""
 
-SETTLE_MESSAGES: Final = STEP_MESSAGES // LEAVE_COST
+SETTLE_MESSAGES: Final = 1_000
 ACK_UPTO_MESSAGES: Final = STEP_MESSAGES // RECORD_COST
 """Tokens of one settlement or cancellation, and of one durable ack. Each may become a dead letter,
 or pass its key on, and none can be left for later: the receipt speaks of all of them."""

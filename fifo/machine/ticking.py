@@ -148,7 +148,7 @@ def queue_due(step: Step, queue: Queue) -> None:
     while queue.delays and queue.delays[0][0] <= step.now and step.budget > 0:
         position = queue.delays[0][1]
         ordering.due(step, queue, position)
-        step.budget -= limits.RECORD_COST
+        step.budget -= limits.LEAVE_COST
     most = -(-max(step.budget, 0) // limits.RECORD_COST)
     step.budget -= limits.RECORD_COST * ready.stop_avoiding(queue, step.now, most)
     while queue.expiries and queue.expiries[0][0] <= step.now and step.budget > 0:

@@ -239,7 +239,7 @@ def test_delays_that_end_together_are_due_in_ticks() -> None:
         bench.publish(session, "q", *[b""] * PIECE, delays=[5_000] * PIECE)
     bench.advance(5_000)
     assert bench.tick()
-    assert bench.counts("q")[0] == limits.STEP_MESSAGES // limits.RECORD_COST
+    assert bench.counts("q")[0] == limits.STEP_MESSAGES // limits.LEAVE_COST
     carry_on(bench)
     assert bench.counts("q") == (MANY, 0, 0)
 
