@@ -7,6 +7,7 @@ message is where it stands.
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterable
 
 from fifo.machine import consumers, deadletter, limits, locks, ordering, ready
 from fifo.machine.effects import Deliver, Run
@@ -252,25 +253,36 @@ def send_again(step: Step, session: Session) -> None:
     """What the session's consumers hold, under the same tokens, from `session.resend` on and as far
     as the budget goes; that is None then where it was all."""
     assert session.resend is not None, "nothing is to be sent again"
-    state = step.state
     begun, token = session.resend
     for number in session.consumers:  # ascending, for numbers only grow
         if number < begun:
             continue
-        consumer = state.consumers[number]
-        for held, lock_ms in locks.holds_from(consumer, token if number == begun else 0):
-            first, end = held.first, held.first + held.count
-            while first < end:
-                if step.budget <= 0:
-                    session.resend = (number, first)
-                    return
-                count = min(end - first, max(step.budget // limits.RECORD_COST, 1))
-                part = locks.part(held, first, first + count)
-                again = repeat(state, consumer, part, lock_ms, session.number)
-                step.effects.append(again)
-                step.budget -= count + limits.RECORD_COST * len(again.runs)
-                first += count
+        consumer = step.state.consumers[number]
+        holds = locks.holds_from(consumer, token if number == begun else 0)
+        rest = repeat_all(step, consumer, holds, session.number)
+        if rest:
+            session.resend = (number, rest)
+            return
     session.resend = None
+
+
+def repeat_all(
+    step: Step, consumer: Consumer, holds: Iterable[tuple[Hold, int]], session: int
+) -> int:
+    """Send holds, each with its lock duration, once more, as far as the budget goes: the token to
+    go on with, 0 at the end."""
+    for held, lock_ms in holds:
+        first, end = held.first, held.first + held.count
+        while first < end:
+            if step.budget <= 0:
+                return first
+            count = min(end - first, max(step.budget // limits.RECORD_COST, 1))
+            part = locks.part(held, first, first + count)
+            again = repeat(step.state, consumer, part, lock_ms, session)
+            step.effects.append(again)
+            step.budget -= count + limits.RECORD_COST * len(again.runs)
+            first += count
+    return 0
 
 
 def repeat(state: State, consumer: Consumer, held: Hold, lock_ms: int, session: int) -> Deliver:

@@ -108,18 +108,19 @@ def reserve(step: Step, command: Reserve) -> Reply:
 
 
 def fetch(step: Step, command: Fetch) -> Reply:
-    """Send what is still locked of tokens first..last, in order; holes stay holes."""
+    """Send what is still locked of tokens first..last, in order; holes stay holes. What the step
+    has no budget for is left to another fetch, from `rest` on."""
     consumer = _find(step, command)
     if isinstance(consumer, Refused):
         return consumer
-    left = limits.STEP_MESSAGES
     parts = locks.held_in(consumer, command.first, command.last)
-    left -= sum(part.count for part, _ in parts)
-    if left < 0:
+    count = sum(part.count for part, _ in parts)
+    if count > limits.STEP_MESSAGES:
         return Refused(Code.TOO_LARGE, f"more than {limits.STEP_MESSAGES} messages in one fetch")
-    for part, lock_ms in parts:
-        step.effects.append(checkout.repeat(step.state, consumer, part, lock_ms, command.session))
-    return Reserved(consumer.number, command.first, limits.STEP_MESSAGES - left)
+    rest = checkout.repeat_all(step, consumer, parts, command.session)
+    if rest:
+        count -= sum(part.count for part, _ in locks.held_in(consumer, rest, command.last))
+    return Reserved(consumer.number, command.first, count, rest)
 
 
 def ack_upto(step: Step, command: AckUpto) -> Reply:

@@ -173,11 +173,13 @@ class DurableOpened:
 
 @value
 class Reserved:
-    """`count` messages from `first_token` on were locked for the durable consumer."""
+    """`count` messages from `first_token` on were locked for the durable consumer, or are sent to
+    it again. `rest`: the token from which on a fetch has to go on; 0 where all was sent."""
 
     consumer: int
     first_token: int
     count: int
+    rest: int = 0
 
 
 Reply = (

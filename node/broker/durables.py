@@ -117,12 +117,28 @@ class Durables:
         message: Durable,
         consumer: int,
     ) -> None:
-        """What is still locked of tokens first..last, once more; before the answer likewise."""
-        command = commands.Fetch(
-            consumer, message.generation, message.first, message.last, session.number
-        )
-        answer = _reserved(connection, frame)
-        self._requests.ask(connection, frame, command, answer, late=True)
+        """What is still locked of tokens first..last, once more, in as many steps as the machine
+        needs for it; before the answer likewise."""
+        sent = 0
+
+        def step(first: int) -> None:
+            command = commands.Fetch(
+                consumer, message.generation, first, message.last, session.number
+            )
+            self._requests.ask(connection, frame, command, answer, late=True)
+
+        def answer(reply: Reply) -> None:
+            nonlocal sent
+            assert isinstance(reply, replies.Reserved)
+            sent += reply.count
+            if reply.rest:
+                if connection.open:
+                    step(reply.rest)
+                return
+            whole = replies.Reserved(consumer, message.first, sent)
+            _reserved(connection, frame)(whole)
+
+        step(message.first)
 
     def _ack(
         self,

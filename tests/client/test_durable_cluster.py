@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import fifo
+from fifo.machine import limits
 from tests.client.test_cluster import crash_leader, three, url_of
 from tests.support.cluster import LocalCluster, passed
 
@@ -161,6 +162,21 @@ async def test_more_than_one_step_of_the_machine_is_fetched_and_acked(
     assert [int(message.body) for message in fetched] == list(range(count))
     assert await reader.ack(count) == ()
     assert (await client.queue("q"))["messages"] == 0
+
+
+async def test_a_fetch_is_whole_though_the_machine_takes_many_steps_for_it(
+    both: tuple[LocalCluster, fifo.Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, client = both
+    monkeypatch.setattr(limits, "RECORD_COST", limits.STEP_MESSAGES)  # a message in a step
+    await client.publish_many("q", [b"%d" % n for n in range(6)])
+    reader = client.durable("q", "reader")
+    expected = told(await reader.reserve(6))
+    assert len(expected) == 6
+    assert told(await reader.fetch(1, 100)) == expected
+    assert told(await reader.fetch(3, 4)) == expected[2:4]
+    await reader.ack(2)
+    assert told(await reader.fetch(1, 6)) == expected[2:]
 
 
 async def test_it_outlives_its_leader_and_goes_on_under_the_same_tokens(

@@ -379,6 +379,28 @@ def test_what_came_back_is_sent_in_as_few_runs_as_it_came_in_batches() -> None:
     assert calls < 8 * 2_000, "a fetch does much for each of them"
 
 
+def test_a_fetch_of_what_was_reserved_one_by_one_goes_on_in_slices() -> None:
+    bench = Bench(check=False)
+    bench.declare("q")
+    session = bench.attach()
+    bench.do(commands.OpenDurable("q", "reader", {"lock_ms": limits.LOCK_MS_MAX}))
+    count = 2 * limits.STEP_MESSAGES // limits.RECORD_COST
+    bench.publish(session, "q", *[b""] * count)
+    for _ in range(count):
+        bench.do(commands.Reserve(1, 1, 1, session))
+        bench.advance(1)
+    first, told, sent, slices = 1, 0, [], 0
+    while first:
+        reply = expect(replies.Reserved, bench.do(commands.Fetch(1, 1, first, count, session)))
+        came = [one.token for one in bench.delivered()]
+        assert len(came) == reply.count <= limits.STEP_MESSAGES // limits.RECORD_COST
+        told, sent, slices = told + reply.count, sent + came, slices + 1
+        assert reply.rest == (came[-1] + 1 if told < count else 0)
+        first = reply.rest
+    assert (told, sent) == (count, list(range(1, count + 1)))
+    assert slices > 1
+
+
 def test_a_delete_does_little_for_each_consumer_and_nothing_for_a_producer() -> None:
     bench = Bench(check=False)
     bench.declare("q")
