@@ -389,7 +389,8 @@ def test_a_fetch_of_what_was_reserved_one_by_one_goes_on_in_slices() -> None:
     for _ in range(count):
         bench.do(commands.Reserve(1, 1, 1, session))
         bench.advance(1)
-    first, told, sent, slices = 1, 0, [], 0
+    sent: list[int] = []
+    first, told, slices = 1, 0, 0
     while first:
         reply = expect(replies.Reserved, bench.do(commands.Fetch(1, 1, first, count, session)))
         came = [one.token for one in bench.delivered()]
