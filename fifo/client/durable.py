@@ -8,12 +8,13 @@ same name later has it, and the verbs of the earlier one raise SessionTaken.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from fifo.client import checks
 from fifo.client.delivery import Delivery
-from fifo.client.errors import LockLost, MessageTooLarge, ProtocolError
+from fifo.client.errors import FifoError, LockLost, MessageTooLarge, ProtocolError
 from fifo.client.message import Status, StoredMessage
 from fifo.client.session import Session
 from fifo.wire.messages import Durable, Message, Ok, Receipt
@@ -44,7 +45,6 @@ class NotAcked(NamedTuple):
     first: int
     last: int
     status: Status
-    late: bool = False
 
 
 class Opened(NamedTuple):
@@ -119,10 +119,14 @@ class DurableConsumer:
         checks.integer(upto, "upto", 0, _MOST)
         async with self._verb:
             answer = await self._do("ack", 0, upto)
+            if isinstance(answer, Receipt) and answer.results:
+                # It was heard: the next ack need not name it again. No harm where that gets lost.
+                with contextlib.suppress(FifoError):
+                    await self._do("ack", answer.results[-1][1] + 1)
         if not isinstance(answer, Receipt):
             raise ProtocolError("an ack was not answered by a receipt")
         return tuple(
-            NotAcked(one[0], one[1], _STATUSES[min(one[2], len(_STATUSES) - 1)], *one[3:])
+            NotAcked(one[0], one[1], _STATUSES[min(one[2], len(_STATUSES) - 1)])
             for one in answer.results
         )
 

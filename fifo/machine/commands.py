@@ -314,11 +314,16 @@ class Fetch:
 
 @value
 class AckUpto:
-    """Ack every token up to `upto`; the receipt names what could not be."""
+    """Ack every token from `first` up to `upto`; the receipt names what could not be.
+
+    Again while its answer may be lost, until `answered_below` says that it came.
+    """
 
     consumer: int
     generation: int
     upto: int
+    first: int = 0
+    answered_below: int = 0
 
 
 @value
@@ -502,7 +507,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[forms.Checker, ...]]] = {
     27: (OpenDurable, (_queue, forms.text(limits.LABEL_BYTES, empty=False), _options)),
     28: (Reserve, (positive, positive, integer(1, limits.STEP_MESSAGES), natural)),
     29: (Fetch, (positive, positive, positive, positive, natural)),
-    30: (AckUpto, (positive, positive, natural)),
+    30: (AckUpto, (positive, positive, natural, natural, natural)),
     31: (RenewDurable, (positive, positive)),
     32: (Forget, (positive, positive)),
     33: (ForgetProducer, (_producer_name,)),

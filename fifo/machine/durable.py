@@ -124,11 +124,15 @@ def fetch(step: Step, command: Fetch) -> Reply:
 
 
 def ack_upto(step: Step, command: AckUpto) -> Reply:
-    """Ack every token up to `upto`, again without harm; the receipt names what could not be."""
+    """Ack every token up to `upto`, again without harm; the receipt names what could not be.
+
+    From the first of those on all of them are named again, to whoever did not hear it.
+    """
     consumer = _find(step, command)
     if isinstance(consumer, Refused):
         return consumer
-    first = max(consumer.resolved_below, 1)
+    consumers.resolve(consumer, command.answered_below)
+    first = max(consumer.resolved_below, command.first, 1)
     last = min(command.upto, consumer.next_token - 1)
     if last < first:
         return Receipt(consumer.number, ())
@@ -139,10 +143,12 @@ def ack_upto(step: Step, command: AckUpto) -> Reply:
     lines: list[settle.Line] = []
     acking = Settle(0, consumer.number, int(Verb.ACK), ((first, last),))
     settle.settle_range(step, acking, queue, consumer, first, last, lines)
-    consumers.resolve(consumer, last + 1)
     # What was settled before, one by one, was settled as well.
     settled = (Status.OK, Status.ALREADY_SETTLED)
-    return Receipt(consumer.number, tuple(line for line in lines if line[2] not in settled))
+    lost = tuple(line for line in lines if line[2] not in settled)
+    if first <= max(consumer.resolved_below, 1):
+        consumers.resolve(consumer, lost[0][0] if lost else last + 1)
+    return Receipt(consumer.number, lost)
 
 
 def renew(step: Step, command: RenewDurable) -> Reply:

@@ -148,16 +148,20 @@ class Durables:
         message: Durable,
         consumer: int,
     ) -> None:
-        """Everything up to `last`, in as many steps as the machine needs for it."""
+        """Everything up to `last`, in as many steps as the machine needs for it.
+
+        `first`: the answers about what is before it have arrived.
+        """
         lines: list[tuple[int, int, int, bool]] = []
         upto = 0
 
         def step() -> None:
             nonlocal upto
             found = self._host.durable(message.queue, message.name)
-            first = 1 if found is None else max(found.resolved_below, 1)
+            known = 0 if found is None else found.resolved_below
+            first = max(known, message.first, upto + 1)
             upto = min(message.last, first + machine_limits.ACK_UPTO_MESSAGES - 1)
-            command = commands.AckUpto(consumer, message.generation, upto)
+            command = commands.AckUpto(consumer, message.generation, upto, first, message.first)
             self._requests.ask(connection, frame, command, answer)
 
         def answer(reply: Reply) -> None:

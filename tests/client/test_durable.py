@@ -141,12 +141,17 @@ async def test_a_fetch_that_is_too_long_is_asked_in_halves() -> None:
         assert asked == [(1, 20_000), (1, 10_000), (10_001, 20_000)]
 
 
-async def test_an_ack_names_what_it_could_not_settle() -> None:
+async def test_an_ack_names_what_it_could_not_settle_and_says_that_this_was_heard() -> None:
+    asked: list[tuple[int, int]] = []
+
     def ack(line: Line, frame: Frame, request: Durable) -> None:
-        line.send(Receipt(5, ((1, 2, 2, False), (4, 4, 3, True))), frame.correlation)
+        asked.append((request.first, request.last))
+        lost = ((1, 2, 2, False), (4, 4, 3, False)) if request.last else ()
+        line.send(Receipt(5, lost), frame.correlation)
 
     async with Peer() as peer, fifo.connect(peer.url) as client:
         peer.answers[Durable] = durable({"ack": ack})
         lost, dead = await client.durable("orders", "reader").ack(9)
         assert lost == fifo.NotAcked(1, 2, fifo.Status.LOCK_LOST)
-        assert dead == fifo.NotAcked(4, 4, fifo.Status.DEAD_LETTERED, late=True)
+        assert dead == fifo.NotAcked(4, 4, fifo.Status.DEAD_LETTERED)
+        assert asked == [(0, 9), (5, 0)]

@@ -155,12 +155,12 @@ class Holder:
                 self._around.add("info", "settle", **one, error=repr(error))
             raise
         for held, one in zip(acked, asked, strict=True):
-            status, late = "ok", False
+            status = "ok"
             for other in refused:
                 if other.first <= held.token <= other.last:
-                    status, late = str(other.status), other.late
+                    status = str(other.status)
             self._around.happened(f"durable ack {status}")
-            self._around.add("ok", "settle", **one, status=status, late=late)
+            self._around.add("ok", "settle", **one, status=status, late=False)
             del self._mine[held.token]
 
     async def forget(self) -> None:

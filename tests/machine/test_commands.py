@@ -42,7 +42,7 @@ SAMPLES: list[commands.Command] = [
     commands.OpenDurable("q", "n"),
     commands.Reserve(1, 2, 3),
     commands.Fetch(1, 2, 3, 4),
-    commands.AckUpto(1, 2, 3),
+    commands.AckUpto(1, 2, 3, 2, 1),
     commands.RenewDurable(1, 2),
     commands.Forget(1, 2),
 ]

@@ -294,6 +294,23 @@ def test_a_durable_consumers_ack_settles_nothing_that_was_lost_before_it_was_see
     assert bench.counts("q") == (1, 0, 0)
 
 
+def test_a_durable_consumers_ack_names_what_was_lost_again_until_that_was_heard(
+    bench: Bench,
+) -> None:
+    bench.publish(1, "q", *"abcd")
+    consumer = expect(replies.DurableOpened, bench.do(commands.OpenDurable("q", "n"))).consumer
+    bench.do(commands.Reserve(consumer, 1, 2, session=1))
+    bench.advance(2_500)
+    bench.tick_all()
+    bench.do(commands.Reserve(consumer, 1, 2, session=1))
+    lost = ((1, 2, 2, False),)
+    for _ in range(2):  # The answer of the first is lost with the leader.
+        assert bench.do(commands.AckUpto(consumer, 1, 3)) == replies.Receipt(consumer, lost)
+    heard = commands.AckUpto(consumer, 1, 0, answered_below=4)
+    assert bench.do(heard) == replies.Receipt(consumer, ())
+    assert bench.do(commands.AckUpto(consumer, 1, 4)) == replies.Receipt(consumer, ())
+
+
 def test_a_durable_consumer_ends_by_forget_or_after_seven_idle_days(bench: Bench) -> None:
     bench.publish(1, "q", "a")
     consumer = expect(replies.DurableOpened, bench.do(commands.OpenDurable("q", "n"))).consumer

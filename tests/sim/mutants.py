@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 from unittest.mock import patch
 
@@ -18,9 +19,11 @@ from fifo.machine.replies import Reply
 from fifo.machine.state import Consumer, State, Step
 from fifo.machine.types import Status, Verb
 from fifo.wire import Frame
+from node.broker import limits
 from node.broker.broker import Broker
 from node.broker.clock import ClusterClock
 from node.broker.connection import Connection
+from node.broker.lock_clock import LockClock
 from node.broker.requests import Requests
 from node.broker.sessions import Session
 from tests.sim.plan import Consuming, Fault, Plan, basic
@@ -198,6 +201,26 @@ def counts_reset() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def seldom_looks() -> Iterator[None]:
+    """A leader looks for what is due every 0.6 s, not every 0.05 s."""
+    with patch.object(limits, "LOOK_SECONDS", 0.6):
+        yield
+
+
+@contextmanager
+def skips_looks() -> Iterator[None]:
+    """The lock clock finds nothing in nine of ten looks."""
+    look = LockClock.look
+    looks = count()
+
+    def lazy(clock: LockClock, now_ms: int) -> tuple[tuple[int, int, int], ...]:
+        return () if next(looks) % 10 else look(clock, now_ms)
+
+    with patch.object(LockClock, "look", lazy):
+        yield
+
+
 # --- schedules for what chance finds too seldom ---------------------------------------------------
 
 
@@ -241,6 +264,12 @@ def overdue(seed: int) -> Plan:
     return Plan(seed, 3, (30, 30), (late, late, late), max_deliveries=20, faults=())
 
 
+def outliving(seed: int) -> Plan:
+    """The same with locks so long that some end when all is healed and a leader is in place."""
+    late = Consuming(prefetch=3, lock_s=3.0, workers=3, auto_renew=False, slow=1.0)
+    return Plan(seed, 3, (30, 30), (late, late, late), max_deliveries=20, faults=())
+
+
 MUTANTS = (
     Mutant("lock token not compared on ack", token_not_compared, 0, 10, overdue),
     Mutant("nothing is fsynced", nothing_synced, 3, 20),
@@ -250,6 +279,8 @@ MUTANTS = (
     Mutant("renewal without the lease", no_lease, 5, 50, paused_leader),
     Mutant("eval_consumer_timeouts without re-check", no_recheck, 1, 50, slow_commits),
     Mutant("delivery count reset at fail-over", counts_reset, 2, 20),
+    Mutant("what is due is looked for too seldom", seldom_looks, 0, 10, outliving),
+    Mutant("lock clock skips looks", skips_looks, 3, 10, outliving),
 )
 
 

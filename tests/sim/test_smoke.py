@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,11 @@ def test_five_nodes_lose_two() -> None:
 
 VERBS = Verbs(getters=1, durables=2, numbered=20, ttl=True, bury_expired=True, redrives=True)
 
+VERB_SEEDS = range(3, 9)
+"""One reaches all of it as a rule: what a byte more in a frame moves, the next ones reach."""
+
+EXPIRED = "dead letter that had expired"
+
 REACHED = (
     "get of 1",
     "durable SessionTaken",
@@ -91,8 +97,12 @@ def test_every_verb_is_driven_into_what_is_interesting() -> None:
     ]
     faults.sort(key=lambda fault: fault.at)
     plan = Plan(3, 3, (40, 40), (QUICK,), 3, tuple(faults), timeout_s=1.5, verbs=VERBS)
-    world = run(plan)
-    missed = [state for state in REACHED if not world.counts.get(state)]
-    expired = [one for one in world.history if one["value"].get("reason") == "expired"]
-    assert not missed, world.counts
-    assert expired, "nothing expired"
+    missed = [*REACHED, EXPIRED]
+    for seed in VERB_SEEDS:
+        world = run(replace(plan, seed=seed))
+        if any(one["value"].get("reason") == "expired" for one in world.history):
+            world.happened(EXPIRED)
+        missed = [state for state in missed if not world.counts.get(state)]
+        if not missed:
+            return
+    raise AssertionError(f"never reached in {len(VERB_SEEDS)} seeds: {missed}")

@@ -40,7 +40,7 @@ def durable(world: World, command: Durable) -> Answer:
         case commands.Fetch():
             return fetch(world, consumer, command)
         case commands.AckUpto():
-            return ack_upto(world, consumer, command.upto)
+            return ack_upto(world, consumer, command)
         case commands.RenewDurable():
             return renew(world, consumer)
         case commands.Forget():
@@ -93,19 +93,25 @@ def fetch(world: World, consumer: Consumer, command: commands.Fetch) -> Answer:
     return ("reserved", consumer.number, command.first, len(found))
 
 
-def ack_upto(world: World, consumer: Consumer, upto: int) -> Answer:
+def ack_upto(world: World, consumer: Consumer, command: commands.AckUpto) -> Answer:
     """Settle everything up to there, again without harm; named is what could not be."""
-    first, last = max(consumer.resolved_below, 1), min(upto, consumer.next_token - 1)
+    resolve(consumer, min(command.answered_below, consumer.next_token))
+    first = max(consumer.resolved_below, command.first, 1)
+    last = min(command.upto, consumer.next_token - 1)
     lost = []
     for token in range(first, last + 1):
         status, _ = verbs.settle_one(world, consumer, token, "ack", None, {}, own=False)
         if status not in ("ok", "already_settled"):
             lost.append((token, status, False))
-    consumer.resolved_below = (
-        max(consumer.resolved_below, last + 1) if last >= first else (consumer.resolved_below)
-    )
-    consumer.taken = {t: b for t, b in consumer.taken.items() if t >= consumer.resolved_below}
+    if first <= min(last, max(consumer.resolved_below, 1)):
+        resolve(consumer, lost[0][0] if lost else last + 1)
     return ("receipt", consumer.number, lost)
+
+
+def resolve(consumer: Consumer, below: int) -> None:
+    """Nobody asks about the tokens below again."""
+    consumer.resolved_below = max(consumer.resolved_below, below)
+    consumer.taken = {t: b for t, b in consumer.taken.items() if t >= consumer.resolved_below}
 
 
 def renew(world: World, consumer: Consumer) -> Answer:

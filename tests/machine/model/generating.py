@@ -507,7 +507,11 @@ class Generator:
             first = 1 + choose.draw.below(last)
             return commands.Fetch(number, generation, first, last + 1, session)
         if verb < 8:
-            return commands.AckUpto(number, generation, choose.draw.below(last + 2))
+            upto = choose.draw.below(last + 2)
+            begin, answered = (
+                choose.draw.below(last + 2) if choose.chance(20) else 0 for _ in range(2)
+            )
+            return commands.AckUpto(number, generation, upto, begin, answered)
         if verb == 8:
             return commands.RenewDurable(number, generation)
         return commands.Forget(number, generation)
