@@ -6,7 +6,7 @@ sections 6 and 11). With ordering "none" all of this is a test that says no.
 
 from itertools import islice
 
-from fifo.machine import ready
+from fifo.machine import limits, ready
 from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.state import Queue, Step
 from fifo.machine.types import NEVER_MS
@@ -129,9 +129,9 @@ def skip(step: Step, queue: Queue, cursor: int) -> int | None:
     if queue.spec.ordering != "key":
         return None
     # Only what has waited for a key is behind one; most delayed messages have nobody there.
-    most = max(step.budget, 0)
+    most = -(-max(step.budget, 0) // limits.RECORD_COST)
     positions = list(islice(queue.delayed.between(cursor, NEVER_MS), most + 1))
     for position in positions[:most]:
         finished(step, queue, position)
-    step.budget -= len(positions[:most])
+    step.budget -= limits.RECORD_COST * len(positions[:most])
     return positions[most] if len(positions) > most else None

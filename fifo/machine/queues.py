@@ -185,7 +185,7 @@ def go_on_purging(step: Step, number: int) -> bool:
     if below is None:
         return True
     _purge_fresh(step, queue, below)
-    for position in _purgeable(queue, below, step.budget):
+    for position in _purgeable(queue, below, -(-max(step.budget, 0) // limits.RECORD_COST)):
         taken = ready.take_delayed(queue, position) or ready.take_ready(queue, position)
         assert taken, "a message to purge was not where it was found"
         record = queue.records.get(position)
@@ -193,6 +193,7 @@ def go_on_purging(step: Step, number: int) -> bool:
             deadletter.forget_late(step, record)
         ordering.finished(step, queue, position)
         _purged(step, queue, position, 1)
+        step.budget -= limits.RECORD_COST - 1
     if step.budget <= 0:
         return False
     queue.purge_below = None
