@@ -61,6 +61,9 @@ _STATUS = (
     Status.DEAD_LETTERED,
     Status.UNKNOWN_CONSUMER,
 )
+_IN_ONE_FRAME = min(wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS)
+"""Messages that one frame settles whatever the gaps between them: each has its own receipt."""
+
 _SENT = SettleResult(Status.SENT)
 _OK = SettleResult(Status.OK)
 _ALREADY = SettleResult(Status.ALREADY_SETTLED)
@@ -221,11 +224,10 @@ class Settler:
                 groups.setdefault(message.holding.number, []).append(message)
         futures: list[asyncio.Future[dict[LockedMessage, SettleResult]]] = []
         for group in groups.values():
-            # No more messages than ranges are allowed: each part is one frame, whatever its gaps.
-            for at in range(0, len(group), wire.SETTLE_RANGES_MAX):
+            for at in range(0, len(group), _IN_ONE_FRAME):
                 future: asyncio.Future[dict[LockedMessage, SettleResult]] = loop.create_future()
                 futures.append(future)
-                part = group[at : at + wire.SETTLE_RANGES_MAX]
+                part = group[at : at + _IN_ONE_FRAME]
                 self._say(part[0].holding, part, what, future, many=True)
         seconds = self.session.options.timeout
         deadline = loop.time() + seconds

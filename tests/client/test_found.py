@@ -49,6 +49,23 @@ async def test_a_cancelled_consumer_says_when_all_of_it_is_resolved() -> None:
         assert (last.consumer, last.tokens, last.resolved_below) == (11, (), 5)
 
 
+async def test_settling_more_than_one_command_may_touch_waits_for_every_receipt() -> None:
+    async with Peer() as peer, consuming(peer) as (client, messages):
+        peer.line().deliver(11, 1, [b""] * 2_500)
+        batch: list[fifo.Message] = []
+        while len(batch) < 2_500:
+            batch += await messages.next_batch(2_500)
+        results = await client.settle_many(batch)
+        assert [result.status.value for result in results] == ["ok"] * 2_500
+        named = [
+            frame.message.tokens for _, frame in peer.heard if isinstance(frame.message, Settle)
+        ]
+        assert sorted(ranges.tokens([one for tokens in named for one in tokens])) == list(
+            range(1, 2_501)
+        )
+        assert max(map(ranges.count, named)) <= limits.SETTLE_TOKENS
+
+
 async def test_giving_back_more_than_one_command_may_touch_is_cut_into_several() -> None:
     async with Peer() as peer, consuming(peer) as (_, messages):
         for first in range(1, 25_001, 5_000):
