@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bench import hardware, machine_held, machine_pictures
 from bench.machine_cycle import LONG_MS, Cycle, reference
 from bench.statistics import spread
-from fifo.machine import bodies, commands, snapshot
+from fifo.machine import bodies, commands, limits, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -194,8 +194,8 @@ def longest() -> list[Figure]:
         times.setdefault(name, []).append((time.perf_counter_ns() - started) / 1e6)
 
     timed("a full collection by itself", gc.collect)
-    nack = commands.Settle(cycle.session, taker, 1, ((1, EXPIRING),))
-    timed("a nack of 10 000, handed out again", lambda: cycle.do(nack))
+    nack = commands.Settle(cycle.session, taker, 1, ((1, limits.SETTLE_MESSAGES),))
+    timed("a nack of 1 000, handed out again", lambda: cycle.do(nack))
     timed("a consumer that takes 10 000", lambda: cycle.subscribe("another", EXPIRING, LONG_MS))
     cycle.consumer = cycle.subscribe("worker", 4 * BATCH)
     for _ in range(300):
@@ -259,8 +259,8 @@ def _longest_of_a_lifetime() -> dict[str, list[float]]:
     timed("a resume that sends a million again, first step", cycle.resume)
     while cycle.machine.next_due_ms() == cycle.machine.cluster_time_ms:
         timed("a resume, the next steps", lambda: cycle.do(commands.Tick()))
-    nack = commands.Settle(cycle.session, cycle.alone, 1, ((1, EXPIRING),))
-    timed("a nack of 10 000 that were handed out one by one", lambda: cycle.do(nack))
+    nack = commands.Settle(cycle.session, cycle.alone, 1, ((1, limits.SETTLE_MESSAGES),))
+    timed("a nack of 1 000 that were handed out one by one", lambda: cycle.do(nack))
     timed("a delete of a million locked", lambda: cycle.do(commands.DeleteQueue("q")))
     while cycle.machine.state.remains:
         timed("what lets a deleted queue go", lambda: cycle.do(commands.Tick()))

@@ -82,10 +82,14 @@ class Cycle:
         self.alone = 0
 
     def do(self, command: commands.Command, *, later_ms: int = 0) -> replies.Reply:
-        """Apply a command that came without an area, `later_ms` after the last one."""
+        """Apply a command that came without an area, `later_ms` after the last one.
+
+        A refusal is fast, and no figure of anything: it ends the measurement.
+        """
         self.index += 1
         stamp_ms = max(self.index, self.machine.cluster_time_ms) + later_ms
         reply, _ = self.machine.apply(Meta(self.index, stamp_ms, 0, EMPTY), command)
+        assert not isinstance(reply, replies.Refused), reply
         return reply
 
     def subscribe(self, tag: str, prefetch: int, lock_ms: int = 30_000) -> int:
