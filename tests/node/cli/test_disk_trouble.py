@@ -101,6 +101,12 @@ class Nodes:
         """What it printed since it was started last."""
         return self.folder / f"{name}.log"
 
+    async def said(self, name: str, what: str) -> None:
+        """Wait until it has printed this."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while what not in self.log(name).read_text():
+                await passed(0.02)
+
     async def ended(self, name: str) -> str:
         """Wait for its end by itself; the line that it ends with."""
         process = self._processes[name]
@@ -208,15 +214,23 @@ async def consumed(client: fifo.Client, count: int) -> list[bytes]:
 async def test_a_full_disk_stops_the_leader_and_the_others_go_on(tmp_path: Path) -> None:
     with small_disk(tmp_path / SICK):
         async with cluster(tmp_path) as (nodes, client):
+            await client.declare(fifo.QueueSpec("dead"))
+            await client.declare(fifo.QueueSpec("bad", dead_letter="dead"))
+            await client.publish("bad", b"never")
+            [message] = await client.get("bad")
             sent = await publish(client)
             ballast = tmp_path / SICK / "ballast"
             fill(ballast)
-            sent += await publish(client)
+            await nodes.said(SICK, "event=disk_low")
+            # Publishing is refused now, so it waits; settling goes on, and finds no room.
+            publishing = asyncio.create_task(publish(client))
+            receipt = await message.terminate("bad", "x" * 16_000)
+            assert receipt.status in {"ok", "already_settled"}  # An answer may die with the leader.
             line = await nodes.ended(SICK)
             assert "node n1 stopped: " in line
             assert "no room left on the disk (No space left on device)" in line
             assert "start the node again when the cause is gone" in line
-            sent += await publish(client)
+            sent += await publishing
             ballast.unlink()
             nodes.start(SICK)
             await nodes.until_level()
