@@ -13,7 +13,6 @@ import asyncio
 import json
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -27,7 +26,7 @@ from rich.table import Table
 import fifo
 from bench.cluster import NODES, BenchCluster, ClusterFailed, observe
 from bench.hardware import describe, machine
-from bench.interrupts import EXIT_CODE, Interrupts
+from bench.measuring import measured
 from bench.nodes import Nodes
 from bench.processes import Household
 from bench.runs import fifo_bench
@@ -346,7 +345,7 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Measure and print; 1 and one line on stderr where the cluster failed."""
+    """Measure and print; SystemExit where the cluster failed."""
     options = _options()
     sizes = Sizes(
         options.messages,
@@ -355,26 +354,17 @@ def main() -> int:
         max(1, options.runs),
         options.seconds,
     )
-    interrupts = Interrupts()
-    with interrupts.caught():
-        folder = Path(tempfile.mkdtemp(prefix="fifo-depth-", dir=options.dir))
-        household = Household(folder / "logs")
-        place = Place(household, folder, sizes, Measured())
-        try:
-            interrupts.run(measure(place, options.workloads or list(WORKLOADS)))
-        except asyncio.CancelledError:
-            print("interrupted", file=sys.stderr)
-            return EXIT_CODE
-        except (ClusterFailed, fifo.FifoError) as error:
-            print(f"the benchmark failed: {error}", file=sys.stderr)
-            return 1
-        finally:
-            household.end(hurry=interrupts.hurry)
-            shutil.rmtree(folder, ignore_errors=True)
+    taken = Measured()
+
+    async def work(household: Household, folder: Path) -> None:
+        place = Place(household, folder, sizes, taken)
+        await measure(place, options.workloads or list(WORKLOADS))
+
+    measured("depth", work, within=options.dir)
     if options.json:
-        print(as_json(place.measured))
+        print(as_json(taken))
     else:
-        print_table(place.measured, Console(highlight=False))
+        print_table(taken, Console(highlight=False))
     return 0
 
 

@@ -13,9 +13,7 @@ import asyncio
 import itertools
 import json
 import random
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
@@ -23,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import fifo
-from bench.cluster import BenchCluster, ClusterFailed
+from bench.cluster import BenchCluster
 from bench.hardware import describe, machine
-from bench.interrupts import EXIT_CODE, Interrupts
+from bench.measuring import measured
 from bench.processes import Household
 from bench.statistics import Spread, longest_gap, spread
 
@@ -185,25 +183,16 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Measure and print; 1 where anything was delivered again, or the cluster failed."""
+    """Measure and print; 1 where anything was delivered again."""
     options = parse()
-    interrupts = Interrupts()
-    with interrupts.caught():
-        folder = Path(tempfile.mkdtemp(prefix="fifo-failover-"))
-        household = Household(folder / "logs")
+
+    async def work(household: Household, folder: Path) -> Failover:
         cluster = BenchCluster(household, folder / "cluster")
         result = Failover(cluster, options.consumers, options.locks)
-        try:
-            interrupts.run(result.measure(options.kills))
-        except asyncio.CancelledError:
-            _say("interrupted")
-            return EXIT_CODE
-        except (ClusterFailed, fifo.FifoError, TimeoutError) as error:
-            _say(f"the benchmark failed: {error}")
-            return 1
-        finally:
-            household.end(hurry=interrupts.hurry)
-            shutil.rmtree(folder, ignore_errors=True)
+        await result.measure(options.kills)
+        return result
+
+    result = measured("failover", work)
     gaps = spread(result.gaps)
     again = result.again + result.returned + result.unsettled
     if options.json:

@@ -12,9 +12,7 @@ import argparse
 import asyncio
 import json
 import re
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -30,7 +28,7 @@ import fifo
 from bench.cluster import BenchCluster, ClusterFailed
 from bench.hardware import describe, machine
 from bench.idle import descriptors, open_idle
-from bench.interrupts import EXIT_CODE, Interrupts
+from bench.measuring import measured
 from bench.nodes import Nodes
 from bench.processes import Household
 
@@ -248,7 +246,7 @@ def print_table(figures: Sequence[Figure], console: Console) -> None:
 
 
 def main() -> int:
-    """Measure and print; 1 and one line on stderr where the cluster failed."""
+    """Measure and print; SystemExit where the cluster failed."""
     parser = argparse.ArgumentParser(prog="python -m bench.locks", description=__doc__)
     parser.add_argument("workloads", nargs="*", help=f"of {', '.join(WORKLOADS)}; all by default")
     parser.add_argument("--expiring", type=int, default=10_000)
@@ -265,21 +263,7 @@ def main() -> int:
     sizes = Sizes(
         options.expiring, options.held, options.renewed, options.connections, options.seconds
     )
-    interrupts = Interrupts()
-    with interrupts.caught():
-        folder = Path(tempfile.mkdtemp(prefix="fifo-locks-"))
-        household = Household(folder / "logs")
-        try:
-            figures = interrupts.run(measure(household, folder, names, sizes))
-        except asyncio.CancelledError:
-            print("interrupted", file=sys.stderr)
-            return EXIT_CODE
-        except (ClusterFailed, fifo.FifoError) as error:
-            print(f"the benchmark failed: {error}", file=sys.stderr)
-            return 1
-        finally:
-            household.end(hurry=interrupts.hurry)
-            shutil.rmtree(folder, ignore_errors=True)
+    figures = measured("locks", lambda home, folder: measure(home, folder, names, sizes))
     if options.json:
         listed = [
             {"workload": one.workload, "figure": one.name, "value": one.value, "aim": one.aim}

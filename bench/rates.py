@@ -11,9 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import shutil
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 import fifo
-from bench.cluster import BenchCluster, ClusterFailed
+from bench.cluster import BenchCluster
 from bench.hardware import describe, machine
-from bench.interrupts import EXIT_CODE, Interrupts
+from bench.measuring import measured
 from bench.processes import Household
 from bench.runs import fifo_bench
 from bench.statistics import Spread, longest_gap, spread
@@ -175,28 +173,19 @@ def print_table(rows: Sequence[tuple[str, str, Spread, str]], runs: int, console
 
 
 def main() -> int:
-    """Measure and print; 1 and one line on stderr where the cluster failed."""
+    """Measure and print; SystemExit where the cluster failed."""
     parser = argparse.ArgumentParser(prog="python -m bench.rates", description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="rounds; the median is shown")
     parser.add_argument("--seconds", type=float, default=8.0, help="measured time of each")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    interrupts = Interrupts()
-    with interrupts.caught():
-        folder = Path(tempfile.mkdtemp(prefix="fifo-bench-"))
-        household = Household(folder / "logs")
+
+    async def work(household: Household, folder: Path) -> Bench:
         bench = Bench(household, folder, max(1, options.runs), options.seconds)
-        try:
-            interrupts.run(bench.measure())
-        except asyncio.CancelledError:
-            print("interrupted", file=sys.stderr)
-            return EXIT_CODE
-        except (ClusterFailed, fifo.FifoError) as error:
-            print(f"the benchmark failed: {error}", file=sys.stderr)
-            return 1
-        finally:
-            household.end(hurry=interrupts.hurry)
-            shutil.rmtree(folder, ignore_errors=True)
+        await bench.measure()
+        return bench
+
+    bench = measured("bench", work)
     rows = rows_of(bench.measured)
     if options.json:
         figures = [

@@ -14,7 +14,6 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.hardware import describe, machine
-from bench.interrupts import EXIT_CODE, Interrupts
+from bench.measuring import measured
 from bench.processes import Household
 from bench.statistics import Spread, spread
 from node.raft import boot_clock
@@ -242,7 +241,7 @@ def _say(text: str) -> None:
 
 
 def main() -> int:
-    """Measure and print; 1 and one line on stderr where a group failed."""
+    """Measure and print; SystemExit where a group failed."""
     parser = argparse.ArgumentParser(prog="python -m bench.raft", description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="rounds; the median is shown")
     parser.add_argument("--seconds", type=float, default=4.0, help="measured time of each")
@@ -251,21 +250,12 @@ def main() -> int:
     parser.add_argument("--dir", type=Path, help="where the journals are; a temporary folder")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    interrupts = Interrupts()
-    with interrupts.caught():
-        folder = Path(tempfile.mkdtemp(prefix="fifo-raft-", dir=options.dir))
-        household = Household(folder / "logs")
-        try:
-            rows = interrupts.run(run(household, folder, options))
-        except asyncio.CancelledError:
-            print("interrupted", file=sys.stderr)
-            return EXIT_CODE
-        except GroupFailed as error:
-            print(f"the benchmark failed: {error}", file=sys.stderr)
-            return 1
-        finally:
-            household.end(hurry=interrupts.hurry)
-            shutil.rmtree(folder, ignore_errors=True)
+    rows = measured(
+        "raft",
+        lambda household, folder: run(household, folder, options),
+        within=options.dir,
+        failures=(GroupFailed,),
+    )
     if options.json:
         print(json.dumps({"figures": rows, "machine": machine()}, indent=2))
     else:
