@@ -27,7 +27,7 @@ SCENARIOS = [
     for table in (
         test_hazards.SCENARIOS,
         test_snapshot_hazards.SCENARIOS,
-        test_elections.ELECTIONS,
+        test_elections.RULES,
         test_transfer.RULES,
         test_slow_disk.RULES,
         test_recover.RULES,

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from node.raft import limits
 from node.raft.config import Outcome
-from node.raft.errors import RaftStopped
 from node.raft.node import RaftNode
 from node.raft.peer import PeerNode
 from node.raft.prevote import LogEnd, PreVote, would_grant
+from tests.node.raft.scenarios import Rule, tests_of
 from tests.support import raft_mutants as mutants
 from tests.support.raft_world import Frame, World
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from node.raft.syncobj import Core
 
 NodeClass = type[RaftNode]
 
@@ -100,26 +95,13 @@ def lease_counts_from_sending(node_class: NodeClass = RaftNode) -> None:
     assert leader.node.lease_until() < leader.clock() + 0.2
 
 
-ELECTIONS: list[tuple[Callable[..., None], type[Core]]] = [
+RULES: list[Rule] = [
     (sticky_followers, mutants.VotesForAnyone),
     (restarted_nodes_wait, mutants.VotesForAnyone),
     (rejoining_node_disturbs_nobody, mutants.NoPreVote),
     (lease_counts_from_sending, mutants.LeaseFromReceipt),
 ]
-IDS = [scenario.__name__ for scenario, _ in ELECTIONS]
-
-
-@pytest.mark.parametrize("scenario", [scenario for scenario, _ in ELECTIONS], ids=IDS)
-def test_the_rule_holds(scenario: Callable[[], None]) -> None:
-    scenario()
-
-
-@pytest.mark.parametrize(("scenario", "core"), ELECTIONS, ids=IDS)
-def test_the_scenario_shows_when_the_rule_is_taken_out(
-    scenario: Callable[[NodeClass], None], core: type[Core]
-) -> None:
-    with pytest.raises((AssertionError, RaftStopped)):
-        scenario(mutants.node_with(core))
+test_the_rule_holds, test_the_scenario_shows_when_the_rule_is_taken_out = tests_of(RULES)
 
 
 def test_the_lease_runs_while_a_majority_answers_and_ends_without_it() -> None:

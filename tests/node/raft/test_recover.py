@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from node.raft.errors import JournalDamaged, JournalForeign, JournalWhole, RaftStopped
+from node.raft.errors import JournalDamaged, JournalForeign, JournalWhole
 from node.raft.node import RaftNode
 from node.raft.rejoin import RecoverRefused, Rejoin, check_members
 from node.raft.transfer import TransferRefused
+from tests.node.raft.scenarios import Rule, tests_of
 from tests.node.raft.test_slow_disk import make_slow
 from tests.support import raft_mutants as mutants
 from tests.support import raft_schedule
@@ -23,10 +24,7 @@ from tests.support.raft_world import Frame, SimNode, World
 from tests.support.simdisk import PowerCut, SimStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from node.raft.peer import PeerNode
-    from node.raft.syncobj import Core
 
 NodeClass = type[RaftNode]
 STAMP = "20261122T043238Z"
@@ -200,7 +198,7 @@ def restart_in_the_middle(node_class: NodeClass = RaftNode) -> None:
     recovered(world)
 
 
-RULES: list[tuple[Callable[..., None], type[Core]]] = [
+RULES: list[Rule] = [
     (forgotten_entries, mutants.VotesAtOnce),
     (forgotten_promise, mutants.CountsAtOnce),
     (lost_copy, mutants.KeepsOldMatch),
@@ -208,20 +206,7 @@ RULES: list[tuple[Callable[..., None], type[Core]]] = [
     (heard_too_early, mutants.DoneWithTheFirstFrame),
     (restart_in_the_middle, mutants.ForgetsItsMarker),
 ]
-IDS = [scenario.__name__ for scenario, _ in RULES]
-
-
-@pytest.mark.parametrize("scenario", [scenario for scenario, _ in RULES], ids=IDS)
-def test_the_rule_holds(scenario: Callable[[], None]) -> None:
-    scenario()
-
-
-@pytest.mark.parametrize(("scenario", "core"), RULES, ids=IDS)
-def test_the_scenario_shows_when_the_rule_is_taken_out(
-    scenario: Callable[[NodeClass], None], core: type[Core]
-) -> None:
-    with pytest.raises((AssertionError, RaftStopped)):
-        scenario(mutants.node_with(core))
+test_the_rule_holds, test_the_scenario_shows_when_the_rule_is_taken_out = tests_of(RULES)
 
 
 @pytest.mark.parametrize("base", [5000, 5010, 5020])

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 
 from node.raft.config import Outcome
-from node.raft.errors import JournalFailed, RaftStopped
+from node.raft.errors import JournalFailed
 from node.raft.node import RaftNode
+from tests.node.raft.scenarios import Rule, tests_of
 from tests.support import raft_mutants as mutants
 from tests.support import raft_schedule
 from tests.support.journals import ONE_SEGMENT, open_journal
 from tests.support.raft_world import Frame, SimNode, World
 from tests.support.simdisk import SimStorage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from node.raft.syncobj import Core
 
 NodeClass = type[RaftNode]
 
@@ -117,24 +112,11 @@ def promises_wait_for_their_sync(node_class: NodeClass = RaftNode) -> None:
     assert journal.synced_index == leader.node.last_index
 
 
-RULES: list[tuple[Callable[..., None], type[Core]]] = [
+RULES: list[Rule] = [
     (leader_counts_its_disk, mutants.CountsItself),
     (promises_wait_for_their_sync, mutants.ReleasesAll),
 ]
-IDS = [scenario.__name__ for scenario, _ in RULES]
-
-
-@pytest.mark.parametrize("scenario", [scenario for scenario, _ in RULES], ids=IDS)
-def test_the_rule_holds(scenario: Callable[[], None]) -> None:
-    scenario()
-
-
-@pytest.mark.parametrize(("scenario", "core"), RULES, ids=IDS)
-def test_the_scenario_shows_when_the_rule_is_taken_out(
-    scenario: Callable[[NodeClass], None], core: type[Core]
-) -> None:
-    with pytest.raises((AssertionError, RaftStopped)):
-        scenario(mutants.node_with(core))
+test_the_rule_holds, test_the_scenario_shows_when_the_rule_is_taken_out = tests_of(RULES)
 
 
 @pytest.mark.parametrize("base", [3000, 3010])

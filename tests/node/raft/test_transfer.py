@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import pytest
 
 from node.raft.config import Outcome
-from node.raft.errors import RaftStopped
 from node.raft.node import RaftNode
 from node.raft.transfer import TransferRefused
+from tests.node.raft.scenarios import Rule, tests_of
 from tests.support import raft_mutants as mutants
 from tests.support import raft_schedule
 from tests.support.raft_world import Frame, World
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from node.raft.syncobj import Core
 
 NodeClass = type[RaftNode]
 
@@ -203,26 +197,13 @@ def only_the_leader_may_ask(node_class: NodeClass = RaftNode) -> None:
     assert leader.node.term == term
 
 
-RULES: list[tuple[Callable[..., None], type[Core]]] = [
+RULES: list[Rule] = [
     (lost_request_ends_the_leadership, mutants.LeadsOn),
     (two_leases_never_overlap, mutants.KeepsLease),
     (late_target_disturbs_nobody, mutants.FlagsAndForcesForEver),
     (only_the_leader_may_ask, mutants.StandsForAnyone),
 ]
-IDS = [scenario.__name__ for scenario, _ in RULES]
-
-
-@pytest.mark.parametrize("scenario", [scenario for scenario, _ in RULES], ids=IDS)
-def test_the_rule_holds(scenario: Callable[[], None]) -> None:
-    scenario()
-
-
-@pytest.mark.parametrize(("scenario", "core"), RULES, ids=IDS)
-def test_the_scenario_shows_when_the_rule_is_taken_out(
-    scenario: Callable[[NodeClass], None], core: type[Core]
-) -> None:
-    with pytest.raises((AssertionError, RaftStopped)):
-        scenario(mutants.node_with(core))
+test_the_rule_holds, test_the_scenario_shows_when_the_rule_is_taken_out = tests_of(RULES)
 
 
 def with_transfers(seed: int, names: str) -> list[raft_schedule.Fault]:

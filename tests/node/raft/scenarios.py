@@ -1,0 +1,33 @@
+"""Rules as scenarios: each holds, and each goes red with the rule taken out.
+
+Owns the two tests that every table of them is run by. Knows none of the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from node.raft.errors import RaftStopped
+from node.raft.syncobj import Core
+from tests.support import raft_mutants as mutants
+
+Rule = tuple[Callable[..., None], type[Core]]
+"""A scenario that takes the class of a node, ours unless told, and the core without the rule."""
+
+
+def tests_of(rules: Sequence[Rule]) -> tuple[Callable[..., None], Callable[..., None]]:
+    """The tests of a table, to be given names in its module."""
+    names = [scenario.__name__ for scenario, _ in rules]
+
+    @pytest.mark.parametrize("scenario", [scenario for scenario, _ in rules], ids=names)
+    def holds(scenario: Callable[[], None]) -> None:
+        scenario()
+
+    @pytest.mark.parametrize(("scenario", "core"), rules, ids=names)
+    def shows(scenario: Callable[..., None], core: type[Core]) -> None:
+        with pytest.raises((AssertionError, RaftStopped)):
+            scenario(mutants.node_with(core))
+
+    return holds, shows
