@@ -95,7 +95,7 @@ def _of_raft() -> list[Mutant]:
     tables = (
         test_hazards.SCENARIOS,
         test_snapshot_hazards.SCENARIOS,
-        test_elections.ELECTIONS,
+        test_elections.RULES,
         test_transfer.RULES,
         test_slow_disk.RULES,
         test_recover.RULES,
