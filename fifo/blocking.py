@@ -540,7 +540,10 @@ class BlockingClient:
         self._run(self._client.delete(queue, timeout=timeout))
 
     def purge(self, queue: str, *, timeout: float | None = None) -> int | None:
-        """Delete what is not locked; how many messages that were, where the node says so."""
+        """Delete what is not locked; how many messages that were, where the node says so.
+
+        Returns when they are gone.
+        """
         return self._run(self._client.purge(queue, timeout=timeout))
 
     def pause(self, queue: str, *, timeout: float | None = None) -> None:

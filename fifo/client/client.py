@@ -208,7 +208,10 @@ class BaseClient(Generic[M]):
         await self._act(queue, "delete", timeout, safe=False)
 
     async def purge(self, queue: str, *, timeout: float | None = None) -> int | None:
-        """Delete what is not locked; how many messages that were, where the node says so."""
+        """Delete what is not locked; how many messages that were, where the node says so.
+
+        Returns when they are gone.
+        """
         result = await self._act(queue, "purge", timeout, safe=False)
         count = result.get("messages") if isinstance(result, dict) else result
         return count if isinstance(count, int) else None

@@ -92,7 +92,8 @@ class DurableConsumer:
         return self.held
 
     async def reserve(self, count: int) -> list[DurableMessage]:
-        """Lock up to `count` ready messages under the next tokens; maybe none.
+        """Lock up to `count` ready messages under the next tokens; none only where none is ready,
+        the queue is paused, or this consumer holds all that one may hold (65 535).
 
         Not sent again by itself: where the answer is lost (`unknown`), `open` shows what is held.
         """

@@ -109,6 +109,16 @@ def deliver(
     return count
 
 
+def is_cut_short(step: Step, queue: Queue, consumer: Consumer) -> bool:
+    """Whether the entry's budget ended before all was looked at that may be for this consumer."""
+    if step.checkouts > 0:
+        return False
+    return (
+        ready.fresh_front(queue) is not None
+        or ready.returned_front(queue, consumer.number) is not None
+    )
+
+
 def take_next(step: Step, queue: Queue, consumer: Consumer, most: int) -> tuple[int, int] | None:
     """Take the first stretch of messages that the consumer may have: (position, count).
 

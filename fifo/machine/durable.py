@@ -99,12 +99,13 @@ def reserve(step: Step, command: Reserve) -> Reply:
     queue = step.open_queue(consumer.queue)
     first = consumer.next_token
     most = min(command.count, consumer.prefetch - consumer.held)
-    count = 0
+    count, more = 0, False
     if not queue.paused and most > 0:
         count = checkout.deliver(
             step, queue, consumer, most, consumer.lock_ms, session=command.session
         )
-    return Reserved(consumer.number, first, count)
+        more = count < most and checkout.is_cut_short(step, queue, consumer)
+    return Reserved(consumer.number, first, count, more=more)
 
 
 def fetch(step: Step, command: Fetch) -> Reply:

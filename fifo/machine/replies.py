@@ -130,19 +130,26 @@ class Subscribed:
 class Got:
     """`count` messages from `first_token` on come as Deliver effects; 0 where nothing is ready.
 
-    `consumer` is the session's implicit consumer, under which they are settled.
+    `consumer` is the session's implicit consumer, under which they are settled. `more`: the step
+    ended before it had looked at all that is ready, so that who asks again may get something.
     """
 
     consumer: int
     first_token: int
     count: int
+    more: bool = False
 
 
 @value
 class Credited:
-    """`left` is the credit after what was handed out of what is ready now; 0 after a drain."""
+    """`left` is the credit after what was handed out of what is ready now; 0 after a drain.
+
+    `more`: a drain's step ended before it had looked at all that is ready. All the same nothing is
+    left to be used; `left` is then what was not, to be asked for again.
+    """
 
     left: int
+    more: bool = False
 
 
 @value
@@ -174,12 +181,14 @@ class DurableOpened:
 @value
 class Reserved:
     """`count` messages from `first_token` on were locked for the durable consumer, or are sent to
-    it again. `rest`: the token from which on a fetch has to go on; 0 where all was sent."""
+    it again. `rest`: the token from which on a fetch has to go on; 0 where all was sent. `more`: as
+    in `Got`, of a reserve."""
 
     consumer: int
     first_token: int
     count: int
     rest: int = 0
+    more: bool = False
 
 
 Reply = (

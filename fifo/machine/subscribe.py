@@ -148,10 +148,13 @@ def credit(step: Step, command: Credit) -> Reply:
     consumer.credit = command.credit
     consumers.refresh(step, queue, consumer)
     checkout.checkout(step, queue)
+    left, more = consumer.credit, False
     if command.drain:
+        serves = consumer.service_key is not None
+        more = serves and checkout.is_cut_short(step, queue, consumer)
         consumer.credit = 0
         consumers.refresh(step, queue, consumer)
-    return Credited(consumer.credit)
+    return Credited(left if more else consumer.credit, more)
 
 
 def get(step: Step, command: Get) -> Reply:
@@ -185,20 +188,24 @@ def get(step: Step, command: Get) -> Reply:
     consumer.max_lock_ms = max(queue.spec.max_lock_ms, lock_ms)
     queue.used_ms = step.now
     first_token = consumer.next_token
-    count = _get(step, queue, consumer, command.count)
+    count, more = _get(step, queue, consumer, command.count)
     consumers.elect(step, queue)
-    return Got(consumer.number, first_token, count)
+    return Got(consumer.number, first_token, count, more)
 
 
-def _get(step: Step, queue: Queue, consumer: Consumer, count: int) -> int:
+def _get(step: Step, queue: Queue, consumer: Consumer, count: int) -> tuple[int, bool]:
+    """How many were handed out, and whether there may be more for who asks again."""
     held_by_others = queue.locked - consumer.held
     if not consumers.is_present(step.state, step.state.sessions.get(consumer.session)):
         # Proposed before the session was detached or disconnected, applied after: nobody listens.
-        return 0
+        return 0, False
     if queue.paused or (queue.spec.ordering == "single_active" and held_by_others):
-        return 0
+        return 0, False
     most = min(count, consumer.prefetch - consumer.held)
-    return checkout.deliver(step, queue, consumer, most, consumer.lock_ms) if most > 0 else 0
+    if most <= 0:
+        return 0, False
+    got = checkout.deliver(step, queue, consumer, most, consumer.lock_ms)
+    return got, got < most and checkout.is_cut_short(step, queue, consumer)
 
 
 def _is_subscribed(step: Step, queue: Queue) -> bool:

@@ -173,7 +173,7 @@ class Reservation:
         return tuple((first, last) for first, last in cut if first <= last)
 
     def take(self, most: int) -> int:
-        """Lock up to `most` more messages; how many. Fewer: no more are ready.
+        """Lock up to `most` more messages; how many. Fewer: no more are ready, or can be held.
 
         Where an answer was lost it looks at what is held, so that nothing is locked twice.
         """

@@ -103,11 +103,22 @@ class Durables:
         message: Durable,
         consumer: int,
     ) -> None:
-        """The next `last` messages; delivered before the answer, unless `first` says not to."""
+        """The next `last` messages; delivered before the answer, unless `first` says not to. In as
+        many steps as the machine needs to find one, or to see that none is ready."""
         asks = NOBODY if message.first else session.number
         command = commands.Reserve(consumer, message.generation, message.last, asks)
-        answer = _reserved(connection, frame)
-        self._requests.ask(connection, frame, command, answer, late=True)
+
+        def step() -> None:
+            self._requests.ask(connection, frame, command, answer, late=True)
+
+        def answer(reply: Reply) -> None:
+            assert isinstance(reply, replies.Reserved)
+            if reply.count or not reply.more:
+                _answer_reserved(connection, frame, reply)
+            elif connection.open:
+                step()
+
+        step()
 
     def _fetch(
         self,
@@ -136,7 +147,7 @@ class Durables:
                     step(reply.rest)
                 return
             whole = replies.Reserved(consumer, message.first, sent)
-            _reserved(connection, frame)(whole)
+            _answer_reserved(connection, frame, whole)
 
         step(message.first)
 
@@ -201,17 +212,13 @@ class Durables:
         self._requests.ask(connection, frame, command, _done(connection, frame))
 
 
-def _reserved(connection: Connection, frame: Frame) -> Callable[[Reply], None]:
-    def answer(reply: Reply) -> None:
-        assert isinstance(reply, replies.Reserved)
-        result = {
-            "consumer": reply.consumer,
-            "first_token": reply.first_token,
-            "count": reply.count,
-        }
-        connection.send(Ok(result), frame.correlation)
-
-    return answer
+def _answer_reserved(connection: Connection, frame: Frame, reply: replies.Reserved) -> None:
+    result = {
+        "consumer": reply.consumer,
+        "first_token": reply.first_token,
+        "count": reply.count,
+    }
+    connection.send(Ok(result), frame.correlation)
 
 
 def _done(connection: Connection, frame: Frame) -> Callable[[Reply], None]:

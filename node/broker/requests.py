@@ -276,15 +276,21 @@ class Requests:
     def credit(self, connection: Connection, session: Session, frame: Frame) -> None:
         """Explicit credit."""
         message = _of(frame, Credit)
-        command = commands.Credit(
-            session.number, message.consumer, message.credit, message.drain, _fence(connection)
-        )
+
+        def step(count: int) -> None:
+            command = commands.Credit(
+                session.number, message.consumer, count, message.drain, _fence(connection)
+            )
+            self.ask(connection, frame, command, answer)
 
         def answer(reply: Reply) -> None:
             assert isinstance(reply, replies.Credited)
-            connection.send(Ok({"left": reply.left}), frame.correlation)
+            if not reply.more:
+                connection.send(Ok({"left": reply.left}), frame.correlation)
+            elif connection.open:
+                step(reply.left)
 
-        self.ask(connection, frame, command, answer)
+        step(message.credit)
 
     def get(self, connection: Connection, session: Session, frame: Frame) -> None:
         """Messages now, or within the time that the client waits."""
@@ -298,11 +304,14 @@ class Requests:
 
         def answer(reply: Reply) -> None:
             assert isinstance(reply, replies.Got)
-            waits = reply.count == 0 and connection.open
-            if not (waits and self._gets.add(message.queue, deadline, again, give_up)):
-                connection.send(
-                    Got(reply.consumer, reply.first_token, reply.count), frame.correlation
-                )
+            if reply.count == 0 and connection.open:
+                # Nothing in what the machine could look at in one step says nothing of the rest.
+                if reply.more:
+                    again()
+                    return
+                if self._gets.add(message.queue, deadline, again, give_up):
+                    return
+            connection.send(Got(reply.consumer, reply.first_token, reply.count), frame.correlation)
 
         def again() -> bool:
             return connection.open and self.ask(connection, frame, command, answer, late=True)
@@ -397,13 +406,40 @@ class Requests:
         if self.no_queue(connection, frame.correlation, message.queue):
             return
 
+        before = self._purged(message.queue)
+
         def answer(reply: Reply) -> None:
+            if isinstance(reply, replies.Purged) and reply.more:
+                self._go_on_purging(connection, frame, message.queue, before)
+                return
             result = None
             if isinstance(reply, (replies.Deleted, replies.Purged)):
                 result = {"messages": reply.messages}
             connection.send(Ok(result), frame.correlation)
 
         self.ask(connection, frame, make(message.queue), answer)
+
+    def _purged(self, name: str) -> int:
+        queue = self._host.queue(name)
+        return 0 if queue is None else queue.counters["purged"]
+
+    def _go_on_purging(self, connection: Connection, frame: Frame, name: str, before: int) -> None:
+        """Answer when the purge is complete: ticks carry it on, and each is asked for here."""
+
+        def step() -> None:
+            self.ask(connection, frame, commands.Tick(), answer)
+
+        def answer(reply: Reply) -> None:
+            queue = self._host.queue(name)
+            if queue is not None and queue.purge_below is not None:
+                if connection.open:
+                    step()
+                return
+            # What was deleted meanwhile is gone as well, but nobody has counted it.
+            purged = max(self._purged(name) - before, 0)
+            connection.send(Ok({"messages": purged}), frame.correlation)
+
+        step()
 
     def close(self, connection: Connection, session: Session, frame: Frame) -> None:
         """End the session; what it holds returns, uncounted, and its connections close."""

@@ -115,6 +115,7 @@ class Story:
 
     def do_publish(self, label: str, queue: str, *bodies: str, **options: Any) -> list[str]:
         session = self._session(label)
+        bodies *= int(options.get("times", 1))
         count = len(bodies)
         columns: dict[str, Any] = {}
         if "key" in options:
@@ -297,7 +298,11 @@ class Story:
                 held = "".join(f" c{number}" for number, *_ in reply.consumers)
                 return [f"{how} session {reply.session} epoch {reply.epoch}{held}"]
             case replies.Got():
-                return [f"got c{reply.consumer} {reply.count} from {reply.first_token}"]
+                more = ", more if asked again" if reply.more else ""
+                return [f"got c{reply.consumer} {reply.count} from {reply.first_token}{more}"]
+            case replies.Credited():
+                more = ", more if asked again" if reply.more else ""
+                return [f"credit left {reply.left}{more}"]
             case replies.Done():
                 return ["done"]
             case _:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fifo.machine import checkout, state
 from tests.sim.plan import PLANS, Consuming, Fault, Plan, Verbs
 from tests.sim.run import run
 from tests.sim.world import World
@@ -61,6 +62,22 @@ def test_five_nodes_lose_two() -> None:
     faults = (Fault(2.0, "kill_leader", "n1"), Fault(3.5, "kill_leader", "n1"))
     world = world_of(*faults, nodes=5)
     assert world.counts["role leader"] >= 3
+
+
+def test_steps_that_are_cut_short_break_no_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = checkout.is_cut_short
+    cut_short: list[bool] = []
+
+    def told(*asked: Any) -> bool:
+        cut_short.append(whole(*asked))
+        return cut_short[-1]
+
+    monkeypatch.setattr(checkout, "is_cut_short", told)
+    monkeypatch.setattr(state, "BATCH_CHECKOUT_MESSAGES", 3)
+    faults = (Fault(3.0, "kill_leader", "n1"), Fault(3.4, "restart", "n1"))
+    verbs = Verbs(getters=1, durables=1, ttl=True)
+    run(Plan(1, 3, (20, 20), (QUICK,), 3, faults, ordering="key", verbs=verbs))
+    assert any(cut_short), "no step was"
 
 
 VERBS = Verbs(getters=1, durables=2, numbered=20, ttl=True, bury_expired=True, redrives=True)

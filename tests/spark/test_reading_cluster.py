@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from pyspark.sql.datasource import InputPartition
@@ -11,9 +13,14 @@ from pyspark.sql.datasource import InputPartition
 import fifo
 import fifo.spark
 from fifo.blocking import BlockingClient
+from fifo.machine import limits as machine_limits
 from fifo.spark import SourceError, limits
+from fifo.spark.reading import FifoReader
+from node.broker.broker import Broker
+from tests.client.test_cluster import three, url_of
 from tests.spark.conftest import Cluster
 from tests.spark.reads import batch_reader, bodies, planned, rows
+from tests.support.cluster import passed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -22,6 +29,10 @@ def fill(client: BlockingClient, queue: str, count: int) -> list[bytes]:
     found = [b"%d" % n for n in range(count)]
     client.publish_many(queue, found)
     return found
+
+
+def read_all(reader: FifoReader) -> list[bytes]:
+    return bodies(planned(reader))
 
 
 def depth(client: BlockingClient, queue: str) -> tuple[int, int]:
@@ -137,6 +148,39 @@ class TestRead:
         reader = batch_reader(cluster.url, f"{queue}.keyed")
         assert bodies(planned(reader)) == [b"1", b"3"]
         assert bodies(planned(reader)) == [b"2"]
+
+
+@pytest.mark.parametrize("mode", ["read", "manual"])
+def test_it_drains_a_queue_though_many_wait_for_their_key_before_what_is_ready(
+    cluster: Cluster, client: BlockingClient, queue: str, mode: str
+) -> None:
+    # What waits takes the broker more steps to pass than one answer has.
+    waiting = 2 * machine_limits.STEP_MESSAGES // machine_limits.RECORD_COST + 7
+    keyed = f"{queue}.{mode}"
+    client.declare(fifo.QueueSpec(keyed, ordering="key"))
+    client.publish_many(keyed, [b"1"] * (waiting + 1), keys=["a"] * (waiting + 1))
+    client.publish(keyed, b"2", key="b")
+    given = {"reservation": "r"} if mode == "manual" else {}
+    reader = batch_reader(cluster.url, keyed, ackMode=mode, **given)
+    assert bodies(planned(reader)) == [b"1", b"2"]
+
+
+async def test_it_drains_a_queue_though_many_have_expired_before_what_is_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expired = 2 * machine_limits.STEP_MESSAGES // machine_limits.LEAVE_COST + 7
+    async with three(tmp_path) as (nodes, asking):
+        # No leader looks for what is due, so that the read has to meet it.
+        monkeypatch.setattr(Broker, "look", lambda self, gap_s: None)
+        given: dict[str, dict[str, str]] = {"read": {}, "manual": {"reservation": "r"}}
+        for mode in given:
+            await asking.declare(fifo.QueueSpec(mode))
+            await asking.publish_many(mode, [b"late"] * expired, ttls=[0.5] * expired)
+            await asking.publish(mode, b"live")
+        await passed(0.6)
+        for mode, more in given.items():
+            reader = batch_reader(url_of(nodes), mode, ackMode=mode, **more)
+            assert await asyncio.to_thread(read_all, reader) == [b"live"]
 
 
 class TestManual:

@@ -341,6 +341,7 @@ def compare_reply(step: "Step | redriving.Chosen", answer: Answer, reply: replie
             held = tokens_of(reply.held)
             shown = ("durable", reply.consumer, reply.generation, reply.next_token, held)
         case replies.Reserved():
+            assert not reply.more, "a reserve that was cut short, with so little there"
             shown = ("reserved", reply.consumer, reply.first_token, reply.count)
         case replies.Moved():
             shown = ("moved", reply.messages)
@@ -360,8 +361,10 @@ def compare_reply(step: "Step | redriving.Chosen", answer: Answer, reply: replie
             numbers = (reply.consumer, reply.queue, reply.lock_ms, reply.prefetch)
             shown = ("subscribed", *numbers, reply.active)
         case replies.Got():
+            assert not reply.more, "a get that was cut short, with so little there"
             shown = ("got", reply.consumer, reply.first_token, reply.count)
         case replies.Credited():
+            assert not reply.more, "a drain that was cut short, with so little there"
             shown = answer
         case replies.Receipt():
             statuses = [

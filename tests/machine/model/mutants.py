@@ -27,7 +27,7 @@ from fifo.machine import (
     tables,
     ticking,
 )
-from tests.machine import test_bounds, test_settle, test_tables
+from tests.machine import test_bounds, test_cut_short, test_settle, test_tables
 from tests.machine.model import test_found
 from tests.mutants.switch import edited, entry
 
@@ -359,6 +359,12 @@ MUTANTS = {
         "self._owned[block] = None",
         "self._owned.pop(block, None)",
     ),
+    "a step that was cut short says that nothing is ready": edited(
+        checkout,
+        "is_cut_short",
+        "step.checkouts > 0",
+        "True",
+    ),
     "a set of positions is changed though a view shares it": edited(
         state.Queue,
         "own",
@@ -381,6 +387,10 @@ DIRECTED = {
     ),
     "a second release ends with the first one's second": (
         test_found.test_who_releases_a_message_again_does_not_get_it_when_the_first_second_is_over,
+    ),
+    "a step that was cut short says that nothing is ready": (
+        test_cut_short.test_who_meets_only_expired_messages_is_told_that_there_may_be_more,
+        test_cut_short.test_who_meets_only_messages_that_wait_is_told_that_there_may_be_more,
     ),
     "a page of a table is written though a view shares it": _SHARING,
     "a page of a table is copied at every change": _SHARING,
