@@ -28,6 +28,7 @@ test: check ## everything that CI runs
 thorough: setup ## hours: the queue machine beside its model, fresh seeds in both simulators
 	$(PY) -m pytest -n 2 --timeout 3600 --hypothesis-profile=thorough tests/machine/model
 	$(PY) -m tests.sim --fresh --seeds $(SEEDS)
+	$(PY) -m tests.sim --fresh --plan sharing --seeds $$(($(SEEDS) / 10))
 	$(PY) -m tests.node.raft --fresh --seeds $(RAFT_SEEDS)
 
 mutants: setup ## put back every known bug, one by one: each must be caught; writes docs/mutants.md

@@ -17,7 +17,7 @@ from bench.check.form import TEXTS_OF_JSON
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RARE = ("declare", "nemesis", "leader", "state", "left", "drop", "redrive")
+RARE = ("declare", "nemesis", "leader", "state", "left", "drop", "redrive", "subscribe")
 
 LEADER_S = 10.0
 """From healing to a leader (V1)."""

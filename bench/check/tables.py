@@ -44,13 +44,14 @@ DELIVERED = """
 SELECT *, row_number() OVER (PARTITION BY id, consumer, token ORDER BY index) = 1 AS first_seen
 FROM (
   SELECT id, consumer, token, index, time, queue, body, intact, attempt, failures, reason, at_ms,
-    lock_ms, transit_s
+    lock_ms, transit_s, waited_s
   FROM flat WHERE f = 'deliver' DISTRIBUTE BY id)
 """
 """Only what rules ask for: a table is written with every column that it has."""
 
 SETTLED = f"""
-SELECT id, queue, process, consumer, token, verb, delay_s, index AS asked, time AS asked_time,
+SELECT id, queue, process, consumer, token, verb, delay_s, delay_max_s,
+  index AS asked, time AS asked_time,
   coalesce(next.type, 'info') AS answer, coalesce(next.index, {NEVER}) AS answered,
   next.time AS answered_time, next.status AS status, coalesce(next.late, false) AS late,
   coalesce(next.type = 'ok' AND next.status = 'ok', false) AS done
@@ -73,7 +74,7 @@ RAW_HAND_OUTS = """
 SELECT d.*, coalesce(q.grave, false) AS in_grave, coalesce(q.single, false) AS single,
   q.max_deliveries AS max_deliveries
 FROM (SELECT id, coalesce(queue, '') AS queue, consumer, token, index, time, attempt, failures,
-    at_ms, lock_ms, transit_s
+    at_ms, lock_ms, transit_s, waited_s
   FROM {source}) d LEFT JOIN queues q ON q.name = d.queue
 """
 

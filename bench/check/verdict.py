@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bench.check import rules, tables
+from bench.check import overtaken, rules, tables
 from bench.check.specs import Finding, Rare, judge
 from bench.check.unjudged import Told, unjudged
 
@@ -92,7 +92,9 @@ def all_findings(spark: SparkSession, rare: Rare) -> tuple[DataFrame, tables.Tab
     more = [*judge(rare), *rules.slow_publishes(spark, rare)]
     rows = [(one.rule, one.subject, one.text, list(one.events)) for one in more]
     form = "rule string, subject string, text string, events array<bigint>"
-    return found.union(spark.createDataFrame(rows, form)), made
+    found = found.union(spark.createDataFrame(rows, form))
+    late = overtaken.find(spark, rare, made)
+    return found if late is None else found.union(late), made
 
 
 def judge_history(
@@ -173,6 +175,8 @@ def _notes(rare: Rare, *, traced: bool, counts: dict[str, int]) -> Iterable[str]
         yield "no checkout events: hand-outs are judged by what clients received"
     if not rare.by_kind["declare"]:
         yield "no declare events: queues are taken as plain, without limit or dead letters"
+    if not overtaken.unrenewed(rare):
+        yield "no consumer that says it renews nothing (subscribe): late ends of locks go unnoticed"
     if not any(name.startswith("deliver ") for name in counts):
         yield "no deliver events: nothing was consumed"
 

@@ -95,15 +95,21 @@ def _release_in(
 
 def _overlap(holds: list[Hold], first: int, last: int) -> tuple[int, int]:
     """The slice of holds that have a token in first..last."""
-    start = bisect_right(holds, (first, _HIGH))
-    if start:
-        before = holds[start - 1]
-        if before.first + before.count > first:
-            start -= 1
+    start = _with(holds, first)
     stop, end = start, len(holds)
     while stop < end and holds[stop].first <= last:
         stop += 1
     return start, stop
+
+
+def _with(holds: list[Hold], first: int) -> int:
+    """Where the first hold stands that has a token from `first` on."""
+    start = bisect_right(holds, (first, _HIGH))
+    if start:
+        before = holds[start - 1]
+        if before.first + before.count > first:
+            return start - 1
+    return start
 
 
 def part(held: Hold, first: int, end: int) -> Hold:
@@ -113,13 +119,38 @@ def part(held: Hold, first: int, end: int) -> Hold:
 
 def held_in(consumer: Consumer, first: int, last: int) -> "list[tuple[Hold, int]]":
     """(part that is held of tokens first..last, its lock duration), in token order."""
-    found = []
-    for lane in consumer.lanes.values():
-        start, stop = _overlap(lane.holds, first, last)
-        for held in lane.holds[start:stop]:
-            low, end = max(first, held.first), min(last + 1, held.first + held.count)
-            found.append((part(held, low, end), lane.lock_ms))
+    found = [
+        (held, lane.lock_ms)
+        for lane in consumer.lanes.values()
+        for held in held_in_lane(lane, first, last)
+    ]
     found.sort()
+    return found
+
+
+def held_in_lane(lane: HoldLane, first: int, last: int) -> list[Hold]:
+    """The parts of one lane's holds that tokens first..last name, in their order."""
+    start, stop = _overlap(lane.holds, first, last)
+    return [
+        part(held, max(first, held.first), min(last + 1, held.first + held.count))
+        for held in lane.holds[start:stop]
+    ]
+
+
+def runs_in(lane: HoldLane, first: int, last: int) -> "list[Range]":
+    """What one lane holds of tokens first..last, neighbours joined: a step or two for each hold."""
+    holds = lane.holds
+    stop = bisect_right(holds, (last, _HIGH))
+    found: list[Range] = []
+    low, end = 0, -1
+    for token, count, _, _ in islice(holds, _with(holds, first), stop):
+        if token != end:
+            if end > 0:
+                found.append((low, end - 1))
+            low = max(first, token)
+        end = token + count
+    if end > 0:
+        found.append((low, min(last, end - 1)))
     return found
 
 

@@ -111,9 +111,11 @@ class Machine:
         """(lower bound of its first deadline, consumer), in the order of the bounds."""
         return queries.lock_consumers(self.state)
 
-    def held(self, consumer: int, ranges: Sequence[Range]) -> "queries.Held | None":
-        """What the consumer still holds of the named tokens."""
-        return queries.held(self.state, consumer, ranges)
+    def held(
+        self, consumer: int, ranges: Sequence[Range], renewed_ms: int | None = None
+    ) -> "queries.Held | None":
+        """What the consumer still holds of the named tokens, as a renewal at that time needs it."""
+        return queries.held(self.state, consumer, ranges, renewed_ms)
 
     def queues(self) -> list[str]:
         """The names of all queues, in the order of their creation."""

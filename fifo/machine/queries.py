@@ -4,6 +4,7 @@ Owns what users see of queues, consumers, locks, delayed messages and sessions. 
 asked for, and by the counts that the state keeps: no view walks all messages of a queue.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import chain, islice
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 from fifo.machine import checkout, consumers, locks, ready, spec
 from fifo.machine.effects import Run
 from fifo.machine.limits import BLOCK_BITS
-from fifo.machine.state import LANE_SHIFT, Consumer, Hold, Queue, State
+from fifo.machine.state import LANE_SHIFT, Consumer, Hold, HoldLane, Queue, State
 from fifo.machine.types import Base, Cause, Range, Suspicion
 
 Plain = dict[str, Any]
@@ -25,7 +26,7 @@ class HeldRange(NamedTuple):
     last: int
     checkout_ms: int
     lock_ms: int
-    deadline_ms: int  # of the last of them by the state's word, floors included
+    deadline_ms: int  # at most, of the last of them by the state's word, floors included
 
 
 class Held(NamedTuple):
@@ -57,19 +58,56 @@ def lock_consumers(state: State) -> Iterator[tuple[int, int]]:
         yield bound_ms, consumer
 
 
-def held(state: State, number: int, ranges: Sequence[Range]) -> Held | None:
-    """What the consumer holds of the named tokens; None where there is no such consumer."""
+def held(
+    state: State, number: int, ranges: Sequence[Range], renewed_ms: int | None = None
+) -> Held | None:
+    """What the consumer holds of the named tokens; None where there is no such consumer.
+
+    With `renewed_ms` neighbours are one range where a renewal at that time gives all of them a
+    whole lock: a thousand locks then cost little more than one.
+    """
     consumer = state.consumers.get(number)
     if consumer is None:
         return None
     floor = locks.floor_of(state, consumer)
     found = []
     for first, last in ranges:
-        for part, lock_ms in locks.held_in(consumer, first, last):
-            end = part.first + part.count - 1
-            deadline = locks.deadline_ms(consumer, part, end, lock_ms, floor)
-            found.append(HeldRange(part.first, end, part.checkout_ms, lock_ms, deadline))
+        for lane in consumer.lanes.values():
+            alike = None if renewed_ms is None else _alike(consumer, lane, renewed_ms, floor)
+            apart = last if alike is None else min(last, alike.first - 1)
+            for part in locks.held_in_lane(lane, first, apart):
+                end = part.first + part.count - 1
+                deadline = locks.deadline_ms(consumer, part, end, lane.lock_ms, floor)
+                found.append(HeldRange(part.first, end, part.checkout_ms, lane.lock_ms, deadline))
+            if alike is not None:
+                for low, high in locks.runs_in(lane, max(first, alike.first), last):
+                    found.append(alike._replace(first=low, last=high))
+    found.sort()
     return Held(consumer.session, consumer.renewable, consumer.max_lock_ms, tuple(found))
+
+
+def _alike(
+    consumer: Consumer, lane: HoldLane, renewed_ms: int, floor: tuple[int, int]
+) -> HeldRange | None:
+    """The holds at the end of a lane to which a renewal gives a whole lock, as one; None for none.
+
+    Holds are in the order of their checkouts: those before are near the longest that they may last.
+    """
+    holds = lane.holds
+    until_ms = renewed_ms + lane.lock_ms
+    since = bisect_left(holds, until_ms - consumer.max_lock_ms, key=_checkout_ms)
+    if since == len(holds):
+        return None
+    oldest, newest = holds[since], holds[-1]
+    deadline_ms = max(newest.checkout_ms + lane.lock_ms, floor[0])
+    if deadline_ms > until_ms:
+        return None
+    last = newest.first + newest.count - 1
+    return HeldRange(oldest.first, last, oldest.checkout_ms, lane.lock_ms, deadline_ms)
+
+
+def _checkout_ms(held: Hold) -> int:
+    return held.checkout_ms
 
 
 def _named(state: State, name: str) -> Queue | None:

@@ -120,9 +120,12 @@ class MachineHost:
         found = self.machine.state.consumers.get(consumer)
         return 0 if found is None else found.max_lock_ms
 
-    def held(self, session: int, consumer: int, ranges: Sequence[Range]) -> Held | None:
-        """What this session's consumer holds of these tokens; None where it is not this one's."""
-        held = self.machine.held(consumer, ranges)
+    def held(
+        self, session: int, consumer: int, ranges: Sequence[Range], renewed_ms: int
+    ) -> Held | None:
+        """What this session's consumer holds of these tokens, for a renewal at that time; None
+        where it is not this one's."""
+        held = self.machine.held(consumer, ranges, renewed_ms)
         return held if held is not None and held.session == session else None
 
     def queue(self, name: str) -> Queue | None:

@@ -93,8 +93,9 @@ class Renewer:
         assert isinstance(message, Renew)
         if not self._may_grant() or self._locks.undecided(message.items):
             return False
+        now_ms = self._now_ms()
         owned = [
-            (consumer, ranges, self._host.held(session.number, consumer, ranges))
+            (consumer, ranges, self._host.held(session.number, consumer, ranges, now_ms))
             for consumer, ranges in message.items
         ]
         for consumer, _, held in owned:
@@ -106,7 +107,6 @@ class Renewer:
                     {"consumer": consumer},
                 )
                 return True
-        now_ms = self._now_ms()
         items = []
         for consumer, ranges, held in owned:
             if held is None:

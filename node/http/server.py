@@ -17,6 +17,7 @@ from aiohttp import web
 
 from fifo.wire import Code
 from node.broker.authentication import PASSWORD, TOKEN, Denied, Verdict
+from node.broker.listener import Listener
 from node.http.exposition import CONTENT_TYPE
 from node.http.metrics import Metrics
 
@@ -48,16 +49,23 @@ class HttpServer:
         app.router.add_get("/api/queues", self._queues)
         app.router.add_get("/api/queues/{name}", self._queue)
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        self._listener: Listener | None = None
 
     async def start(self) -> None:
         """Listen. Raises OSError where the address is taken."""
         address = self._node.me.http
         context = None if address.is_loopback else self._node.client_context()
         await self._runner.setup()
-        await web.TCPSite(self._runner, address.host, address.port, ssl_context=context).start()
+        assert self._runner.server is not None, "it was set up"
+        # Not a site of aiohttp: what that has just accepted when it stops belongs to nobody.
+        self._listener = Listener(context, self._runner.server)
+        await self._listener.start(address.host, address.port)
 
     async def stop(self) -> None:
         """Close the port; harmless where it was never open."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         await self._runner.cleanup()
 
     # --- who asks ---------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from tests.jepsen.history import Event
 NAMES = ("queue", "body", "id", "node", "key")
 SECONDS_APART = 10_000
 CONSUMERS_APART = 1_000_000
-RARE = ("leader", "state", "left", "stamp")
+TERMS_APART = 1_000
+RARE = ("state", "left", "stamp")
 """Judged without Spark, one history at a time."""
 
 Kind = tuple[bool, bool, bool]
@@ -35,7 +36,7 @@ def merged(histories: dict[str, list[Event]]) -> Iterator[tuple[Kind, list[Event
     ordered = sorted(histories.items(), key=lambda item: (_lasting(item[1]), "bad" in item[0]))
     for number, (name, events) in enumerate(ordered):
         for event in events:
-            if event["f"] not in RARE and (event["f"] != "nemesis" or _lasting(events)):
+            if event["f"] not in RARE and event["value"].get("fault") != "heal":
                 groups[kind_of(events)].append(renamed(event, name, number))
     for kind, some in groups.items():
         if kind[2]:
@@ -57,6 +58,8 @@ def renamed(event: Event, name: str, number: int) -> Event:
         value["fault"] = f"{name}/{value['fault']}"
     if isinstance(value.get("consumer"), int):
         value["consumer"] += number * CONSUMERS_APART
+    if isinstance(value.get("term"), int):
+        value["term"] += number * TERMS_APART
     if isinstance(value.get("spec"), dict) and value["spec"].get("dead_letter"):
         grave = f"{name}/{value['spec']['dead_letter']}"
         value["spec"] = {**value["spec"], "dead_letter": grave}

@@ -90,6 +90,7 @@ class Handler:
             **seen(message, message.consumer),
             lock_ms=round(message.remaining * 1000),
             transit_s=self._transit_s(message),
+            waited_s=round(time.monotonic() - message._delivery.received, 6),
         )  # fmt: skip
 
     async def _work_on(self, message: Message) -> None:
@@ -151,8 +152,14 @@ class Handler:
         await self._say(message, verb, call, delay)
 
     async def _say(self, message: Message, verb: str, call: Any, delay: float | None) -> None:
-        waits = self._how.policy_s if verb == "nack" and delay is None else delay
-        what = {**_named(message), "queue": message.queue, "verb": verb, "delay_s": waits}
+        how = self._how
+        waits, longest = delay, 0.0 if verb == "release" else delay
+        if verb == "nack" and delay is None:
+            waits, longest = how.policy_s, how.policy_max_s
+        what = {
+            **_named(message), "queue": message.queue, "verb": verb,
+            "delay_s": waits, "delay_max_s": longest,
+        }  # fmt: skip
         add = self._program.add
         add("invoke", "settle", **what)
         try:

@@ -228,7 +228,7 @@ class Program:
         consumer.on_activity = told
         self.add(
             "ok", "subscribe", queue=how.queue, consumer=consumer.number,
-            prefetch=how.prefetch, lock_s=how.lock_s,
+            prefetch=how.prefetch, lock_s=how.lock_s, renews=how.auto_renew,
         )  # fmt: skip
 
     async def _leave_when_over(self, consumer: Any) -> None:

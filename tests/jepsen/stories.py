@@ -84,6 +84,22 @@ class Story:
         what = {"body": body, "intact": True, "reason": None, "transit_s": 0.1, **what, **told}
         self.add("ok", "deliver", f"c{consumer}", **what)
 
+    def subscribe(self, consumer: int = 1, *, renews: bool = False) -> None:
+        what = {"queue": "work", "consumer": consumer, "prefetch": 1, "lock_s": 1.0}
+        self.add("ok", "subscribe", f"c{consumer}", **what, renews=renews)
+
+    def serve_a_younger_one(self) -> None:
+        """Long after, somebody publishes and another consumer gets that."""
+        self.now += 5.0
+        self.publish("p1-1", "1.1.2")
+        self.hand_out(3, 1, number="1.1.2", body="p1-1", waited_s=0.0)
+        self.settle(number="1.1.2", consumer=3)
+
+    def serve_it_again(self) -> None:
+        """It was held once, and comes back."""
+        self.hand_out(2, 1, attempt=2, failures=1, waited_s=0.0)
+        self.settle(consumer=2)
+
     def hold(self, consumer: int = 1, token: int = 1) -> None:
         self.add("ok", "holds", f"c{consumer}", id="1.1.1", consumer=consumer, token=token)
 
@@ -104,10 +120,11 @@ class Story:
         late: bool = False,
         outcome: str = "ok",
         delay_s: float | None = None,
+        **more: Any,
     ) -> None:
         what = {
             "id": number, "queue": queue, "consumer": consumer, "token": token, "verb": verb,
-            "delay_s": delay_s,
+            "delay_s": delay_s, **more,
         }  # fmt: skip
         self.add("invoke", "settle", f"c{consumer}", **what)
         end: dict[str, Any] = {"status": status, "late": late} if outcome == "ok" else {}
@@ -288,6 +305,68 @@ def served_by_two(story: Story) -> None:
     story.add("invoke", "nemesis", "nemesis", fault="kill", nodes=["n3"], lasting=True)
     story.now += 2.0
     acked(story)
+
+
+def came_late_when_nobody_was_served(story: Story) -> None:
+    story.subscribe()
+    story.publish()
+    story.hand_out()
+    story.now += 30.0
+    story.serve_it_again()
+    story.serve_a_younger_one()
+
+
+def renewed_by_its_client(story: Story) -> None:
+    story.subscribe(renews=True)
+    story.publish()
+    story.hand_out()
+    story.serve_a_younger_one()
+    story.serve_it_again()
+
+
+def renewed_by_hand(story: Story) -> None:
+    story.subscribe()
+    story.publish()
+    story.hand_out()
+    story.renew()
+    story.serve_a_younger_one()
+    story.serve_it_again()
+
+
+def kept_by_a_new_leader(story: Story) -> None:
+    """A change of leader makes its lock last longer, and what was behind it is served."""
+    story.subscribe()
+    story.publish()
+    story.hand_out()
+    story.publish("p1-1", "1.1.2")
+    story.add("invoke", "nemesis", "nemesis", fault="kill", nodes=["n1"])
+    story.now += 5.0
+    story.add("ok", "nemesis", "nemesis", fault="kill", nodes=["n1"])
+    story.add("ok", "leader", "n2", node="n2", term=2)
+    story.hand_out(3, 1, number="1.1.2", body="p1-1", waited_s=0.0)
+    story.serve_it_again()
+    story.settle(number="1.1.2", consumer=3)
+
+
+def lay_with_its_client(story: Story) -> None:
+    """What the program got so late was handed out long before that."""
+    story.subscribe()
+    story.publish()
+    story.hand_out()
+    story.publish("p1-1", "1.1.2")
+    story.now += 5.0
+    story.hand_out(3, 1, number="1.1.2", body="p1-1", waited_s=5.0)
+    story.serve_it_again()
+    story.settle(number="1.1.2", consumer=3)
+
+
+def backed_off_for_long(story: Story) -> None:
+    """How long the queue's policy makes it wait at most, nobody says."""
+    story.publish()
+    story.hand_out()
+    story.settle("nack", delay_s=1.0)
+    story.serve_a_younger_one()
+    story.serve_it_again()
 
 
 # --- bad ------------------------------------------------------------------------------------------
@@ -501,6 +580,29 @@ def before_its_time(story: Story) -> None:
     story.settle()
 
 
+def overtaken_after_its_nack(story: Story) -> None:
+    story.publish()
+    story.hand_out()
+    story.settle("nack", delay_s=1.0, delay_max_s=1.0)
+    story.serve_a_younger_one()
+    story.serve_it_again()
+
+
+def overtaken_after_its_first_delay(story: Story) -> None:
+    story.publish(delay_s=1.0)
+    story.serve_a_younger_one()
+    story.hand_out(2, 1, waited_s=0.0)
+    story.settle(consumer=2)
+
+
+def overtaken_after_its_lock(story: Story) -> None:
+    story.subscribe()
+    story.publish()
+    story.hand_out()
+    story.serve_a_younger_one()
+    story.serve_it_again()
+
+
 def taken_early(story: Story) -> None:
     story.publish()
     story.hand_out(lock_ms=30_000)
@@ -578,11 +680,15 @@ GOOD: tuple[Scene, ...] = (
     acked, acked_unheard, killed_while_it_acks, unknown_and_delivered, refused_and_gone,
     nacked_then_acked, released_then_acked, late_ack, lost_then_acked_by_another, buried, exhausted,
     redriven, expired, in_key_order, handed_over, gave_back_all, equal_nodes, served_by_two,
+    came_late_when_nobody_was_served, renewed_by_its_client, renewed_by_hand, kept_by_a_new_leader,
+    backed_off_for_long,
 )  # fmt: skip
 
 GOOD_WITHOUT_TRACE: tuple[Scene, ...] = (
     nacked_then_acked, late_ack, lost_then_acked_by_another, buried, exhausted,
     gave_up_what_it_never_received, stored_by_the_first_attempt, in_key_order, handed_over,
+    came_late_when_nobody_was_served, renewed_by_its_client, kept_by_a_new_leader,
+    lay_with_its_client, backed_off_for_long,
 )  # fmt: skip
 
 BAD: tuple[tuple[str, Scene], ...] = (
@@ -598,7 +704,8 @@ BAD: tuple[tuple[str, Scene], ...] = (
     ("S7", live_and_dead), ("S7", acked_and_dead), ("S7", terminated_and_nowhere),
     ("S7", buried_too_early), ("S7", buried_without_a_reason),
     ("S8", back_too_soon), ("S8", before_its_time),
-    ("S9", taken_early), ("S10", two_active),
+    ("S8", overtaken_after_its_nack), ("S8", overtaken_after_its_first_delay),
+    ("S9", taken_early), ("S9", overtaken_after_its_lock), ("S10", two_active),
     ("S11", overtaken_in_its_key), ("S11", out_of_order),
     ("S12", states_differ), ("S12", counters_do_not_add_up),
     ("V1", no_leader), ("V1", left_behind), ("V2", stood_still), ("V3", not_drained),
@@ -609,6 +716,8 @@ BAD_WITHOUT_TRACE: tuple[tuple[str, Scene], ...] = (
     ("S3", back_after_its_ack), ("S4", two_holders), ("S4", both_held_it), ("S5", old_token_acks),
     ("S5", acked_twice), ("S6", attempt_forgotten), ("S6", failure_not_counted),
     ("S6", release_counted), ("S7", live_and_dead), ("S8", back_too_soon), ("S9", taken_early),
+    ("S8", overtaken_after_its_nack), ("S8", overtaken_after_its_first_delay),
+    ("S9", overtaken_after_its_lock),
     ("S10", two_active), ("S11", overtaken_in_its_key), ("S11", out_of_order),
 )  # fmt: skip
 

@@ -53,7 +53,8 @@ class Consuming:
     """How likely a worker stops after a message; when all have, another consumer begins."""
     nack_delays: tuple[float | None, ...] = (None, 0.0, 0.05, 0.5)
     policy_s: float = 0.3
-    """The least delay of the queue's own policy, where a nack names none."""
+    policy_max_s: float = 0.3
+    """The least and the longest delay of the queue's own policy, where a nack names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ WORKLOADS = {
             _work(nack_backoff="exponential:200ms..2s*2"),
             (Publishing(pause_s=0.06, delay_s=2.0),),
             (
-                Consuming(nack=0.3, nack_delays=(0.1, 0.7, None), policy_s=0.2),
+                Consuming(nack=0.3, nack_delays=(0.1, 0.7, None), policy_s=0.2, policy_max_s=2.0),
                 Consuming(nack=0.3, nack_delays=(0.3, 1.0)),
             ),
         ),

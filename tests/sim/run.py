@@ -70,9 +70,15 @@ async def _main(world: World) -> None:
     mains |= Verbal(programs).mains()
     for name, main in mains.items():
         programs.start(name, main)
+    world.history.add("invoke", "nemesis", "nemesis", fault="plan", nodes=[])
     await _go_wrong(world)
     world.heal()
+    world.history.add("ok", "nemesis", "nemesis", fault="heal", nodes=[])
     await until(world, world.leader, LEADER_SECONDS, "V1: there is no leader after healing")
+    leader = world.leader()
+    assert leader is not None
+    term = leader.node._raft.term  # type: ignore[union-attr]  # it leads, so it runs
+    world.history.add("ok", "leader", leader.name, node=leader.name, term=term)
     world.calm = True
     programs.restart_dead(mains)
     await until(

@@ -221,6 +221,10 @@ class Programs:
             workers: list[asyncio.Task[None]] = []
             try:
                 await self.timed(name, "subscribe", consumer.subscribe())
+                self.world.history.add(
+                    "ok", "subscribe", name, queue=QUEUE, consumer=consumer.number,
+                    prefetch=how.prefetch, lock_s=how.lock_s, renews=how.auto_renew,
+                )  # fmt: skip
                 workers = [
                     asyncio.get_running_loop().create_task(self._work(name, rng, consumer, how))
                     for _ in range(how.workers)
@@ -333,13 +337,15 @@ class Programs:
     async def _say(
         self, name: str, message: Message, verb: str, call: Any, delay: float | None = None
     ) -> None:
+        delay_s = (0.3 if delay is None else delay) if verb == "nack" else None
         what = {
             "id": message.id,
             "queue": message.queue,
             "consumer": message.consumer,
             "token": message.token,
             "verb": verb,
-            "delay_s": (0.3 if delay is None else delay) if verb == "nack" else None,
+            "delay_s": delay_s,
+            "delay_max_s": 0.0 if verb == "release" else delay_s,
         }
         add = self.world.history.add
         add("invoke", "settle", name, **what)

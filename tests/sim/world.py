@@ -100,6 +100,8 @@ class World:
             self.note(f"{host.name} is {role} of term {term}")
             self.happened(f"role {role}")
             self.checks.role(host.name, incarnation, role, term)
+            if role == "leader":
+                self.history.add("ok", "leader", host.name, node=host.name, term=term)
             on_role(role, term)
 
         def applied(index: int, payload: memoryview) -> Any:

@@ -7,17 +7,24 @@ the simulator and the fault suite use both, and the checker on Spark is held to 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from tests.jepsen.checkers.cluster import agreed, drained, ended_in_time, led, served
 from tests.jepsen.checkers.counting import buried_once, counted, waited
 from tests.jepsen.checkers.linearizable import linearizable
 from tests.jepsen.checkers.order import in_order, one_active
+from tests.jepsen.checkers.overtaken import delays_end, locks_end
 from tests.jepsen.checkers.settling import fenced, no_resurrection, not_taken_early, one_holder
 from tests.jepsen.checkers.storing import no_loss, no_phantom, one_copy
 from tests.jepsen.checkers.told import Told, Violation
 from tests.jepsen.history import Event
 
 Rule = Callable[[Told], Iterator[Violation]]
+
+
+def _both(first: Rule, second: Rule) -> Rule:
+    return lambda told: chain(first(told), second(told))
+
 
 RULES: dict[str, Rule] = {
     "S1": no_loss,
@@ -28,8 +35,8 @@ RULES: dict[str, Rule] = {
     "S5": fenced,
     "S6": counted,
     "S7": buried_once,
-    "S8": waited,
-    "S9": not_taken_early,
+    "S8": _both(waited, delays_end),
+    "S9": _both(not_taken_early, locks_end),
     "S10": one_active,
     "S11": in_order,
     "S12": agreed,

@@ -13,18 +13,21 @@ from pathlib import Path
 import pytest
 
 from node.broker.node import Node
+from node.http.server import HttpServer
 from tests.support.cluster import loopback_config, within
 from tests.support.users import certificate
 
 
-@pytest.mark.parametrize(("port", "tls"), [("client", False), ("client", True), ("peer", False)])
+@pytest.mark.parametrize(
+    ("port", "tls"), [("client", False), ("client", True), ("peer", False), ("http", False)]
+)
 async def test_a_node_that_stops_just_after_accepting_leaves_no_socket_to_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: str, tls: bool
 ) -> None:
     config = loopback_config(tmp_path, 1)
     if tls:
         config = replace(config, tls=certificate(tmp_path / "certs").settings)
-    node = Node(config, "n1")
+    node = Node(config, "n1", http=HttpServer)
     await node.start()
     loop = asyncio.get_running_loop()
     address = getattr(node.me, port)
