@@ -59,8 +59,11 @@ class Cycle:
         ready: int = 0,
         locked: int = 0,
         spec: dict[str, Any] | None = None,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
+        """`look` is called between entries while it is filled: as a node's own collector is."""
         self.machine = Machine()
+        self.look = look
         self.index = 0
         self.number = 0
         self.token = 1
@@ -78,6 +81,7 @@ class Cycle:
             left -= held
         for _ in range(ready // batch):
             self.publish()
+            look()
         self.consumer = 0
         self.alone = 0
 
@@ -104,6 +108,7 @@ class Cycle:
         consumer = self.subscribe(f"holder {self.index}", messages, lock_ms)
         for _ in range(-(-messages // self.batch)):
             self.publish()
+            self.look()
         return consumer
 
     def hold_singly(self, messages: int) -> int:
@@ -112,6 +117,7 @@ class Cycle:
         batch, self.batch = self.batch, 1
         for _ in range(messages):
             self.publish()
+            self.look()
         self.batch = batch
         return consumer
 
@@ -152,7 +158,9 @@ class Cycle:
         self.number += self.batch
 
     def publish_with(self, area: bytes, **columns: Any) -> None:
-        """Publish one batch with more columns, which lie in `area` behind the cycle's own."""
+        """Publish one batch with more columns, which lie in `area` behind the cycle's own; to fill
+        a machine."""
+        self.look()
         self.index += 1
         meta = Meta(self.index, self.index, 0, memoryview(area))
         self.machine.apply_batch(meta, (replace(self.command(), **columns),))

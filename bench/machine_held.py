@@ -2,8 +2,10 @@
 
 Owns how a machine is filled so (ready, locked, returned, delayed, released, with keys, with dedup
 ids, ...) and what is then done to it: the first change after a freeze, which finds everything
-shared with the view, and the largest commands there are. Garbage collection is on, and a full one
-is timed by itself. Knows nothing of how figures are printed.
+shared with the view, and the largest commands there are. Garbage is collected as in a node
+(`node.collector`), whose looks between two applies are timed by themselves, and so is a full
+collection, which a node begins only when what it holds has grown by half. Knows nothing of how
+figures are printed.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ import gc
 import time
 from array import array
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bench.machine_cycle import HOLDER_MESSAGES, LONG_MS, Cycle
 from fifo.machine import commands, limits, replies
 from fifo.machine.types import Verb
+from node.collector import Collector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,15 +37,27 @@ TICKS = 50
 BATCH = 500
 WINDOW_MS = 3_600_000
 
+FULL = "a full collection with a million"
+"""What the names of figures begin with that are no apply."""
+
 
 class Watch:
     """Milliseconds of CPU by name, the longest of each kept: whoever else runs does not count."""
 
-    def __init__(self) -> None:
+    def __init__(self, collector: Collector) -> None:
         self.longest: dict[str, float] = {}
+        self.look = collector.look
+
+    def cycle(self, batch: int = BATCH, **filled: Any) -> Cycle:
+        """A machine that is filled while the collector looks."""
+        return Cycle(batch, look=self.look, **filled)
 
     def time(self, name: str, work: Callable[[], T]) -> T:
         """Do it, and keep how long it took if that is the longest of its name."""
+        self._time("a look for garbage", self.look)
+        return self._time(name, work)
+
+    def _time(self, name: str, work: Callable[[], T]) -> T:
         started = time.process_time_ns()
         came = work()
         took_ms = (time.process_time_ns() - started) / 1e6
@@ -51,7 +66,9 @@ class Watch:
 
     def after_freeze(self, held: str, cycle: Cycle, *works: Callable[[], object]) -> None:
         """Each of the works, and a publish, as the first change after a freeze."""
-        self.time(f"a full collection with a million {held}", gc.collect)
+        gc.unfreeze()
+        self._time(f"{FULL} {held}", gc.collect)
+        gc.freeze()
         for work in (cycle.publish, *works):
             frozen = self.time("a freeze", cycle.machine.freeze)
             self.time(f"first change after a freeze, a million {held}", work)
@@ -69,16 +86,17 @@ class Watch:
 
 def longest() -> dict[str, float]:
     """Milliseconds of the longest apply by what it did, over all the ways to hold a million."""
-    watch = Watch()
-    for scenario in (
-        _ready, _leaving, _singly, _returned, _released, _delayed, _keyed, _remembered, _wide,
-    ):  # fmt: skip
-        scenario(watch)
+    with Collector() as collector:
+        watch = Watch(collector)
+        for scenario in (
+            _ready, _leaving, _singly, _returned, _released, _delayed, _keyed, _remembered, _wide,
+        ):  # fmt: skip
+            scenario(watch)
     return watch.longest
 
 
 def _ready(watch: Watch) -> None:
-    watch.after_freeze("ready", Cycle(BATCH, ready=MILLION))
+    watch.after_freeze("ready", watch.cycle(ready=MILLION))
 
 
 def _leaving(watch: Watch) -> None:
@@ -90,10 +108,15 @@ def _leaving(watch: Watch) -> None:
         "dead_letter": "d",
         "dead_letter_overflow": True,
     }
-    cycle = Cycle(BATCH, ready=MILLION, spec=spec)
+    cycle = watch.cycle(ready=MILLION, spec=spec)
     consumer = cycle.subscribe("holder", SETTLED, LONG_MS)
     end = _settling(cycle, consumer, Verb.TERMINATE, 1)
     watch.after_freeze("to become dead letters", cycle, lambda: cycle.do(end))
+    state = cycle.machine.state
+    while state.queues[state.queue_names["q"]].total < MILLION:
+        cycle.publish()
+    for _ in range(4):
+        watch.time("a publish of 500 for which as many go", cycle.publish)
     lower = commands.UpdateQueue("q", {"max_length": MILLION // 2})
     watch.time("a limit that is lowered, a step", lambda: cycle.do(lower))
     watch.ticks("a limit that is lowered, a step", cycle)
@@ -113,7 +136,7 @@ def _settling(
 
 def _singly(watch: Watch) -> None:
     """All locked, one by one: a hold for each message."""
-    cycle = Cycle(BATCH)
+    cycle = watch.cycle()
     for _ in range(MILLION // HOLDER_MESSAGES):
         cycle.hold_singly(HOLDER_MESSAGES)
     first = _holders(cycle)[0]
@@ -138,7 +161,7 @@ def _singly(watch: Watch) -> None:
 
 def _returned(watch: Watch) -> None:
     """All came back, and are ready with a record each."""
-    cycle = Cycle(BATCH, locked=MILLION)
+    cycle = watch.cycle(locked=MILLION)
     cycle.do(commands.PauseQueue("q"))
     for consumer in _holders(cycle):
         for first in range(1, HOLDER_MESSAGES, SETTLED):
@@ -165,18 +188,19 @@ def _returned(watch: Watch) -> None:
 
 def _released(watch: Watch) -> None:
     """All given back by who had them, who does not get them for a second."""
-    cycle = Cycle(BATCH, locked=MILLION)
+    cycle = watch.cycle(locked=MILLION)
     cycle.do(commands.PauseQueue("q"))
     for consumer in _holders(cycle):
         for first in range(1, HOLDER_MESSAGES, SETTLED):
-            cycle.do(_settling(cycle, consumer, Verb.RELEASE, first))
+            release = _settling(cycle, consumer, Verb.RELEASE, first)
+            watch.time("a release of 1,000", partial(cycle.do, release))
     watch.after_freeze("released", cycle)
     watch.ticks("a tick that ends 10,000 waits after a release", cycle, later_ms=10_000)
 
 
 def _delayed(watch: Watch) -> None:
     """All delayed, each to a time of its own that has nothing to do with its place."""
-    cycle = Cycle(BATCH)
+    cycle = watch.cycle()
     times = array("Q", [60_000 + place * 7_919 % MILLION for place in range(MILLION)])
     at = len(cycle.data)
     for first in range(0, MILLION, BATCH):
@@ -197,7 +221,7 @@ def _delayed(watch: Watch) -> None:
 def _keyed(watch: Watch) -> None:
     """All wait for a hundred thousand keys, which a consumer holds."""
     keys = MILLION // 10
-    cycle = Cycle(BATCH, spec={"ordering": "key"})
+    cycle = watch.cycle(spec={"ordering": "key"})
     for part in range(2):
         cycle.subscribe(f"holder {part}", limits.PREFETCH, LONG_MS)
     sizes = array("I", [8] * BATCH).tobytes()
@@ -213,7 +237,7 @@ def _keyed(watch: Watch) -> None:
 
 def _remembered(watch: Watch) -> None:
     """None left, but a million ids remembered in a dedup window."""
-    cycle = Cycle(BATCH, spec={"dedup_window_ms": WINDOW_MS, "dedup_max": MILLION})
+    cycle = watch.cycle(spec={"dedup_window_ms": WINDOW_MS, "dedup_max": MILLION})
     cycle.consumer = cycle.subscribe("worker", 2 * BATCH)
     sizes = array("I", [8] * BATCH).tobytes()
     at = len(cycle.data)
@@ -227,15 +251,17 @@ def _remembered(watch: Watch) -> None:
 
 def _wide(watch: Watch) -> None:
     """As many consumers and producers as a queue can have, and its end."""
-    cycle = Cycle(1, spec={})
+    cycle = watch.cycle(1, spec={})
     for place in range(limits.CONSUMERS_PER_QUEUE):
         if place % 1_000 == 0:
             session = _attach(cycle, place)
         cycle.do(commands.Subscribe(session, f"t{place}", "q", {"prefetch": 1}))
+        watch.look()
     for place in range(limits.SESSIONS // 2):
         session = _attach(cycle, place + MILLION)
         cycle.session, cycle.number = session, 0
         cycle.publish()
+        watch.look()
     watch.after_freeze("in a queue of 10,000 consumers and 50,000 producers", cycle)
     watch.time("a delete of that queue", lambda: cycle.do(commands.DeleteQueue("q")))
     watch.ticks("a tick after that", cycle)

@@ -516,6 +516,11 @@ _FORMS: dict[int, tuple[type[Any], tuple[forms.Checker, ...]]] = {
 _CODES: dict[type[Any], int] = {form[0]: code for code, form in _FORMS.items()}
 
 
+def code_of(kind: type[Command]) -> int:
+    """The code that a kind of command has in the log."""
+    return _CODES[kind]
+
+
 def _defaults(kind: type[Any]) -> tuple[tuple[str, Any], ...]:
     found = []
     for item in fields(kind):

@@ -11,8 +11,11 @@ from fifo.machine.commands import Declare, DeleteQueue, PauseQueue, Purge, Resum
 from fifo.machine.effects import ConsumerRemoved
 from fifo.machine.replies import Declared, Deleted, Done, Purged, Refused, Reply
 from fifo.machine.spec import QueueSpec, SpecError
-from fifo.machine.state import LANE_SHIFT, LANES, Queue, Step
+from fifo.machine.state import LANE_SHIFT, LANES, Consumer, Queue, Step
 from fifo.machine.types import Code
+
+_FEW = 16
+"""Messages whose locks are let go with their consumer: less than a look at where they are kept."""
 
 
 def declare(step: Step, command: Declare) -> Reply:
@@ -121,27 +124,38 @@ def remove(step: Step, queue: Queue) -> int:
     """The queue is gone; its consumers' clients are told. How many messages went with it."""
     state = step.state
     messages = queue.total
-    for number in list(queue.consumers):
-        consumer = step.open_consumer(number)
-        for lane in consumer.lanes.values():
-            state.lock_index.remove((lane.bound_ms, number, lane.lock_ms))
-        step.arm(consumer, None)
-        del state.consumers[number]
-        remains.leave(state, consumer)
-        if consumer.session:
-            session = step.open_session(consumer.session)
-            session.consumers.pop(number, None)
-            session.gets.pop(queue.number, None)
-            session.tags.pop((queue.number, consumer.tag), None)
-            if session.end_cause is None:
-                step.effects.append(ConsumerRemoved(session.number, number, "queue_deleted"))
-            sessions.forget_if_over(step, session.number)
+    gone = [_without_queue(step, queue, number) for number in queue.consumers]
+    if gone:
+        state.remains.append(gone)
     step.arm(queue, None)
     del state.queues[queue.number], state.queue_names[queue.name]
     state.pending.pop(queue.number, None)
     step.touched.pop(queue.number, None)
     remains.leave(state, queue)
     return messages
+
+
+def _without_queue(step: Step, queue: Queue, number: int) -> Consumer:
+    """One of its consumers goes with the queue. There may be ten thousand: little for each."""
+    state = step.state
+    consumer = step.open_consumer(number)
+    for lane in consumer.lanes.values():
+        state.lock_index.remove((lane.bound_ms, number, lane.lock_ms))
+    if consumer.held > _FEW or consumer.late:
+        remains.leave(state, consumer)
+    if consumer.timer_ms is not None:
+        step.arm(consumer, None)
+    del state.consumers[number]
+    if consumer.session:
+        session = step.open_session(consumer.session)
+        session.consumers.pop(number, None)
+        session.gets.pop(queue.number, None)
+        session.tags.pop((queue.number, consumer.tag), None)
+        if session.end_cause is None:
+            step.effects.append(ConsumerRemoved(session.number, number, "queue_deleted"))
+        else:
+            sessions.forget_if_over(step, session.number)
+    return consumer
 
 
 def pause(step: Step, command: PauseQueue) -> Reply:

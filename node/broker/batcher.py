@@ -2,8 +2,9 @@
 
 Owns the policy (performance.md, what the prototype taught, 2): flush at once when nothing is on its
 way; else when an entry commits, or 2 ms have passed, or 1 MiB has gathered. Packs each command as
-it comes, so that the size of an entry is exact. Must not know connections, Raft or what a command
-means: whoever adds one hands in an opaque context and gets it back with the batch.
+it comes, so that the size of an entry is exact, and adds up their weights, so that no entry takes
+long to be applied. Must not know connections, Raft or what a command means: whoever adds one hands
+in its weight and an opaque context, and gets that back with the batch.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Batch(Generic[C]):
     area: list[Buffer] = field(default_factory=list)
     area_bytes: int = 0
     size_bytes: int = entry.OVERHEAD_BYTES
+    weight: int = 0
 
     def parts(self, *, stamp_ms: int, wall_ms: int) -> list[Buffer]:
         """The entry, ready to be joined once."""
@@ -55,11 +57,13 @@ class Batcher(Generic[C]):
         """True where nothing waits."""
         return self._open is None and not self._full
 
-    def place(self, raw_bytes: int) -> int:
-        """Where in its entry's area a raw part of this size will begin, if added next."""
+    def place(self, raw_bytes: int, weight: int) -> int:
+        """Where in its entry's area a raw part of this size will begin, if a command of this weight
+        is added with it next."""
         batch = self._open
         if batch is not None and (
             batch.size_bytes + raw_bytes > limits.GATHER_BYTES
+            or batch.weight + weight > limits.GATHER_MICROSECONDS_MAX
             or len(batch.packed) >= limits.GATHER_COMMANDS_MAX
         ):
             self._full.append(batch)
@@ -67,11 +71,11 @@ class Batcher(Generic[C]):
         # Opens none: what holds no command yet must not look as if something waited.
         return 0 if batch is None else batch.area_bytes
 
-    def add(self, plain: Sequence[Any], context: C, raw: Buffer = b"") -> None:
+    def add(self, plain: Sequence[Any], context: C, raw: Buffer = b"", *, weight: int = 0) -> None:
         """Gather one command; with a raw part only right after `place` for it."""
         raw_bytes = len(raw)
         if not raw_bytes:
-            self.place(0)
+            self.place(0, weight)
         batch = self._open
         if batch is None:
             batch = self._open = Batch(self._now())
@@ -83,6 +87,7 @@ class Batcher(Generic[C]):
             batch.area.append(raw)
             batch.area_bytes += raw_bytes
         batch.size_bytes += size
+        batch.weight += weight
         self._bytes += size
 
     def due(self, now: float, *, in_flight: int) -> bool:
@@ -95,6 +100,7 @@ class Batcher(Generic[C]):
             in_flight == 0
             or now - self._open.opened_at >= limits.GATHER_SECONDS
             or self._open.size_bytes >= limits.GATHER_BYTES
+            or self._open.weight >= limits.GATHER_MICROSECONDS_MAX
         )
 
     def wait(self, now: float) -> float | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fifo.machine.commands import Detach, Disconnect, Lead, Tick
@@ -28,7 +29,7 @@ from fifo.wire.messages import (
     Renew,
     Status,
 )
-from node.broker import entry, limits
+from node.broker import entry, limits, weights
 from node.broker.authentication import Authentication
 from node.broker.clock import ClusterClock
 from node.broker.connection import Connection
@@ -67,15 +68,17 @@ class Broker:
         emptied: Callable[[], None],
         authentication: Authentication,
         connections_max: int = limits.CONNECTIONS_MAX,
+        taken_over: Callable[[], None] = lambda: None,
     ) -> None:
         """`now`: seconds, monotonic, the clock of Raft's lease too; `wake` asks for a turn;
-        `emptied`: the last connection is gone."""
+        `emptied`: the last connection is gone; `taken_over`: the state is a snapshot's now."""
         self._identity = identity
         self._settings = settings
         self._now = now
         self._wake = wake
         self._emptied = emptied
         self._connections_max = connections_max
+        self._say_taken_over = taken_over
         self._raft: RaftNode
         self._leads = False
         self._led = False
@@ -96,8 +99,9 @@ class Broker:
         self.host = MachineHost(Machine(), self._read, self._taken_over)
         self.figures = Figures()
         self.proposals = Proposals(
-            self.clock, now=now, wall_ms=wall_ms, wake=wake, figures=self.figures
-        )
+            self.clock, now=now, wall_ms=wall_ms, wake=wake, figures=self.figures,
+            weigh=partial(weights.weight, self.host),
+        )  # fmt: skip
         self.sessions = Sessions()
         self.locks = LockClock(self.host.machine, self.figures)
         self._gets = WaitingGets(now, self.host.ready)
@@ -170,6 +174,7 @@ class Broker:
         else of the old one than the cluster's time."""
         assert not self._leads, "a leader has all that is committed"
         self.clock.follow(self.host.machine.cluster_time_ms)
+        self._say_taken_over()
 
     def may_answer(self) -> bool:
         """Whether nobody else can lead now, and this leader's own `lead` is applied."""

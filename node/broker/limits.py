@@ -21,7 +21,11 @@ GATHER_SECONDS: Final = 0.002
 third of the CPU and costs nothing at the 99th percentile."""
 
 GATHER_COMMANDS_MAX: Final = 4_096
-"""Commands in one entry: bounds the time of one apply where commands carry no bodies."""
+"""Commands in one entry: bounds its size where commands carry no bodies."""
+
+GATHER_MICROSECONDS_MAX: Final = 25_000
+"""What the commands of one entry may take together to be applied (`weights.py`), unless it is one
+alone: with what is handed out after them it stays below 50 ms."""
 
 ENTRIES_IN_FLIGHT_MAX: Final = 64
 """Entries handed to Raft and not answered: what comes beyond waits in the gatherer, whose size

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fifo.machine import bodies, snapshot
-from fifo.machine.commands import Command, Lead, Publish, Settle, from_list, to_list
+from fifo.machine.commands import Command, Lead, Publish, Settle, code_of, from_list
 from fifo.machine.machine import Machine, Meta, Outcome
 from fifo.machine.queries import Held
 from fifo.machine.redrive import RUNNING
@@ -23,8 +23,8 @@ from node.broker import entry
 __all__ = ["MachineHost"]
 
 _FREQUENT: dict[Any, Callable[..., Command]] = {
-    to_list(Publish(1, 0, "", 0, 1, 1, 0, 0))[0]: Publish,
-    to_list(Settle(1, 1, 0, ()))[0]: Settle,
+    code_of(Publish): Publish,
+    code_of(Settle): Settle,
 }
 """By code; their fields are plain values and tuples, which is how an entry is unpacked."""
 
@@ -159,6 +159,24 @@ class MachineHost:
     def knows_session(self, session_id: bytes) -> bool:
         """Whether this session has begun and not ended."""
         return self.machine.session_of(session_id) is not None
+
+    def session_of(self, session_id: bytes) -> int:
+        """A session's number, 0 where it is not known."""
+        return self.machine.session_of(session_id) or 0
+
+    def burden(self, session: int) -> tuple[int, int]:
+        """How many consumers a session has, and how many messages they hold."""
+        state = self.machine.state
+        found = state.sessions.get(session)
+        if found is None:
+            return 0, 0
+        held = [state.consumers[number].held for number in found.consumers]
+        return len(held), sum(held)
+
+    def drops_oldest(self, name: str) -> bool:
+        """Whether a publish to this queue may drop others."""
+        queue = self.queue(name)
+        return queue is not None and queue.spec.overflow == "drop_oldest"
 
     def epochs_and_consumers(self, session: int) -> tuple[tuple[int, int], tuple[int, ...]] | None:
         """A session's epochs of its data and control roles, and its consumers."""

@@ -27,6 +27,7 @@ from node.broker.descriptors import connections_max
 from node.broker.listener import Listener, Listening, MakePort
 from node.broker.tls import client_context, show_certificate
 from node.broker.welcome import Identity
+from node.collector import Collector
 from node.config import ClusterConfig, NodeConfig
 from node.raft import (
     Journal,
@@ -98,6 +99,7 @@ class Node:
         journal_limits: JournalLimits | None = None,
         disk_clock: Callable[[], float] = time.perf_counter,
         recover: bool = False,
+        collector: Collector | None = None,
     ) -> None:
         """`clock` is monotonic and counts suspended time, `wall` is for people; both in seconds.
 
@@ -106,7 +108,8 @@ class Node:
         blocking work beside the loop, by the name of its thread; `listener` makes the client
         port; `journal_limits` sizes the journal's files and cache (None: as usual), `disk_clock`
         measures its syncs. With `recover` a journal that is damaged or missing is started over,
-        from the other members.
+        from the other members. `collector` is the process's, told when there is time for garbage;
+        None: it collects as Python does by itself.
         """
         self.config = config
         self.me = config.node(name)
@@ -119,6 +122,7 @@ class Node:
         self._journal_limits = journal_limits
         self._disk_clock = disk_clock
         self._recover = recover
+        self.collector = collector
         self._loop: asyncio.AbstractEventLoop
         self._make_listener = listener
         self._listener: Listening | None = None
@@ -158,6 +162,7 @@ class Node:
             emptied=self._emptied.set,
             authentication=self.authentication,
             connections_max=connections_max(),
+            taken_over=self._taken_over,
         )
         self._http = None if http is None else http(self)
 
@@ -406,8 +411,12 @@ class Node:
             self._timer.cancel()
         self._timer = self._loop.call_later(delay, self._ask_turn)
 
+    def _taken_over(self) -> None:
+        if self.collector is not None:
+            self.collector.adopt()
+
     def _house_keeping(self) -> None:
-        """The lock clock's look, and the sweep of the connections, by timer."""
+        """The lock clock's look, the sweep of the connections, and garbage, by timer."""
         if self._stopping:
             return
         now = self._clock()
@@ -417,6 +426,8 @@ class Node:
             if now - self._swept_at >= limits.SWEEP_SECONDS:
                 self._swept_at = now
                 self.broker.sweep()
+            if self.collector is not None:
+                self.collector.look()
         except Exception as error:
             logger.exception("event=house_keeping_failed")
             self._end(f"{type(error).__name__}: {error}")

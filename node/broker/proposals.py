@@ -69,8 +69,11 @@ class Proposals:
         wall_ms: Callable[[], int],
         wake: Callable[[], None],
         figures: Figures,
+        weigh: Callable[[Sequence[Any]], int],
     ) -> None:
+        """`weigh`: microseconds that a command in its plain form may take to be applied."""
         self._clock = clock
+        self._weigh = weigh
         self._figures = figures
         self._now = now
         self._wall_ms = wall_ms
@@ -105,9 +108,10 @@ class Proposals:
 
     # --- proposing --------------------------------------------------------------------------------
 
-    def place(self, raw_bytes: int) -> int:
-        """Offset in the entry's area that a raw part will have, if proposed next."""
-        return self._batcher.place(raw_bytes)
+    def place(self, raw_bytes: int, weight: int) -> int:
+        """Offset in the entry's area that a raw part of a command of this weight will have, if
+        proposed next."""
+        return self._batcher.place(raw_bytes, weight)
 
     def propose(self, command: Command, waiter: Waiter | None, raw: Buffer = b"") -> None:
         """Gather one command; with a raw part only right after `place` for it."""
@@ -117,7 +121,7 @@ class Proposals:
         """The same for a command in its plain form, which has been checked."""
         if self._batcher.empty:
             self._wake()
-        self._batcher.add(plain, waiter, raw)
+        self._batcher.add(plain, waiter, raw, weight=self._weigh(plain))
 
     def flush(self, *, committed: bool = False) -> None:
         """Hand Raft what is due, as far as it takes more; `committed`: an entry just was."""

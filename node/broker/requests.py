@@ -38,6 +38,7 @@ from fifo.wire.messages import (
     Subscribed,
     Update,
 )
+from node.broker import weights
 from node.broker.connection import Connection
 from node.broker.figures import Figures
 from node.broker.gets import WaitingGets
@@ -54,7 +55,7 @@ M = TypeVar("M", bound=Message)
 _NO_REPLY_SIZE = 64
 """Bytes that a small request counts while it is unanswered."""
 
-_PUBLISH = commands.to_list(commands.Publish(1, 0, "", 0, 1, 1, 0, 0))[0]
+_PUBLISH = commands.code_of(commands.Publish)
 _NO_COLUMNS = (None,) * 7
 
 _QUEUE_ACTIONS: dict[str, Callable[[str], commands.Command]] = {
@@ -136,7 +137,8 @@ class Requests:
             self._refuse_no_queue(connection, correlation, message.queue)
             return
         size = len(raw)
-        at = self._proposals.place(size)
+        weight = weights.published(self._host, message.queue, message.count)
+        at = self._proposals.place(size, weight)
         # The plain form of `commands.Publish`, laid directly: this is the one hot command.
         plain = [
             _PUBLISH,
@@ -336,7 +338,8 @@ class Requests:
             said = [_cut(text, machine_limits.INLINE_TEXT_BYTES) for text in said]
         (reason, description, exception_text, stack), parts = _long_texts(said)
         raw = b"".join(parts)
-        at = self._proposals.place(len(raw)) if raw else 0
+        weight = weights.settled(message.verb, message.tokens)
+        at = self._proposals.place(len(raw), weight) if raw else 0
         command = commands.Settle(
             session.number,
             message.consumer,

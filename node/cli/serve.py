@@ -22,6 +22,7 @@ from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.limits import SWITCH_SECONDS
 from node.cli.processes import die_with_parent
 from node.cli.state import FOLDER_DEFAULT, SINGLE
+from node.collector import Collector
 from node.config import BASE_PORT_DEFAULT, load_config, single_node_config
 from node.table import ConfigError
 
@@ -119,11 +120,13 @@ def _run(config: ClusterConfig, name: str, path: Path | None, *, recover: bool) 
         factory = uvloop.new_event_loop
     # A slow disk's thread has to say that it is done: 5 ms, the default, is longer than most syncs.
     sys.setswitchinterval(SWITCH_SECONDS)
-    with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(_live(config, name, path, recover=recover))
+    with asyncio.Runner(loop_factory=factory) as runner, Collector() as collector:
+        runner.run(_live(config, name, path, collector, recover=recover))
 
 
-async def _live(config: ClusterConfig, name: str, path: Path | None, *, recover: bool) -> None:
+async def _live(
+    config: ClusterConfig, name: str, path: Path | None, collector: Collector, *, recover: bool
+) -> None:
     """Start the node, wait for a signal or its end, and stop it in order.
 
     SIGHUP reads the users and certificates of the file again.
@@ -136,7 +139,7 @@ async def _live(config: ClusterConfig, name: str, path: Path | None, *, recover:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    node = Node(config, name, http=HttpServer, recover=recover)
+    node = Node(config, name, http=HttpServer, recover=recover, collector=collector)
     try:
         await node.start()
     except (RaftError, ConfigError, OSError) as error:

@@ -22,6 +22,7 @@ from node.raft.journalstats import SYNC_BUCKET_SECONDS
 if TYPE_CHECKING:
     from fifo.machine.state import Queue, State
     from node.broker.node import Node
+    from node.collector import Collected
     from node.raft import RaftStatus
 
 T = TypeVar("T")
@@ -87,6 +88,8 @@ class Metrics:
         if raft is not None:
             _add_raft(page, raft)
         _add_broker(page, self._node)
+        if self._node.collector is not None:
+            _add_collector(page, self._node.collector.collected)
         if broker.led:
             await self._add_queues(page, broker.host.machine.state)
             await _add_sessions(page, broker.host.machine.state)
@@ -212,6 +215,26 @@ def _add_broker(page: Page, node: Node) -> None:
         figures.commit.total,
     )
     page.gauge("fifo_connections", "Client connections.", node.broker.connection_count)
+
+
+def _add_collector(page: Page, collected: Collected) -> None:
+    """Of a process that is a node and nothing else: its collections of garbage."""
+    kinds = (
+        ("recent", collected.recent_total, collected.recent_seconds),
+        ("full", collected.full_total, collected.full_seconds),
+    )
+    page.samples(
+        "fifo_gc_collections_total",
+        "counter",
+        "Collections of garbage: of recent objects, and of all.",
+        [({"kind": kind}, total) for kind, total, _ in kinds],
+    )
+    page.samples(
+        "fifo_gc_seconds_total",
+        "counter",
+        "Time that they took.",
+        [({"kind": kind}, seconds) for kind, _, seconds in kinds],
+    )
 
 
 def _add_raft(page: Page, raft: RaftStatus) -> None:

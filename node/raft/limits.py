@@ -120,6 +120,10 @@ APPLY_BYTES_PER_TURN: Final = 8 * MIB
 APPLY_ENTRIES_PER_TURN: Final = 2_000
 """The same bound for small entries."""
 
+APPLY_SECONDS_PER_TURN: Final = 0.02
+"""The same bound for costly ones: none is begun in this turn after so long. A fifth of a heartbeat,
+and half of what the costliest entry alone may take."""
+
 SUBMIT_SECONDS: Final = 10.0
 """Every submit has its outcome after this time: UNKNOWN where nothing better is known."""
 

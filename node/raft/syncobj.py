@@ -85,6 +85,7 @@ class Core(Elections):
         self.submissions = self.submissions_class(config, self.counters)
         self.log_bytes = 0
         self._apply = apply
+        self._apply_most = limits.APPLY_ENTRIES_PER_TURN  # in the next turn
         self._wake = wake
         self._round_in_hand = 0
         self._voters: set[PeerNode] = set()
@@ -457,21 +458,30 @@ class Core(Elections):
         """Apply what is committed, each entry once and in order (b05, b06, b17).
 
         The index moves before any callback runs; an apply that raises stops the node, for its
-        state may be half changed. A bounded amount per turn: the rest follows in the next.
+        state may be half changed. A bounded amount per turn, in entries, bytes and time: the rest
+        follows in the next, and in between the loop sees to everything else.
         """
         commit_index = self._SyncObj__raftCommitIndex
         self._count_committed(commit_index)
         first = self._SyncObj__raftLastApplied + 1
         if first > commit_index or self.snapshots.restoring:
             return False
-        count = min(commit_index - first + 1, limits.APPLY_ENTRIES_PER_TURN)
-        for command, index, term in self.journal.entries(first, limits.APPLY_BYTES_PER_TURN, count):
+        most = min(self._apply_most, limits.APPLY_ENTRIES_PER_TURN)
+        count = min(commit_index - first + 1, most)
+        until = self.clock() + limits.APPLY_SECONDS_PER_TURN
+        entries = self.journal.entries(first, limits.APPLY_BYTES_PER_TURN, count)
+        for command, index, term in entries:
             if index != self._SyncObj__raftLastApplied + 1:
                 raise RaftStopped(f"raft: entry {index} follows {self._SyncObj__raftLastApplied}")
             self._SyncObj__doApplyCommand(command, index, term)
             self._SyncObj__raftLastApplied = index
             self.counters.applied_total += 1
             self.submissions.applied(index, term)
+            if self.clock() >= until:
+                # No more are read from the disk next time than there was time for now.
+                self._apply_most = index - first + 1
+                return False
+        self._apply_most = min(2 * self._apply_most, limits.APPLY_ENTRIES_PER_TURN)
         return False
 
     def _SyncObj__doApplyCommand(self, command: bytes, index: int = 0, term: int = 0) -> None:

@@ -13,7 +13,7 @@ MIB = 1 << 20
 def gathered(*raw_sizes: int) -> Batcher[int]:
     batcher: Batcher[int] = Batcher(lambda: 0.0)
     for number, size in enumerate(raw_sizes):
-        batcher.place(size)
+        batcher.place(size, 0)
         batcher.add([15, number], number, bytes(size))
     return batcher
 
@@ -52,7 +52,7 @@ def test_offsets_begin_anew_in_every_entry() -> None:
     batcher: Batcher[int] = Batcher(lambda: 0.0)
     offsets = []
     for number, size in enumerate((1000, 2000, MIB - 100, 50)):
-        offsets.append(batcher.place(size))
+        offsets.append(batcher.place(size, 0))
         batcher.add([15], number, bytes(size))
     assert offsets == [0, 1000, 0, MIB - 100]
 
@@ -75,6 +75,29 @@ def test_commands_without_bodies_are_bounded_in_number() -> None:
         batcher.add([2], number)
     assert len(taken(batcher).contexts) == limits.GATHER_COMMANDS_MAX
     assert taken(batcher).contexts == [limits.GATHER_COMMANDS_MAX]
+
+
+@pytest.mark.parametrize("raw", [b"", b"x"])
+def test_commands_that_are_heavy_together_come_in_entries_of_their_own(raw: bytes) -> None:
+    batcher: Batcher[int] = Batcher(lambda: 0.0)
+    third = limits.GATHER_MICROSECONDS_MAX // 3
+    for number, weight in enumerate([third] * 4 + [10 * third, 0]):
+        if raw:
+            batcher.place(len(raw), weight)
+        batcher.add([21], number, raw, weight=weight)
+    found = []
+    while (batch := batcher.take()) is not None:
+        found.append(batch.contexts)
+    assert found == [[0, 1, 2], [3], [4], [5]]
+
+
+def test_what_is_heavy_enough_goes_out_behind_whatever_is_on_its_way() -> None:
+    batcher: Batcher[int] = Batcher(lambda: 0.0)
+    batcher.add([21], 0, weight=limits.GATHER_MICROSECONDS_MAX - 1)
+    assert not batcher.due(0.0, in_flight=1)
+    batcher.add([21], 1, weight=1)
+    assert batcher.due(0.0, in_flight=1)
+    assert taken(batcher).contexts == [0, 1]
 
 
 def test_an_entry_is_read_back_as_it_was_packed() -> None:

@@ -49,6 +49,7 @@ class Scene:
             wall_ms=lambda: 7,
             wake=lambda: self.told.append("wake"),
             figures=Figures(),
+            weigh=lambda plain: 0,
         )
         self.proposals.attach(cast("RaftNode", self.log))
 
@@ -110,7 +111,7 @@ def test_a_command_with_bodies_asks_for_a_turn_at_once_as_any_other_does() -> No
     # Its place in the area is asked for first; that must not look as if a turn had been asked for.
     scene = Scene()
     raw = b"body"
-    scene.proposals.place(len(raw))
+    scene.proposals.place(len(raw), 0)
     scene.proposals.propose_plain([1, "q"], None, raw)
     assert scene.told == ["wake"]
 

@@ -208,6 +208,34 @@ def test_a_long_log_is_applied_in_bounded_steps(monkeypatch: pytest.MonkeyPatch)
     assert max(steps) <= 7
 
 
+def test_a_costly_log_is_applied_a_little_at_a_time_and_no_more_is_read() -> None:
+    world = World("a", seed=13).start()
+    leader = world.elect()
+    world.commit(leader, 50)
+    leader.kill()
+    leader.start()
+    core, counts, read, spent = leader.node._core, [0], [0], [0.0]
+    clock, entries = core.clock, core.journal.entries
+
+    def cost(payload: bytes) -> None:
+        spent[0] += 0.006 if len(leader.applied) < 40 else 0.0
+
+    def reading(first: int, max_bytes: int, max_count: int | None = None) -> list[Any]:
+        found = entries(first, max_bytes, max_count)
+        read.append(len(found))
+        return found
+
+    leader.apply_hook = cost
+    leader.node._before_sync = lambda: counts.append(len(leader.applied))
+    core.clock = lambda: clock() + spent[0]
+    core.journal.entries = reading  # type: ignore[method-assign]  # counts what is read
+    world.run(1.0)
+    assert len(leader.applied) == 50
+    steps = [after - before for before, after in itertools.pairwise(counts) if after <= 40]
+    assert max(steps) == 4, "24 ms, for none is begun after 20"
+    assert sum(read[1:]) < 3 * 50, "what there is no time for is read over and over"
+
+
 def test_a_failed_disk_stops_the_node_and_nothing_is_acknowledged_on_it() -> None:
     world = World("abc", seed=14).start()
     world.expect_stop = True

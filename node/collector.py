@@ -1,0 +1,119 @@
+"""When Python's garbage collector works, and on what: on little at a time, and between turns.
+
+A full collection looks at every object there is, which takes 60 to 210 milliseconds where a node
+holds a million messages with records of their own, and Python begins one in the middle of whatever
+runs. So the process that is a node owns its collections. Those of young objects, under a
+millisecond, stay Python's own. What outlives them is collected here, at the looks of the node's
+loop, and what is left then is put aside (`gc.freeze`), so that the next look does not see it again.
+
+Nearly everything that was put aside dies by its reference count. A cycle that was put aside before
+it became garbage does not: when what is put aside has grown by half, and by `GROWN_OBJECTS_MIN` at
+the least, all of it is looked at once more. So garbage can be no more than that, and a state that
+does not grow is never walked again. Must not know what the objects are: the rest of the node only
+says when there is time, and when a whole state was taken over.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+MIDDLE_COLLECTIONS: Final = 2
+"""A look collects what so many of Python's own collections of the middle generation have left: some
+ten thousand objects each, a millisecond or two."""
+
+GROWN_OBJECTS_MIN: Final = 500_000
+"""Objects that may join those put aside before all are looked at: at a hundred bytes or two each,
+that much garbage is no danger, and a small node has no reason to look more often."""
+
+NEVER: Final = sys.maxsize >> 33
+"""A threshold of the oldest generation that no count reaches: full collections are ours."""
+
+
+@dataclass(slots=True)
+class Collected:
+    """What has been done so far: collections of recent objects and of all, and their time."""
+
+    recent_total: int = 0
+    recent_seconds: float = 0.0
+    full_total: int = 0
+    full_seconds: float = 0.0
+
+
+class Collector:
+    """The collections of this process, while entered: one for a process, for they are its own."""
+
+    def __init__(self, *, grown_objects_min: int = GROWN_OBJECTS_MIN) -> None:
+        self.collected = Collected()
+        self._grown_min = grown_objects_min
+        self._thresholds = gc.get_threshold()
+        self._live = 0  # put aside when all was looked at last
+        self._joined = 0  # at most so many have joined since it was last counted
+        self._count_at = grown_objects_min  # and are counted when it may be so many
+
+    def __enter__(self) -> Collector:
+        """Take over: what has been loaded up to now is put aside."""
+        self._thresholds = gc.get_threshold()
+        gc.set_threshold(*self._thresholds[:2], NEVER)
+        gc.collect()
+        self.adopt()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave everything to Python again."""
+        gc.set_threshold(*self._thresholds)
+        gc.unfreeze()
+
+    def adopt(self) -> None:
+        """Put aside all there is without a look at it: a state that was just read has no cycle."""
+        gc.freeze()
+        self._live = gc.get_freeze_count()
+        self._expect(self._allowed)
+
+    def look(self) -> None:
+        """To be called often, where nothing waits: collects if enough has gathered."""
+        middle = gc.get_count()[2]
+        if middle < MIDDLE_COLLECTIONS:
+            return
+        started = time.perf_counter()
+        gc.collect()
+        gc.freeze()
+        self.collected.recent_total += 1
+        self.collected.recent_seconds += time.perf_counter() - started
+        young, middles = self._thresholds[:2]
+        self._joined += (middle + 1) * (middles + 1) * (young + 1)
+        if self._joined >= self._count_at:
+            self._count()
+
+    @property
+    def _allowed(self) -> int:
+        return max(self._grown_min, self._live // 2)
+
+    def _expect(self, joining: int) -> None:
+        """Count again when so many may have joined: a count walks all of them."""
+        self._joined, self._count_at = 0, joining
+
+    def _count(self) -> None:
+        grown = gc.get_freeze_count() - self._live
+        if grown < self._allowed:
+            self._expect(max(self._allowed - grown, self._allowed // 4))
+            return
+        started = time.perf_counter()
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+        self.collected.full_total += 1
+        self.collected.full_seconds += time.perf_counter() - started
+        self._live = gc.get_freeze_count()
+        self._expect(self._allowed)

@@ -1,0 +1,83 @@
+"""How much of an entry each command takes up: by what it names, and by what its session holds."""
+
+from __future__ import annotations
+
+import typing
+
+from fifo.machine import Machine, commands, limits
+from fifo.machine.types import Verb
+from node.broker import limits as broker
+from node.broker import weights
+from node.broker.machine_host import MachineHost
+from tests.support.machine import Bench
+
+MOST = broker.GATHER_MICROSECONDS_MAX
+SESSION = bytes(16)
+
+
+def host(machine: Machine | None = None) -> MachineHost:
+    return MachineHost(machine or Machine(), lambda index: memoryview(b""))
+
+
+def weight(command: commands.Command, held: MachineHost | None = None) -> int:
+    return weights.weight(held or host(), commands.to_list(command))
+
+
+def settle(verb: Verb, *ranges: tuple[int, int]) -> commands.Settle:
+    return commands.Settle(1, 1, int(verb), ranges)
+
+
+def test_what_nobody_has_weighed_has_an_entry_of_its_own() -> None:
+    named = {commands.code_of(kind) for kind in typing.get_args(commands.Command)}
+    assert weights._WEIGHTS.keys() < named
+    for heavy in (commands.Tick(), commands.Move("a", "b"), commands.AckUpto(1, 1, 9)):
+        assert weight(heavy) == MOST
+
+
+def test_settlements_weigh_by_their_tokens_and_their_verb() -> None:
+    assert weight(settle(Verb.ACK, (1, 1))) < 50
+    assert weight(settle(Verb.ACK, (1, 500))) < MOST // 3
+    assert weight(settle(Verb.NACK, (1, 250), (501, 750))) > MOST // 2
+    assert weight(settle(Verb.RELEASE, (1, 1_000))) > MOST
+    assert weight(commands.Cancel(1, 1, ((1, 1_000),))) > MOST
+    assert weight(commands.Cancel(1, 1)) < 50
+
+
+def test_what_is_refused_for_its_size_weighs_no_more_than_what_is_done() -> None:
+    most = limits.SETTLE_MESSAGES
+    assert weight(settle(Verb.ACK, (1, 1 << 40))) == weight(settle(Verb.ACK, (1, most)))
+
+
+def test_a_publish_weighs_more_where_each_message_drops_another() -> None:
+    bench = Bench()
+    bench.declare("plain")
+    bench.declare("ring", overflow="drop_oldest", max_length=10)
+    held = host(bench.machine)
+    plain, ring = (weights.published(held, name, 500) for name in ("plain", "ring"))
+    assert plain < MOST // 3 < MOST < ring
+    assert weights.published(held, "not declared yet", 500) == plain
+    command = commands.Publish(1, 0, "ring", 0, 1, 500, 0, 0)
+    assert weight(command, held) == ring, "the place in the area is found with the same weight"
+
+
+def test_a_session_weighs_what_its_consumers_hold() -> None:
+    bench = Bench(check=False)
+    bench.declare("q")
+    held = host(bench.machine)
+    session_id = bytes(16)
+    attach = commands.Attach(session_id, 0, bytes(16))
+    new = weight(attach, held)
+    bench.apply(attach)
+    number = bench.machine.session_of(session_id)
+    assert number is not None
+    of_session = (
+        attach,
+        commands.Detach(number, 0, 1),
+        commands.Disconnect(number, 1, 0),
+        commands.EndSession(number),
+    )
+    assert {weight(each, held) for each in of_session} == {new}
+    assert new < 50
+    bench.subscribe(number, "q", prefetch=2_000)
+    bench.publish(number, "q", *[b""] * 2_000)
+    assert all(weight(each, held) > MOST for each in of_session)
