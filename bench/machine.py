@@ -3,7 +3,8 @@
 `python -m bench.machine` takes about four minutes. Every figure is a median of repeated
 runs with the lowest and the highest, beside its aim; ratios hold the machine against a reference
 (`machine_cycle.reference`) that is timed in turns with it, because only ratios of one run count:
-absolute figures say what machine it ran on. `--out` draws the curves, `--json` prints plain data.
+absolute figures say what machine it ran on. `--out` draws the curves (those that `docs/machine.md`
+shows: `--out docs/pictures`), `--json` prints plain data.
 """
 
 from __future__ import annotations

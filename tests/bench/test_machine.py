@@ -7,6 +7,7 @@ import pytest
 from bench import machine_pictures
 from bench.machine import Figure
 from bench.machine_cycle import Cycle
+from tests.test_pictures import PICTURE_BYTES_MAX
 
 
 def _counts(cycle: Cycle) -> tuple[int, int, int]:
@@ -39,6 +40,14 @@ def test_every_curve_is_drawn(tmp_path: Path) -> None:
         for curve in curves
         for at in (0, 1_000)
     ]
-    machine_pictures.draw(figures, tmp_path / "pictures")
+    written = machine_pictures.draw(figures, tmp_path / "pictures")
     names = sorted(path.name for path in (tmp_path / "pictures").iterdir())
     assert names == sorted(f"machine_{curve}.svg" for curve in curves)
+    assert sorted(path.name for path in written) == names
+    again = machine_pictures.draw(figures, tmp_path / "again")
+    for first, second in zip(written, again, strict=True):
+        assert first.read_bytes() == second.read_bytes(), "the same figures give another file"
+        text = first.read_text()
+        assert "prefers-color-scheme" in text
+        assert "currentColor" in text
+        assert len(text) < PICTURE_BYTES_MAX
