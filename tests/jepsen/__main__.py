@@ -32,6 +32,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--namespaces", action="store_true", help="nodes in networks of their own")
     parser.add_argument("--nodes", type=int, default=3, choices=(3, 5), help="of the cluster")
     parser.add_argument("--secured", action="store_true", help="TLS, and a user with a password")
+    parser.add_argument("--calm", type=float, default=0.0, help="seconds of load after healing")
     parser.add_argument("--mutants", action="store_true", help="hunt all bugs put back")
     parser.add_argument("--seed", type=int, default=None, help="decides the schedule of faults")
     parser.add_argument("--seconds", type=float, default=12.0, help="of faults in one run")
@@ -69,11 +70,14 @@ def main() -> int:
         plan = Plan(
             options.workload, faults, seed, options.seconds, options.lasting, options.mutant,
             options.namespaces and namespaces.why_not() is None, options.nodes, options.secured,
+            options.calm,
         )  # fmt: skip
         return _one(plan, options.folder)
     soak = options.hours is not None
     limit_s = options.hours * 3600 if soak else options.minutes * 60
     suite = Suite(options.folder, seed, limit_s, options.seconds, soak=soak)
+    if suite.secured:
+        print(f"soak: seed {seed}: TLS on every port, and a user", flush=True)
     good = suite.run()
     options.report.write_text(report.html(suite))
     print(report.markdown(suite))

@@ -28,6 +28,7 @@ from tests.jepsen.history import Event, event_of, line_of, merge
 from tests.jepsen.namespaces import Namespaced
 from tests.jepsen.network import Proxied
 from tests.jepsen.workloads import Workload
+from tests.support.certificates import Authority
 from tests.support.users import certificate
 
 LOOK_S = 0.05
@@ -45,6 +46,9 @@ DISK_LOW_BYTES = 1 << 20
 
 USER = "suite"
 """Who programs are in a secured cluster; the password is `tests.support.users`'."""
+
+PEERS = "peers"
+"""The folder of the nodes' own certificates, within that of all."""
 
 SNAPSHOT_BYTES = 256 << 10
 """Of log between two snapshots: one in a second or two, far more often than the least that a
@@ -68,7 +72,8 @@ class Cluster:
         secured: bool = False,
         network: type[Proxied] | type[Namespaced] = Proxied,
     ) -> None:
-        """`secured`: the client ports speak TLS, and programs are a user with a password."""
+        """`secured`: every port speaks TLS, nodes prove who they are by certificates, and programs
+        are a user with a password."""
         self.household = household
         self.folder = folder
         self.seed = seed
@@ -151,6 +156,9 @@ class Cluster:
             return "fifo://" + ",".join(doors)
         names = ",".join(f"IP:{door.rpartition(':')[0]}" for door in doors)
         made = certificate(self.folder / "certs", names)
+        authority = Authority(self.folder / "certs" / PEERS)
+        for name in self.names:
+            authority.member(name)
         return f"fifos://{USER}:{USER}-password@{','.join(doors)}?ca={made.ca}"
 
     async def stop(self) -> None:

@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
+from node.broker.broker import Broker
 from node.raft.storage import OsFile
 from tests.sim import mutants as simulated
+
+SELDOM_S = 6.0
 
 
 @contextmanager
@@ -25,10 +28,26 @@ def nothing_synced() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def due_late() -> Iterator[None]:
+    """A leader looks for what is due every six seconds."""
+    look = Broker.look
+    looked: dict[Broker, float] = {}
+
+    def seldom(broker: Broker, gap_s: float) -> None:
+        if broker._now() - looked.get(broker, 0.0) >= SELDOM_S:
+            looked[broker] = broker._now()
+            look(broker, gap_s)
+
+    with patch.object(Broker, "look", seldom):
+        yield
+
+
 PATCHES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "token_not_compared": simulated.token_not_compared,
     "counts_reset": simulated.counts_reset,
     "confirms_early": simulated.confirms_early,
     "no_floors": simulated.no_floors,
     "nothing_synced": nothing_synced,
+    "due_late": due_late,
 }

@@ -137,7 +137,10 @@ def view_of(folder: Path, name: str) -> ClusterConfig:
     secured: dict[str, Any] = {}
     if plan["secured"]:
         secured["users"] = (user("suite", **EVERYTHING, monitor=True),)
-        secured["tls"] = Certificate(folder / "certs").settings
+        secured["tls"] = replace(
+            Certificate(folder / "certs").settings,
+            peer_cert="peers/{node}.pem", peer_key="peers/{node}.key", peer_ca="peers/ca.pem",
+        )  # fmt: skip
     return ClusterConfig(
         name="jepsen",
         cluster_id=cluster_id_of("jepsen"),

@@ -61,7 +61,10 @@ class Plan:
     """On a network of namespaces, not of proxies."""
     nodes: int = 3
     secured: bool = False
-    """With TLS on the client ports, and a user."""
+    """With TLS on the ports of clients and of nodes, and a user."""
+    calm_s: float = 0.0
+    """For so long all goes on after healing: whether what is due comes in time (S8, S9) is judged
+    where nothing was wrong just before."""
 
     @property
     def again(self) -> str:
@@ -71,6 +74,7 @@ class Plan:
         more += " --namespaces" if self.namespaces else ""
         more += f" --nodes {self.nodes}" if self.nodes != 3 else ""
         more += " --secured" if self.secured else ""
+        more += f" --calm {self.calm_s:g}" if self.calm_s else ""
         return (
             f"python -m tests.jepsen --workload {self.workload} --faults {','.join(self.faults)}"
             f" --seed {self.seed} --seconds {self.seconds:g}{more}"
@@ -201,6 +205,8 @@ async def _live(plan: Plan, cluster: Cluster) -> None:
     rng = random.Random(f"faults {plan.seed}")
     await _go_wrong(cluster, rng, chosen, lasting, time.monotonic() + plan.seconds)
     await _heal(cluster)
+    cluster.revive()
+    await asyncio.sleep(plan.calm_s)
     await _finish(cluster, workload)
 
 

@@ -13,6 +13,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from tests.jepsen import namespaces, rooted
@@ -28,7 +29,11 @@ FIVE_EACH = 5
 """Every fifth run has five nodes."""
 
 SECURED_EACH = 3
-"""Every third has TLS and users."""
+"""Every third has TLS, also between nodes, and users; of soaks every other."""
+
+CALM_EACH = 3
+CALM_S = 5.0
+"""Every third goes on for so long after healing."""
 
 KEPT = ("nemesis", "leader")
 """What a good period's history is shown by in the report of a long soak; the file has all."""
@@ -49,11 +54,13 @@ def plans(seed: int, seconds: float) -> Iterator[Plan]:
             number += 1
             nodes = 5 if number % FIVE_EACH == 0 else 3
             secured = number % SECURED_EACH == 0 and shutil.which("openssl") is not None
+            calm_s = CALM_S if number % CALM_EACH == 1 else 0.0
             if number % 4 == 0:
                 lasting = rng.choice(LASTING)
                 yield Plan(
-                    workload, (), seed + number, seconds, lasting, nodes=nodes, secured=secured
-                )
+                    workload, (), seed + number, seconds, lasting,
+                    nodes=nodes, secured=secured, calm_s=calm_s,
+                )  # fmt: skip
                 continue
             while len(deck) < FAULTS_PER_RUN:
                 deck += rng.sample(names, len(names))
@@ -61,7 +68,7 @@ def plans(seed: int, seconds: float) -> Iterator[Plan]:
             real = number % 2 == 1 and namespaces.why_not() is None
             yield Plan(
                 workload, faults, seed + number, seconds,
-                namespaces=real, nodes=nodes, secured=secured,
+                namespaces=real, nodes=nodes, secured=secured, calm_s=calm_s,
             )  # fmt: skip
 
 
@@ -75,6 +82,8 @@ class Suite:
         self.seed = seed
         self.seconds = seconds
         self.soak = soak
+        self.secured = soak and seed % 2 == 1 and shutil.which("openssl") is not None
+        """Whether all of a soak's ports speak TLS."""
         self._each = each
         self._began = 0.0
         self._longest = 0.0
@@ -99,8 +108,10 @@ class Suite:
         where = self.folder / f"soak-{self.seed}"
         shutil.rmtree(where, ignore_errors=True)
         disks, real = not rooted.why_not(), not namespaces.why_not()
-        async with cluster_in(where, self.seed, disks=disks, namespaces=real) as cluster:
-            for plan in plans(self.seed, self._each):
+        made = cluster_in(where, self.seed, disks=disks, namespaces=real, secured=self.secured)
+        async with made as cluster:
+            for drawn in plans(self.seed, self._each):
+                plan = replace(drawn, nodes=3, namespaces=real, secured=self.secured)
                 result = await period(plan, cluster, where / f"{plan.workload}-{plan.seed}")
                 if not (self._note(result) and result.good):
                     break

@@ -92,7 +92,15 @@ WORKLOADS = {
             (Publishing(pause_s=0.1, batch=2),),
             (
                 Consuming(lock_s=1.0, slow=0.5, prefetch=3, workers=3, renew=0.3),
-                Consuming(lock_s=1.5, slow=0.5, prefetch=4, workers=4, auto_renew=False, renew=0.5),
+                Consuming(
+                    lock_s=1.5,
+                    slow=0.5,
+                    prefetch=4,
+                    workers=4,
+                    auto_renew=False,
+                    renew=0.5,
+                    forget=0.1,
+                ),
             ),
         ),
         Workload(

@@ -1,8 +1,11 @@
 """Locks: deadlines, floors, the index, and what it costs to find what expired."""
 
+import random
 import time
 
-from fifo.machine import commands, replies
+import pytest
+
+from fifo.machine import commands, queries, replies
 from fifo.machine.types import Verb
 from tests.support.machine import Bench, expect, refused
 
@@ -168,6 +171,61 @@ def test_renewing_ranges_shows_only_what_is_held() -> None:
     assert held is not None
     assert [(part.first, part.last) for part in held.ranges] == [(1, 1), (4, 4), (6, 6)]
     assert bench.machine.held(99, [(1, 1)]) is None
+
+
+def promised(held: queries.Held, now_ms: int) -> dict[int, int]:
+    """When the lock of each token would end after a renewal, as the leader's clock grants it."""
+    return {
+        token: max(min(now_ms + one.lock_ms, one.checkout_ms + held.max_lock_ms), one.deadline_ms)
+        for one in held.ranges
+        for token in range(one.first, one.last + 1)
+    }
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_renewal_of_joined_locks_gives_each_what_it_would_get_alone(seed: int) -> None:
+    rng = random.Random(seed)
+    bench = Bench()
+    bench.declare("q", lock_ms=5_000, max_lock_ms=12_000)
+    bench.attach()
+    for tag, lock_ms in (("a", 5_000), ("b", 3_000)):
+        bench.subscribe(1, "q", tag, prefetch=rng.randint(5, 30), lock_ms=lock_ms)
+    joined = 0
+    for step in range(60):
+        bench.publish(1, "q", *"abc"[: rng.randint(1, 3)])
+        bench.advance(rng.choice((0, 10, 700)))
+        number = rng.randrange(2) + 1
+        if rng.random() < 0.5:
+            bench.ack(number, rng.randint(1, 3 + step))
+        if rng.random() < 0.03:
+            bench.do(commands.Lead(step + 1))
+            bench.attach()
+        ranges = [(rng.randint(1, 20), rng.randint(20, 60)), (70, 90)]
+        alone = bench.machine.held(number, ranges)
+        together = bench.machine.held(number, ranges, bench.now)
+        assert alone is not None
+        assert together is not None
+        assert promised(together, bench.now) == promised(alone, bench.now)
+        joined += len(together.ranges) < len(alone.ranges)
+    assert joined > 5, "the schedule has to meet what can be joined"
+
+
+def test_a_thousand_locks_taken_one_by_one_are_renewed_as_one() -> None:
+    """Each was a range of its own in the clock of the leader, ten thousand times a second."""
+    bench = Bench(check=False)
+    bench.declare("q", lock_ms=30_000)
+    bench.attach()
+    for tag in "ab":
+        bench.subscribe(1, "q", tag, prefetch=1_000)
+    for _ in range(1_000):
+        bench.publish(1, "q", "a")
+        bench.advance(5)
+    alone = bench.machine.held(1, [(1, 1_000)])
+    together = bench.machine.held(1, [(1, 1_000)], bench.now)
+    assert alone is not None
+    assert together is not None
+    assert len(alone.ranges) > 400
+    assert [(one.first, one.last) for one in together.ranges] == [(1, alone.ranges[-1].last)]
 
 
 def test_a_consumer_holds_locks_of_a_bounded_number_of_durations() -> None:

@@ -17,19 +17,35 @@ from node.config import ClusterConfig, to_toml
 from tests.support.cluster import eventually
 
 
+START_SECONDS = 30.0
+"""Several processes may start at once, on a busy machine."""
+
+
 class Served:
     """One `fifo serve` process on a file that tests write again."""
 
-    def __init__(self, config: ClusterConfig, folder: Path) -> None:
+    def __init__(self, config: ClusterConfig, folder: Path, name: str = "n1") -> None:
+        """Write the configuration, and start the node of this name."""
         self.config = config
+        self.name = name
         self.file = folder / "cluster.toml"
-        self.log = folder / "log"
-        self.address = str(config.nodes[0].client)
-        self.host, self.port = config.nodes[0].client.host, config.nodes[0].client.port
+        self.log = folder / f"{name}.log"
+        self.me = config.node(name)
+        self.address = str(self.me.client)
+        self.host, self.port = self.me.client.host, self.me.client.port
         self.write(config)
+        self.start()
+
+    def start(self) -> None:
+        """Run it, with a log that begins anew."""
         command = [sys.executable, "-m", "node", "serve", "--config", str(self.file)]
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+            self.process = subprocess.Popen([*command, "--node", self.name], stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """End it without a word to anybody."""
+        self.process.kill()
+        self.process.wait(20)
 
     def write(self, config: ClusterConfig) -> None:
         self.file.write_text(to_toml(config))
@@ -42,7 +58,7 @@ class Served:
             lines = [line for line in self.log.read_text().splitlines() if words in line]
             return lines[-1] if len(lines) >= times else None
 
-        return await eventually(look)
+        return await eventually(look, within=START_SECONDS)
 
     def hang_up(self) -> None:
         self.process.send_signal(signal.SIGHUP)

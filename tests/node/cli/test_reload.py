@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import ssl
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +21,10 @@ from node.cli.main import app
 from node.cli.processes import identify
 from node.cli.state import ClusterFolder, state_of
 from node.config import TlsSettings
+from node.raft.peer_tls import PeerTls
+from tests.support.certificates import Authority
 from tests.support.cluster import loopback_config
-from tests.support.served import served
+from tests.support.served import START_SECONDS, Served, served
 from tests.support.users import EVERYTHING, certificate, user
 
 ANN, BOB = user("ann", **EVERYTHING, monitor=True), user("bob", **EVERYTHING)
@@ -100,6 +105,101 @@ async def test_a_new_certificate_is_shown_and_a_broken_one_is_not(tmp_path: Path
             await ann.publish("q", b"on the connection from before")
         async with fifo.connect(f"{url}{new.ca}") as ann:
             assert (await ann.queue("q"))["ready"] == 1
+
+
+def shown_to_members(node: Served, member: PeerTls) -> bytes | None:
+    """What a node's peer port shows to a member."""
+    context = member.dialing()
+    with (
+        socket.create_connection((node.me.peer.host, node.me.peer.port), 10) as plain,
+        context.wrap_socket(plain) as connection,
+    ):
+        return connection.getpeercert(binary_form=True)
+
+
+async def leader_of(nodes: list[Served]) -> None:
+    """Wait until one of these leads, and another follows it."""
+
+    async def look() -> bool:
+        views = [await fifo.client.observe(node.address, 5) for node in nodes]
+        leading = [view["role"] for view in views].count("leader")
+        return leading == 1 and sorted(view["role"] for view in views)[0] == "follower"
+
+    deadline = time.monotonic() + START_SECONDS
+    while not await look():
+        assert time.monotonic() < deadline, "no leader"
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+async def test_nodes_take_new_certificates_and_another_authority_without_a_restart(
+    tmp_path: Path,
+) -> None:
+    """By and by: both authorities are trusted, everybody shows the new one's, the old one goes."""
+    names = ("n1", "n2", "n3")
+    old, new = (Authority(tmp_path / age) for age in ("old", "new"))
+    certs = tmp_path / "certs"
+    certs.mkdir()
+
+    def put(*authorities: Authority, shows: Authority) -> None:
+        (certs / "ca.pem").write_text("".join(one.ca.read_text() for one in authorities))
+        for name in names:
+            made = shows.member(name)
+            (certs / f"{name}.pem").write_text(made.cert.read_text())
+            (certs / f"{name}.key").write_text(made.key.read_text())
+
+    def certificate_of(authority: Authority, name: str) -> bytes:
+        return ssl.PEM_cert_to_DER_cert(authority.member(name).cert.read_text())
+
+    tls = TlsSettings(
+        tmp_path,
+        peer_cert="certs/{node}.pem",
+        peer_key="certs/{node}.key",
+        peer_ca="certs/ca.pem",
+    )
+    config = replace(loopback_config(tmp_path, 3), tls=tls)
+    put(old, shows=old)
+    nodes = [Served(config, tmp_path, name) for name in names]
+    n1, n2, n3 = nodes
+    try:
+        for node in nodes:
+            await node.told("ready client=")
+        await leader_of(nodes)
+        visitor = replace(old.member("n3"), ca=certs / "ca.pem")
+
+        # The new certificate with the old key: together they are of no use.
+        (certs / "n2.pem").write_text(new.member("n2").cert.read_text())
+        n2.hang_up()
+        line = await n2.told("event=reload_failed kept=old")
+        assert f"[tls] peer_key: {certs}/n2.key: is not the unencrypted PEM key of" in line
+        assert shown_to_members(n2, visitor) == certificate_of(old, "n2")
+
+        for step, (authorities, shows) in enumerate(
+            (((old, new), old), ((old, new), new), ((new,), new)), start=1
+        ):
+            put(*authorities, shows=shows)
+            for node in nodes:
+                node.hang_up()
+                await node.told("event=reloaded", step)
+            await leader_of(nodes)
+        visitor = replace(new.member("n3"), ca=certs / "ca.pem")
+        for node in nodes:
+            assert shown_to_members(node, visitor) == certificate_of(new, node.name)
+
+        # One that starts now knows the new authority alone: it dials n1, and n3 dials it.
+        n2.kill()
+        n2.start()
+        await n2.told("ready client=")
+        n1.kill()
+        await leader_of([n2, n3])
+        n1.start()
+        await n1.told("ready client=")
+        n3.kill()
+        await leader_of([n1, n2])
+    finally:
+        for node in nodes:
+            node.kill()
 
 
 @pytest.mark.cluster
