@@ -99,6 +99,11 @@ class _Consuming:
             else None,
         )
         async with consumer:
+            self._record.add(
+                "ok", "subscribe", self._process, queue=self._queue, consumer=consumer.number,
+                prefetch=consuming.prefetch, lock_s=self._run.workload.queue.lock,
+                renews=not self._slow,
+            )  # fmt: skip
             patience = asyncio.create_task(self._end_when_idle(consumer))
             try:
                 if self._plain:
@@ -164,7 +169,8 @@ class _Consuming:
             failures=message.failures, reason=None if letter is None else letter.reason,
             lock_ms=round(message.remaining * 1000, 3),
             # When its frame came: messages may wait in the client's buffer for long.
-            transit_s=self._transit.at_most(message._delivery.received), **stamp,
+            transit_s=self._transit.at_most(message._delivery.received),
+            waited_s=now_ns / 1e9 - message._delivery.received, **stamp,
         )  # fmt: skip
 
     async def _handle(self, message: fifo.Message) -> None:
@@ -239,9 +245,11 @@ class _Consuming:
             self._transit.answered(asked_at, time.monotonic())
 
     def _asked(self, message: fifo.Message, verb: str) -> dict[str, Any]:
+        delay_s = self._delay_s(message, verb)
         return {
             "id": message.id, "queue": self._queue, "consumer": message.consumer,
-            "token": message.token, "verb": verb, "delay_s": self._delay_s(message, verb),
+            "token": message.token, "verb": verb, "delay_s": delay_s,
+            "delay_max_s": 0.0 if verb == "release" else delay_s,
         }  # fmt: skip
 
     def _delay_s(self, message: fifo.Message, verb: str) -> float | None:
