@@ -16,7 +16,6 @@ from pathlib import Path
 from node.config import ClusterConfig, to_toml
 from tests.support.cluster import eventually
 
-
 START_SECONDS = 30.0
 """Several processes may start at once, on a busy machine."""
 
