@@ -4,10 +4,17 @@
 """
 
 import os
+from typing import ClassVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    rule,
+    run_state_machine_as_test,
+)
 
 from fifo.machine import Machine
 from tests.machine.model.comparing import Pair
@@ -28,6 +35,9 @@ class DataDraw:
 
 class SideBySide(RuleBasedStateMachine):
     """Every entry goes to both; `Pair.apply` compares replies, effects, places and invariants."""
+
+    steps: ClassVar[int] = 0
+    """Rules that were carried out in this process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,6 +60,7 @@ class SideBySide(RuleBasedStateMachine):
     @rule(data=st.data())
     def entry(self, data: st.DataObject) -> None:
         """One entry of one or a few commands."""
+        SideBySide.steps += 1
         generator = self._draws_from(data)
         steps = generator.entry()
         self.pair.apply(generator.stamp(), *steps)
@@ -68,5 +79,20 @@ QUICK = settings(
     print_blob=True,
 )
 
-TestSideBySide = SideBySide.TestCase
-TestSideBySide.settings = present() if is_thorough() else QUICK
+PARTS = 10 if is_thorough() else 1
+PART_STEPS = 10_000
+PART_EXAMPLES = 200
+"""Of one call of Hypothesis in a thorough run: few enough that a part does not go far beyond."""
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_whatever_comes_the_machine_does_what_the_model_does(part: int) -> None:
+    if not is_thorough():
+        run_state_machine_as_test(SideBySide, settings=QUICK)
+        return
+    wanted = SideBySide.steps + PART_STEPS
+    # More than half of Hypothesis's examples end after a step or two: what counts are steps.
+    while SideBySide.steps < wanted:
+        run_state_machine_as_test(
+            SideBySide, settings=settings(present(), max_examples=PART_EXAMPLES)
+        )
