@@ -290,7 +290,7 @@ def repeat_all(
             part = locks.part(held, first, first + count)
             again = repeat(step.state, consumer, part, lock_ms, session)
             step.effects.append(again)
-            step.budget -= count + limits.RECORD_COST * len(again.runs)
+            step.budget -= count + limits.RECORD_COST * len(again.runs) + limits.REPEAT_COST
             first += count
     return 0
 

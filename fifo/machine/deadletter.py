@@ -128,17 +128,28 @@ def trim(step: Step, queue: Queue, *, further: bool, more: int = 0, more_bytes: 
         if position is None:
             return
         drop(step, queue, position, further=further)
-        step.budget -= limits.LEAVE_COST - 1
+        step.budget -= limits.LEAVE_COST
 
 
 def make_room(step: Step, queue: Queue, size: int, lane: int) -> bool:
-    """Drop until one message more of `size` bytes fits; False where that cannot be, and then
-    nothing is dropped."""
-    victims = overflow.victims_for(queue, size, lane, step.budget)
+    """Drop until one message more of `size` bytes fits; False where that cannot be within this
+    step, and then nothing is dropped."""
+    plain = not queue.spec.dead_letter_overflow and overflow.all_fresh(queue)
+    cost = 1 if plain else limits.RECORD_COST
+    if queue.spec.dead_letter_overflow:
+        cost = limits.DROP_COST
+    victims = overflow.victims_for(queue, size, lane, step.budget // cost)
     if victims is None:
         return False
-    for position in victims:
-        drop(step, queue, position, further=True)
+    step.budget -= cost * len(victims)
+    if plain:
+        queue.counters["overflow_dropped"] += len(victims)
+        for position, count in overflow.stretches(victims):
+            ready.take_fresh(queue, position, count)
+            ready.remove(queue, position, count)
+    else:
+        for position in victims:
+            drop(step, queue, position, further=True)
     return True
 
 
@@ -149,7 +160,6 @@ def drop(step: Step, queue: Queue, position: int, *, further: bool) -> None:
     forget_late(step, record)
     ordering.finished(step, queue, position)
     queue.counters["overflow_dropped"] += 1
-    step.budget -= 1
     if further and queue.spec.dead_letter_overflow:
         bury(step, queue, position, Reason.OVERFLOW, record)
     else:

@@ -103,6 +103,26 @@ def _in_order_of_going(queue: Queue, highest_lane: int) -> Iterator[int]:
         yield from queue.delayed.between(low, end)
 
 
+def all_fresh(queue: Queue) -> bool:
+    """Whether all that may go stands in the fresh ranges, so that it can go in stretches."""
+    return not (queue.records or queue.returned or queue.avoided or queue.in_line or queue.delayed)
+
+
+def stretches(victims: Sequence[int]) -> list[tuple[int, int]]:
+    """Positions side by side as (first, count), in the order of their going."""
+    found: list[tuple[int, int]] = []
+    first = end = -1
+    for position in victims:
+        if position != end:
+            if end > first:
+                found.append((first, end - first))
+            first = position
+        end = position + 1
+    if end > first:
+        found.append((first, end - first))
+    return found
+
+
 def take(queue: Queue, position: int) -> None:
     """A victim leaves its place."""
     taken = ready.take_ready(queue, position) or ready.take_delayed(queue, position)

@@ -46,6 +46,9 @@ def publish(step: Step, command: Publish) -> Reply:
     queue = checks.queue_named(step, command.queue)
     if isinstance(queue, Refused):
         return queue
+    if queue.spec.overflow == "drop_oldest" and command.count > limits.DROPPING_MESSAGES:
+        text = f"more than {limits.DROPPING_MESSAGES} messages at once for a queue that drops"
+        return Refused(Code.TOO_LARGE, text)
     producer = _producer(step, command)
     if producer is None:
         return Refused(Code.UNKNOWN_PRODUCER, "there is no such producer: open it again")

@@ -43,8 +43,9 @@ def filled(count: int = MANY, *, holders: int = 0, **spec: Any) -> Bench:
     for place in range(holders):
         prefetch = -(-count // holders)
         bench.subscribe(session, "q", f"t{place}", prefetch=prefetch)
-    for _ in range(count // PIECE):
-        bench.publish(session, "q", *[b""] * PIECE)
+    piece = limits.DROPPING_MESSAGES if spec.get("overflow") == "drop_oldest" else PIECE
+    for _ in range(count // piece):
+        bench.publish(session, "q", *[b""] * piece)
     return bench
 
 
@@ -168,13 +169,85 @@ def test_a_lowered_limit_drops_in_ticks() -> None:
 
 
 def test_a_newcomer_for_whom_more_than_a_step_would_go_is_refused_and_nobody_goes() -> None:
-    bench = filled(overflow="drop_oldest", max_bytes=30_000)
-    for _ in range(12):
-        bench.publish(1, "q", *[b"x"] * PIECE)
-    before = bench.overview("q")["messages"]
-    reply = expect(replies.Published, bench.publish(1, "q", bytes(29_000)))
+    for most, spec in (
+        (limits.STEP_MESSAGES, {}),
+        (limits.STEP_MESSAGES // limits.DROP_COST, _TO_A_DEAD_LETTER_QUEUE),
+    ):
+        bench = filled(0, overflow="drop_oldest", max_bytes=most + 1_000, **spec)
+        for _ in range(most // 500 + 2):
+            bench.publish(1, "q", *[b"x"] * 500)
+        bench.check = True
+        before = bench.overview("q")["messages"]
+        assert before == most + 1_000
+        reply = expect(replies.Published, bench.publish(1, "q", bytes(most + 1)))
+        refused(reply.refused, "queue_full")
+        assert bench.overview("q")["messages"] == before
+        reply = expect(replies.Published, bench.publish(1, "q", bytes(most)))
+        assert reply.refused is None
+        assert bench.overview("q")["messages"] == before - most + 1
+
+
+_TO_A_DEAD_LETTER_QUEUE = {"dead_letter": "d", "dead_letter_overflow": True}
+
+
+def test_what_a_publish_drops_is_bounded_in_all() -> None:
+    """Each newcomer is small enough; all of them together are not."""
+    most = limits.STEP_MESSAGES // limits.DROP_COST
+    bench = filled(0, overflow="drop_oldest", max_bytes=4 * most, **_TO_A_DEAD_LETTER_QUEUE)
+    for _ in range(8):
+        bench.publish(1, "q", *[b"x"] * 500)
+    large = [bytes(10)] * limits.DROPPING_MESSAGES
+    reply = expect(replies.Published, bench.publish(1, "q", *large))
     refused(reply.refused, "queue_full")
-    assert bench.overview("q")["messages"] == before
+    assert reply.stored == most // 10
+    assert bench.overview("d")["messages"] == most
+    reply = expect(replies.Published, bench.publish(1, "q", *large[:100]))
+    assert reply.stored == 100, "the next command has a step of its own"
+    invariants.check(bench.machine.state)
+
+
+def test_a_publish_that_may_drop_names_few_messages_and_a_larger_one_is_not_begun() -> None:
+    most = limits.DROPPING_MESSAGES
+    for spec in ({"max_length": 3 * most}, {"max_length": 3 * most, **_TO_A_DEAD_LETTER_QUEUE}):
+        bench = filled(3 * most, overflow="drop_oldest", **spec)
+        refused(bench.publish(1, "q", *[b""] * (most + 1)), "too_large")
+        assert bench.overview("q")["counters"]["overflow_dropped"] == 0
+        reply = expect(replies.Published, bench.publish(1, "q", *[b"new"] * most))
+        assert reply.stored == most
+        assert bench.overview("q")["counters"]["overflow_dropped"] == most
+        assert bench.counts("q") == (3 * most, 0, 0)
+        invariants.check(bench.machine.state)
+
+
+def test_what_was_handed_out_one_by_one_is_sent_again_a_thousand_at_a_time() -> None:
+    bench = Bench(check=False)
+    bench.declare("q")
+    session = bench.attach()
+    count = 2_500
+    bench.subscribe(session, "q", prefetch=count, lock_ms=limits.LOCK_MS_MAX)
+    for _ in range(count):
+        bench.publish(session, "q", b"")
+        bench.advance(1)
+    bench.attach()
+    sent = [len(present(bench.effects, effects.Deliver))]
+    while bench.machine.next_due_ms() == bench.now:
+        bench.tick()
+        sent.append(len(present(bench.effects, effects.Deliver)))
+    assert sent == [1_000, 1_000, 500]
+
+
+def test_who_goes_for_a_newcomer_goes_in_stretches_past_what_was_taken_before() -> None:
+    bench = filled(0, overflow="drop_oldest", max_bytes=4_000)
+    for _ in range(8):
+        bench.publish(1, "q", *[b"x"] * 500)
+    consumer = bench.subscribe(1, "q", prefetch=10)
+    calls = counted(bench, lambda: bench.publish(1, "q", bytes(2_500)))
+    assert bench.counts("q") == (4_000 - 10 - 2_500 + 1, 10, 0)
+    invariants.check(bench.machine.state)
+    assert calls < 15 * 2_500, "each of them goes by itself"
+    bench.ack(consumer.consumer, (1, 10))
+    bench.tick_all()
+    invariants.check(bench.machine.state)
 
 
 def test_keys_that_are_held_are_freed_in_ticks() -> None:

@@ -58,6 +58,8 @@ def publish(world: World, post: Post) -> Answer:
     queue = world.queues.get(post.queue)
     if queue is None:
         return ("refused", "queue_not_found")
+    if queue.spec.overflow == "drop_oldest" and len(post.letters) > limits.DROPPING_MESSAGES:
+        return ("refused", "too_large")
     number = post.producer or (post.session and world.sessions[post.session].producer)
     producer = world.producers.get(number)
     if producer is None or (post.producer and producer.name is None):
