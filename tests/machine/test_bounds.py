@@ -169,10 +169,8 @@ def test_a_lowered_limit_drops_in_ticks() -> None:
 
 
 def test_a_newcomer_for_whom_more_than_a_step_would_go_is_refused_and_nobody_goes() -> None:
-    for most, spec in (
-        (limits.STEP_MESSAGES, {}),
-        (limits.STEP_MESSAGES // limits.DROP_COST, _TO_A_DEAD_LETTER_QUEUE),
-    ):
+    few = limits.STEP_MESSAGES // limits.DROP_COST
+    for most, spec in ((limits.STEP_MESSAGES, _PLAIN), (few, _TO_A_DEAD_LETTER_QUEUE)):
         bench = filled(0, overflow="drop_oldest", max_bytes=most + 1_000, **spec)
         for _ in range(most // 500 + 2):
             bench.publish(1, "q", *[b"x"] * 500)
@@ -187,7 +185,8 @@ def test_a_newcomer_for_whom_more_than_a_step_would_go_is_refused_and_nobody_goe
         assert bench.overview("q")["messages"] == before - most + 1
 
 
-_TO_A_DEAD_LETTER_QUEUE = {"dead_letter": "d", "dead_letter_overflow": True}
+_PLAIN: dict[str, Any] = {}
+_TO_A_DEAD_LETTER_QUEUE: dict[str, Any] = {"dead_letter": "d", "dead_letter_overflow": True}
 
 
 def test_what_a_publish_drops_is_bounded_in_all() -> None:
@@ -208,8 +207,8 @@ def test_what_a_publish_drops_is_bounded_in_all() -> None:
 
 def test_a_publish_that_may_drop_names_few_messages_and_a_larger_one_is_not_begun() -> None:
     most = limits.DROPPING_MESSAGES
-    for spec in ({"max_length": 3 * most}, {"max_length": 3 * most, **_TO_A_DEAD_LETTER_QUEUE}):
-        bench = filled(3 * most, overflow="drop_oldest", **spec)
+    for spec in (_PLAIN, _TO_A_DEAD_LETTER_QUEUE):
+        bench = filled(3 * most, overflow="drop_oldest", max_length=3 * most, **spec)
         refused(bench.publish(1, "q", *[b""] * (most + 1)), "too_large")
         assert bench.overview("q")["counters"]["overflow_dropped"] == 0
         reply = expect(replies.Published, bench.publish(1, "q", *[b"new"] * most))
