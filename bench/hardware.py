@@ -6,6 +6,7 @@ Owns the words for it, in every report alike. Knows no benchmark.
 from __future__ import annotations
 
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from node.cli.bench import machine as named
@@ -21,6 +22,17 @@ def machine() -> dict[str, Any]:
 def describe() -> str:
     """One line for people."""
     return ", ".join(f"{name} {value}" for name, value in machine().items())
+
+
+def filesystem(folder: Path) -> str:
+    """What a folder lies on, such as ext4; a sync costs nothing where that is tmpfs."""
+    found = ("", "an unknown file system")
+    mounts = Path("/proc/mounts")
+    for line in mounts.read_text().splitlines() if mounts.exists() else ():
+        _, where, kind, *_ = line.split(" ")
+        if folder.resolve().is_relative_to(where) and len(where) >= len(found[0]):
+            found = where, kind
+    return found[1]
 
 
 def _version(name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import shutil
@@ -17,13 +18,14 @@ import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
 import fifo
 from bench.interrupts import EXIT_CODE, Interrupts
 from bench.load import job, sweep
+from bench.load.medians import as_json, print_medians
 from bench.load.partition import STOP, Row, Run
 from bench.load.progress import progress
 from bench.load.report import print_report, report_of
@@ -65,6 +67,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         "--history", type=Path, help="a new folder: every event as Parquet (docs/history.md)"
     )
     parser.add_argument(
+        "--runs", type=int, default=1, help="run so often, each on a queue of its own: medians"
+    )
+    parser.add_argument(
         "--sweep", help=f"run once per value: FIELD=V1,V2,... of {', '.join(sweep.FIELDS)}"
     )
     parser.add_argument("--report", type=Path, help="with --sweep: an HTML page with the curves")
@@ -77,11 +82,15 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         parser.error("--url or $FIFO_URL is needed")
     if options.history is not None and options.history.exists():
         parser.error(f"--history {options.history}: exists already")
+    if options.runs < 1:
+        parser.error("--runs: must be above zero")
     if options.report is not None and not options.sweep:
         parser.error("--report is for --sweep; of one run, check its history with bench.check")
     try:
         options.workload = checked(_workload(options))
         options.sweep = sweep.parse(options.sweep) if options.sweep else None
+        if options.sweep:
+            sweep.variants(options.workload, options.sweep)  # Said here, before anything starts.
     except WorkloadWrong as error:
         parser.error(str(error))
     return options
@@ -116,6 +125,14 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+class Take(NamedTuple):
+    """One run of several: at which value of a sweep (else 0), and which of its runs."""
+
+    value: int
+    number: int
+    workload: Workload
+
+
 class _Command:
     def __init__(self, options: argparse.Namespace, folder: Path, interrupts: Interrupts) -> None:
         self._options = options
@@ -125,31 +142,48 @@ class _Command:
 
     def run(self) -> int:
         """Prepare, run, report."""
-        options, workload = self._options, self._options.workload
-        runs = sweep.variants(workload, options.sweep) if options.sweep else [(0, workload)]
-        largest = max(one.producers + one.consumers for _, one in runs)
-        first = self._run_of(*runs[0])
+        takes = self._takes()
+        first = self._run_of(takes[0])
         asyncio.run(job.prepare(first))  # A cluster that is not there is said before a JVM starts.
+        largest = max(one.workload.producers + one.workload.consumers for one in takes)
         context = self._spark(largest)
+        reports: sweep.Reports = {}
         try:
-            reports = {}
-            for value, one in runs:
-                run = first if one is runs[0][1] else self._run_of(value, one)
-                if run is not first:
+            for place, take in enumerate(takes, 1):
+                if len(takes) > 1:
+                    print(f"run {place} of {len(takes)}: {self._name(take)}", file=sys.stderr)
+                run = first
+                if take is not takes[0]:
+                    run = self._run_of(take)
                     asyncio.run(job.prepare(run))
-                reports[value] = self._one(context, run)
+                reports.setdefault(take.value, []).append(self._one(context, run))
                 if self._interrupts.count:
                     break
         finally:
             context.stop()
         return self._show(reports)
 
-    def _run_of(self, value: int, workload: Workload) -> Run:
+    def _takes(self) -> list[Take]:
+        """The runs, in rounds over the values: a noisy minute of the machine falls on all."""
         options = self._options
-        queue = f"{options.queue}-{value}" if options.sweep else options.queue
+        values = [(0, options.workload)]
+        if options.sweep:
+            values = sweep.variants(options.workload, options.sweep)
+        rounds = range(1, options.runs + 1)
+        return [Take(value, number, one) for number in rounds for value, one in values]
+
+    def _name(self, take: Take) -> str:
+        """The queue of a run, and the folder of its history."""
+        options = self._options
+        parts = [options.queue]
+        parts += [str(take.value)] if options.sweep else []
+        parts += [str(take.number)] if options.runs > 1 else []
+        return "-".join(parts)
+
+    def _run_of(self, take: Take) -> Run:
+        options, name = self._options, self._name(take)
         history = options.history is not None
-        folder = self._folder / f"run-{value}"
-        return job.new_run(options.url, queue, workload, folder, history=history)
+        return job.new_run(options.url, name, take.workload, self._folder / name, history=history)
 
     def _spark(self, slots: int) -> SparkContext:
         """A context; PySpark's own handler of Ctrl-C, which cancels all jobs, is taken off."""
@@ -192,7 +226,8 @@ class _Command:
             from pyspark.sql import SparkSession
 
             target = self._options.history
-            target = target / run.queue if self._options.sweep else target
+            several = self._options.sweep or self._options.runs > 1
+            target = target / run.queue if several else target
             report["events"] = job.number(SparkSession(context), run.history, target)
             report["history"] = str(target)
         return report
@@ -208,22 +243,38 @@ class _Command:
             end = "\r" if sys.stderr.isatty() else "\n"
             print(seen.line(), file=sys.stderr, end=end, flush=True)
 
-    def _show(self, reports: dict[int, dict[str, Any]]) -> int:
+    def _show(self, reports: sweep.Reports) -> int:
         options = self._options
         if options.sweep:
             sweep.show(options.sweep.field, reports, options, self._console)
-        elif options.json:
-            print(json.dumps(next(iter(reports.values())), indent=2))
+        elif options.runs > 1:
+            self._show_medians(reports[0])
         else:
-            report = next(iter(reports.values()))
-            print_report(report, self._console)
+            self._show_one(reports[0][0])
+        if self._interrupts.count:
+            return EXIT_CODE
+        return 0 if all(map(complete, itertools.chain(*reports.values()))) else 1
+
+    def _show_medians(self, reports: list[dict[str, Any]]) -> None:
+        if self._options.json:
+            print(as_json(reports))
+            return
+        print_medians(reports, self._console)
+        self._tell_histories(reports)
+
+    def _show_one(self, report: dict[str, Any]) -> None:
+        if self._options.json:
+            print(json.dumps(report, indent=2))
+            return
+        print_report(report, self._console)
+        self._tell_histories([report])
+
+    def _tell_histories(self, reports: list[dict[str, Any]]) -> None:
+        for report in reports:
             if "history" in report:
                 self._console.print(
                     f"{report['events']:,} events: python -m bench.check {report['history']}"
                 )
-        if self._interrupts.count:
-            return EXIT_CODE
-        return 0 if all(map(complete, reports.values())) else 1
 
 
 def complete(report: dict[str, Any]) -> bool:

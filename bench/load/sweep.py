@@ -16,17 +16,22 @@ from rich.table import Table
 from bench.check import charts
 from bench.check.page import STYLE
 from bench.hardware import describe
+from bench.load.medians import cell, medians
 from bench.load.workload import Workload, WorkloadWrong, checked
 
 FIELDS = ("size", "producers", "consumers", "prefetch", "depth", "window")
 """What can be swept; `prefetch` bounds the locks that each consumer holds."""
 
 CURVES = (
-    ("published per second", ("published_per_second",)),
-    ("acked per second", ("acked_per_second",)),
-    ("confirm p99, ms", ("confirm_ms", "p99")),
-    ("end to end p99, ms", ("end_to_end_ms", "p99")),
+    "published per second",
+    "acked per second",
+    "confirm p99, ms",
+    "end to end p99, ms",
 )
+"""Figures of `medians`, one picture each."""
+
+Reports = dict[int, list[dict[str, Any]]]
+"""By value: a report per run."""
 
 
 class Sweep(NamedTuple):
@@ -62,23 +67,15 @@ def _with(workload: Workload, field: str, value: int) -> Workload:
     return replace(workload, **changes)
 
 
-def _figure(report: dict[str, Any], path: tuple[str, ...]) -> float:
-    value: Any = report
-    for part in path:
-        value = value[part]
-    return float(value or 0.0)
-
-
-def show(
-    field: str, reports: dict[int, dict[str, Any]], options: argparse.Namespace, console: Console
-) -> None:
+def show(field: str, reports: Reports, options: argparse.Namespace, console: Console) -> None:
     """A table, or JSON; and the page with the curves, where one is wanted."""
     if options.json:
         print(json.dumps({"field": field, "runs": reports}, indent=2))
     else:
-        table = Table(field, *(name for name, _ in CURVES))
-        for value, report in reports.items():
-            cells = (f"{_figure(report, path):,.1f}" for _, path in CURVES)
+        table = Table(field, *CURVES)
+        for value, runs in reports.items():
+            found = medians(runs)
+            cells = (cell(found[name], len(runs)) if name in found else "" for name in CURVES)
             table.add_row(f"{value:,}", *cells)
         console.print(table)
         console.print(describe())
@@ -86,15 +83,18 @@ def show(
         options.report.write_text(page(field, reports), encoding="utf-8")
 
 
-def page(field: str, reports: dict[int, dict[str, Any]]) -> str:
-    """One picture per figure, as HTML that needs nothing else."""
+def page(field: str, reports: Reports) -> str:
+    """One picture of medians per figure, as HTML that needs nothing else."""
+    found = {value: medians(runs) for value, runs in reports.items()}
     pictures = "".join(
-        f"<figure>{charts.curve({v: _figure(r, path) for v, r in reports.items()}, field, name)}"
-        "</figure>"
-        for name, path in CURVES
+        f"<figure>{charts.curve(points, field, name)}</figure>"
+        for name in CURVES
+        if (points := {value: of[name].median for value, of in found.items() if name in of})
     )
+    runs = max(map(len, reports.values()))
+    how = f"medians of {runs} runs; " if runs > 1 else ""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f"<title>fifo: {field}</title><style>{STYLE}</style></head>"
-        f"<body><h1>fifo: figures by {field}</h1>{pictures}<p>{describe()}</p></body></html>\n"
+        f"<body><h1>fifo: figures by {field}</h1>{pictures}<p>{how}{describe()}</p></body></html>\n"
     )

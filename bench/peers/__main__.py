@@ -18,18 +18,22 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.cluster import ClusterFailed
-from bench.hardware import describe, machine
+from bench.hardware import describe, filesystem, machine
 from bench.interrupts import EXIT_CODE, Interrupts
 from bench.peers.choice import DriverMissing, driver_of
+from bench.peers.figures import Row, rows_of
 from bench.peers.nats import Nats
 from bench.peers.rabbitmq import RabbitMQ
-from bench.peers.rounds import Rounds, Row, rows_of
-from bench.peers.servers import Fifo, System, SystemFailed
+from bench.peers.rounds import LOADS, Rounds
+from bench.peers.servers import Fifo, System
 from bench.processes import Household
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+FILE_WIDTH = 120
+"""Columns of the table where it is not shown on a terminal."""
 
 
 def systems() -> list[System]:
@@ -58,31 +62,42 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """The options."""
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="the median of them is shown")
-    parser.add_argument("--seconds", type=float, default=8.0, help="measured time of each load")
+    parser.add_argument("--seconds", type=float, default=5.0, help="measured time of each load")
     parser.add_argument(
-        "--warm-up", type=float, default=4.0, help="seconds before each, unmeasured"
+        "--warm-up", type=float, default=1.0, help="seconds of load before each, unmeasured"
     )
     parser.add_argument("--size", type=int, default=1024, help="bytes of a body")
-    parser.add_argument("--only", help="names of systems, separated by commas")
+    names = dict.fromkeys(map(_short_name, systems()))
+    parser.add_argument("--only", help=f"some of {', '.join(names)}, separated by commas")
+    parser.add_argument("--dir", type=Path, help="where the disks are, else a temporary folder")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     if options.rounds < 1 or options.seconds <= 0 or options.warm_up <= 0 or options.size < 8:
         parser.error("--rounds, --seconds and --warm-up must be above zero, --size 8 at least")
+    options.only = options.only.split(",") if options.only else list(names)
+    if unknown := set(options.only) - set(names):
+        parser.error(f"--only: {', '.join(sorted(unknown))} is none of {', '.join(names)}")
+    if options.dir is not None and not options.dir.is_dir():
+        parser.error(f"--dir {options.dir}: there is no such folder")
     return options
 
 
+def _short_name(system: System) -> str:
+    return system.name.split(",")[0]
+
+
 def main() -> int:
-    """Measure and print; 1 and one line on stderr where a system failed."""
+    """Measure and print; 1 where a system failed, with the figures of the others."""
     options = parse()
-    wanted = systems()
-    if options.only:
-        wanted = [one for one in wanted if one.name.split(",")[0] in options.only.split(",")]
-    good, left_out = usable(wanted)
+    good, left_out = usable([one for one in systems() if _short_name(one) in options.only])
     for line in left_out:
         print(line, file=sys.stderr)
+    if not good:
+        return 1
     interrupts = Interrupts()
     with interrupts.caught():
-        folder = Path(tempfile.mkdtemp(prefix="fifo-peers-"))
+        folder = Path(tempfile.mkdtemp(prefix="fifo-peers-", dir=options.dir))
+        disk = filesystem(folder)
         household = Household(folder / "logs")
         rounds = Rounds(
             folder,
@@ -97,56 +112,72 @@ def main() -> int:
             interrupts.run(rounds.run(options.rounds))
         except asyncio.CancelledError:
             print("interrupted: the rounds so far", file=sys.stderr)
-        except (SystemFailed, ClusterFailed) as error:
-            print(f"the comparison failed: {error}", file=sys.stderr)
-            return 1
         finally:
             household.end(hurry=interrupts.hurry)
             shutil.rmtree(folder, ignore_errors=True)
-    show(rows_of(rounds.measured), good, left_out, options)
-    return EXIT_CODE if interrupts.count else 0
+    show(rounds, good, left_out, disk, options)
+    if interrupts.count:
+        return EXIT_CODE
+    return 1 if rounds.failed else 0
 
 
 def show(
-    rows: list[Row], good: Sequence[System], left_out: list[str], options: argparse.Namespace
+    rounds: Rounds,
+    good: Sequence[System],
+    left_out: list[str],
+    disk: str,
+    options: argparse.Namespace,
 ) -> None:
     """The table, or the same as JSON."""
+    rows = rows_of(rounds.measured)
+    versions = {one.name: one.version() for one in good}
     if options.json:
         report: dict[str, Any] = {
             "figures": [asdict(row) for row in rows],
             "systems": {
-                one.name: {"version": one.version(), "durability": one.durability} for one in good
+                name: {"version": version, "durability": rounds.durability.get(name)}
+                for name, version in versions.items()
             },
             "left_out": left_out,
+            "failed": rounds.failed,
             "rounds": options.rounds,
             "seconds": options.seconds,
             "size": options.size,
+            "disk": disk,
             "machine": machine(),
         }
         print(json.dumps(report, indent=2))
         return
-    console = Console(highlight=False)
+    width = None if sys.stdout.isatty() else FILE_WIDTH
+    console = Console(highlight=False, soft_wrap=True, width=width)
+    console.print(table_of(rows))
+    for name, told in rounds.durability.items():
+        console.print(f"{name} ({versions[name]}): {told}")
+    for line in (*left_out, *(f"{name} failed: {why}" for name, why in rounds.failed.items())):
+        console.print(line)
+    console.print(
+        f"{options.rounds} rounds of {options.seconds:g} s for each of {len(LOADS)} loads, bodies"
+        f" of {options.size} bytes, three nodes each on loopback and on {disk}; every system is"
+        " driven by its Python client"
+    )
+    console.print(describe())
+
+
+def table_of(rows: Sequence[Row]) -> Table:
+    """Medians with their spread, and how they compare."""
     table = Table("load", "figure", "system", "median", "lowest - highest", "fifo is better by")
     seen = ("", "")
     for row in rows:
         load = row.load if row.load != seen[0] else ""
         figure = row.figure if (row.load, row.figure) != seen else ""
         seen = (row.load, row.figure)
-        times = (
-            f"{row.ratio.median:.1f} x ({row.ratio.lowest:.1f} - {row.ratio.highest:.1f})"
-            if row.ratio
-            else ""
-        )
+        times = ""
+        if row.ratio:
+            low, high = _short(row.ratio.lowest), _short(row.ratio.highest)
+            times = f"{_short(row.ratio.median)} x ({low} - {high})"
         low, high = _short(row.values.lowest), _short(row.values.highest)
         table.add_row(load, figure, row.system, _short(row.values.median), f"{low} - {high}", times)
-    console.print(table)
-    for system in good:
-        console.print(f"{system.name} ({system.version()}): {system.durability}")
-    console.print(
-        f"{options.rounds} rounds of {options.seconds:g} s, bodies of {options.size} bytes, three"
-        " nodes each on loopback; every system is driven by its Python client"
-    )
-    console.print(describe())
+    return table
 
 
 def _short(value: float) -> str:

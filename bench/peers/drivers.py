@@ -14,16 +14,22 @@ import fifo
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-QUEUE = "peers"
-
 CALL_TIMEOUT_S = 60.0
 """For one publish, and for connecting."""
 
+RECONNECT_S = 0.05
+"""Between two tries to reach a cluster that has lost a node: short, so that a pause is the
+servers' and not the client's."""
+
 
 class Driver(Protocol):
-    """One connection to one of the systems."""
+    """One connection to one of the systems, for one queue."""
 
-    async def open(self, url: str) -> None:
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What a publish raises when a connection or a leader is lost."""
+
+    async def open(self, url: str, queue: str) -> None:
         """Connect, and make the queue if it is not there."""
 
     async def close(self) -> None:
@@ -32,6 +38,9 @@ class Driver(Protocol):
     async def publish(self, body: bytes, count: int) -> None:
         """Publish a body so many times; return when the last is confirmed."""
 
+    async def recover(self) -> None:
+        """After one of `errors`: see that the next publish can reach a node that lives."""
+
     def batches(self, prefetch: int) -> AsyncIterator[Sequence[bytes]]:
         """Bodies as they come; those of a batch are acked when the next one is asked for."""
 
@@ -39,17 +48,21 @@ class Driver(Protocol):
 class FifoDriver:
     """This project's client."""
 
+    errors = (fifo.FifoError, OSError)
+
     def __init__(self) -> None:
         self._stack = contextlib.AsyncExitStack()
         self._client: fifo.Client
+        self._queue = ""
 
-    async def open(self, url: str) -> None:
+    async def open(self, url: str, queue: str) -> None:
         """See `Driver`."""
+        self._queue = queue
         self._client = await self._stack.enter_async_context(
             fifo.connect(url, timeout=CALL_TIMEOUT_S)
         )
         with contextlib.suppress(fifo.QueueExists):
-            await self._client.declare(fifo.QueueSpec(QUEUE))
+            await self._client.declare(fifo.QueueSpec(queue))
 
     async def close(self) -> None:
         """See `Driver`."""
@@ -58,13 +71,16 @@ class FifoDriver:
     async def publish(self, body: bytes, count: int) -> None:
         """See `Driver`."""
         if count == 1:
-            await self._client.publish(QUEUE, body)
+            await self._client.publish(self._queue, body)
         else:
-            await self._client.publish_many(QUEUE, [body] * count)
+            await self._client.publish_many(self._queue, [body] * count)
+
+    async def recover(self) -> None:
+        """Nothing to do: the client looks for the new leader by itself."""
 
     async def batches(self, prefetch: int) -> AsyncIterator[Sequence[bytes]]:
         """See `Driver`."""
-        async with self._client.consume(QUEUE, prefetch=prefetch) as messages:
+        async with self._client.consume(self._queue, prefetch=prefetch) as messages:
             async for batch in messages.batches():
                 yield [bytes(message.body) for message in batch]
                 messages.ack_many(batch)

@@ -1,27 +1,39 @@
 """NATS JetStream: three `nats-server` processes with a replicated file store.
 
-Owns their settings, in two variants: with the server's own default, which syncs every two minutes
-and confirms before, and with a sync before every confirm (2.10 and newer).
+Owns their settings, in two variants: with the server's own default, which confirms first and syncs
+some time later, and with a sync before every confirm (2.10 and newer). Which of them really holds
+is asked of the running servers, where they tell.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
+import signal
 import urllib.request
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bench.peers.servers import LOOPBACK, NODES, answer_of, free_ports, until
+from bench.peers.servers import (
+    LOOPBACK,
+    NODES,
+    Running,
+    SystemFailed,
+    answer_of,
+    free_ports,
+    until,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bench.processes import Household
+    from bench.processes import Child, Household
 
 PROGRAM = "nats-server"
 ALWAYS_SINCE = (2, 10)
 START_LIMIT_S = 30.0
+LOOK_TIMEOUT_S = 5.0
 
 CONFIG = """\
 server_name: {name}
@@ -38,38 +50,38 @@ class Nats:
     def __init__(self, *, always: bool) -> None:
         self._always = always
         self.name = "nats, sync always" if always else "nats, sync default"
-        self.durability = (
-            "JetStream R3 file store, sync_interval: always (before every confirm)"
-            if always
-            else "JetStream R3 file store, sync_interval: 2m by default (NO fsync before a confirm)"
-        )
 
     def missing(self) -> str | None:
         """See `servers.System`."""
         if shutil.which(PROGRAM) is None:
-            return f"{PROGRAM} is not installed (Debian: apt-get install {PROGRAM})"
+            return (
+                f"{PROGRAM} is not installed"
+                f" (Debian: apt-get install {PROGRAM}, newer: pip install {PROGRAM}-bin)"
+            )
         if self._always and _numbers(self.version()) < ALWAYS_SINCE:
-            return f"sync_interval: always needs {PROGRAM} 2.10 or newer, here is {self.version()}"
+            return (
+                f"sync_interval: always needs {PROGRAM} 2.10 or newer, the first on the PATH is"
+                f" {self.version()} (newer: pip install {PROGRAM}-bin)"
+            )
         return None
 
     def version(self) -> str:
         """See `servers.System`."""
         return answer_of(PROGRAM, "--version").rpartition("v")[2]
 
-    async def start(self, household: Household, folder: Path) -> str:
+    async def start(self, household: Household, folder: Path) -> Running:
         """See `servers.System`."""
-        clients, monitors = self._launch(household, folder)
-        await until(
-            lambda: all(map(_has_leader, monitors)), START_LIMIT_S, "no NATS leader for JetStream"
-        )
-        return ",".join(f"nats://{LOOPBACK}:{port}" for port in clients)
+        running = self._launch(household, folder)
+        await until(running.has_leader, START_LIMIT_S, "no NATS leader for JetStream")
+        running.durability = durability(running.settings())
+        return running
 
-    def _launch(self, household: Household, folder: Path) -> tuple[list[int], list[int]]:
-        """Start the servers; gives the ports for clients, and for looking at them."""
+    def _launch(self, household: Household, folder: Path) -> _RunningNats:
         folder.mkdir(parents=True)
         ports = free_ports(3 * NODES)
         clients, peers, monitors = ports[:NODES], ports[NODES : 2 * NODES], ports[2 * NODES :]
         routes = ", ".join(f"nats://{LOOPBACK}:{port}" for port in peers)
+        servers = {}
         for number, (client, peer, http) in enumerate(
             zip(clients, peers, monitors, strict=True), 1
         ):
@@ -86,17 +98,71 @@ class Nats:
                     routes=routes,
                 )
             )
-            household.start(f"{folder.name}-n{number}", PROGRAM, "--config", str(config))
-        return clients, monitors
+            servers[f"n{number}"] = household.start(
+                f"{folder.name}-n{number}", PROGRAM, "--config", str(config)
+            )
+        return _RunningNats(servers, clients, monitors)
 
 
-def _has_leader(monitor: int) -> bool:
-    """Whether this server knows who leads JetStream's own group."""
+class _RunningNats:
+    durability = ""
+
+    def __init__(self, servers: dict[str, Child], clients: list[int], monitors: list[int]) -> None:
+        self._servers = servers
+        self._monitors = monitors
+        self.url = ",".join(f"nats://{LOOPBACK}:{port}" for port in clients)
+
+    def has_leader(self) -> bool:
+        """Whether every server knows who leads JetStream's own group. Raises SystemFailed."""
+        for name, server in self._servers.items():
+            if server.exit_code() is not None:
+                raise SystemFailed(f"{PROGRAM} {name} ended: {server.last_lines(1)}")
+        known = (_seen(port).get("meta_cluster", {}).get("leader") for port in self._monitors)
+        return all(known)
+
+    def settings(self) -> dict[str, Any]:
+        """What a server says of its JetStream."""
+        return dict(_seen(self._monitors[0]).get("config", {}))
+
+    async def kill_leader(self, queue: str) -> None:
+        """See `servers.Running`: each stream has a leader of its own."""
+        seen = await asyncio.to_thread(_seen, self._monitors[0], "?accounts=1&streams=1")
+        leader = leader_of(seen, queue)
+        if leader not in self._servers:
+            raise SystemFailed(f"NATS does not say who leads the stream {queue}")
+        self._servers[leader].signal(signal.SIGKILL)
+
+
+def leader_of(seen: dict[str, Any], stream: str) -> str:
+    """Who leads a stream, from what a server says of all; empty where it does not."""
+    for account in seen.get("account_details", ()):
+        for one in account.get("stream_detail", ()):
+            if one.get("name") == stream:
+                return str(one.get("cluster", {}).get("leader", ""))
+    return ""
+
+
+def durability(settings: dict[str, Any]) -> str:
+    """In words, from what a server says of its JetStream (nanoseconds)."""
+    store = "JetStream, file store, 3 replicas"
+    if settings.get("sync_always"):
+        return f"{store}, sync_interval: always, a sync before every confirm"
+    interval = settings.get("sync_interval")
+    every = f"{interval / 1e9:g} s" if interval else "2 minutes (fixed in this version)"
+    return (
+        f"{store}, NOTHING synced before a confirm, only every {every}: a power cut takes what was"
+        " confirmed since"
+    )
+
+
+def _seen(monitor: int, query: str = "") -> dict[str, Any]:
+    """What a server says of JetStream; nothing where it does not answer."""
+    url = f"http://{LOOPBACK}:{monitor}/jsz{query}"
     try:
-        with urllib.request.urlopen(f"http://{LOOPBACK}:{monitor}/jsz", timeout=1) as answer:
-            return bool(json.load(answer).get("meta_cluster", {}).get("leader"))
+        with urllib.request.urlopen(url, timeout=LOOK_TIMEOUT_S) as answer:
+            return dict(json.load(answer))
     except (OSError, ValueError):
-        return False
+        return {}
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import nats
 from nats.js import api
 
-from bench.peers.drivers import CALL_TIMEOUT_S, QUEUE
+from bench.peers.drivers import CALL_TIMEOUT_S, RECONNECT_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -29,20 +29,29 @@ RETRY_S = 0.2
 class NatsDriver:
     """One connection and its JetStream context."""
 
+    errors = (nats.errors.Error, OSError)
+
     def __init__(self) -> None:
         self._client: Any = None
         self._stream: Any = None
+        self._queue = ""
         self._answers = False
 
-    async def open(self, url: str) -> None:
+    async def open(self, url: str, queue: str) -> None:
         """Connect; make the stream, again while the cluster has no leader for it yet."""
-        self._client = await nats.connect(url.split(","), connect_timeout=int(CALL_TIMEOUT_S))
+        self._queue = queue
+        self._client = await nats.connect(
+            url.split(","),
+            connect_timeout=int(CALL_TIMEOUT_S),
+            reconnect_time_wait=RECONNECT_S,
+            max_reconnect_attempts=-1,
+        )
         self._stream = self._client.jetstream(
             timeout=CALL_TIMEOUT_S, publish_async_max_pending=PENDING
         )
         config = api.StreamConfig(
-            name=QUEUE,
-            subjects=[QUEUE],
+            name=queue,
+            subjects=[queue],
             retention=api.RetentionPolicy.WORK_QUEUE,
             storage=api.StorageType.FILE,
             num_replicas=NODES,
@@ -65,17 +74,20 @@ class NatsDriver:
             await self._first(body)
             count -= 1
         if count == 1:
-            await self._stream.publish(QUEUE, body, timeout=CALL_TIMEOUT_S)
+            await self._stream.publish(self._queue, body, timeout=CALL_TIMEOUT_S)
             return
-        confirms = [await self._stream.publish_async(QUEUE, body) for _ in range(count)]
+        confirms = [await self._stream.publish_async(self._queue, body) for _ in range(count)]
         await asyncio.wait_for(asyncio.gather(*confirms), CALL_TIMEOUT_S)
+
+    async def recover(self) -> None:
+        """Nothing to do: the client connects to another server by itself."""
 
     async def _first(self, body: bytes) -> None:
         """A new stream does not answer at once, on this connection's server last of all."""
         async with asyncio.timeout(CALL_TIMEOUT_S):
             while not self._answers:
                 try:
-                    await self._stream.publish(QUEUE, body, timeout=CALL_TIMEOUT_S)
+                    await self._stream.publish(self._queue, body, timeout=CALL_TIMEOUT_S)
                     self._answers = True
                 except nats.errors.Error:
                     await asyncio.sleep(RETRY_S)
@@ -84,7 +96,7 @@ class NatsDriver:
         """See `drivers.Driver`."""
         arrived: asyncio.Queue[Any] = asyncio.Queue()
         await self._stream.subscribe(
-            QUEUE,
+            self._queue,
             durable=DURABLE,
             queue=DURABLE,
             manual_ack=True,

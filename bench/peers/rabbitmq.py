@@ -7,21 +7,32 @@ it: PROGRAMS, where distributions put the scripts that do not ask for a certain 
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import re
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.peers.servers import LOOPBACK, NODES, SystemFailed, free_ports, until
+from bench.peers.servers import LOOPBACK, NODES, Running, SystemFailed, free_ports, until
 from bench.processes import environment
 
 if TYPE_CHECKING:
-    from bench.processes import Household
+    from collections.abc import Sequence
+
+    from bench.processes import Child, Household
 
 PROGRAMS = ("/usr/lib/rabbitmq/bin", "/opt/homebrew/sbin", "/usr/local/sbin")
 
 START_LIMIT_S = 120.0
 CTL_LIMIT_S = 60.0
+
+SYNCS = ("datasync", "sync")
+STRATEGIES = ("default", "o_sync")
+"""With which the log of quorum queues is on disk before an entry counts."""
 
 CONFIG = """\
 listeners.tcp.1 = {loopback}:{port}
@@ -39,14 +50,13 @@ VIRTUAL_MACHINE = "+sbwt none +sbwtdcpu none +sbwtdio none"
 
 
 class RabbitMQ:
-    """Quorum queues, which sync before they confirm: there is no setting for less."""
+    """Quorum queues."""
 
     name = "rabbitmq"
-    durability = "quorum queue: fsync on a majority before every confirm (no setting)"
 
     def missing(self) -> str | None:
         """See `servers.System`."""
-        if self._program("rabbitmq-server") is None:
+        if program("rabbitmq-server") is None:
             return "rabbitmq-server is not installed (Debian: apt-get install rabbitmq-server)"
         return None
 
@@ -55,53 +65,106 @@ class RabbitMQ:
         folders = Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*")
         return next((folder.name.rpartition("-")[2] for folder in folders), "unknown")
 
-    def _program(self, name: str) -> str | None:
-        found = (Path(folder) / name for folder in PROGRAMS)
-        return next((str(path) for path in found if path.exists()), None) or shutil.which(name)
-
-    async def start(self, household: Household, folder: Path) -> str:
+    async def start(self, household: Household, folder: Path) -> Running:
         """See `servers.System`."""
         _set_cookie(folder)
         ports = free_ports(2 * NODES + 1)
         epmd, clients, distribution = ports[0], ports[1 : NODES + 1], ports[NODES + 1 :]
         names = [f"bench{epmd}n{number}@localhost" for number in range(1, NODES + 1)]
+        running = _RunningRabbitMQ(names, clients)
         seeds = "\n".join(
             f"cluster_formation.classic_config.nodes.{place} = {name}"
             for place, name in enumerate(names, 1)
         )
-        env = {}
         for name, port, peer in zip(names, clients, distribution, strict=True):
             home = folder / name
             _configure(home, CONFIG.format(loopback=LOOPBACK, port=port, nodes=seeds))
-            env = _environment(folder, home, name, epmd, peer)
-            program = self._program("rabbitmq-server")
-            assert program is not None, "missing() says so before"
-            child = household.start(name, program, env=env)
+            running.env = _environment(folder, home, name, epmd, peer)
+            command = program("rabbitmq-server")
+            assert command is not None, "missing() says so before"
+            child = household.start(name, command, env=running.env)
             # One after the other: the first makes the cluster, the others join it.
-            await until(
-                lambda name=name, env=env: self._runs(name, env),  # type: ignore[misc]
-                START_LIMIT_S,
-                f"{name} did not start:\n{child.last_lines()}",
-            )
-        if len(set(self._ctl(names[0], env, "cluster_status").split()) & set(names)) < NODES:
+            await _started(running, name, child)
+        together = set(running.ctl("cluster_status").split()) & set(names)
+        if len(together) < NODES:
             raise SystemFailed("the RabbitMQ nodes did not form a cluster")
-        return f"amqp://guest:guest@{LOOPBACK}:{clients[0]}/%2F?heartbeat=60"
+        running.durability = durability(running.evaluated("ra_system:fetch(quorum_queues)."))
+        return running
 
-    def _runs(self, name: str, env: dict[str, str]) -> bool:
-        return "true" in self._ctl(name, env, "eval", "rabbit:is_running().")
 
-    def _ctl(self, name: str, env: dict[str, str], *arguments: str) -> str:
-        program = self._program("rabbitmqctl")
-        assert program is not None
+async def _started(running: _RunningRabbitMQ, name: str, child: Child) -> None:
+    def runs() -> bool:
+        if child.exit_code() is not None:
+            raise SystemFailed(f"{name} ended: {child.last_lines(3)}")
+        return "true" in running.evaluated("rabbit:is_running().", name)
+
+    await until(runs, START_LIMIT_S, f"{name} did not start")
+
+
+class _RunningRabbitMQ:
+    durability = ""
+    env: dict[str, str]
+    """For `rabbitmqctl`: where the cookie and the port mapper are."""
+
+    def __init__(self, names: Sequence[str], clients: Sequence[int]) -> None:
+        self._names = names
+        self.url = ",".join(
+            f"amqp://guest:guest@{LOOPBACK}:{port}/%2F?heartbeat=60" for port in clients
+        )
+
+    async def kill_leader(self, queue: str) -> None:
+        """See `servers.Running`: each queue has a leader of its own."""
+        listed = await asyncio.to_thread(
+            self.ctl, "--quiet", "--formatter", "json", "list_queues", "name", "leader"
+        )
+        leader = leader_of(listed, queue)
+        pid = await asyncio.to_thread(self.evaluated, "os:getpid().", leader)
+        if leader not in self._names or not pid.strip('"').isdecimal():
+            raise SystemFailed(f"RabbitMQ does not say who leads the queue {queue}")
+        os.kill(int(pid.strip('"')), signal.SIGKILL)
+
+    def evaluated(self, expression: str, name: str = "") -> str:
+        """What a node, the first unless named, makes of an expression; empty where it fails."""
+        return self.ctl("eval", expression, name=name)
+
+    def ctl(self, *arguments: str, name: str = "") -> str:
+        """What `rabbitmqctl` prints; empty where it fails."""
+        command = program("rabbitmqctl")
+        assert command is not None
         done = subprocess.run(
-            [program, "--node", name, *arguments],
-            env=environment(env),
+            [command, "--node", name or self._names[0], *arguments],
+            env=environment(self.env),
             capture_output=True,
             text=True,
             timeout=CTL_LIMIT_S,
             check=False,
         )
-        return done.stdout
+        return done.stdout.strip()
+
+
+def leader_of(listed: str, queue: str) -> str:
+    """Who leads a queue, from the list of all as JSON; empty where it does not say."""
+    try:
+        queues = json.loads(listed)
+    except ValueError:
+        return ""
+    return next((str(one["leader"]) for one in queues if one["name"] == queue), "")
+
+
+def durability(settings: str) -> str:
+    """In words, from the settings of the log that all quorum queues of a node share."""
+    told = dict(re.findall(r"(wal_sync_method|wal_write_strategy) => (\w+)", settings))
+    method, strategy = told.get("wal_sync_method"), told.get("wal_write_strategy")
+    asked = f"wal_sync_method {method or 'not told'}, wal_write_strategy {strategy or 'not told'}"
+    synced = method in SYNCS and strategy in STRATEGIES
+    words = "fsync on a majority before every confirm"
+    return f"quorum queue, {words if synced else 'NOT known to sync before a confirm'} ({asked})"
+
+
+def program(name: str) -> str | None:
+    """Where a script of RabbitMQ is; None where it is not installed."""
+    found = (Path(folder) / name for folder in PROGRAMS)
+    return next((str(path) for path in found if path.exists()), None) or shutil.which(name)
 
 
 def _set_cookie(folder: Path) -> None:

@@ -1,65 +1,65 @@
-"""Rounds in turn, and what they add up to.
+"""Rounds in turn: every system once per round, started and ended within it.
 
-Owns the order (every system once per round, started and ended within it, so that a noisy minute of
-the machine falls on all), the loads, and the ratios: each within one round, so that they hold on a
-machine whose speed changes.
+Owns the loads, the order (so that a noisy minute of the machine falls on all), and what happens to
+a system that fails: it is left out of what comes. What the figures add up to is `figures`'.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 import sys
 import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from bench.peers.servers import Fifo, System, SystemFailed
-from bench.peers.worker import CONSUMER, PUBLISHER, Job
+from bench.peers.figures import figures_of
+from bench.peers.meeting import Meeting
+from bench.peers.servers import Running, System, SystemFailed
+from bench.peers.worker import CONSUMER, PUBLISHER, SURVIVOR, Job
 from bench.processes import Child, Household
-from bench.statistics import Spread, spread
-from node.cli.histogram import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from bench.peers.figures import Measured
+
+READY_LIMIT_S = 90.0
+"""What workers may take to start, connect and have a queue."""
+
 GRACE_S = 90.0
 """What a worker may take beyond its end: the answer to its last call."""
+
+KILL_AFTER_S = 1.0
+"""For so long confirms come one by one before the leader is killed."""
+
+PAUSE_LIMIT_S = 45.0
+"""A system that confirms nothing for so long after that has failed."""
 
 POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What every system gets alike."""
+    """What every system gets alike, on a queue of its own. `kills`: the leader, in the middle."""
 
     name: str
-    publishers: int
-    consumers: int
+    roles: tuple[str, ...]
     window: int
+    kills: bool = False
 
 
 LOADS = (
-    Load("1 publisher, 1 consumer", 1, 1, 1000),
-    Load("4 publishers, 4 consumers", 4, 4, 1000),
-    Load("one confirm at a time", 1, 0, 1),
+    Load("1 publisher", (PUBLISHER,), 1000),
+    Load("1 publisher, 1 consumer", (PUBLISHER, CONSUMER), 1000),
+    Load("4 publishers, 4 consumers", (*[PUBLISHER] * 4, *[CONSUMER] * 4), 1000),
+    Load("one confirm at a time", (PUBLISHER,), 1),
+    Load("the same, leader killed", (SURVIVOR,), 1, kills=True),
 )
-
-FIGURES = (
-    "published per second",
-    "acked per second",
-    "confirm p50 ms",
-    "confirm p99 ms",
-    "end to end p50 ms",
-    "end to end p99 ms",
-)
-"""In the order of the table; the first two are rates, of which more is better."""
-
-RATES = frozenset(FIGURES[:2])
-
-Measured = dict[tuple[str, str, str], list[float]]
-"""(load, figure, system) to one value per round."""
+"""The one that kills is the last: nothing is started again."""
 
 
 class Rounds:
@@ -84,100 +84,101 @@ class Rounds:
         self._say = say
         self._household = household
         self.measured: Measured = {}
+        self.durability: dict[str, str] = {}
+        """By system, as its nodes told."""
+        self.failed: dict[str, str] = {}
+        """Why, by system."""
 
     async def run(self, rounds: int, loads: Sequence[Load] = LOADS) -> None:
-        """Every system once per round; who goes first changes. Raises SystemFailed."""
+        """Every system once per round; who goes first changes. One that fails is left out then."""
         for number in range(rounds):
-            turn = number % len(self._systems)
+            turn = number % max(1, len(self._systems))
             for system in (*self._systems[turn:], *self._systems[:turn]):
-                self._say(f"round {number + 1} of {rounds}: {system.name}")
-                await self._one(system, number, loads)
+                if system.name not in self.failed:
+                    self._say(f"round {number + 1} of {rounds}: {system.name}")
+                    await self._one(system, number, loads)
 
     async def _one(self, system: System, number: int, loads: Sequence[Load]) -> None:
         place = self._folder / f"r{number}-{system.name.replace(', ', '-').replace(' ', '-')}"
         try:
-            url = await system.start(self._household, place)
+            running = await system.start(self._household, place)
+            self.durability[system.name] = running.durability
             for index, load in enumerate(loads):
-                figures = await self._load(system, url, load, f"{place.name}-{index}")
+                figures = await self._load(system, running, load, f"{place.name}-{index}")
                 for figure, value in figures.items():
                     self.measured.setdefault((load.name, figure, system.name), []).append(value)
+        except SystemFailed as error:
+            self.failed[system.name] = str(error)
+            self._say(f"{system.name} failed, and is left out from now on: {error}")
         finally:
             await asyncio.shield(asyncio.to_thread(self._household.end, lambda: True))
+            await asyncio.to_thread(_forget, place)
 
-    async def _load(self, system: System, url: str, load: Load, name: str) -> dict[str, float]:
-        begin = time.monotonic_ns() + int(self._warm_up_s * 1e9)
-        roles = [PUBLISHER] * load.publishers + [CONSUMER] * load.consumers
+    async def _load(
+        self, system: System, running: Running, load: Load, name: str
+    ) -> dict[str, float]:
+        meeting = Meeting(self._folder / name)
+        meeting.call()
+        queue = f"peers-{name.rpartition('-')[2]}"
+        shared = load.roles.count(PUBLISHER) or 1
         workers = []
-        for place, role in enumerate(roles):
-            window = max(1, load.window // load.publishers) if role == PUBLISHER else load.window
+        for place, role in enumerate(load.roles):
+            window = max(1, load.window // shared) if role == PUBLISHER else load.window
             job = Job(
-                system.name, url, role, self._size, window, begin, begin + int(self._seconds * 1e9)
+                name=f"{name}-{place}",
+                system=system.name,
+                url=running.url,
+                queue=queue,
+                role=role,
+                size=self._size,
+                window=window,
+                meeting=str(self._folder / name),
             )
-            workers.append(self._start(f"{name}-{place}", job))
-        results = [await self._result(*worker) for worker in workers]
-        return figures_of(list(zip(roles, results, strict=True)), self._seconds)
+            workers.append(self._start(job))
+        await self._all_here(meeting, [child for child, _ in workers])
+        seconds = KILL_AFTER_S + PAUSE_LIMIT_S if load.kills else self._seconds
+        meeting.begin(self._warm_up_s, seconds)
+        if load.kills:
+            await asyncio.sleep(self._warm_up_s + KILL_AFTER_S)
+            await running.kill_leader(queue)
+            meeting.killed()
+        deadline = time.monotonic() + self._warm_up_s + seconds + GRACE_S
+        results = [await _result(*worker, deadline) for worker in workers]
+        return figures_of(list(zip(load.roles, results, strict=True)), seconds)
 
-    def _start(self, name: str, job: Job) -> tuple[Child, Path]:
-        output = self._folder / f"{name}.json"
+    def _start(self, job: Job) -> tuple[Child, Path]:
+        output = self._folder / f"{job.name}.json"
         command = (sys.executable, "-m", "bench.peers.worker", json.dumps(asdict(job)))
-        return self._household.start(name, *command, stdout=output), output
+        return self._household.start(job.name, *command, stdout=output), output
 
-    async def _result(self, child: Child, output: Path) -> dict[str, Any]:
-        deadline = time.monotonic() + self._warm_up_s + self._seconds + GRACE_S
-        while (code := child.exit_code()) is None:
+    async def _all_here(self, meeting: Meeting, workers: Sequence[Child]) -> None:
+        """Wait until all are connected."""
+        deadline = time.monotonic() + READY_LIMIT_S
+        while meeting.arrived() < len(workers):
+            for child in workers:
+                if child.exit_code() is not None:
+                    raise SystemFailed(child.last_lines(1) or f"{child.name} ended at once")
             if time.monotonic() > deadline:
-                raise SystemFailed(f"{child.name} does not end")
+                raise SystemFailed(f"its clients did not connect within {READY_LIMIT_S:.0f} s")
             await asyncio.sleep(POLL_S)
-        if code != 0:
-            raise SystemFailed(child.last_lines(1) or f"{child.name} ended with code {code}")
-        return _parsed(output)
+
+
+async def _result(child: Child, output: Path, deadline: float) -> dict[str, Any]:
+    """What a worker measured, once it has ended."""
+    while (code := child.exit_code()) is None:
+        if time.monotonic() > deadline:
+            raise SystemFailed(f"{child.name} does not end")
+        await asyncio.sleep(POLL_S)
+    if code != 0:
+        raise SystemFailed(child.last_lines(1) or f"{child.name} ended with code {code}")
+    return await asyncio.to_thread(_parsed, output)
 
 
 def _parsed(output: Path) -> dict[str, Any]:
     return dict(json.loads(output.read_text()))
 
 
-def figures_of(results: Sequence[tuple[str, dict[str, Any]]], seconds: float) -> dict[str, float]:
-    """The figures of one load from what its workers counted; those without a worker are absent."""
-    figures: dict[str, float] = {}
-    for role, rate, latency in (
-        (PUBLISHER, FIGURES[0], "confirm"),
-        (CONSUMER, FIGURES[1], "end to end"),
-    ):
-        mine = [result for of, result in results if of == role]
-        if not mine:
-            continue
-        total = Histogram()
-        for result in mine:
-            total.merge(Histogram.from_pairs([(a, b) for a, b in result["latency"]]))
-        figures[rate] = sum(result["messages"] for result in mine) / seconds
-        for name, percent in (("p50", 50.0), ("p99", 99.0)):
-            figures[f"{latency} {name} ms"] = total.percentile_ms(percent) or 0.0
-    return figures
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One figure of one system. `ratio`: how many times better this project is, per round."""
-
-    load: str
-    figure: str
-    system: str
-    values: Spread
-    ratio: Spread | None
-
-
-def rows_of(measured: Measured) -> list[Row]:
-    """Every figure with its spread, and its ratio to this project's of the same round."""
-    rows = []
-    for load, figure, system in measured:
-        values = measured[load, figure, system]
-        ours = measured.get((load, figure, Fifo.name), [])
-        pairs = [(a, b) for a, b in zip(ours, values, strict=False) if a > 0 and b > 0]
-        ratio = None
-        if system != Fifo.name and pairs:
-            better = [a / b if figure in RATES else b / a for a, b in pairs]
-            ratio = spread(better)
-        rows.append(Row(load, figure, system, spread(values), ratio))
-    order = {load.name: place for place, load in enumerate(LOADS)}
-    return sorted(rows, key=lambda row: (order[row.load], FIGURES.index(row.figure)))
+def _forget(place: Path) -> None:
+    """Gone from the disk, and nothing of it still to be written there when the next one starts."""
+    shutil.rmtree(place, ignore_errors=True)
+    os.sync()

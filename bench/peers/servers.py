@@ -1,7 +1,7 @@
 """The systems that are compared: how three nodes of each are started, and what they promise.
 
-Owns the interface `System` and the one that is this project's. A system is started anew for every
-round on empty disks, and ended by the household of the run.
+Owns the interfaces `System` and `Running`, and the system that is this project's. One is started
+anew for every round on empty disks, and ended by the household of the run.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import shutil
 import socket
 import subprocess
 import time
+from importlib import metadata
 from typing import TYPE_CHECKING, Protocol
 
-from bench.cluster import BenchCluster
+from bench.cluster import BenchCluster, ClusterFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,12 +31,24 @@ class SystemFailed(Exception):
     """A peer did not start; the text quotes what it said."""
 
 
+class Running(Protocol):
+    """Three nodes that run."""
+
+    url: str
+    """The address for its driver."""
+
+    durability: str
+    """What is on disk when a publish is confirmed, in words: asked of the nodes where they tell."""
+
+    async def kill_leader(self, queue: str) -> None:
+        """SIGKILL the node that leads this queue; returns once that is done. Raises
+        SystemFailed."""
+
+
 class System(Protocol):
-    """Three nodes of one system."""
+    """Three nodes of one system, to be started."""
 
     name: str
-    durability: str
-    """What is on disk when a publish is confirmed, in words, with the setting's name."""
 
     def missing(self) -> str | None:
         """Why it cannot be run here, or None."""
@@ -43,15 +56,14 @@ class System(Protocol):
     def version(self) -> str:
         """What its server says of itself."""
 
-    async def start(self, household: Household, folder: Path) -> str:
-        """Start it on empty disks; returns the address for its driver. Raises SystemFailed."""
+    async def start(self, household: Household, folder: Path) -> Running:
+        """Start it on empty disks. Raises SystemFailed."""
 
 
 class Fifo:
     """This project."""
 
     name = "fifo"
-    durability = "fsync on a majority before every confirm"
 
     def missing(self) -> str | None:
         """See `System`."""
@@ -59,13 +71,32 @@ class Fifo:
 
     def version(self) -> str:
         """See `System`."""
-        return "this tree"
+        return metadata.version("fifo-quorum")
 
-    async def start(self, household: Household, folder: Path) -> str:
+    async def start(self, household: Household, folder: Path) -> Running:
         """See `System`."""
         cluster = BenchCluster(household, folder)
-        await cluster.start()
-        return cluster.url
+        try:
+            await cluster.start()
+        except ClusterFailed as error:
+            raise SystemFailed(str(error)) from None
+        return _RunningFifo(cluster)
+
+
+class _RunningFifo:
+    durability = "fsync on a majority before every confirm (no setting for less)"
+
+    def __init__(self, cluster: BenchCluster) -> None:
+        self._cluster = cluster
+        self.url = cluster.url
+
+    async def kill_leader(self, _queue: str) -> None:
+        """See `Running`: one node leads all queues."""
+        try:
+            leader, _ = await self._cluster.leader()
+            await self._cluster.kill(leader)
+        except ClusterFailed as error:
+            raise SystemFailed(str(error)) from None
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,7 +1,6 @@
 """One publisher or one consumer of a peer: a process that measures itself and prints its figures.
 
-Owns the measured loops, the same for every system. Times are of the monotonic clock, which all
-processes of a machine share: figures count from `begin` to `end`. Run as
+Owns the measured loops, the same for every system. Run as
 `python -m bench.peers.worker '{"system": ...}'`; not for people.
 """
 
@@ -14,11 +13,14 @@ import json
 import os
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from bench import loop
 from bench.peers.choice import driver_of
-from bench.peers.drivers import Driver
+from bench.peers.drivers import RECONNECT_S, Driver
+from bench.peers.meeting import Meeting, Times
+from bench.statistics import longest_gap
 from node.cli.histogram import Histogram
 
 STAMP_BYTES = 8
@@ -27,77 +29,138 @@ LANES = 4
 
 PUBLISHER = "publisher"
 CONSUMER = "consumer"
+SURVIVOR = "survivor"
+"""Publishes one message after the other, again and again each, while the leader is killed."""
+
+ATTEMPT_S = 0.5
+"""A survivor's publish that is not confirmed by then is sent again."""
+
+RECOVERY_S = 2.0
+"""What a client may take to connect to another node before it tries the next."""
+
+SETTLED_S = 2.0
+"""So long after the leader was killed confirms must come for a survivor to be content."""
+
+
+class NoConfirm(Exception):
+    """A publish was not confirmed before the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one worker does. `begin_ns` and `end_ns` are monotonic."""
+    """What one worker does. `meeting`: the folder of its load."""
 
+    name: str
     system: str
     url: str
+    queue: str
     role: str
     size: int
     window: int
-    begin_ns: int
-    end_ns: int
+    meeting: str
 
 
 @dataclass(slots=True)
 class Figures:
-    """What was measured: messages, and how long each took."""
+    """What was measured: messages, how long each took, and the longest pause of a survivor."""
 
-    messages: int
-    latency: Histogram
+    messages: int = 0
+    latency: Histogram = field(default_factory=Histogram)
+    pause_s: float = 0.0
 
-    def count(self, job: Job, sent_ns: int, now_ns: int, messages: int = 1) -> None:
+    def count(self, times: Times, sent_ns: int, now_ns: int, messages: int = 1) -> None:
         """Messages that were sent at one time, and are through now."""
-        if job.begin_ns <= now_ns < job.end_ns:
+        if times.begin_ns <= now_ns < times.end_ns:
             self.messages += messages
             self.latency.record(now_ns - sent_ns, messages)
 
 
-async def publish(driver: Driver, job: Job, figures: Figures, count: int) -> None:
+def _body(job: Job, sent_ns: int, padding: bytes) -> bytes:
+    return sent_ns.to_bytes(STAMP_BYTES, "little") + padding[: job.size - STAMP_BYTES]
+
+
+async def publish(driver: Driver, job: Job, times: Times, figures: Figures, count: int) -> None:
     """One lane of a window: so many at once, again and again, until the end."""
-    padding = os.urandom(job.size - STAMP_BYTES)
+    padding = os.urandom(job.size)
     now = time.monotonic_ns()
-    while now < job.end_ns:
+    while now < times.end_ns:
         sent = now
-        await driver.publish(sent.to_bytes(STAMP_BYTES, "little") + padding, count)
+        await driver.publish(_body(job, sent, padding), count)
         now = time.monotonic_ns()
-        figures.count(job, sent, now, count)
+        figures.count(times, sent, now, count)
 
 
-async def consume(driver: Driver, job: Job, figures: Figures) -> None:
+async def survive(
+    driver: Driver, job: Job, times: Times, figures: Figures, meeting: Meeting
+) -> None:
+    """Publish one by one over the death of the leader; see how long nothing was confirmed.
+
+    Raises NoConfirm where that never ends.
+    """
+    padding = os.urandom(job.size)
+    confirmed = [time.monotonic_ns()]
+    while True:
+        await _confirm(driver, _body(job, confirmed[-1], padding), times)
+        confirmed.append(time.monotonic_ns())
+        figures.count(times, *confirmed[-2:])
+        killed = meeting.killed_ns()
+        if killed is not None and confirmed[-1] > killed + SETTLED_S * 1e9:
+            break
+    figures.pause_s = longest_gap(confirmed, times.begin_ns, confirmed[-1]) / 1e9
+
+
+async def _confirm(driver: Driver, body: bytes, times: Times) -> None:
+    lost: tuple[type[Exception], ...] = (TimeoutError, *driver.errors)
+    while time.monotonic_ns() < times.end_ns:
+        try:
+            async with asyncio.timeout(ATTEMPT_S):
+                await driver.publish(body, 1)
+                return
+        except lost:
+            await asyncio.sleep(RECONNECT_S)
+            with contextlib.suppress(*lost):
+                async with asyncio.timeout(RECOVERY_S):
+                    await driver.recover()
+    raise NoConfirm("the leader was killed, and nothing was confirmed until the end")
+
+
+async def consume(driver: Driver, job: Job, times: Times, figures: Figures) -> None:
     """Take and ack until the end."""
     async for bodies in driver.batches(job.window):
         now = time.monotonic_ns()
         for stamp, same in itertools.groupby(body[:STAMP_BYTES] for body in bodies):
-            figures.count(job, int.from_bytes(stamp, "little"), now, sum(1 for _ in same))
+            figures.count(times, int.from_bytes(stamp, "little"), now, sum(1 for _ in same))
 
 
 async def work(job: Job) -> Figures:
-    """Connect, do the job, leave."""
-    figures = Figures(0, Histogram())
+    """Connect, wait for the others, do the job, leave."""
+    figures = Figures()
+    meeting = Meeting(Path(job.meeting))
     driver = driver_of(job.system)
-    await driver.open(job.url)
-    if time.monotonic_ns() > job.begin_ns:
-        raise TimeoutError("not connected before the measured time began: --warm-up is too short")
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout((job.end_ns - time.monotonic_ns()) / 1e9):
-            await _load(driver, job, figures)
+    await driver.open(job.url, job.queue)
+    if job.role != CONSUMER:  # What a first message costs is none of the figures.
+        await driver.publish(_body(job, time.monotonic_ns(), bytes(job.size)), 1)
+    meeting.arrive(job.name)
+    times = await meeting.times()
+    if job.role == SURVIVOR:
+        await survive(driver, job, times, figures, meeting)
+    else:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout((times.end_ns - time.monotonic_ns()) / 1e9):
+                await _load(driver, job, times, figures)
     with contextlib.suppress(Exception):  # What was measured stands, however it leaves.
         await asyncio.wait_for(driver.close(), 2)
     return figures
 
 
-async def _load(driver: Driver, job: Job, figures: Figures) -> None:
+async def _load(driver: Driver, job: Job, times: Times, figures: Figures) -> None:
     if job.role == CONSUMER:
-        await consume(driver, job, figures)
+        await consume(driver, job, times, figures)
         return
     lanes = min(LANES, job.window)
     async with asyncio.TaskGroup() as group:
         for _ in range(lanes):
-            group.create_task(publish(driver, job, figures, job.window // lanes))
+            group.create_task(publish(driver, job, times, figures, job.window // lanes))
 
 
 def main() -> int:
@@ -111,7 +174,15 @@ def main() -> int:
             error = error.exceptions[0]
         print(f"{job.system} {job.role}: {error or type(error).__name__}", file=sys.stderr)
         return 1
-    print(json.dumps({"messages": figures.messages, "latency": figures.latency.to_pairs()}))
+    print(
+        json.dumps(
+            {
+                "messages": figures.messages,
+                "latency": figures.latency.to_pairs(),
+                "pause_s": figures.pause_s,
+            }
+        )
+    )
     return 0
 
 

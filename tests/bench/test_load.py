@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from bench.load import bodies, sweep
 from bench.load.command import parse
+from bench.load.medians import as_json, cell, medians, print_medians
 from bench.load.partition import CONSUMER, PRODUCER, Row, Run
 from bench.load.progress import progress
 from bench.load.report import report_of
@@ -24,6 +29,7 @@ from bench.load.workload import (
 from bench.load.workload import parse as workload_of
 from bench.rates import GAP, WORKLOADS, rows_of
 from node.cli.histogram import Histogram
+from tests.support.browser import BROWSER_SECONDS, WIDTHS, faults_of, needs_browser
 
 LOAD = Workload(producers=3, consumers=1, messages=1000)
 SECOND_NS = 1_000_000_000
@@ -179,20 +185,65 @@ def test_a_sweep_runs_the_workload_at_each_value_and_draws_it() -> None:
         (4096, 4096),
     ]
     reports = {
-        value: report_of(one, [row(PRODUCER, 0, value, 1, 2, 5), row(CONSUMER, 1, value, 1, 2, 5)])
+        value: [
+            report_of(one, [row(PRODUCER, 0, value, 1, 2, 5), row(CONSUMER, 1, value, 1, 2, 5)])
+        ]
         for value, one in sweep.variants(LOAD, found)
     }
     page = sweep.page("size", reports)
     assert page.count("<svg") == len(sweep.CURVES)
+    assert "medians of" not in page
+    several = sweep.page("size", {value: runs * 3 for value, runs in reports.items()})
+    assert "medians of 3 runs" in several
     with pytest.raises(WorkloadWrong, match="is none of size"):
         sweep.parse("colour=1")
     with pytest.raises(WorkloadWrong, match="whole numbers"):
         sweep.parse("size=a")
 
 
+@needs_browser
+@pytest.mark.timeout(3 * BROWSER_SECONDS)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_browser_shows_every_curve_of_a_sweep_in_its_place(width: int, tmp_path: Path) -> None:
+    def report(value: int) -> dict[str, object]:
+        rows = [row(PRODUCER, 0, value, 1, 2, 5), row(CONSUMER, 1, value, 1, 2, 5)]
+        return report_of(LOAD, rows)
+
+    page = sweep.page("size", {value: [report(value)] for value in (256, 4096, 65536)})
+    assert faults_of(page, tmp_path, width, pictures=len(sweep.CURVES)) == "none"
+
+
+def test_several_runs_are_a_median_with_lowest_and_highest() -> None:
+    """Of every figure that all runs have; nobody consumed in these."""
+    reports = [
+        report_of(LOAD, [row(PRODUCER, 0, messages, 1, 2, ms)])
+        for messages, ms in ((600, 5), (900, 50), (700, 9))
+    ]
+    found = medians(reports)
+    assert found["published per second"] == (700, 600, 900)
+    assert found["confirm p99, ms"] == pytest.approx((9, 5, 50), rel=0.01)
+    assert found["redelivered"] == (0, 0, 0)
+    assert "end to end p99, ms" not in found
+    assert cell(found["published per second"], 3) == "700.0 (600.0 to 900.0)"
+    assert cell(found["published per second"], 1) == "700.0"
+    told = json.loads(as_json(reports))
+    assert told["figures"]["published per second"] == {
+        "median": 700, "lowest": 600, "highest": 900
+    }  # fmt: skip
+    assert len(told["runs"]) == 3
+    text = io.StringIO()
+    print_medians(reports, Console(file=text, width=200))
+    assert re.search(
+        r"published per second\s+│\s+700.00\s+│\s+600.00\s+│\s+900.00", text.getvalue()
+    )
+    assert "3 runs of options; acked: 0, 0, 0" in text.getvalue()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
+        ["--queue", "q", "--runs", "0"],
+        ["--queue", "q", "--sweep", "size=7,256"],
         ["--queue", "q", "--size", "7"],
         ["--queue", "q", "--producers", "0", "--consumers", "0"],
         ["--queue", "q", "--window", "0"],

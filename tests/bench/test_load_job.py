@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from pyarrow import parquet
 
 from bench.cluster import free_base_port
+from bench.load import sweep
 from bench.processes import environment
 from tests.jepsen import checkers
 
@@ -79,6 +81,31 @@ def test_the_job_publishes_and_acks_every_message_and_leaves_no_file(
     assert [event["time"] for event in events] == sorted(event["time"] for event in events)
     assert checkers.find([{**event, "value": _given(event["value"])} for event in events]) == []
     assert os.listdir(tmp_path / "tmp") == []
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_a_sweep_in_several_runs_gives_medians_and_a_page(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sizes twice, in turn, each on a queue of its own and with a history of its own."""
+    monkeypatch.setenv("COLUMNS", "200")
+    report, history = tmp_path / "sweep.html", tmp_path / "histories"
+    done = call(
+        *("bench.load", "--url", url, "--queue", "swept", "--messages", "300", "--idle", "0.3"),
+        *("--producers", "1", "--consumers", "1", "--sweep", "size=100,2000", "--runs", "2"),
+        *("--report", str(report), "--history", str(history)),
+        folder=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    names = [f"swept-{size}-{run}" for run in (1, 2) for size in (100, 2000)]
+    assert re.findall(r"^run \d of 4: (\S+)$", done.stderr, re.MULTILINE) == names
+    assert sorted(path.name for path in history.iterdir()) == sorted(names)
+    assert len(re.findall(r"^│ +(?:100|2,000) │.* to .*│$", done.stdout, re.MULTILINE)) == 2
+    page = report.read_text()
+    assert "medians of 2 runs" in page
+    assert page.count("<svg") == len(sweep.CURVES)
 
 
 def _given(value: dict[str, Any]) -> dict[str, Any]:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from bench.peers import __main__ as command
+from bench.peers import nats, rabbitmq, worker
+from bench.peers.drivers import RECONNECT_S
+from bench.peers.figures import FIGURES, PAUSE, Measured, figures_of, rows_of
+from bench.peers.meeting import Meeting, Times
 from bench.peers.nats import Nats
 from bench.peers.rabbitmq import RabbitMQ
-from bench.peers.rounds import FIGURES, LOADS, Measured, figures_of, rows_of
-from bench.peers.servers import System
-from bench.peers.worker import CONSUMER, PUBLISHER
-from bench.processes import environment
+from bench.peers.rounds import LOADS, Rounds
+from bench.peers.servers import Running, System, SystemFailed
+from bench.peers.worker import CONSUMER, PUBLISHER, SURVIVOR, Figures, Job
+from bench.processes import Household, environment
 from node.cli.histogram import Histogram
 
 
@@ -45,7 +50,7 @@ def test_the_figures_of_a_load_add_up_its_workers() -> None:
 
 def test_ratios_are_within_a_round_and_say_how_many_times_better_this_project_is() -> None:
     """More of a rate is better, less of a time is."""
-    load = LOADS[0].name
+    load = LOADS[1].name
     measured: Measured = {
         (load, FIGURES[0], "rabbitmq"): [10.0, 20.0, 10.0],
         (load, FIGURES[0], "fifo"): [40.0, 60.0, 100.0],
@@ -53,6 +58,7 @@ def test_ratios_are_within_a_round_and_say_how_many_times_better_this_project_is
         (load, FIGURES[2], "rabbitmq"): [3.0, 2.0, 2.0],
     }
     rate, ours, _, wait = rows_of(measured)
+    assert rate.load == load
     assert (rate.system, ours.system) == ("rabbitmq", "fifo")
     assert rate.ratio == (4, 3, 10)
     assert ours.ratio is None
@@ -67,6 +73,161 @@ def test_a_load_without_consumers_has_no_figures_of_them() -> None:
     }
 
 
+def test_of_a_killed_leader_the_pause_is_the_figure() -> None:
+    result = {**counted(700, 1), "pause_s": 0.8}
+    assert figures_of([(SURVIVOR, result)], 46.0) == {PAUSE: 0.8}
+
+
+class Losing:
+    """A driver whose third publish meets a killed leader; that and the next fail, then all is
+    well."""
+
+    errors = (ConnectionError,)
+
+    def __init__(self, meeting: Meeting) -> None:
+        self._meeting = meeting
+        self.published = self.recovered = 0
+
+    async def open(self, url: str, queue: str) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def publish(self, body: bytes, count: int) -> None:
+        self.published += 1
+        if self.published == 3:
+            self._meeting.killed()
+        if self.published in (3, 4):
+            raise ConnectionError
+
+    async def recover(self) -> None:
+        self.recovered += 1
+        raise ConnectionError
+
+    async def batches(self, prefetch: int) -> AsyncIterator[Sequence[bytes]]:
+        yield ()
+
+
+def job(folder: Path) -> Job:
+    return Job("w", "fifo", "", "q", SURVIVOR, 64, 1, str(folder))
+
+
+async def test_a_survivor_goes_on_over_errors_and_tells_its_longest_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "SETTLED_S", 0.0)
+    meeting, figures = Meeting(tmp_path), Figures()
+    driver = Losing(meeting)
+    times = meeting.begin(0.0, 60.0)
+    await worker.survive(driver, job(tmp_path), times, figures, meeting)
+    assert driver.recovered == 2, "a failed recovery is no end either"
+    assert 2 * RECONNECT_S <= figures.pause_s < 60
+    assert figures.messages == driver.published - 2
+
+
+async def test_a_survivor_that_is_never_confirmed_says_so(tmp_path: Path) -> None:
+    over = Times(0, 0)
+    with pytest.raises(worker.NoConfirm, match="nothing was confirmed until the end"):
+        await worker.survive(
+            Losing(Meeting(tmp_path)), job(tmp_path), over, Figures(), Meeting(tmp_path)
+        )
+
+
+async def test_workers_begin_when_all_are_there(tmp_path: Path) -> None:
+    meeting = Meeting(tmp_path / "load")
+    meeting.call()
+    for name in ("a", "b"):
+        meeting.arrive(name)
+    assert meeting.arrived() == 2
+    assert meeting.killed_ns() is None
+    begun = meeting.begin(1.0, 2.0)
+    assert begun.end_ns - begun.begin_ns == 2_000_000_000
+    assert await meeting.times() == begun
+
+
+class Broken:
+    """A system that does not start."""
+
+    name = "broken"
+
+    def missing(self) -> str | None:
+        return None
+
+    def version(self) -> str:
+        return "0"
+
+    async def start(self, household: Household, folder: Path) -> Running:
+        raise SystemFailed("no port left")
+
+
+async def test_a_system_that_fails_is_left_out_and_the_rest_go_on(tmp_path: Path) -> None:
+    said: list[str] = []
+    household = Household(tmp_path / "logs")
+    rounds = Rounds(
+        tmp_path, [Broken()], seconds=1, warm_up_s=1, size=64, say=said.append, household=household
+    )
+    await rounds.run(3)
+    assert rounds.failed == {"broken": "no port left"}
+    assert said == [
+        *("round 1 of 3: broken", "broken failed, and is left out from now on: no port left")
+    ]
+
+
+def test_what_nats_promises_is_what_its_server_says() -> None:
+    assert "sync_interval: always" in nats.durability({"sync_always": True, "sync_interval": 1})
+    assert "NOTHING synced before a confirm, only every 120 s" in nats.durability(
+        {"sync_interval": 120_000_000_000}
+    )
+    assert "2 minutes (fixed in this version)" in nats.durability({"max_memory": 1})
+
+
+def test_what_rabbitmq_promises_is_what_its_node_says() -> None:
+    told = "#{wal_sync_method => datasync,wal_write_strategy => default,name => quorum_queues}"
+    assert rabbitmq.durability(told) == (
+        "quorum queue, fsync on a majority before every confirm"
+        " (wal_sync_method datasync, wal_write_strategy default)"
+    )
+    assert "NOT known" in rabbitmq.durability(told.replace("datasync", "none"))
+    assert "NOT known" in rabbitmq.durability("")
+
+
+def test_each_peer_says_who_leads_a_queue() -> None:
+    listed = '[{"name": "other", "leader": "n1"}, {"name": "q", "leader": "n2"}]'
+    assert rabbitmq.leader_of(listed, "q") == "n2"
+    assert rabbitmq.leader_of("Error: no node", "q") == ""
+    streams = [{"name": "other"}, {"name": "q", "cluster": {"leader": "n3"}}]
+    assert nats.leader_of({"account_details": [{"stream_detail": streams}]}, "q") == "n3"
+    assert nats.leader_of({}, "q") == ""
+
+
+def test_a_nats_server_that_is_too_old_is_named_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: "/usr/sbin/nats-server")
+    monkeypatch.setattr(nats, "answer_of", lambda *_: "nats-server: v2.9.10")
+    why = Nats(always=True).missing()
+    assert why is not None
+    assert "needs nats-server 2.10 or newer, the first on the PATH is 2.9.10" in why
+    assert "pip install" in why
+    assert Nats(always=False).missing() is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        (["--only", "fifo,kafka"], "--only: kafka is none of fifo, rabbitmq, nats"),
+        (["--dir", "/nowhere/at/all"], "there is no such folder"),
+        (["--rounds", "0"], "must be above zero"),
+    ],
+)
+def test_options_that_make_no_sense_are_a_usage_error(
+    arguments: list[str], wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.parse(arguments)
+    assert ended.value.code == 2
+    assert wrong in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("system", [RabbitMQ(), Nats(always=False), Nats(always=True)])
 def test_what_is_not_installed_is_named_with_its_remedy(
     system: System, monkeypatch: pytest.MonkeyPatch
@@ -78,27 +239,48 @@ def test_what_is_not_installed_is_named_with_its_remedy(
     assert "apt-get install" in left_out[0]
 
 
+def unusable(system: System) -> str | None:
+    """Why a system cannot run here."""
+    return next(iter(command.usable([system])[1]), None)
+
+
+PEERS = [
+    pytest.param("fifo", "fsync on a majority", id="fifo"),
+    *(
+        pytest.param(
+            name, words, id=name,
+            marks=pytest.mark.skipif(unusable(system) is not None, reason=str(unusable(system))),
+        )
+        for name, words, system in (
+            ("nats", "NOTHING synced before a confirm", Nats(always=False)),
+            ("rabbitmq", "fsync on a majority", RabbitMQ()),
+        )
+    ),
+]  # fmt: skip
+
+
 @pytest.mark.cluster
-@pytest.mark.timeout(120)
-def test_a_round_runs_and_leaves_nothing(tmp_path: Path) -> None:
-    """Of this project alone: the others are not installed everywhere."""
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("name", "words"), PEERS)
+def test_a_round_runs_and_leaves_nothing(name: str, words: str, tmp_path: Path) -> None:
+    """Every load, a killed leader at last. Of the others where they are installed."""
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "bench.peers", "--only", "fifo", "--rounds", "1", "--json"),
-            *("--seconds", "0.5", "--warm-up", "8"),
+            *(sys.executable, "-m", "bench.peers", "--only", name, "--rounds", "1", "--json"),
+            *("--seconds", "0.5", "--warm-up", "0.5", "--dir", str(tmp_path)),
         ],
-        env=environment({"TMPDIR": str(temporary)}),
+        env=environment(),
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=220,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert "fsync" in report["systems"]["fifo"]["durability"]
-    rates = [row for row in report["figures"] if row["figure"] == "published per second"]
-    assert len(rates) == len(LOADS)
-    assert all(row["values"][0] > 0 for row in rates)
-    assert list(temporary.iterdir()) == []
+    for system, told in report["systems"].items():
+        assert words in told["durability"] or "always" in system
+        mine = [row for row in report["figures"] if row["system"] == system]
+        assert {row["load"] for row in mine} == {load.name for load in LOADS}
+        assert all(row["values"][0] > 0 for row in mine)
+    assert report["disk"] != ""
+    assert list(tmp_path.iterdir()) == []

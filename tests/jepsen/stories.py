@@ -535,6 +535,30 @@ def live_and_dead(story: Story) -> None:
     story.settle(token=4, outcome="info")
 
 
+def _heard_of_after_its_burial(story: Story, transit_s: float | None) -> None:
+    """The last delivery arrives one second after the dead letter did: S7 goes by how long it can
+    have been on its way."""
+    story.publish()
+    for attempt in (1, 2):
+        story.hand_out(attempt=attempt, token=attempt, failures=attempt - 1)
+    story.hand_out(3, 1, queue="dead", reason="max_deliveries")
+    story.hand_out(1, 3, attempt=3, failures=2, transit_s=transit_s)
+    story.settle(token=3, outcome="info")
+    story.settle(consumer=3, queue="dead")
+
+
+def long_on_its_way(story: Story) -> None:
+    _heard_of_after_its_burial(story, 1.0)
+
+
+def on_its_way_for_who_knows_how_long(story: Story) -> None:
+    _heard_of_after_its_burial(story, None)
+
+
+def handed_out_after_its_burial(story: Story) -> None:
+    _heard_of_after_its_burial(story, 0.99)
+
+
 def acked_and_dead(story: Story) -> None:
     story.publish()
     for attempt in (1, 2):
@@ -689,6 +713,7 @@ GOOD_WITHOUT_TRACE: tuple[Scene, ...] = (
     gave_up_what_it_never_received, stored_by_the_first_attempt, in_key_order, handed_over,
     came_late_when_nobody_was_served, renewed_by_its_client, kept_by_a_new_leader,
     lay_with_its_client, backed_off_for_long,
+    long_on_its_way, on_its_way_for_who_knows_how_long,
 )  # fmt: skip
 
 BAD: tuple[tuple[str, Scene], ...] = (
@@ -715,7 +740,8 @@ BAD: tuple[tuple[str, Scene], ...] = (
 BAD_WITHOUT_TRACE: tuple[tuple[str, Scene], ...] = (
     ("S3", back_after_its_ack), ("S4", two_holders), ("S4", both_held_it), ("S5", old_token_acks),
     ("S5", acked_twice), ("S6", attempt_forgotten), ("S6", failure_not_counted),
-    ("S6", release_counted), ("S7", live_and_dead), ("S8", back_too_soon), ("S9", taken_early),
+    ("S6", release_counted), ("S7", live_and_dead), ("S7", handed_out_after_its_burial),
+    ("S8", back_too_soon), ("S9", taken_early),
     ("S8", overtaken_after_its_nack), ("S8", overtaken_after_its_first_delay),
     ("S9", overtaken_after_its_lock),
     ("S10", two_active), ("S11", overtaken_in_its_key), ("S11", out_of_order),

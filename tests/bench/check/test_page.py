@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import html
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,10 +11,7 @@ import pytest
 from bench.check.figures import Fault, Figures, Wait
 from bench.check.page import render
 from bench.check.verdict import RULES, Broken, Example, Verdict
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-WIDTHS = (1200, 480)
-BROWSER_SECONDS = 90
+from tests.support.browser import BROWSER_SECONDS, WIDTHS, browse, faults_of, needs_browser
 
 FIGURES = Figures(
     seconds=60.0,
@@ -40,55 +34,18 @@ BAD = Verdict(
 )
 GOOD = Verdict(events=54_321, counts={"publish ok": 54_000}, broken=())
 
-LOOK = """<script>
-const faults = [];
-const inside = e => { const r = e.getBoundingClientRect();
-  return r.width > 200 && r.height > 100 && r.left >= 0 && r.right <= innerWidth + 1; };
-const pictures = [...document.querySelectorAll("svg")];
-if (pictures.length != 4) faults.push("pictures: " + pictures.length);
-pictures.forEach((p, n) => { if (!inside(p)) faults.push("picture " + n + " is out of place"); });
-pictures.forEach((p, n) => { if (!p.querySelectorAll("path").length) faults.push("empty " + n); });
-if (document.documentElement.scrollWidth > innerWidth + 1) faults.push("wider than the window");
-if (performance.getEntriesByType("resource").length) faults.push("something was loaded");
-document.querySelectorAll("th, td, p").forEach(e => {
-  if (e.scrollWidth > e.clientWidth + 1 && e.clientWidth) faults.push("cut: " + e.textContent); });
-document.body.setAttribute("data-faults", faults.join("; ") || "none");
-</script></body>"""
 
-
-def browse(path: Path, width: int, *more: str) -> str:
-    """What the browser prints of a page; it can reach no network."""
-    assert BROWSER is not None
-    profile = path.parent / f"profile-{width}"
-    done = subprocess.run(
-        [
-            *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
-            *("--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={profile}"),
-            *(f"--window-size={width},2400", *more, path.as_uri()),
-        ],
-        env={**os.environ, "HOME": str(path.parent)},
-        capture_output=True,
-        text=True,
-        timeout=BROWSER_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.mark.skipif(BROWSER is None, reason="no chromium (Debian: apt-get install chromium)")
+@needs_browser
 @pytest.mark.timeout(4 * BROWSER_SECONDS)
 def test_a_browser_shows_every_picture_in_its_place(tmp_path: Path) -> None:
-    """Wide and narrow; measured by the browser itself, in a copy of the page that asks it to."""
-    path = tmp_path / "report.html"
-    path.write_text(render(BAD, FIGURES, [("history", "a/b")]).replace("</body>", LOOK))
+    """Wide and narrow."""
+    page = render(BAD, FIGURES, [("history", "a/b")])
     for width in WIDTHS:
-        shown = browse(path, width, "--dump-dom")
-        (faults,) = re.findall(r'data-faults="([^"]*)"', shown)
-        assert faults == "none", f"at {width}: {html.unescape(faults)}"
+        faults = faults_of(page, tmp_path, width, pictures=4)
+        assert faults == "none", f"at {width}"
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no chromium (Debian: apt-get install chromium)")
+@needs_browser
 @pytest.mark.timeout(2 * BROWSER_SECONDS)
 def test_the_curves_and_faults_are_painted(tmp_path: Path) -> None:
     """In their colours, in a screenshot."""
