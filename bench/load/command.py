@@ -18,7 +18,7 @@ import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -29,6 +29,7 @@ from bench.load.medians import as_json, print_medians
 from bench.load.partition import STOP, Row, Run
 from bench.load.progress import progress
 from bench.load.report import print_report, report_of
+from bench.load.takes import Take, takes
 from bench.load.workload import Workload, WorkloadWrong, checked, load, shipped
 from bench.processes import Household
 from bench.spark import JavaMissing, JobFailed, start_spark
@@ -46,7 +47,8 @@ MESSAGES = 100_000
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """The options, `workload` being what they add up to; exits with code 2 where that is wrong."""
+    """The options, `takes` being the runs that they add up to; exits with code 2 where that is
+    wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.load",
         description="Publish and consume through a queue from Spark partitions.",
@@ -89,8 +91,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     try:
         options.workload = checked(_workload(options))
         options.sweep = sweep.parse(options.sweep) if options.sweep else None
-        if options.sweep:
-            sweep.variants(options.workload, options.sweep)  # Said here, before anything starts.
+        options.takes = takes(options)
     except WorkloadWrong as error:
         parser.error(str(error))
     return options
@@ -125,14 +126,6 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class Take(NamedTuple):
-    """One run of several: at which value of a sweep (else 0), and which of its runs."""
-
-    value: int
-    number: int
-    workload: Workload
-
-
 class _Command:
     def __init__(self, options: argparse.Namespace, folder: Path, interrupts: Interrupts) -> None:
         self._options = options
@@ -142,7 +135,7 @@ class _Command:
 
     def run(self) -> int:
         """Prepare, run, report."""
-        takes = self._takes()
+        takes = self._options.takes
         first = self._run_of(takes[0])
         asyncio.run(job.prepare(first))  # A cluster that is not there is said before a JVM starts.
         largest = max(one.workload.producers + one.workload.consumers for one in takes)
@@ -151,7 +144,7 @@ class _Command:
         try:
             for place, take in enumerate(takes, 1):
                 if len(takes) > 1:
-                    print(f"run {place} of {len(takes)}: {self._name(take)}", file=sys.stderr)
+                    print(f"run {place} of {len(takes)}: {take.name}", file=sys.stderr)
                 run = first
                 if take is not takes[0]:
                     run = self._run_of(take)
@@ -163,27 +156,10 @@ class _Command:
             context.stop()
         return self._show(reports)
 
-    def _takes(self) -> list[Take]:
-        """The runs, in rounds over the values: a noisy minute of the machine falls on all."""
-        options = self._options
-        values = [(0, options.workload)]
-        if options.sweep:
-            values = sweep.variants(options.workload, options.sweep)
-        rounds = range(1, options.runs + 1)
-        return [Take(value, number, one) for number in rounds for value, one in values]
-
-    def _name(self, take: Take) -> str:
-        """The queue of a run, and the folder of its history."""
-        options = self._options
-        parts = [options.queue]
-        parts += [str(take.value)] if options.sweep else []
-        parts += [str(take.number)] if options.runs > 1 else []
-        return "-".join(parts)
-
     def _run_of(self, take: Take) -> Run:
-        options, name = self._options, self._name(take)
+        options, folder = self._options, self._folder / take.name
         history = options.history is not None
-        return job.new_run(options.url, name, take.workload, self._folder / name, history=history)
+        return job.new_run(options.url, take.name, take.workload, folder, history=history)
 
     def _spark(self, slots: int) -> SparkContext:
         """A context; PySpark's own handler of Ctrl-C, which cancels all jobs, is taken off."""
@@ -226,8 +202,7 @@ class _Command:
             from pyspark.sql import SparkSession
 
             target = self._options.history
-            several = self._options.sweep or self._options.runs > 1
-            target = target / run.queue if several else target
+            target = target / run.queue if len(self._options.takes) > 1 else target
             report["events"] = job.number(SparkSession(context), run.history, target)
             report["history"] = str(target)
         return report

@@ -36,7 +36,7 @@ DONE = "done-"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Where a job runs; pickled to the workers. `begin` is monotonic, when phases begin."""
+    """Where a job runs; pickled to the workers. `begin` is monotonic, when publishing begins."""
 
     url: str
     queue: str
@@ -50,12 +50,14 @@ class Run:
         """The queue's dead-letter queue, where it has one."""
         return f"{self.queue}.dead"
 
-    def measures(self, now: float) -> bool:
-        """Whether what happens now counts."""
+    def since(self, now: float) -> float | None:
+        """When the measured time began that this moment lies in; None where it does not count."""
+        last = self.begin
         for phase, begin, end in self.phases():
             if begin <= now < end:
-                return phase.measured
-        return now >= self.begin
+                return begin if phase.measured else None
+            last = end
+        return last if now >= last else None
 
     def phases(self) -> Iterator[tuple[Phase, float, float]]:
         """Each phase with its begin and end; a job of so many messages has none."""
@@ -105,9 +107,10 @@ class Figures:
     def count(self, sent_ns: int, now_ns: int, messages: int = 1) -> None:
         """Messages that were sent at one time and are through now."""
         self.row.messages += messages
-        if self._run.measures(now_ns / 1e9):
+        since = self._run.since(now_ns / 1e9)
+        if since is not None:
             self.row.measured += messages
-            self.row.begin_ns = self.row.begin_ns or now_ns
+            self.row.begin_ns = self.row.begin_ns or int(since * 1e9)
             self.row.end_ns = now_ns
             self.latency.record(now_ns - sent_ns, messages)
 

@@ -28,6 +28,7 @@ async def produce(run: Run, figures: Figures, recorder: Recorder) -> None:
     source = contents(run.workload, figures.row.partition)
     async with fifo.connect(run.url, timeout=CALL_TIMEOUT_S) as client, telling(run, figures):
         publisher = _Publisher(run, client, figures, recorder, source)
+        await asyncio.sleep(max(0.0, run.begin - time.monotonic()))
         if run.workload.messages:
             await publisher.publish(run.workload.share(figures.row.partition))
             return

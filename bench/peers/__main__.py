@@ -8,9 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import shutil
 import sys
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.hardware import describe, filesystem, machine
-from bench.interrupts import EXIT_CODE, Interrupts
+from bench.interrupts import EXIT_CODE
+from bench.measuring import measured
 from bench.peers.choice import DriverMissing, driver_of
 from bench.peers.figures import Row, rows_of
 from bench.peers.nats import Nats
@@ -94,11 +93,10 @@ def main() -> int:
         print(line, file=sys.stderr)
     if not good:
         return 1
-    interrupts = Interrupts()
-    with interrupts.caught():
-        folder = Path(tempfile.mkdtemp(prefix="fifo-peers-", dir=options.dir))
-        disk = filesystem(folder)
-        household = Household(folder / "logs")
+    interrupted = False
+
+    async def work(household: Household, folder: Path) -> tuple[Rounds, str]:
+        nonlocal interrupted
         rounds = Rounds(
             folder,
             good,
@@ -109,14 +107,15 @@ def main() -> int:
             household=household,
         )
         try:
-            interrupts.run(rounds.run(options.rounds))
+            await rounds.run(options.rounds)
         except asyncio.CancelledError:
+            interrupted = True
             print("interrupted: the rounds so far", file=sys.stderr)
-        finally:
-            household.end(hurry=interrupts.hurry)
-            shutil.rmtree(folder, ignore_errors=True)
+        return rounds, filesystem(folder)
+
+    rounds, disk = measured("peers", work, within=options.dir)
     show(rounds, good, left_out, disk, options)
-    if interrupts.count:
+    if interrupted:
         return EXIT_CODE
     return 1 if rounds.failed else 0
 

@@ -6,17 +6,20 @@ import io
 import itertools
 import json
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-from bench.load import bodies, sweep
+from bench.load import bodies, producer, sweep
 from bench.load.command import parse
 from bench.load.medians import as_json, cell, medians, print_medians
-from bench.load.partition import CONSUMER, PRODUCER, Row, Run
+from bench.load.partition import CONSUMER, PRODUCER, Figures, Row, Run
 from bench.load.progress import progress
+from bench.load.recorder import NoRecorder
 from bench.load.report import report_of
 from bench.load.workload import (
     Messages,
@@ -163,9 +166,63 @@ def test_phases_follow_each_other_and_only_measured_ones_count(tmp_path: Path) -
         ("warm-up", 100, 105),
         ("steady", 105, 115),
     ]
-    assert [run.measures(now) for now in (99, 101, 105, 114, 116)] == [
-        *(False, False, True, True, True)
-    ]
+    assert [run.since(now) for now in (99, 101, 105, 114, 116)] == [None, None, 105, 105, 115]
+    so_many = replace(run, workload=LOAD)
+    assert [so_many.since(now) for now in (99, 101)] == [None, 100]
+
+
+def test_what_comes_all_at_once_has_a_rate_from_the_begin_on(tmp_path: Path) -> None:
+    """And what came before it counts as a message, not in the figures."""
+    run = Run("u", "q", LOAD, tmp_path, None, begin=100.0)
+    figures = Figures(run, Row(PRODUCER, 0, "h"))
+    figures.count(98 * SECOND_NS, 99 * SECOND_NS, 7)
+    figures.count(100 * SECOND_NS, 102 * SECOND_NS, 1000)
+    report = report_of(LOAD, [figures.finished()])
+    assert report["published"] == 1007
+    assert report["published_per_second"] == 500
+    assert report["confirm_ms"]["p50"] == pytest.approx(2000, rel=0.01)
+
+
+async def test_producers_wait_for_the_common_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connected before it, they publish nothing until then."""
+    published: list[float] = []
+
+    class Client:
+        async def __aenter__(self) -> Client:
+            return self
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+        async def publish_many(self, _queue: str, bodies: list[bytes], **_: object) -> list[object]:
+            published.append(time.monotonic())
+            return [SimpleNamespace(id="1.1.1") for _ in bodies]
+
+    monkeypatch.setattr(producer.fifo, "connect", lambda *_, **__: Client())
+    begin = time.monotonic() + 0.2
+    run = Run("u", "q", replace(LOAD, producers=1, messages=500), tmp_path, None, begin)
+    figures = Figures(run, Row(PRODUCER, 0, "h"))
+    await producer.produce(run, figures, NoRecorder())
+    assert figures.row.measured == 500
+    assert min(published) >= begin
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        ([], ["q"]),
+        (["--runs", "2"], ["q-1", "q-2"]),
+        (["--sweep", "size=512,256"], ["q-256", "q-512"]),
+        (
+            ["--sweep", "size=256,512", "--runs", "2"],
+            ["q-256-1", "q-512-1", "q-256-2", "q-512-2"],
+        ),
+    ],
+)
+def test_each_run_has_a_queue_of_its_own(arguments: list[str], names: list[str]) -> None:
+    options = parse(["--url", "fifo://127.0.0.1:7101", "--queue", "q", *arguments])
+    assert [take.name for take in options.takes] == names
 
 
 def test_progress_is_the_sum_of_what_partitions_say(tmp_path: Path) -> None:
