@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+import fifo
 from bench.load import bodies, producer, sweep
 from bench.load.command import parse
 from bench.load.medians import as_json, cell, medians, print_medians
@@ -199,7 +200,7 @@ async def test_producers_wait_for_the_common_begin(
             published.append(time.monotonic())
             return [SimpleNamespace(id="1.1.1") for _ in bodies]
 
-    monkeypatch.setattr(producer.fifo, "connect", lambda *_, **__: Client())
+    monkeypatch.setattr(fifo, "connect", lambda *_, **__: Client())
     begin = time.monotonic() + 0.2
     run = Run("u", "q", replace(LOAD, producers=1, messages=500), tmp_path, None, begin)
     figures = Figures(run, Row(PRODUCER, 0, "h"))
