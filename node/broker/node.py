@@ -212,6 +212,7 @@ class Node:
                 wake=self._ask_turn,
                 on_role=self._on_role,
                 offload=self._offload("syncs"),
+                background=self._offload("snapshots"),
                 source=self.broker.host,
             )
         except BaseException:

@@ -1,7 +1,7 @@
-"""One group of records on its way to the disk, maybe on another thread.
+"""Blocking work on its way to the disk, maybe on another thread.
 
 Owns the handshake between the two threads: whoever comes first does the work, the other waits for
-it. Knows neither records nor files; what the end of a flight means is the journal's.
+it. Knows neither records nor files; what the end of a flight means is decided by who made it.
 """
 
 from __future__ import annotations
@@ -12,28 +12,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from node.raft.segments import NewSegment
+
 
 class Flight:
-    """A write and a sync. `end` is the log position that it reaches, `index` the newest entry
-    that is durable once it has landed: a truncation meanwhile takes it back."""
+    """A piece of work that is done once. It touches nothing that others touch meanwhile."""
 
-    def __init__(
-        self,
-        work: Callable[[], None],
-        clock: Callable[[], float],
-        *,
-        end: int,
-        index: int,
-        size: int,
-    ) -> None:
+    def __init__(self, work: Callable[[], None]) -> None:
         self._work: Callable[[], None] | None = work
-        self._clock = clock
         self._lock = threading.Lock()
-        self.end = end
-        self.index = index
-        self.size = size
-        self.seconds = 0.0
         self.error: Exception | None = None
+
+    def __repr__(self) -> str:
+        state = "to be done" if self._work is not None else "failed" if self.error else "begun"
+        return f"<{type(self).__name__} {state}>"
 
     def run(self) -> None:
         """Returns when the work is done, once, by this thread or another; never raises."""
@@ -41,9 +33,52 @@ class Flight:
             work, self._work = self._work, None
             if work is None:
                 return
-            started = self._clock()
             try:
                 work()
             except Exception as error:
                 self.error = error
+
+    def land(self) -> None:
+        """Returns when the work is done, as `run` does; raises what it raised."""
+        self.run()
+        if self.error is not None:
+            raise self.error
+
+    def cancel(self) -> None:
+        """Work that has not begun never will; what has begun is waited for."""
+        with self._lock:
+            self._work = None
+
+
+class GroupFlight(Flight):
+    """A group of records: a write and a sync, which take `seconds`, and the segment that follows
+    where the group fills its own. `end` is the log position that it reaches, `index` the newest
+    entry that is durable once it has landed: a truncation meanwhile takes it back."""
+
+    def __init__(
+        self,
+        write: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        end: int,
+        index: int,
+        size: int,
+    ) -> None:
+        super().__init__(self._do)
+        self._write = write
+        self._clock = clock
+        self.end = end
+        self.index = index
+        self.size = size
+        self.following: NewSegment | None = None
+        self.seconds = 0.0
+
+    def _do(self) -> None:
+        started = self._clock()
+        try:
+            self._write()
+        finally:
             self.seconds = self._clock() - started
+        # Only now: where a later segment is, an earlier one has no torn tail.
+        if self.following is not None:
+            self.following.make()

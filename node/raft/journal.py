@@ -39,10 +39,10 @@ from node.raft.errors import (
     RaftStopped,
     SnapshotFailed,
 )
-from node.raft.flight import Flight
 from node.raft.folder import Folder, take
 from node.raft.install import InstallWriter
-from node.raft.journalstats import JournalStats, SyncFigures
+from node.raft.journalstats import JournalStats
+from node.raft.logwriter import LogWriter
 from node.raft.owner import Owner
 from node.raft.places import PLACE_BYTES
 from node.raft.runs import RunReader
@@ -54,6 +54,7 @@ from node.raft.storage import FULL_ERRNOS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from node.raft.flight import Flight, GroupFlight
     from node.raft.storage import Storage
 
 __all__ = ["Entry", "Journal", "JournalLimits", "JournalStats"]
@@ -109,7 +110,6 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         self._segments = segments
         self._snapshots = folder.snapshots
         self._limits = journal_limits
-        self._clock = clock
         self._log = recovered.log
         self._term = recovered.term
         self._voted_for = recovered.voted_for
@@ -123,13 +123,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         self._head: Entry | None = None
         self._tail: Entry | None = None
         self._synced_index = self._log.last_index
-        self._synced_end = segments.current.end
-        self._marked_end = self._synced_end
-        self._end = self._synced_end
-        self._seed = segments.current.seed
-        self._parts: list[bytes] = []
-        self._flight: Flight | None = None
-        self._figures = SyncFigures()
+        self._writer = LogWriter(segments, journal_limits.segment_bytes, clock)
         self._failure: str | None = None
         self._closed = False
 
@@ -169,10 +163,8 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
     def end_recovery(self) -> None:
         """The node has back what it had lost; returns when the disk knows."""
         self._check_usable()
-        try:
+        with self._final():
             aside.end(self._storage)
-        except OSError as problem:
-            self._fail(problem)
         self._recovering = False
 
     # --- the log, as the node reads it ---
@@ -258,32 +250,33 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
     @property
     def dirty(self) -> bool:
         """Something has been added, truncated or changed that is not on the disk yet."""
-        return bool(self._parts) or self._flight is not None
+        return self._writer.gathering or self._writer.flight is not None
 
     @property
     def syncing(self) -> bool:
         """Whether a sync that `begin_sync` gave is under way."""
-        return self._flight is not None
+        return self._writer.flight is not None
 
     @property
     def gathered_end(self) -> int:
         """Position after everything added so far: what a promise made now stands on."""
-        return self._end
+        return self._writer.end
 
     @property
     def synced_end(self) -> int:
         """Position up to which everything is on the disk."""
-        return self._synced_end
+        return self._writer.synced_end
 
     @property
     def covered_end(self) -> int:
         """Position up to which everything is on the disk, or will be with the sync under way."""
-        return self._synced_end if self._flight is None else self._flight.end
+        flight = self._writer.flight
+        return self._writer.synced_end if flight is None else flight.end
 
     @property
     def recent_sync_seconds(self) -> float:
         """Mean time of the newest syncs."""
-        return self._figures.recent_seconds
+        return self._writer.figures.recent_seconds
 
     def sync(self) -> None:
         """Makes everything gathered durable: one write and one sync; nothing if not dirty.
@@ -291,65 +284,40 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         A sync under way is waited for. Raises `JournalFailed`, which is final.
         """
         self._check_usable()
-        if self._flight is not None:
-            self._flight.run()
-            self.land(self._flight)
-        if self._parts:
-            flight = self._take_off()
-            flight.run()
-            self.land(flight)
+        if self._writer.flight is not None:
+            self.land(self._writer.flight)
+        if self._writer.gathering:
+            self.land(self._take_off())
 
-    def begin_sync(self) -> Flight | None:
+    def begin_sync(self) -> GroupFlight | None:
         """Everything gathered as work for another thread; `land` has to follow it on this one.
 
-        None while one is under way, where nothing is gathered, and where a new segment is due:
-        that is made here and now, with the sync. What is added meanwhile goes with the next.
+        None while one is under way, and where nothing is gathered. What is added meanwhile goes
+        with the next.
         """
         self._check_usable()
-        if self._flight is not None or not self._parts:
-            return None
-        gathered = self._end - self._synced_end
-        if self._segments.current.size + gathered >= self._limits.segment_bytes:
-            self.sync()
+        if self._writer.flight is not None or not self._writer.gathering:
             return None
         return self._take_off()
 
-    def _take_off(self) -> Flight:
-        if self._commit_index != self._commit_written:
-            self._append(records.COMMIT, 0, self._commit_index, b"")
-            self._commit_written = self._commit_index
-        size = self._end - self._synced_end
-        parts, self._parts = self._parts, []
-        try:
-            work = self._segments.append(parts, size)
-        except OSError as problem:
-            self._fail(problem)
-        self._flight = Flight(
-            work, self._clock, end=self._end, index=self._log.last_index, size=size
-        )
-        return self._flight
+    def _take_off(self) -> GroupFlight:
+        self._write_hint()
+        with self._final():
+            return self._writer.take_off(*self._next_segment())
 
-    def land(self, flight: Flight) -> None:
-        """What `begin_sync` gave has run: its records are durable. Harmless where `sync` was
-        first. Raises `JournalFailed`, which is final."""
-        if flight is not self._flight:
-            return
-        self._flight = None
-        if isinstance(flight.error, OSError):
-            self._fail(flight.error)
-        if flight.error is not None:
-            raise flight.error
-        self._figures.note(flight.seconds, flight.size)
-        self._synced_end = flight.end
+    def land(self, flight: GroupFlight) -> None:
+        """What `begin_sync` gave is waited for, or has run: its records are durable. Harmless
+        where `sync` was first. Raises `JournalFailed`, which is final."""
+        with self._final():
+            if not self._writer.land(flight):
+                return
         self._synced_index = flight.index
         self._cache.trim(self._synced_index)
-        if not self._parts and self._segments.current.size >= self._limits.segment_bytes:
-            self._begin_segment()
 
     def stats(self) -> JournalStats:
         """Figures for status and metrics."""
         free_bytes = self._free_bytes()
-        figures = self._figures
+        figures = self._writer.figures
         return JournalStats(
             segments=len(self._segments),
             disk_bytes=self._segments.disk_bytes,
@@ -380,7 +348,8 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
                 self.onOneSecondTimer()
                 self.sync()
                 self._write_mark()
-                self._sync_mark()
+                with self._final():
+                    self._segments.sync_mark()
         finally:
             self._closed = True
             self._segments.close()
@@ -408,7 +377,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         """How much the log has grown since the newest snapshot's last entry, or in all."""
         newest = self._snapshots.newest
         since = newest.end.log_position if newest is not None else self._segments.first.header.base
-        return self._end - since
+        return self._writer.end - since
 
     def begin_snapshot(
         self, index: int, term: int, live: array[int], state_bytes_hint: int = 0
@@ -516,11 +485,11 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         with self._reading():
             return self._snapshots.step(budget_bytes)
 
-    def blocking_work(self) -> Callable[[], None] | None:
-        """The sync that comes next in cleaning up, if one does: it may run on another thread,
-        and `compact_step` does nothing before it has. Not taken, `compact_step` does it."""
+    def blocking_work(self) -> Flight | None:
+        """What comes next in cleaning up, if it blocks: it may run on another thread, and
+        `compact_step`, which does it or waits for it, should not be called meanwhile."""
         upkeep = self._snapshots.upkeep
-        return upkeep.blocking_work() if upkeep is not None else None
+        return upkeep.flight if upkeep is not None else None
 
     def begin_install(self, meta: SnapshotMeta) -> InstallWriter:
         """Begins to take over another node's snapshot. A crash before its `finish` leaves the
@@ -570,7 +539,9 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         self._head = self._tail = None
         self._commit_index = meta.index
         self._synced_index = meta.index
-        self._begin_segment()
+        with self._final():
+            self._writer.begin_segment(*self._next_segment())
+        self._commit_written = self._commit_index
 
     # --- what PySyncObj calls, by its names ---
 
@@ -619,7 +590,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
             raise RaftStopped(
                 f"entry {index} has {size} bytes, the journal takes {self._limits.command_bytes}"
             )
-        position = self._append(records.ENTRY, term, index, command)
+        position = self._writer.add(records.ENTRY, term, index, command)
         log.append(term, position, size)
         self._cache.put(index, command)
         self._tail = (command, index, term)
@@ -640,12 +611,12 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
                 f"entries from {first_removed} on cannot be removed: "
                 f"everything up to {max(self._commit_index, self.first_index)} stays"
             )
-        self._append(records.TRUNCATE, self._term, first_removed, b"")
+        self._writer.add(records.TRUNCATE, self._term, first_removed, b"")
         self._log.truncate_from(first_removed)
         self._cache.drop_range(first_removed, last_removed)
         self._synced_index = min(self._synced_index, first_removed - 1)
-        if self._flight is not None:
-            self._flight.index = min(self._flight.index, first_removed - 1)
+        if (flight := self._writer.flight) is not None:
+            flight.index = min(flight.index, first_removed - 1)
         self._tail = None
 
     def deleteEntriesTo(self, entryTo: int) -> NoReturn:
@@ -665,7 +636,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         if votedForNodeId is not None:
             _check_name(votedForNodeId)
         if (term, votedForNodeId) != (self._term, self._voted_for):
-            self._append(records.HARD_STATE, term, 0, (votedForNodeId or "").encode())
+            self._writer.add(records.HARD_STATE, term, 0, (votedForNodeId or "").encode())
             self._term, self._voted_for = term, votedForNodeId
         self.sync()
         # With the mark, damage to this very record is seen as damage, not as a torn tail.
@@ -692,9 +663,7 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
     def onOneSecondTimer(self) -> None:
         """Buffers the commit hint if it moved, and writes the synced mark if that moved."""
         self._check_usable()
-        if self._commit_index != self._commit_written:
-            self._append(records.COMMIT, 0, self._commit_index, b"")
-            self._commit_written = self._commit_index
+        self._write_hint()
         self._write_mark()
 
     def _destroy(self) -> None:
@@ -703,39 +672,22 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
 
     # --- inside ---
 
-    def _append(self, kind: int, term: int, index: int, payload: bytes) -> int:
-        """Buffers one record, opening a group if it is the first; returns its position."""
-        parts = self._parts
-        if not parts:
-            parts.append(records.encode_group(self._end, self._synced_end, self._seed))
-            self._end += records.GROUP_BYTES
-        position = self._end
-        parts.append(records.encode_record(kind, position, term, index, payload, self._seed))
-        if payload:
-            parts.append(payload)
-        self._end = position + records.RECORD_BYTES + len(payload)
-        return position
+    def _write_hint(self) -> None:
+        if self._commit_index != self._commit_written:
+            self._writer.add(records.COMMIT, 0, self._commit_index, b"")
+            self._commit_written = self._commit_index
 
-    def _begin_segment(self) -> None:
+    def _next_segment(self) -> tuple[int, int, Opening]:
+        """What a segment that began now would begin with."""
         opening = Opening(self._term, self._voted_for, self._commit_index)
-        try:
-            segment = self._segments.create(
-                first_index=self.last_index + 1, previous_term=self.last_term, opening=opening
-            )
-        except OSError as problem:
-            self._fail(problem)
-        self._commit_written = self._commit_index
-        self._seed = segment.seed
-        self._end = self._synced_end = segment.end
+        return self._log.last_index + 1, self._log.last_term, opening
 
     def _entry(self, index: int) -> Entry:
         return self.read(index), index, self._log.term_at(index)
 
     def _free_bytes(self) -> int:
-        try:
+        with self._final():
             return self._storage.free_bytes()
-        except OSError as problem:
-            self._fail(problem)
 
     def _read_from_disk(self, index: int) -> bytes:
         with self._reading():
@@ -751,26 +703,21 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         """Reading what was not written, or not reading at all, ends the journal's work."""
         self._check_usable()
         try:
-            yield
+            with self._final():
+                yield
         except JournalDamaged as damage:
             self._failure = str(damage)
             raise
-        except OSError as problem:
-            self._fail(problem)
 
     def _write_mark(self) -> None:
-        """The synced mark, if it moved; not synced itself, because it is only a second proof."""
-        if self._marked_end == self._synced_end:
-            return
-        try:
-            self._segments.write_mark(self._synced_end)
-        except OSError as problem:
-            self._fail(problem)
-        self._marked_end = self._synced_end
+        with self._final():
+            self._writer.write_mark()
 
-    def _sync_mark(self) -> None:
+    @contextlib.contextmanager
+    def _final(self) -> Iterator[None]:
+        """A write or sync that fails ends the journal's work."""
         try:
-            self._segments.sync_mark()
+            yield
         except OSError as problem:
             self._fail(problem)
 

@@ -116,7 +116,7 @@ class KeptWriter:
         self.file = RecordWriter(
             storage, kept_name(number), owner.header(records.KEPT_MAGIC, number), what
         )
-        self._header_bytes = self.file.size
+        self._header_bytes = self._places_at = self.file.size
 
     @property
     def number(self) -> int:
@@ -137,18 +137,27 @@ class KeptWriter:
 
     def publish(self, files: OpenFiles) -> KeptFile:
         """Ends the file and returns when it is on the disk under its name."""
-        places_at = self.file.size
+        self.seal(files)
+        self.file.publish()
+        return self.published()
+
+    def seal(self, files: OpenFiles) -> None:
+        """Ends the file; `file.publish` is what has to follow, on whichever thread."""
+        self._places_at = places_at = self.file.size
         for payload in self._places.pieces(limits.PLACES_PER_RECORD):
             self.file.add(records.PLACES, 0, 0, payload)
         end = records.encode_kept_end(places_at, len(self._places))
         self.file.add(records.KEPT_END, 0, 0, end)
         files.drop(self.file.name)
-        self.file.publish()
+        self.file.flush()
+
+    def published(self) -> KeptFile:
+        """The kept file, which is on the disk."""
         return KeptFile(
             self._number,
             self.file.seed,
             self.file.size,
-            places_at,
+            self._places_at,
             len(self._places),
-            places_at - self._header_bytes,
+            self._places_at - self._header_bytes,
         )

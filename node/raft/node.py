@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from node.raft.config import Outcome
-    from node.raft.flight import Flight
+    from node.raft.flight import GroupFlight
     from node.raft.journal import Journal
     from node.raft.statesource import StateSource
 
@@ -41,9 +41,10 @@ class RaftNode:
     happens; entries are accepted once it has told "leader". `before_sync()` runs in each turn
     after replication and apply, before the last sync. `wake()` asks the owner for a turn soon,
     from inside any call. `transport` is a pysyncobj transport with `start` and `close`.
-    `offload` takes the syncs of a slow disk (None: they stay on the caller's thread); the node
-    closes it. `source` owns the state that is applied to: what the newest snapshot holds is handed
-    to it here, before the first entry; without one there are no snapshots.
+    `offload` takes the syncs of a slow disk, `background` all syncs of snapshots and of cleaning up
+    behind them (None: they stay on the caller's thread); the node closes both. `source` owns the
+    state that is applied to: what the newest snapshot holds is handed to it here, before the first
+    entry; without one there are no snapshots.
     """
 
     core_class: type[Core] = Core
@@ -61,6 +62,7 @@ class RaftNode:
         wake: Callable[[], None],
         on_role: Callable[[str, int], None],
         offload: Offload | None = None,
+        background: Offload | None = None,
         source: StateSource | None = None,
     ) -> None:
         self._config = config
@@ -73,6 +75,7 @@ class RaftNode:
         self._announced = ("follower", 0)
         self._closed = False
         self._offload: Offload = Inline() if offload is None else offload
+        self._background: Offload = Inline() if background is None else background
         self._syncs_aside = False
         self._core = self.core_class(
             config,
@@ -82,6 +85,7 @@ class RaftNode:
             rng=rng,
             apply=apply,
             wake=wake,
+            background=self._background,
             source=source,
         )
         self._announced = ("follower", self.term)
@@ -200,7 +204,7 @@ class RaftNode:
             self._offload.run(flight.run, lambda _: self._landed(flight))
         self._core.held.release(self.term)
 
-    def _landed(self, flight: Flight) -> None:
+    def _landed(self, flight: GroupFlight) -> None:
         """A sync beside the loop has ended: its promises leave now, the commit in a turn."""
         if self._closed:
             return
@@ -373,5 +377,6 @@ class RaftNode:
         self._core.enter()
         self._core.submissions.abandon()
         self._offload.close()
+        self._background.close()
         self._core.snapshots.close()
         self._journal.close()

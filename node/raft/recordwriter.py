@@ -106,7 +106,8 @@ class RecordWriter:
             self._give_up(problem)
 
     def publish(self) -> None:
-        """Returns when the file is on the disk under its name."""
+        """Returns when the file is on the disk under its name. Blocks, and may run on another
+        thread as `sync` may."""
         self.sync()
         try:
             self._storage.rename(self.name + TEMPORARY_SUFFIX, self.name)

@@ -77,6 +77,33 @@ class Opening:
         return group + state + hint
 
 
+class NewSegment:
+    """A segment that stands in the order of the log already; on the disk after `make`."""
+
+    def __init__(self, storage: Storage, segment: Segment, content: Sequence[bytes]) -> None:
+        self._storage = storage
+        self._content = content
+        self.segment = segment
+        self.file: StorageFile
+
+    def make(self) -> None:
+        """Returns when the file and its name are on the disk. May run on another thread.
+
+        It is built under a temporary name, so that a segment file never has a torn header.
+        """
+        name = self.segment.name
+        file = self._storage.create(name + TEMPORARY_SUFFIX)
+        try:
+            file.write(0, self._content)
+            file.sync()
+            self._storage.rename(name + TEMPORARY_SUFFIX, name)
+            self._storage.sync_folder()
+        except BaseException:
+            file.close()
+            raise
+        self.file = file
+
+
 class Segments:
     """The segments in the order of the log; the last one is written. Older ones may be gone, so
     their sequence numbers ascend, with gaps."""
@@ -135,16 +162,23 @@ class Segments:
 
     def adopt(self, segment: Segment) -> None:
         """Takes an existing segment as the next in order."""
+        self._add(segment)
+        self._open_files.written = segment.name
+
+    def _add(self, segment: Segment) -> None:
         self._segments.append(segment)
         self._bases.append(segment.header.base)
         self._by_sequence[segment.header.sequence] = segment
-        self._open_files.written = segment.name
 
-    def create(self, *, first_index: int, previous_term: int, opening: Opening) -> Segment:
-        """Makes the next segment; returns when it and its name are on the disk.
+    def create(self, *, first_index: int, previous_term: int, opening: Opening) -> None:
+        """Makes the next segment; returns when it and its name are on the disk."""
+        new = self.begin(first_index=first_index, previous_term=previous_term, opening=opening)
+        new.make()
+        self.opened(new)
 
-        It is built under a temporary name, so that a segment file never has a torn header.
-        """
+    def begin(self, *, first_index: int, previous_term: int, opening: Opening) -> NewSegment:
+        """The next segment, which is the current one from now on. It has to be made, on whichever
+        thread, and `opened` after that, before anything of it is written or read."""
         sequence = self.current.header.sequence + 1 if self._segments else 1
         base = self.current.end if self._segments else 0
         header = SegmentHeader(
@@ -154,15 +188,15 @@ class Segments:
         seed = records.seed_of(start)
         content = opening.encode(base + len(start), base, seed)
         name = segment_name(sequence, first_index)
-        file = self._storage.create(name + TEMPORARY_SUFFIX)
-        self._open_files.keep(name, file)
-        file.write(0, (start, content))
-        file.sync()
-        self._storage.rename(name + TEMPORARY_SUFFIX, name)
-        self._storage.sync_folder()
         segment = Segment(name, header, len(start), seed, len(start) + len(content))
-        self.adopt(segment)
-        return segment
+        self._add(segment)
+        return NewSegment(self._storage, segment, (start, content))
+
+    def opened(self, new: NewSegment) -> None:
+        """A segment is on the disk, and the one that is written from now on."""
+        name = new.segment.name
+        self._open_files.keep(name, new.file)
+        self._open_files.written = name
 
     def forget(self, segment: Segment) -> None:
         """A segment that nobody needs any more, and whose file is about to go."""

@@ -281,6 +281,12 @@ class SnapshotBuilder:
 
     def publish(self, files: OpenFiles, log_position: int, *, restarts: bool) -> SnapshotFile:
         """Ends the file and returns when it is on the disk under its name."""
+        self.seal(files, log_position, restarts=restarts)
+        self.file.publish()
+        return self.published(files)
+
+    def seal(self, files: OpenFiles, log_position: int, *, restarts: bool) -> None:
+        """Ends the file; `file.publish` is what has to follow, on whichever thread."""
         if self._pending_bytes:
             self._write_pieces(1)
         if self._places:
@@ -290,9 +296,12 @@ class SnapshotBuilder:
             self.state_bytes, self.live_count, log_position, restarts, self.digest()
         )
         self.file.add(records.SNAPSHOT_END, 0, 0, layout.end.encode())
-        files.drop(self.file.name)
-        self.file.publish()
         layout.size = self.file.size
+        files.drop(self.file.name)
+        self.file.flush()
+
+    def published(self, files: OpenFiles) -> SnapshotFile:
+        """The snapshot, which is on the disk."""
         meta = SnapshotMeta(
             self.index,
             self.term,
@@ -301,4 +310,4 @@ class SnapshotBuilder:
             self.live_count,
             self.digest(),
         )
-        return SnapshotFile(files, meta, self._next_number, self.file.seed, layout)
+        return SnapshotFile(files, meta, self._next_number, self.file.seed, self._layout)

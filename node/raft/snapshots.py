@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from node.raft import limits, records
 from node.raft.errors import REMEDY, JournalDamaged, RaftStopped, SnapshotFailed
+from node.raft.flight import Flight
 from node.raft.journalstats import SnapshotFigures
 from node.raft.logindex import NOWHERE
 from node.raft.places import KEPT_BIT, EntryPlace, Places
@@ -261,8 +262,8 @@ class SnapshotStore:
 class SnapshotWriter:
     """A snapshot in the making. Made by `Journal.begin_snapshot`.
 
-    `write` and `finish` raise `SnapshotFailed` when the snapshot had to be given up; nothing of
-    it is left then.
+    All but `abort` raise `SnapshotFailed` when the snapshot had to be given up; nothing of it is
+    left then.
     """
 
     def __init__(
@@ -279,6 +280,7 @@ class SnapshotWriter:
         self._placed = 0
         self._log_position = log_position
         self._fail = fail
+        self._flight: Flight | None = None
 
     def write(self, data: bytes) -> None:
         """The next bytes of the state; some of the places go along."""
@@ -294,28 +296,32 @@ class SnapshotWriter:
             self._builder.add_places(self._store.locate_all(some))
             self._placed += len(some)
 
-    def sync(self) -> None:
-        """Brings what was written to the disk, so that `finish` is short. Blocks, and may run on
-        another thread while no other method is called."""
+    def seal(self) -> Flight:
+        """Ends the snapshot; the work that brings it to the disk, for whichever thread. Only
+        `finish` or `abort` may follow."""
         self._check_open()
         with aborting(self):
-            self._builder.file.sync()
+            if not self._store.holds(self._builder.index, self._builder.term):
+                raise SnapshotFailed("the snapshot was overtaken by a later one")
+            self._add_places(len(self._live))
+            self._builder.seal(self._store.files, self._log_position, restarts=False)
+        self._flight = Flight(self._builder.file.publish)
+        return self._flight
 
     def finish(self) -> SnapshotMeta:
         """Returns when the snapshot is on the disk; it is the journal's newest then.
 
         Beside `SnapshotFailed` it may raise `JournalFailed`, which is final.
         """
+        flight = self.seal() if self._flight is None else self._flight
         self._check_open()
         store = self._store
         try:
             with aborting(self):
-                if not store.holds(self._builder.index, self._builder.term):
-                    raise SnapshotFailed("the snapshot was overtaken by a later one")
-                self._add_places(len(self._live))
-                snapshot = self._builder.publish(store.files, self._log_position, restarts=False)
+                flight.land()
         except OSError as problem:
             self._fail(problem)
+        snapshot = self._builder.published(store.files)
         store.writer = None
         store.adopt(snapshot)
         return snapshot.meta
@@ -325,7 +331,10 @@ class SnapshotWriter:
             raise SnapshotFailed("the snapshot was ended before")
 
     def abort(self) -> None:
-        """Gives the snapshot up; harmless after the end."""
+        """Gives the snapshot up; harmless after the end. A whole one that has come to the disk
+        meanwhile stays there: it is as good as one that a crash left."""
         if self._store.writer is self:
+            if self._flight is not None:
+                self._flight.cancel()
             self._store.writer = None
             self._builder.file.abort()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from node.raft.config import RaftConfig, RaftCounters
     from node.raft.held import Message
     from node.raft.journal import Journal
+    from node.raft.offload import Offload
     from node.raft.snapshotfile import SnapshotMeta
     from node.raft.statesource import StateSource
 
@@ -37,12 +38,20 @@ class Snapshotting:
         source: StateSource | None,
         counters: RaftCounters,
         clock: Callable[[], float],
+        offload: Offload,
+        wake: Callable[[], None],
     ) -> None:
+        """`offload` takes what has to wait for the disk, and is closed before this is; `wake` asks
+        for a turn when a wait is over."""
         self._journal = journal
         self._source = source
         self._counters = counters
         self._clock = clock
-        self._taking = None if source is None else Taking(journal, source, config, counters, clock)
+        self._taking = (
+            None
+            if source is None
+            else Taking(journal, source, config, counters, clock, offload, wake)
+        )
         self._receiving = Receiving(journal)
         self._heard_at = 0.0
         self._work: Iterator[None] | None = None
@@ -88,7 +97,7 @@ class Snapshotting:
         if message["index"] <= commit_index:
             self.not_needed()
             return self.done()
-        if self.busy or self._source is None:
+        if self.busy or self._source is None or (self._taking is not None and self._taking.waiting):
             return None  # It asks again, and there will be an answer then.
         self._heard_at = self._clock()
         receiving = self._receiving

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -81,7 +82,8 @@ class Storage(Protocol):
         """Removes a name; durable after `sync_folder`."""
 
     def sync_folder(self) -> None:
-        """Returns when the folder's names are on the disk."""
+        """Returns when the folder's names are on the disk. Two threads may call it at a time; once
+        it has failed it fails."""
 
     def free_bytes(self) -> int:
         """Bytes that this process can still write on the disk."""
@@ -147,6 +149,8 @@ class OsStorage:
     def __init__(self, directory: str | Path) -> None:
         self._directory = Path(directory)
         self._lock: int | None = None
+        self._folder_turn = threading.Lock()
+        self._folder_problem: OSError | None = None
 
     def __repr__(self) -> str:
         return f"<OsStorage {self._directory}{' locked' if self._lock is not None else ''}>"
@@ -210,7 +214,16 @@ class OsStorage:
         os.unlink(self._directory / name)
 
     def sync_folder(self) -> None:
-        _sync_folder(self._directory)
+        # Of two threads only one may be told of a failure, and the other must not take that for
+        # success: one after the other, and none after a failed one.
+        with self._folder_turn:
+            if self._folder_problem is not None:
+                raise self._folder_problem
+            try:
+                _sync_folder(self._directory)
+            except OSError as problem:
+                self._folder_problem = problem
+                raise
 
     def free_bytes(self) -> int:
         figures = os.statvfs(self._directory)

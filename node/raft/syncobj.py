@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from node.raft.config import RaftConfig
     from node.raft.journal import Journal
+    from node.raft.offload import Offload
     from node.raft.statesource import StateSource
 
 __all__ = ["CANDIDATE", "FOLLOWER", "LEADER", "Core", "command_of"]
@@ -70,6 +71,7 @@ class Core(Elections):
         rng: random.Random,
         apply: Callable[[int, int, memoryview], None],
         wake: Callable[[], None],
+        background: Offload,
         source: StateSource | None = None,
     ) -> None:
         seams.run_as(clock, rng)
@@ -108,7 +110,9 @@ class Core(Elections):
             self.nodes, config, journal, self.held, clock=clock, counters=self.counters
         )
         self._adopt_journal()
-        self.snapshots = self.snapshotting_class(config, journal, source, self.counters, clock)
+        self.snapshots = self.snapshotting_class(
+            config, journal, source, self.counters, clock, background, wake
+        )
         self._adopt_snapshot()
         self._heard_at = clock()  # A restarted node votes for nobody for a while (raft.md 3.8).
         if not self.nodes:

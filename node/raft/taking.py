@@ -1,8 +1,9 @@
 """A node's own snapshots: when one is due, and taking it in slices between turns.
 
 Owns the triggers (the log's growth and, seldom, time), the slices, and what follows a finished one:
-letting go of the log's head and of segments with little left in them. A snapshot that the disk has
-no room for is given up and tried again later; the node goes on. Knows nothing of peers.
+letting go of the log's head and of segments with little left in them. What takes as long as the
+disk wants runs beside the loop. A snapshot that the disk has no room for is given up and tried
+again later; the node goes on. Knows nothing of peers.
 """
 
 from __future__ import annotations
@@ -13,12 +14,17 @@ from typing import TYPE_CHECKING
 
 from node.raft import limits
 from node.raft.errors import SnapshotFailed
+from node.raft.recordwriter import aborting
+from node.raft.slices import Slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
 
     from node.raft.config import RaftConfig, RaftCounters
     from node.raft.journal import Journal
+    from node.raft.offload import Offload
+    from node.raft.slices import Work
+    from node.raft.snapshots import SnapshotWriter
     from node.raft.statesource import StateSource
 
 logger = logging.getLogger(__name__)
@@ -34,39 +40,43 @@ class Taking:
         config: RaftConfig,
         counters: RaftCounters,
         clock: Callable[[], float],
+        offload: Offload,
+        wake: Callable[[], None],
     ) -> None:
         self._journal = journal
         self._source = source
         self._config = config
         self._counters = counters
-        self._work: Iterator[None] | None = self._clean_up()
+        self._slices = Slices(offload, wake)
+        self._slices.begin(self._clean_up())
         self._not_below_bytes = 0
         self._clock = clock
         self._looked_at = clock()
         self.index = 0
         """The snapshot in the making, 0 for none."""
 
+    @property
+    def waiting(self) -> bool:
+        """Whether something runs beside the loop: there is no stopping it."""
+        return self._slices.waiting
+
     def step(self, applied_index: int) -> bool:
-        """One step of what there is to do. True while there is more."""
-        if self._work is None:
+        """One step of what there is to do. True while there is more that need not wait."""
+        if self._slices.idle:
             if not self._due(applied_index):
                 return False
-            self._work = self._take(applied_index)
+            self._slices.begin(self._take(applied_index))
+        if self.index > self._journal.synced_index:
+            return False  # A slow leader: the others have committed what its own disk will have.
         try:
-            next(self._work)
-            return True
-        except StopIteration:
-            self._work = None
+            return self._slices.step()
         except SnapshotFailed as failed:
-            self._work = None
             self._failed(failed)
         return False
 
     def stop(self) -> None:
         """Give up what is in the making: the state it is of will be replaced, or the node ends."""
-        work, self._work = self._work, None
-        if work is not None:
-            work.close()  # type: ignore[attr-defined]  # it is a generator
+        self._slices.stop()
 
     def _due(self, applied_index: int) -> bool:
         journal = self._journal
@@ -83,46 +93,52 @@ class Taking:
         self._looked_at = self._clock()
         return journal.stats().snapshots.held_bytes >= self._config.snapshot_bytes
 
-    def _take(self, index: int) -> Iterator[None]:
+    def _take(self, index: int) -> Work:
         self.index = index
-        view = self._source.freeze()
+        writer: SnapshotWriter | None = None
         try:
-            live = array("Q")
-            for indexes in view.live():
-                live.extend(indexes)
-                yield
-            yield from self._write(index, live, view.chunks())
-        finally:
-            view.release()
-            self.index = 0
-        self._counters.snapshots_taken_total += 1
-        self._not_below_bytes = 0
-        self._looked_at = self._clock()
-        yield from self._clean_up()
-
-    def _write(self, index: int, live: array[int], chunks: Iterator[bytes]) -> Iterator[None]:
-        journal = self._journal
-        writer = journal.begin_snapshot(index, journal.term_at(index), live)
-        try:
-            for chunk in chunks:
-                if chunk:
-                    writer.write(chunk)
-                yield
+            writer = yield from self._write(index)
+            yield writer.seal()
             meta = writer.finish()
-        except BaseException:
-            writer.abort()
-            raise
+        finally:
+            self.index = 0
+            if writer is not None:
+                writer.abort()
         logger.info(
             "event=snapshot index=%d state_bytes=%d live_entries=%d",
             meta.index,
             meta.state_bytes,
             meta.live_count,
         )
+        self._counters.snapshots_taken_total += 1
+        self._not_below_bytes = 0
+        self._looked_at = self._clock()
+        yield from self._clean_up()
 
-    def _clean_up(self) -> Iterator[None]:
+    def _write(self, index: int) -> Generator[None, None, SnapshotWriter]:
+        """All of the state at this entry, handed to the operating system."""
+        view = self._source.freeze()
+        try:
+            live = array("Q")
+            for indexes in view.live():
+                live.extend(indexes)
+                yield
+            writer = self._journal.begin_snapshot(index, self._journal.term_at(index), live)
+            with aborting(writer):
+                for chunk in view.chunks():
+                    if chunk:
+                        writer.write(chunk)
+                    yield
+            return writer
+        finally:
+            view.release()
+
+    def _clean_up(self) -> Work:
         self._journal.release()
-        while self._journal.compact_step(limits.COMPACT_BYTES_PER_STEP):
-            yield
+        while True:
+            yield self._journal.blocking_work()
+            if not self._journal.compact_step(limits.COMPACT_BYTES_PER_STEP):
+                return
 
     def _failed(self, failed: SnapshotFailed) -> None:
         """Not before the log has grown again: a full disk is not asked in every turn."""

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from node.raft import limits, records
 from node.raft.errors import SnapshotFailed
+from node.raft.flight import Flight
 from node.raft.keptfile import KeptWriter
 from node.raft.places import FileUse
 from node.raft.retained import Retained, check_uses, choose_base, load_places
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Generator, Iterator
 
     from node.raft.snapshots import SnapshotStore
 
@@ -28,58 +29,38 @@ class Upkeep:
         self._store = store
         self._steps = self._passes()
         self._again = False
-        self._blocking: Callable[[], None] | None = None
-        self._taken = False
-        self._failure: SnapshotFailed | None = None
+        self._flight: Flight | None = None
         self._stayed: list[str] = []
 
     def __repr__(self) -> str:
-        return f"<Upkeep {'waits for a sync' if self._taken else 'in work'}>"
+        return f"<Upkeep {'in work' if self._flight is None else 'waits for a sync'}>"
 
     def run_again(self) -> None:
         """There is news: begin anew when this pass is over."""
         self._again = True
 
     def step(self, budget_bytes: int) -> bool:
-        """Does about `budget_bytes` of work; True while there is more."""
-        if self._taken:
-            return True
-        if self._failure is not None:
-            # The writer has cleaned up already.
-            self._steps.close()
-            raise self._failure
+        """Does about `budget_bytes` of work; True while there is more. Ends early where it has to
+        wait for the disk; called again, it waits."""
         spent = 0
         while spent < budget_bytes:
-            if self._blocking is not None:
-                work, self._blocking = self._blocking, None
-                work()
             cost = next(self._steps, None)
             if cost is None:
                 return False
             spent += cost
-            if self._blocking is not None:
+            if self._flight is not None:
                 return True
         return True
 
-    def blocking_work(self) -> Callable[[], None] | None:
-        """What comes next, if it blocks and may run on another thread; `step` waits for it."""
-        if self._blocking is None or self._taken:
-            return None
-        self._taken = True
-        return self._run_blocking
-
-    def _run_blocking(self) -> None:
-        try:
-            if self._blocking is not None:
-                self._blocking()
-        except SnapshotFailed as problem:
-            self._failure = problem
-        finally:
-            self._blocking = None
-            self._taken = False
+    @property
+    def flight(self) -> Flight | None:
+        """What has to be done before the next step, if it blocks, for whichever thread."""
+        return self._flight
 
     def close(self) -> None:
-        """Ends the pass; what it was writing is removed."""
+        """Ends the pass; what it was writing is removed, or left as a crash would leave it."""
+        if self._flight is not None:
+            self._flight.cancel()
         self._steps.close()
 
     def _passes(self) -> Generator[int]:
@@ -195,11 +176,16 @@ class Upkeep:
                     yield place.size + limits.ENTRY_COST_BYTES
                 else:
                     yield limits.PLACE_COST_BYTES
-            self._blocking = writer.file.sync
+            writer.seal(store.files)
+            self._flight = Flight(writer.file.publish)
             yield 0
+            flight, self._flight = self._flight, None
+            flight.land()
             if store.retained.places is not places:
+                # An installation has taken the place of everything: nobody needs the file.
+                store.retained.unneeded.append(writer.file.name)
                 return
-            store.adopt_kept(writer.publish(store.files))
+            store.adopt_kept(writer.published())
         finally:
             writer.file.abort()
         yield from self._move(slots, writer)

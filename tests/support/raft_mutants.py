@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from node.raft.journal import Journal
     from node.raft.peer import PeerNode
     from node.raft.rejoin import Rejoin
+    from node.raft.slices import Work
 
 
 def truncating(
@@ -332,7 +333,7 @@ class ClearsTail(Core):
 
 
 class _Rewriting(Taking):
-    def _take(self, index: int) -> Iterator[None]:
+    def _take(self, index: int) -> Work:
         journal = self._journal
         for segment in list(journal._snapshots.segments)[:-1]:
             journal._storage.unlink(segment.name)

@@ -18,8 +18,10 @@ import pysyncobj.syncobj
 
 from node.raft import records
 from node.raft.accepting import Acceptor
-from node.raft.flight import Flight
+from node.raft.flight import Flight, GroupFlight
 from node.raft.journal import Journal
+from node.raft.segments import NewSegment
+from node.raft.slices import Slices
 from tests.mutants.switch import Switch, replaced
 
 if TYPE_CHECKING:
@@ -43,6 +45,41 @@ def _run_and_forget(flight: Flight) -> None:
     _run_flight(flight)
     if isinstance(flight.error, OSError):
         flight.error = None
+
+
+_do_group = GroupFlight._do
+_make_segment = NewSegment.make
+_land = Flight.land
+_step = Slices.step
+
+
+def _segment_first(flight: GroupFlight) -> None:
+    following, flight.following = flight.following, None
+    if following is not None:
+        following.make()
+    _do_group(flight)
+    flight.following = following
+
+
+def _make_unsynced(new: NewSegment) -> None:
+    with patch.object(new._storage, "sync_folder", lambda: None):
+        _make_segment(new)
+
+
+def _goes_on(slices: Slices) -> bool:
+    slices._flight = None
+    return _step(slices)
+
+
+def _lands_unproven(flight: Flight) -> None:
+    if isinstance(flight, GroupFlight):
+        _land(flight)
+
+
+@contextmanager
+def _nobody_waits() -> Iterator[None]:
+    with patch.object(Slices, "step", _goes_on), patch.object(Flight, "land", _lands_unproven):
+        yield
 
 
 def _never_again(acceptor: Acceptor, listening: socket.socket) -> None:
@@ -76,6 +113,18 @@ SWITCHES: dict[str, tuple[str, Switch]] = {
     "IgnoresWriteErrors": (
         "b15: an entry that could not be written counts all the same",
         replaced(Flight, "run", _run_and_forget),
+    ),
+    "BeginsSegmentFirst": (
+        "a new segment is named before the records in front of it are durable",
+        replaced(GroupFlight, "_do", _segment_first),
+    ),
+    "BeginsSegmentUnsynced": (
+        "a new segment counts before its name is durable",
+        replaced(NewSegment, "make", _make_unsynced),
+    ),
+    "GoesOnBeforeItsDisk": (
+        "snapshots and kept files count before they are durable",
+        _nobody_waits,
     ),
     "Unpickles": ("b19: the library finds the real pickle", _pickle_is_back),
 }

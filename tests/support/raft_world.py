@@ -249,7 +249,7 @@ class SimOffload:
         rng = self._world.rng
         at_once = rng.random() < 0.5
         if at_once:
-            work()  # A flight keeps its error.
+            self._do(work)
 
         def end() -> None:
             node = self._node
@@ -259,10 +259,15 @@ class SimOffload:
                 self._world.after(0.01, end)
                 return
             if not at_once:
-                work()
+                self._do(work)
             done(None)
 
         self._world.after(rng.uniform(0, 2 * self._node.sync_seconds), end)
+
+    def _do(self, work: Callable[[], None]) -> None:
+        self._node.beside_loop = True
+        work()  # A flight keeps its error.
+        self._node.beside_loop = False
 
     def close(self) -> None:
         """Nothing runs between two steps of the world."""
@@ -291,6 +296,8 @@ class SimNode:
         self.roles: list[tuple[str, int]] = []
         self.node_class: type[RaftNode] = RaftNode
         self.sync_seconds = 0.0
+        self.beside_loop = False
+        """Whether what the disk does just now is done on another thread than the loop's."""
         self.may_stop = False
         self._disk_clock = 0.0
         self.apply_hook: Callable[[bytes], None] | None = None
@@ -366,6 +373,7 @@ class SimNode:
             wake=self.wake,
             on_role=lambda role, term: self.roles.append((role, term)),
             offload=SimOffload(self._world, self),
+            background=SimOffload(self._world, self),
             source=self.state,
         )
         self.wake()

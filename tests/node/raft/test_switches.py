@@ -9,6 +9,7 @@ import pytest
 
 from tests.mutants.hunting import scenario
 from tests.node.raft import (
+    test_beside_loop,
     test_journal_damage,
     test_journal_power,
     test_journal_segments,
@@ -63,6 +64,9 @@ SCENARIOS: list[tuple[Callable[[], object], str]] = [
     (b14_past_4_gib, "CountsTo32Bits"),
     (b15_full_disk, "IgnoresWriteErrors"),
     (b19_unpickling, "Unpickles"),
+    (test_beside_loop.sweep_of_a_new_segment, "BeginsSegmentFirst"),
+    (test_beside_loop.sweep_of_a_new_segment, "BeginsSegmentUnsynced"),
+    (test_beside_loop.snapshots_wait_for_their_disk, "GoesOnBeforeItsDisk"),
 ]
 """Tests of hazards as scenarios, each with the bug that it has to notice."""
 
