@@ -131,8 +131,9 @@ class Elections(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
             self._advance_rejoin(self.rejoin)
             return
         now = self.clock()
-        if self.snapshots.busy:
-            # It could lead, but not act, before it has the state that its log begins with.
+        if self.snapshots.busy or not self.journal.term_synced:
+            # It could lead, but not act, before it has the state that its log begins with; and
+            # while its disk takes down what it stood for or voted for, the answers are to come.
             soon = now + self.config.min_timeout_seconds
             self._SyncObj__raftElectionDeadline = max(self._SyncObj__raftElectionDeadline, soon)
             return
@@ -166,7 +167,9 @@ class Elections(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
 
     def on_pre_vote(self, node: PeerNode, message: Message) -> bool:
         """Somebody asks whether it may stand. Nothing is adopted and nothing promised."""
-        if self.sticky() or self.rejoin is not None:
+        if self.sticky() or self.rejoin is not None or not self.journal.term_synced:
+            # Also who has voted just now, and whose disk takes its time: were its next agreement
+            # faster than its vote, an election would overtake the other for ever.
             return False
         term = self._SyncObj__raftCurrentTerm
         granted = message["term"] > term and would_grant(

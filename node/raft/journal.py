@@ -112,6 +112,10 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         self._limits = journal_limits
         self._log = recovered.log
         self._term = recovered.term
+        self._term_end = 0
+        self.votes_aside = False
+        """Whether `setCurrentTerm` leaves its sync to the next one, which a slow disk does beside
+        the loop: whatever promises something by the term or the vote has to wait for that."""
         self._voted_for = recovered.voted_for
         self._commit_index = min(recovered.commit_index, self._log.last_index)
         self._commit_written = self._commit_index
@@ -274,6 +278,11 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         return self._writer.synced_end if flight is None else flight.end
 
     @property
+    def term_synced(self) -> bool:
+        """Whether term and vote, as they are now, are on the disk."""
+        return self._term_end <= self._writer.synced_end
+
+    @property
     def recent_sync_seconds(self) -> float:
         """Mean time of the newest syncs."""
         return self._writer.figures.recent_seconds
@@ -308,9 +317,13 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
     def land(self, flight: GroupFlight) -> None:
         """What `begin_sync` gave is waited for, or has run: its records are durable. Harmless
         where `sync` was first. Raises `JournalFailed`, which is final."""
+        before = self._writer.synced_end
         with self._final():
             if not self._writer.land(flight):
                 return
+        if before < self._term_end <= flight.end:
+            # With the mark, damage to this very record is seen as damage, not as a torn tail.
+            self._write_mark()
         self._synced_index = flight.index
         self._cache.trim(self._synced_index)
 
@@ -624,7 +637,8 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         raise RaftStopped("the log's head cannot be dropped: only a snapshot lets go of it")
 
     def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
-        """Sets term and vote, and returns when they and all before them are on the disk."""
+        """Sets term and vote, and returns when they and all before them are on the disk; with
+        `votes_aside` that may be later, see `term_synced`."""
         self._check_usable()
         if term < self._term:
             raise RaftStopped(f"term {term} cannot follow term {self._term}")
@@ -638,9 +652,10 @@ class Journal(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library h
         if (term, votedForNodeId) != (self._term, self._voted_for):
             self._writer.add(records.HARD_STATE, term, 0, (votedForNodeId or "").encode())
             self._term, self._voted_for = term, votedForNodeId
-        self.sync()
-        # With the mark, damage to this very record is seen as damage, not as a torn tail.
-        self._write_mark()
+            self._term_end = self._writer.end
+        if not self.votes_aside:
+            self.sync()
+            self._write_mark()
 
     def getCurrentTerm(self) -> int:
         """The current term; 0 before the first election."""

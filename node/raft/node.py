@@ -198,6 +198,8 @@ class RaftNode:
         journal = self._journal
         bound = limits.FAST_SYNC_SECONDS if self._syncs_aside else limits.SLOW_SYNC_SECONDS
         self._syncs_aside = journal.recent_sync_seconds > bound
+        # Alone, an election has nobody whose answer comes after the sync.
+        journal.votes_aside = self._syncs_aside and bool(self._config.peers)
         if not self._syncs_aside:
             journal.sync()
         elif (flight := journal.begin_sync()) is not None:

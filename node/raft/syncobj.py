@@ -229,7 +229,7 @@ class Core(Elections):
             self._SyncObj__raftCommitIndex = verdict.commit_index
             self.journal.setRaftCommitIndex(verdict.commit_index)
             news = True
-        if verdict.success and not message["entries"] and self.journal.syncing:
+        if verdict.success and not message["entries"] and self.answers_at_once():
             # A slow disk must not look like a dead node: answer by what is durable.
             durable = min(verdict.next_index, self.journal.synced_index + 1)
             self.held.send_at_once(node, self._answer(durable, reset=False, success=True))
@@ -241,6 +241,11 @@ class Core(Elections):
                 success=verdict.success,
             )
         return news or self.journal.dirty
+
+    def answers_at_once(self) -> bool:
+        """Whether a heartbeat may be answered although a sync is under way: what is in the making
+        are entries only. An answer in a term that could be forgotten would promise too much."""
+        return self.journal.syncing and self.journal.term_synced
 
     def _follow(self, leader: PeerNode, term: int) -> bool:
         """The bookkeeping of having heard the leader of `term`. True when it is a new one."""

@@ -182,6 +182,13 @@ class _WrongEnd:
         return self._journal.dirty
 
 
+class AnswersInAnyTerm(Core):
+    """A heartbeat is answered at once, in a term that the disk does not have yet too."""
+
+    def answers_at_once(self) -> bool:
+        return self.journal.syncing
+
+
 class CountsOldAcks(Core):
     """b20: an acknowledgement counts whatever term it was made in."""
 

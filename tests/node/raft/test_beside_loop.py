@@ -198,6 +198,23 @@ def test_a_slow_disk_stops_the_loop_for_no_segment_and_no_snapshot() -> None:
     keeps_syncs_off_the_loop()
 
 
+def test_a_slow_disk_stops_no_loop_for_a_vote() -> None:
+    world = World("abc", seed=9).start()
+    leader = world.elect("a")
+    for node in world.nodes.values():
+        node.sync_seconds = 0.1
+    busy(world, leader, 5)
+    assert all(node.node.syncs_aside for node in world.nodes.values())
+    waits = [OnLoop(node) for node in world.nodes.values()]
+    for target in "bca":
+        leader.node.transfer(target, lambda _: None)
+        world.run_until(lambda: world.nodes[target].node.is_leader)  # noqa: B023  # called at once
+        leader = world.nodes[target]
+        world.commit(leader, 3)
+    assert [wait.found for wait in waits] == [[], [], []]
+    assert all(wait.beside for wait in waits)
+
+
 def snapshots_wait_for_their_disk(node_class: NodeClass = RaftNode) -> None:
     """Power lost by all nodes while their disks take their time: what is let go behind a snapshot
     or a compaction is not needed, for what replaces it is there."""

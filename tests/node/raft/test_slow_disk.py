@@ -112,11 +112,83 @@ def promises_wait_for_their_sync(node_class: NodeClass = RaftNode) -> None:
     assert journal.synced_index == leader.node.last_index
 
 
+def all_slow(world: World, seconds: float) -> SimNode:
+    """Every disk takes that long on the average, and every node knows; the leader."""
+    leader = world.elect("a")
+    for node in world.nodes.values():
+        make_slow(world, node, seconds)
+    world.run(3 * seconds)
+    return leader
+
+
+def votes_wait_for_their_sync(node_class: NodeClass = RaftNode) -> None:
+    """Who stands or votes says so when its disk has it, and its loop goes on meanwhile."""
+    world = World("abc", seed=6, node_class=node_class).start()
+    leader = all_slow(world, 0.1)
+    seen: list[str] = []
+
+    def intercept(frame: Frame) -> str:
+        kind = frame.message()["type"]
+        journal = world.nodes[frame.source].journal
+        if kind in ("request_vote", "response_vote") and journal is not None:
+            assert journal.term_synced, kind
+            seen.append(kind)
+        return "pass"
+
+    world.network.intercept = intercept
+    for _ in range(3):
+        leader.node.transfer(min(set("abc") - {leader.name}), lambda _: None)
+        term = leader.node.term
+        world.run_until(
+            lambda: any(n.node.is_leader and n.node.term > term for n in world.leaders)  # noqa: B023  # called at once
+        )
+        leader = world.leaders[0]
+        world.commit(leader, 3)
+    assert {"request_vote", "response_vote"} <= set(seen)
+    world.run(5.0)
+    world.checks.at_rest()
+
+
+def answers_wait_for_their_term(node_class: NodeClass = RaftNode) -> None:
+    """A heartbeat of a new leader is answered once the disk has its term, not by the way."""
+    world = World("abc", seed=8, node_class=node_class).start()
+    leader = world.elect("a")
+    follower = world.nodes["b"]
+    make_slow(world, follower, 0.4)
+    journal = follower.journal
+    assert journal is not None
+
+    def intercept(frame: Frame) -> str:
+        message = frame.message()
+        if frame.source == "b" and message["type"] == "next_node_idx":
+            assert journal.term_synced or message["term"] < journal.getCurrentTerm()
+        return "pass"
+
+    world.network.intercept = intercept
+    for target in "cac":
+        leader.node.transfer(target, lambda _: None)
+        leader = world.nodes[target]
+        world.run_until(lambda: leader.node.is_leader)  # noqa: B023  # called at once
+        world.commit(leader, 5)
+        world.run(3.0)
+
+
 RULES: list[Rule] = [
     (leader_counts_its_disk, mutants.CountsItself),
     (promises_wait_for_their_sync, mutants.ReleasesAll),
+    (votes_wait_for_their_sync, mutants.AnswersAtOnce),
+    (answers_wait_for_their_term, mutants.AnswersInAnyTerm),
 ]
 test_the_rule_holds, test_the_scenario_shows_when_the_rule_is_taken_out = tests_of(RULES)
+
+
+@pytest.mark.parametrize("seconds", [0.3, 0.9, 1.5])
+def test_votes_are_not_overtaken_for_ever_on_disks_slower_than_an_election(seconds: float) -> None:
+    world = World("abc", seed=9).start()
+    leader = all_slow(world, seconds)
+    leader.kill()
+    world.run_until(lambda: any(node.node.is_leader for node in world.leaders), 60 * seconds)
+    world.commit(world.leaders[0], 1)
 
 
 @pytest.mark.parametrize("base", [3000, 3010])
