@@ -10,8 +10,9 @@ from array import array
 import pytest
 
 from node.raft import limits
+from node.raft.durablelog import PLACEHOLDER
 from node.raft.errors import JournalFailed, RaftStopped, SnapshotFailed
-from node.raft.journal import PLACEHOLDER, Journal
+from node.raft.journal import Journal
 from tests.support.journals import command, fill, open_journal
 from tests.support.simdisk import SimStorage
 from tests.support.snapshots import clean_up, state_at, take
