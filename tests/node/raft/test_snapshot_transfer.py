@@ -102,7 +102,7 @@ def test_a_change_of_leader_in_the_middle_of_a_transfer_costs_time_only() -> Non
     def change() -> None:
         if watch.frames == 8:
             had.append(behind.node._core.snapshots._receiving.state_bytes)
-            leader.kill()
+            world.after(0.0, leader.kill)  # Not in the middle of the turn that sends.
 
     watch.on_piece = change
     world.network.heal()
