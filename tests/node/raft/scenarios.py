@@ -17,7 +17,7 @@ Rule = tuple[Callable[..., None], type[Core]]
 """A scenario that takes the class of a node, ours unless told, and the core without the rule."""
 
 
-def tests_of(rules: Sequence[Rule]) -> tuple[Callable[..., None], Callable[..., None]]:
+def as_tests(rules: Sequence[Rule]) -> tuple[Callable[..., None], Callable[..., None]]:
     """The tests of a table, to be given names in its module."""
     names = [scenario.__name__ for scenario, _ in rules]
 

@@ -11,7 +11,7 @@ from node.raft.config import Outcome
 from node.raft.node import RaftNode
 from node.raft.peer import PeerNode
 from node.raft.prevote import LogEnd, PreVote, would_grant
-from tests.node.raft.scenarios import Rule, tests_of
+from tests.node.raft.scenarios import Rule, as_tests
 from tests.support import raft_mutants as mutants
 from tests.support.raft_world import Frame, World
 
@@ -101,7 +101,7 @@ RULES: list[Rule] = [
     (rejoining_node_disturbs_nobody, mutants.NoPreVote),
     (lease_counts_from_sending, mutants.LeaseFromReceipt),
 ]
-test_the_rule_holds, test_the_scenario_shows_when_the_rule_is_taken_out = tests_of(RULES)
+test_the_rule_holds, test_the_scenario_shows_when_the_rule_is_taken_out = as_tests(RULES)
 
 
 def test_the_lease_runs_while_a_majority_answers_and_ends_without_it() -> None:

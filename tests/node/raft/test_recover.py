@@ -15,7 +15,7 @@ from node.raft.errors import JournalDamaged, JournalForeign, JournalWhole
 from node.raft.node import RaftNode
 from node.raft.rejoin import RecoverRefused, Rejoin, check_members
 from node.raft.transfer import TransferRefused
-from tests.node.raft.scenarios import Rule, tests_of
+from tests.node.raft.scenarios import Rule, as_tests
 from tests.node.raft.test_slow_disk import make_slow
 from tests.support import raft_mutants as mutants
 from tests.support import raft_schedule
@@ -206,7 +206,7 @@ RULES: list[Rule] = [
     (heard_too_early, mutants.DoneWithTheFirstFrame),
     (restart_in_the_middle, mutants.ForgetsItsMarker),
 ]
-test_the_rule_holds, test_the_scenario_shows_when_the_rule_is_taken_out = tests_of(RULES)
+test_the_rule_holds, test_the_scenario_shows_when_the_rule_is_taken_out = as_tests(RULES)
 
 
 @pytest.mark.parametrize("base", [5000, 5010, 5020])

@@ -10,7 +10,7 @@ import pytest
 from node.raft.config import Outcome
 from node.raft.errors import JournalFailed
 from node.raft.node import RaftNode
-from tests.node.raft.scenarios import Rule, tests_of
+from tests.node.raft.scenarios import Rule, as_tests
 from tests.support import raft_mutants as mutants
 from tests.support import raft_schedule
 from tests.support.journals import ONE_SEGMENT, open_journal
@@ -179,7 +179,7 @@ RULES: list[Rule] = [
     (votes_wait_for_their_sync, mutants.AnswersAtOnce),
     (answers_wait_for_their_term, mutants.AnswersInAnyTerm),
 ]
-test_the_rule_holds, test_the_scenario_shows_when_the_rule_is_taken_out = tests_of(RULES)
+test_the_rule_holds, test_the_scenario_shows_when_the_rule_is_taken_out = as_tests(RULES)
 
 
 @pytest.mark.parametrize("seconds", [0.3, 0.9, 1.5])

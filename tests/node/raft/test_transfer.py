@@ -9,7 +9,7 @@ import pytest
 from node.raft.config import Outcome
 from node.raft.node import RaftNode
 from node.raft.transfer import TransferRefused
-from tests.node.raft.scenarios import Rule, tests_of
+from tests.node.raft.scenarios import Rule, as_tests
 from tests.support import raft_mutants as mutants
 from tests.support import raft_schedule
 from tests.support.raft_world import Frame, World
@@ -203,7 +203,7 @@ RULES: list[Rule] = [
     (late_target_disturbs_nobody, mutants.FlagsAndForcesForEver),
     (only_the_leader_may_ask, mutants.StandsForAnyone),
 ]
-test_the_rule_holds, test_the_scenario_shows_when_the_rule_is_taken_out = tests_of(RULES)
+test_the_rule_holds, test_the_scenario_shows_when_the_rule_is_taken_out = as_tests(RULES)
 
 
 def with_transfers(seed: int, names: str) -> list[raft_schedule.Fault]:
