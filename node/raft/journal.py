@@ -226,17 +226,18 @@ class Journal(DurableLog):
         with self._reading():
             return self._snapshots.of(meta).read_state(offset, size)
 
-    def live_entries(self, meta: SnapshotMeta) -> Iterator[int]:
-        """The indexes of the entries that a snapshot needs, ascending; read from the disk a few
-        thousand at a time, as they are asked for. `SnapshotFailed` if it is not kept any more."""
-        pieces = self._snapshots.of(meta).places()
+    def live_entries(self, meta: SnapshotMeta, first: int = 0) -> Iterator[int]:
+        """The indexes of the entries that a snapshot needs, ascending, but for the `first` ones;
+        read from the disk a few thousand at a time, as they are asked for. `SnapshotFailed` if it
+        is not kept any more."""
+        pieces = self._snapshots.of(meta).indexes(first)
         while True:
             self._snapshots.of(meta)
             with self._reading():
-                places = next(pieces, None)
-            if places is None:
+                indexes = next(pieces, None)
+            if indexes is None:
                 return
-            yield from places.indexes
+            yield from indexes
 
     def kept_entry(self, index: int) -> Entry:
         """An entry that a snapshot needs, or of the log, with its term, past the cache: it is for

@@ -7,7 +7,6 @@ the frames it makes are handed to whoever asked.
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,6 @@ class Sending:
         self.meta = journal.snapshot
         journal.pin(self.meta)
         self._indexes = journal.live_entries(self.meta)
-        self._live = array("Q")
         self._offered = False
         self._answered = False
         self._state_bytes = 0
@@ -108,6 +106,7 @@ class Sending:
             self._on_the_way.clear()
             self.in_flight_bytes = 0
             self._state_bytes, self._live_count = state_bytes, live_count
+            self._indexes = self._journal.live_entries(self.meta, live_count)
             return
         while self._on_the_way:
             sent_state, sent_live, size = self._on_the_way[0]
@@ -149,13 +148,8 @@ class Sending:
             and size < self._config.snapshot_chunk_bytes
             and len(entries) < limits.SNAPSHOT_ENTRIES_PER_FRAME
         ):
-            entry = self._journal.kept_entry(self._index_at(self._live_count))
+            entry = self._journal.kept_entry(next(self._indexes))
             entries.append(entry)
             size += len(entry[0]) + limits.SNAPSHOT_ENTRY_OVERHEAD_BYTES
             self._live_count += 1
         return self._head("snapshot_entries", term) | {"first": first, "entries": entries}, size
-
-    def _index_at(self, place: int) -> int:
-        while len(self._live) <= place:
-            self._live.append(next(self._indexes))
-        return self._live[place]

@@ -137,10 +137,23 @@ class SnapshotFile:
         """Where its entries were when it was made, in ascending order, some at a time."""
         layout = self._layout
         for offset, size in zip(layout.places_at, layout.places_bytes, strict=True):
-            found = Places.decode(self._record(offset, size, records.PLACES, 0))
-            if found is None:
-                raise self._damaged(offset, "the places do not read as they were written")
-            yield found
+            yield self._places_at(offset, size)
+
+    def indexes(self, first: int) -> Iterator[array[int]]:
+        """The indexes of its entries from the `first`-th on, counted from 0, in ascending order,
+        some at a time. What comes before is not read, however much it is."""
+        layout = self._layout
+        for offset, size in zip(layout.places_at, layout.places_bytes, strict=True):
+            count = size // PLACE_BYTES
+            if first < count:
+                yield self._places_at(offset, size).indexes[first:]
+            first = max(0, first - count)
+
+    def _places_at(self, offset: int, size: int) -> Places:
+        found = Places.decode(self._record(offset, size, records.PLACES, 0))
+        if found is None:
+            raise self._damaged(offset, "the places do not read as they were written")
+        return found
 
     def _record(self, offset: int, size: int, kind: int, index: int) -> bytes:
         file = self._files.get(self.meta.name)

@@ -123,6 +123,22 @@ def test_live_entries_move_out_of_nearly_empty_segments() -> None:
     assert journal.read(22) == reopened(storage).read(22) == command(22, 60)
 
 
+def test_live_entries_are_read_from_any_of_them_on_without_those_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A transfer that is resumed far into a snapshot costs no more than one that begins."""
+    monkeypatch.setattr(limits, "PLACES_PER_RECORD", 4)
+    storage = SimStorage()
+    journal = filled(storage, 60)
+    live = list(range(2, 52))
+    meta = take(journal, live, index=55)
+    for first in range(len(live) + 1):
+        reads = storage.reads
+        assert next(journal.live_entries(meta, first), None) == dict(enumerate(live)).get(first)
+        assert storage.reads - reads == (first < len(live))
+        assert list(journal.live_entries(meta, first)) == live[first:]
+
+
 def test_a_snapshot_of_what_is_not_synced_syncs_it_first() -> None:
     storage = SimStorage()
     journal = open_journal(storage)
