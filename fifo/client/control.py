@@ -20,7 +20,7 @@ from fifo.client.errors import FifoError, SessionEnded, from_code
 from fifo.client.holding import Holding
 from fifo.client.link import Link
 from fifo.client.session import Identity, Session, hello
-from fifo.client.threads import OwnLoop
+from fifo.client.threads import OwnLoop, call_in
 from fifo.wire import Code, Frame
 from fifo.wire import limits as wire
 from fifo.wire.messages import (
@@ -80,8 +80,8 @@ class Control:
     def nudge(self) -> None:
         """A lock may be shorter than those before: look at once. From any thread."""
         loop, wake = self._loop, self._wake
-        if loop is not None and wake is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(wake.set)
+        if loop is not None and wake is not None:
+            call_in(loop, wake.set)
 
     async def stop(self) -> None:
         """End the thread; waits for it without blocking the user's loop."""
@@ -89,8 +89,8 @@ class Control:
         thread, loop = self._thread, self._loop
         if thread is None:
             return
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._cancel)
+        if loop is not None:
+            call_in(loop, self._cancel)
         await thread.join()
 
     def _cancel(self) -> None:
@@ -270,8 +270,7 @@ class Control:
 
     def _tell(self, callback: object, argument: object) -> None:
         assert callable(callback), "a method of the session"
-        if not self._user_loop.is_closed():
-            self._user_loop.call_soon_threadsafe(callback, argument)
+        call_in(self._user_loop, callback, argument)
 
     def link_lost(self, link: Link, error: FifoError) -> None:
         """The control connection is gone: another one, at once."""

@@ -43,6 +43,17 @@ class LoopThread:
             await asyncio.to_thread(self._thread.join, limits.THREAD_JOIN_S)
 
 
+def call_in(
+    loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *arguments: object
+) -> None:
+    """Run a callback on another thread's loop, unless that has ended: it may at any moment."""
+    try:
+        loop.call_soon_threadsafe(callback, *arguments)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
+
+
 def _run(main: Callable[[], Coroutine[object, object, None]]) -> None:
     # A loop of asyncio's own, whatever the program has made the default: it does little.
     with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
 import fifo
 from fifo.client import limits
+from fifo.client.threads import call_in
 from fifo.wire import Code, Frame
 from fifo.wire.messages import (
     Cancel,
@@ -261,6 +263,41 @@ async def test_the_control_thread_ends_with_its_client() -> None:
     async with Peer() as peer, consuming(peer):
         await until(lambda: any(line.hello and line.role == 1 for line in peer.lines))
     assert not any(thread.name == "fifo control" for thread in threading.enumerate())
+
+
+class EndingLoop(asyncio.SelectorEventLoop):
+    """Its thread ends it between somebody's look at it and his call."""
+
+    def call_soon_threadsafe(  # type: ignore[override]  # whatever it is called with
+        self, *arguments: Any, **more: Any
+    ) -> asyncio.Handle:
+        self.close()
+        return super().call_soon_threadsafe(*arguments, **more)
+
+
+async def test_a_control_thread_that_ends_by_itself_just_now_can_be_stopped() -> None:
+    """A client that was closed at that moment raised `Event loop is closed`."""
+    async with Peer() as peer, consuming(peer) as (client, _):
+        control = client._control
+        await until(lambda: control.link is not None)
+        real = control._loop
+        assert real is not None
+        control._loop = EndingLoop()
+        control.nudge()
+        control._loop = EndingLoop()
+        real.call_soon_threadsafe(control._cancel)
+        await control.stop()
+
+
+def test_a_call_into_a_loop_that_lives_fails_as_it_does() -> None:
+    def broken(*_: object) -> asyncio.Handle:
+        raise RuntimeError("not because it has ended")
+
+    loop = asyncio.new_event_loop()
+    loop.call_soon_threadsafe = broken  # type: ignore[method-assign,assignment]  # on purpose
+    with pytest.raises(RuntimeError, match="not because"):
+        call_in(loop, print)
+    loop.close()
 
 
 async def test_activity_of_a_single_active_consumer_is_told() -> None:
