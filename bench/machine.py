@@ -243,7 +243,7 @@ def _longest_in_a_crowd(look: Callable[[], None]) -> dict[str, list[float]]:
 def held() -> list[Figure]:
     """The longest apply with a million messages in each place where they can be held."""
     return [
-        _figure(name, "ms", [took_ms], None, "held")
+        _figure(name, "ms", [took_ms])
         if name.startswith(machine_held.FULL)
         else _figure(f"longest apply: {name}", "ms", [took_ms], 50, "held")
         for name, took_ms in machine_held.longest().items()
