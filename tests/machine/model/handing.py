@@ -126,5 +126,12 @@ def order_of_deaths(world: World, queue: str, shown: list[tuple[int, int, int]])
     orders = sorted(m.order for m in new)
     places = {message_id: place for place, message_id in enumerate(shown)}
     new.sort(key=lambda m: places.get(m.message_id, len(shown)))
+    places_before = {(id(m), m.order): order for m, order in zip(new, orders, strict=True)}
     for message, order in zip(new, orders, strict=True):
         message.order = order
+    redrive = world.queues[queue].redrive
+    if redrive is not None:  # perhaps begun in this very entry, about some of them
+        redrive.about = [
+            (message, places_before.get((id(message), order), order))
+            for message, order in redrive.about
+        ]

@@ -1,8 +1,11 @@
-"""What the comparison with the model has found in the machine, each as the smallest story."""
+"""What the comparison with the model has found in the machine, or in the model, as the smallest
+story of each."""
 
 from fifo.machine import Machine, commands, invariants, replies
 from fifo.machine.types import Verb
-from tests.support.machine import Bench, expect, refused
+from tests.machine.model.comparing import Pair
+from tests.machine.model.verbs import Letter, Post
+from tests.support.machine import Bench, expect, refused, sixteen
 
 
 def bodies(bench: Bench) -> list[str]:
@@ -216,3 +219,17 @@ def test_who_releases_a_message_again_does_not_get_it_when_the_first_second_is_o
     bench.advance(600)
     bench.tick_all()
     assert bodies(bench) == ["a"]
+
+
+def test_a_redrive_that_begins_in_the_entry_in_which_messages_died_is_about_them() -> None:
+    pair = Pair()
+    pair.apply(0, commands.Declare("q", {"dead_letter": "dead"}))
+    pair.apply(0, commands.Attach(sixteen("s"), 0, sixteen("i"), "u", "host:1"))
+    letters = [Letter(1, b"a", ttl_ms=500), Letter(2, b"b", priority=9, ttl_ms=500)]
+    pair.apply(0, Post(1, 0, "q", 0, letters))
+    # In which order they die is open, and the model learns it when the redrive has begun.
+    pair.apply(5_000, commands.Tick(), commands.Redrive("dead"))
+    found, until = pair.machine.redrive_candidates("dead", 10)
+    positions = tuple(position for position, _ in found)
+    pair.apply(5_000, commands.RedriveStep("dead", 0, until, positions))
+    assert [len(pair.world.in_queue(name)) for name in ("dead", "q")] == [0, 2]
