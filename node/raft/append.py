@@ -77,8 +77,7 @@ def accept(journal: Journal, message: Message, commit_index: int, applied_index:
         return Verdict(False, min(previous, commit_index + 1), commit_index)
     entries = message["entries"]
     skip, truncated = _skip_present(journal, entries, max(commit_index, applied_index))
-    for command, index, term in entries[skip:]:
-        journal.add(command, index, term)
+    journal.extend(entries[skip:])
     verified = previous + len(entries)
     commit_index = max(commit_index, min(message["commit_index"], verified))
     return Verdict(True, verified + 1, commit_index, len(entries) - skip, truncated)

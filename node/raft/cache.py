@@ -7,7 +7,12 @@ up to which index commands may be dropped, because what is not yet written exist
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from node.raft.records import Entry
 
 ENTRY_OVERHEAD_BYTES: Final = 256
 """What a command costs in memory beside its bytes (object header, two slots and a link in the
@@ -39,11 +44,18 @@ class CommandCache:
 
     def put(self, index: int, command: bytes) -> None:
         """Keeps a command as the most recently used; `trim` is the caller's next step."""
-        old = self._commands.pop(index, None)
-        if old is not None:
-            self._bytes -= len(old) + ENTRY_OVERHEAD_BYTES
-        self._commands[index] = command
-        self._bytes += len(command) + ENTRY_OVERHEAD_BYTES
+        self.put_all(((command, index, 0),))
+
+    def put_all(self, entries: Iterable[Entry]) -> None:
+        """The same for each of these entries."""
+        commands, held_bytes = self._commands, self._bytes
+        for command, index, _ in entries:
+            old = commands.pop(index, None)
+            if old is not None:
+                held_bytes -= len(old) + ENTRY_OVERHEAD_BYTES
+            commands[index] = command
+            held_bytes += len(command) + ENTRY_OVERHEAD_BYTES
+        self._bytes = held_bytes
 
     def get(self, index: int) -> bytes | None:
         """The command, which becomes the most recently used; None if it is not here."""

@@ -37,15 +37,14 @@ from node.raft.segments import Opening
 from node.raft.storage import FULL_ERRNOS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from node.raft.flight import GroupFlight
     from node.raft.folder import Folder
+    from node.raft.records import Entry
     from node.raft.snapshotfile import SnapshotMeta
     from node.raft.storage import Storage
 
-Entry = tuple[bytes, int, int]
-"""(command, index, term), the shape that PySyncObj gives to an entry."""
 
 PLACEHOLDER = b"\x01"
 """What `read` gives for the two entries at the head of a log that a snapshot stands for, where
@@ -290,25 +289,33 @@ class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the librar
         return self._entry(self.first_index + place)
 
     def add(self, command: bytes, index: int, term: int) -> None:
-        """Adds the next entry; durable after the next `sync`. Keeps `command`, uncopied if it is
-        a bytes object."""
+        """Adds the next entry as `extend` does; the library's way."""
+        self.extend([(bytes(command), index, term)])
+
+    def extend(self, entries: Sequence[Entry]) -> None:
+        """Adds the next entries, uncopied; durable after the next `sync`."""
         self._check_usable()
-        log = self._log
-        if index != log.last_index + 1 or term < log.last_term:
-            raise RaftStopped(
-                f"entry {index} of term {term} cannot follow entry {log.last_index} "
-                f"of term {log.last_term}"
-            )
-        command = bytes(command)
-        size = len(command)
-        if size > self._limits.command_bytes:
-            raise RaftStopped(
-                f"entry {index} has {size} bytes, the journal takes {self._limits.command_bytes}"
-            )
-        position = self._writer.add(records.ENTRY, term, index, command)
-        log.append(term, position, size)
-        self._cache.put(index, command)
-        self._tail = (command, index, term)
+        if not entries:
+            return
+        self._check_order(entries)
+        self._log.extend(entries, self._writer.add_entries(entries))
+        self._cache.put_all(entries)
+        self._tail = entries[-1]
+
+    def _check_order(self, entries: Sequence[Entry]) -> None:
+        last_index, last_term = self._log.last_index, self._log.last_term
+        bytes_max = self._limits.command_bytes
+        for command, index, term in entries:
+            if index != last_index + 1 or term < last_term:
+                raise RaftStopped(
+                    f"entry {index} of term {term} cannot follow entry {last_index} "
+                    f"of term {last_term}"
+                )
+            if len(command) > bytes_max:
+                raise RaftStopped(
+                    f"entry {index} has {len(command)} bytes, the journal takes {bytes_max}"
+                )
+            last_index, last_term = index, term
 
     def clear(self) -> NoReturn:
         """Refused: what a snapshot stands for goes with `release`, the rest stays (b02, b03)."""

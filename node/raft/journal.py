@@ -13,13 +13,14 @@ from array import array
 from typing import TYPE_CHECKING
 
 from node.raft import aside, limits
-from node.raft.durablelog import DurableLog, Entry, JournalLimits, check_name
+from node.raft.durablelog import DurableLog, JournalLimits, check_name
 from node.raft.errors import RaftStopped, SnapshotFailed
 from node.raft.folder import take
 from node.raft.install import InstallWriter
 from node.raft.journalstats import JournalStats
 from node.raft.owner import Owner
 from node.raft.places import PLACE_BYTES
+from node.raft.records import Entry
 from node.raft.snapshotfile import SnapshotBuilder, SnapshotMeta
 from node.raft.snapshots import SnapshotWriter
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from node.raft.records import Entry
+
 NOWHERE: Final = (1 << 64) - 1
 """The position of an entry of which only index and term are left: the two at the head of a log
 whose beginning a snapshot stands for."""
@@ -61,6 +63,12 @@ class LogIndex:
     def last_term(self) -> int:
         """The term of the last entry, or of the one before `first_index` when empty."""
         return self._terms[-1] if self._terms else self._previous_term or 0
+
+    def extend(self, entries: Sequence[Entry], positions: Sequence[int]) -> None:
+        """Adds entries after the last."""
+        self._terms.extend([term for _, _, term in entries])
+        self._positions.extend(positions)
+        self._sizes.extend([len(command) for command, _, _ in entries])
 
     def append(self, term: int, position: int, size: int) -> None:
         """Adds the entry after the last."""

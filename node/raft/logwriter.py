@@ -14,8 +14,9 @@ from node.raft.flight import GroupFlight
 from node.raft.journalstats import SyncFigures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from node.raft.records import Entry
     from node.raft.segments import NewSegment, Opening, Segments
 
 
@@ -50,18 +51,26 @@ class LogWriter:
         """The group on its way to the disk."""
         return self._flight
 
-    def add(self, kind: int, term: int, index: int, payload: bytes) -> int:
-        """Gathers one record, opening a group if it is the first; returns its position."""
+    def add(self, kind: int, term: int, index: int, payload: bytes) -> None:
+        """Gathers one record, opening a group if it is the first."""
+        self._open_group()
         parts = self._parts
-        if not parts:
-            parts.append(records.encode_group(self.end, self.synced_end, self._seed))
-            self.end += records.GROUP_BYTES
-        position = self.end
-        parts.append(records.encode_record(kind, position, term, index, payload, self._seed))
+        parts.append(records.encode_record(kind, self.end, term, index, payload, self._seed))
         if payload:
             parts.append(payload)
-        self.end = position + records.RECORD_BYTES + len(payload)
-        return position
+        self.end += records.RECORD_BYTES + len(payload)
+
+    def add_entries(self, entries: Sequence[Entry]) -> list[int]:
+        """Gathers a record for each, opening a group if they are the first; their positions."""
+        self._open_group()
+        parts, positions, self.end = records.encode_entries(entries, self.end, self._seed)
+        self._parts += parts
+        return positions
+
+    def _open_group(self) -> None:
+        if not self._parts:
+            self._parts.append(records.encode_group(self.end, self.synced_end, self._seed))
+            self.end += records.GROUP_BYTES
 
     def take_off(self, first_index: int, previous_term: int, opening: Opening) -> GroupFlight:
         """Everything gathered as work for whichever thread; `land` has to follow it on this one.

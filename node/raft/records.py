@@ -17,11 +17,17 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
 from node.raft import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Entry = tuple[bytes, int, int]
+"""(command, index, term), the shape that PySyncObj gives to an entry."""
 
 FORMAT: Final = 2
 """What is written. Format 2 added snapshots and kept files, and with them folders whose oldest
@@ -194,6 +200,24 @@ def encode_record(
     """The bytes before `payload`; the record is these bytes followed by `payload`."""
     fields = _pack_fields(MAGIC, kind, 0, len(payload), position, term, index)
     return fields + _pack_crc(crc32c(payload, crc32c(fields, seed)))
+
+
+def encode_entries(
+    entries: Sequence[Entry], position: int, seed: int
+) -> tuple[list[bytes], list[int], int]:
+    """Records of entries one after the other, the first at `position`.
+
+    Returns their bytes in parts, the commands uncopied, their positions, and the position after
+    them. One loop for many: a call for each would cost more than its checksum.
+    """
+    parts: list[bytes] = []
+    positions: list[int] = []
+    for command, index, term in entries:
+        fields = _pack_fields(MAGIC, ENTRY, 0, len(command), position, term, index)
+        parts += (fields + _pack_crc(crc32c(command, crc32c(fields, seed))), command)
+        positions.append(position)
+        position += RECORD_BYTES + len(command)
+    return parts, positions, position
 
 
 def encode_group(position: int, synced: int, seed: int) -> bytes:

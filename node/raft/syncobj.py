@@ -36,14 +36,13 @@ if TYPE_CHECKING:
     from node.raft.config import RaftConfig
     from node.raft.journal import Journal
     from node.raft.offload import Offload
+    from node.raft.records import Entry
     from node.raft.statesource import StateSource
 
 __all__ = ["CANDIDATE", "FOLLOWER", "LEADER", "Core", "command_of"]
 
 pin.check_names()
 seams.install()
-
-Entry = tuple[bytes, int, int]
 
 
 class Core(Elections):
@@ -527,13 +526,15 @@ class Core(Elections):
         if self.transfer is not None or self.log_bytes >= self.config.uncommitted_bytes_max:
             return
         term = self._SyncObj__raftCurrentTerm
-        for submission in submissions.take(term):
-            index = self.journal.last_index + 1
-            self.journal.add(submission.command, index, term)
-            self.log_bytes += submission.size
+        entries: list[Entry] = []
+        for index, submission in enumerate(submissions.take(term), self.journal.last_index + 1):
+            entries.append((submission.command, index, term))
+            # Before it is in the log: whatever fails below, its outcome is told.
             submissions.appended(submission, index)
+            self.log_bytes += submission.size
             if self.log_bytes >= self.config.uncommitted_bytes_max:
                 break
+        self.journal.extend(entries)
 
     # --- connections ---
 
