@@ -31,13 +31,11 @@ READY_LIMIT_S = 90.0
 """What workers may take to start, connect and have a queue."""
 
 GRACE_S = 90.0
-"""What a worker may take beyond its end: the answer to its last call."""
+"""What a worker may take beyond its end: the answer to its last call, or its patience with a system
+whose leader was killed (`worker.PAUSE_LIMIT_S`)."""
 
 KILL_AFTER_S = 1.0
 """For so long confirms come one by one before the leader is killed."""
-
-PAUSE_LIMIT_S = 45.0
-"""A system that confirms nothing for so long after that has failed."""
 
 POLL_S = 0.05
 
@@ -136,15 +134,14 @@ class Rounds:
             )
             workers.append(self._start(job))
         await self._all_here(meeting, [child for child, _ in workers])
-        seconds = KILL_AFTER_S + PAUSE_LIMIT_S if load.kills else self._seconds
-        meeting.begin(self._warm_up_s, seconds)
+        meeting.begin(self._warm_up_s, self._seconds)
         if load.kills:
             await asyncio.sleep(self._warm_up_s + KILL_AFTER_S)
             await running.kill_leader(queue)
             meeting.killed()
-        deadline = time.monotonic() + self._warm_up_s + seconds + GRACE_S
+        deadline = time.monotonic() + self._warm_up_s + self._seconds + GRACE_S
         results = [await _result(*worker, deadline) for worker in workers]
-        return figures_of(list(zip(load.roles, results, strict=True)), seconds)
+        return figures_of(list(zip(load.roles, results, strict=True)), self._seconds)
 
     def _start(self, job: Job) -> tuple[Child, Path]:
         output = self._folder / f"{job.name}.json"

@@ -42,8 +42,15 @@ SETTLED_S = 2.0
 """So long after the leader was killed confirms must come for a survivor to be content."""
 
 
+BEFORE_S = 1.0
+"""A pause that began so long before the leader was killed is another one."""
+
+PAUSE_LIMIT_S = 45.0
+"""A system that confirms nothing for so long after that has failed."""
+
+
 class NoConfirm(Exception):
-    """A publish was not confirmed before the end."""
+    """A publish was never confirmed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,38 +97,38 @@ async def publish(driver: Driver, job: Job, times: Times, figures: Figures, coun
         figures.count(times, sent, now, count)
 
 
-async def survive(
-    driver: Driver, job: Job, times: Times, figures: Figures, meeting: Meeting
-) -> None:
+async def survive(driver: Driver, job: Job, figures: Figures, meeting: Meeting) -> None:
     """Publish one by one over the death of the leader; see how long nothing was confirmed.
 
     Raises NoConfirm where that never ends.
     """
     padding = os.urandom(job.size)
     confirmed = [time.monotonic_ns()]
-    while True:
-        await _confirm(driver, _body(job, confirmed[-1], padding), times)
+    killed: int | None = None
+    while killed is None or confirmed[-1] < killed + SETTLED_S * 1e9:
+        await _confirm(driver, _body(job, confirmed[-1], padding), meeting)
         confirmed.append(time.monotonic_ns())
-        figures.count(times, *confirmed[-2:])
         killed = meeting.killed_ns()
-        if killed is not None and confirmed[-1] > killed + SETTLED_S * 1e9:
-            break
-    figures.pause_s = longest_gap(confirmed, times.begin_ns, confirmed[-1]) / 1e9
+    figures.pause_s = longest_gap(confirmed, killed - BEFORE_S * 1e9, confirmed[-1]) / 1e9
 
 
-async def _confirm(driver: Driver, body: bytes, times: Times) -> None:
+async def _confirm(driver: Driver, body: bytes, meeting: Meeting) -> None:
     lost: tuple[type[Exception], ...] = (TimeoutError, *driver.errors)
-    while time.monotonic_ns() < times.end_ns:
+    while True:
         try:
             async with asyncio.timeout(ATTEMPT_S):
                 await driver.publish(body, 1)
                 return
         except lost:
+            killed = meeting.killed_ns()
+            if killed is not None and time.monotonic_ns() > killed + PAUSE_LIMIT_S * 1e9:
+                raise NoConfirm(
+                    f"nothing was confirmed for {PAUSE_LIMIT_S:g} s after the leader was killed"
+                ) from None
             await asyncio.sleep(RECONNECT_S)
             with contextlib.suppress(*lost):
                 async with asyncio.timeout(RECOVERY_S):
                     await driver.recover()
-    raise NoConfirm("the leader was killed, and nothing was confirmed until the end")
 
 
 async def consume(driver: Driver, job: Job, times: Times, figures: Figures) -> None:
@@ -143,7 +150,7 @@ async def work(job: Job) -> Figures:
     meeting.arrive(job.name)
     times = await meeting.times()
     if job.role == SURVIVOR:
-        await survive(driver, job, times, figures, meeting)
+        await survive(driver, job, figures, meeting)
     else:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout((times.end_ns - time.monotonic_ns()) / 1e9):
