@@ -32,6 +32,9 @@ SIZES = (1_000_000, 5_000_000, 10_000_000, 20_000_000)
 POLL_S = 0.5
 """Between two looks at the memory: Spark fills and empties its heap over seconds."""
 
+WRITTEN = "_SUCCESS"
+"""The last file that Spark writes into a folder."""
+
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -75,29 +78,37 @@ def _look(child: Child, cpu_ticks: dict[int, int]) -> int:
     return rss_bytes
 
 
-def measure(sizes: list[int], folder: Path, memory: str) -> dict[int, Cost]:
-    """What a check takes by number of events."""
+def measure(sizes: list[int], folder: Path, kept: Path | None, memory: str) -> dict[int, Cost]:
+    """What a check takes by number of events. Histories are made in `kept`, unless they are there;
+    without it each is made in `folder`, and deleted after its check.
+    """
     household = Household(folder / "logs")
     found = {}
     try:
         for size in sizes:
-            history = folder / f"history-{size}"
-            _say(f"{size:,} events: generating")
-            run(
-                household,
-                f"generate-{size}",
-                *("bench.check.generate", str(history), "--events", str(size)),
-            )
+            history = (kept or folder) / f"history-{size}"
+            _generate(household, history, size)
             _say(f"{size:,} events: checking")
             found[size] = run(
                 household,
                 f"check-{size}",
                 *("bench.check", str(history), "--memory", memory),
             )
-            shutil.rmtree(history)
+            if kept is None:
+                shutil.rmtree(history)
     finally:
         household.end(hurry=lambda: True)
     return found
+
+
+def _generate(household: Household, history: Path, size: int) -> None:
+    if (history / WRITTEN).exists():
+        _say(f"{size:,} events: {history}")
+        return
+    shutil.rmtree(history, ignore_errors=True)  # What was interrupted.
+    _say(f"{size:,} events: generating")
+    command = ("bench.check.generate", str(history), "--events", str(size))
+    run(household, f"generate-{size}", *command)
 
 
 def _say(text: str) -> None:
@@ -111,11 +122,17 @@ def main() -> int:
     parser.add_argument("--memory", default="3g", help="of the checker's JVM")
     parser.add_argument("--report", type=Path, help="an HTML page with the picture")
     parser.add_argument("--picture", type=Path, help="the picture alone, as SVG")
+    parser.add_argument(
+        "--keep", type=Path, help="histories are made in this folder, and used again if there"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
+    for path in (options.report, options.picture):
+        if path is not None:  # Before the long work, that an error comes soon.
+            path.absolute().parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="fifo-cost-"))
     try:
-        found = measure(sorted(options.events), folder, options.memory)
+        found = measure(sorted(options.events), folder, options.keep, options.memory)
     except CostFailed as error:
         print(f"the measurement failed: {error}", file=sys.stderr)
         return 1

@@ -6,6 +6,7 @@ run. Whether the history is right is for the rules.
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,11 +18,16 @@ if TYPE_CHECKING:
 BINS_MAX = 2000
 """A longer history gets bins of several seconds each."""
 
-RUN = "(SELECT * FROM flat WHERE f NOT IN ('declare', 'stamp'))"
+RUN = "(SELECT * FROM everything WHERE f NOT IN ('declare', 'stamp'))"
 """What belongs to the run itself: queues may be declared long before it begins."""
 
-ACCURACY = 1000
-"""Percentiles are exact to a thousandth of their rank."""
+STEPS = 200
+"""Waits are counted by so many steps to each factor of e: percentiles are exact to a quarter of a
+percent of their value.
+"""
+
+SHORTEST_S = 1e-6
+"""What is shorter counts as this: clocks tell no less."""
 
 PERCENTS = (50, 95, 99)
 
@@ -36,19 +42,36 @@ COUNTED = {
 
 LATENCIES = {
     "publish to confirm": (
-        "SELECT confirm_time AS at, confirm_time - invoke_time AS s FROM bodies"
+        "SELECT confirm_time AS at, confirm_time - invoke_time AS s FROM publishes"
         " WHERE confirm_time IS NOT NULL AND invoke_time IS NOT NULL"
     ),
     "publish to first delivery": (
         "SELECT first.time AS at, first.time - invoke_time AS s FROM messages"
         " WHERE first.attempt = 1 AND invoke_time IS NOT NULL AND coalesce(delay_s, 0) = 0"
+        " UNION ALL SELECT deliver_time, deliver_time - invoke_time FROM ordinary_bodies"
     ),
     "settlement to receipt": (
         "SELECT answered_time AS at, answered_time - asked_time AS s FROM settled"
         " WHERE answered_time IS NOT NULL"
+        " UNION ALL SELECT answered_time, answered_time - asked_time FROM ordinary_ids"
     ),
 }
 """What takes time: when it was over, and how many seconds it took."""
+
+WAITS = """
+SELECT name, bin, max(n) AS n, max(most) AS most, {percentiles}
+FROM (
+  SELECT name, bin, step, max(most) OVER whole AS most, sum(n) OVER whole AS n,
+    sum(n) OVER (PARTITION BY name, bin ORDER BY step) AS below
+  FROM (
+    SELECT name, bin, step, sum(n) AS n, max(most) AS most FROM (
+      SELECT name, bin, step, n, most FROM counted
+      UNION ALL SELECT name, null, step, n, most FROM counted)
+    GROUP BY name, bin, step)
+  WINDOW whole AS (PARTITION BY name, bin))
+GROUP BY name, bin
+"""
+"""Of all waits counted by step: per bin, and in all (no bin)."""
 
 
 class Wait(NamedTuple):
@@ -106,12 +129,7 @@ def measure(spark: SparkSession, rare: Rare) -> Figures:
     for row in spark.sql(f"SELECT {place} AS bin, {counts} FROM {RUN} GROUP BY 1").collect():
         for name in COUNTED:
             rates[name][row["bin"]] = row[name] / bin_s
-    waits: dict[str, dict[int, Wait]] = {}
-    totals = {}
-    for name, query in LATENCIES.items():
-        waits[name], total = _waits(spark, query, place.replace("time", "at"))
-        if total is not None:
-            totals[name] = total
+    waits, totals = _waits(spark, place.replace("time", "at"))
     return Figures(
         seconds=seconds,
         bin_s=bin_s,
@@ -121,13 +139,20 @@ def measure(spark: SparkSession, rare: Rare) -> Figures:
         held=_histogram(
             spark,
             "SELECT CAST(floor(log2(greatest((asked_time - handed_time) * 1000, 1))) AS int)"
-            " AS name FROM settlements WHERE handed_time IS NOT NULL",
+            " AS name FROM (SELECT asked_time, handed_time FROM settlements"
+            "  UNION ALL SELECT asked_time, handed_time FROM ordinary_ids)"
+            " WHERE handed_time IS NOT NULL",
         ),
-        attempts=_histogram(spark, "SELECT attempt AS name FROM delivered WHERE first_seen"),
+        attempts=_histogram(
+            spark,
+            "SELECT attempt AS name FROM delivered WHERE first_seen"
+            " UNION ALL SELECT 1 FROM ordinary_ids",
+        ),
         outcomes=_histogram(
             spark,
             "SELECT concat(verb, ' ', CASE answer WHEN 'ok' THEN coalesce(status, 'ok')"
-            " WHEN 'fail' THEN 'failed' ELSE 'unknown' END) AS name FROM settled",
+            " WHEN 'fail' THEN 'failed' ELSE 'unknown' END) AS name FROM settled"
+            " UNION ALL SELECT 'ack ok' FROM ordinary_ids",
         ),
         faults=tuple(_faults(rare, zero)),
         leaders=tuple(
@@ -137,19 +162,37 @@ def measure(spark: SparkSession, rare: Rare) -> Figures:
     )
 
 
-def _waits(spark: SparkSession, query: str, place: str) -> tuple[dict[int, Wait], Wait | None]:
-    percents = ", ".join(str(percent / 100) for percent in PERCENTS)
-    p = f"percentile_approx(s, array({percents}), {ACCURACY}) AS p"
-    what = f"count(*) AS n, {p}, max(s) AS most"
-    rows = spark.sql(f"SELECT {place} AS bin, {what} FROM ({query}) GROUP BY 1").collect()
-    found = {row["bin"]: _wait(row) for row in rows}
-    total = spark.sql(f"SELECT {what} FROM ({query})").first()
-    return found, _wait(total) if total is not None and total["n"] else None
+def _waits(spark: SparkSession, place: str) -> tuple[dict[str, dict[int, Wait]], dict[str, Wait]]:
+    """Waits by name and bin, and by name."""
+    every = " UNION ALL ".join(
+        f"SELECT '{name}' AS name, at, s FROM ({query})" for name, query in LATENCIES.items()
+    )
+    step = f"CAST(floor(ln(greatest(s, {SHORTEST_S})) * {STEPS}) AS int)"
+    counted = (
+        f"SELECT name, {place} AS bin, {step} AS step, count(*) AS n, max(s) AS most"
+        f" FROM ({every}) GROUP BY 1, 2, 3"
+    )
+    percentiles = ", ".join(
+        f"min(step) FILTER (WHERE below >= n * {percent / 100}) AS p{percent}"
+        for percent in PERCENTS
+    )
+    waits: dict[str, dict[int, Wait]] = {name: {} for name in LATENCIES}
+    totals: dict[str, Wait] = {}
+    spark.sql(counted).createOrReplaceTempView("counted")
+    for row in spark.sql(WAITS.format(percentiles=percentiles)).collect():
+        if row["bin"] is None:
+            totals[row["name"]] = _wait(row)
+        else:
+            waits[row["name"]][row["bin"]] = _wait(row)
+    return waits, {name: totals[name] for name in LATENCIES if name in totals}
 
 
 def _wait(row: Any) -> Wait:
-    p50, p95, p99 = (value * 1000 for value in row["p"])
-    return Wait(row["n"], p50, p95, p99, row["most"] * 1000)
+    most = row["most"]
+    p50, p95, p99 = (
+        min(math.exp((row[f"p{percent}"] + 0.5) / STEPS), most) * 1000 for percent in PERCENTS
+    )
+    return Wait(row["n"], p50, p95, p99, most * 1000)
 
 
 def _histogram(spark: SparkSession, query: str) -> dict[Any, int]:

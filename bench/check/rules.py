@@ -152,9 +152,7 @@ LOST = """(
   JOIN (SELECT confirm_queue, count(*) AS gone FROM messages WHERE NOT may_have_acked GROUP BY 1) g
     ON g.confirm_queue = m.confirm_queue
   LEFT JOIN explained e ON e.queue = m.confirm_queue
-  LEFT JOIN (
-    SELECT confirm_process, min(confirm_index) AS first_kept, max(confirm_index) AS last_kept
-    FROM messages WHERE may_have_acked GROUP BY 1) keep ON keep.confirm_process = m.confirm_process
+  LEFT JOIN kept keep ON keep.process = m.confirm_process
   WHERE g.gone > coalesce(e.count, 0))"""
 
 DELAYED = "(SELECT * FROM messages WHERE delay_s > 0 AND first IS NOT NULL)"
@@ -458,8 +456,8 @@ def slow_publishes(spark: SparkSession, rare: Rare) -> list[Finding]:
         below = "" if end == float("inf") else f"AND invoke_time < {end!r}"
         row = spark.sql(
             "SELECT count(*) AS n, sort_array(collect_list(wait)) AS waits FROM ("
-            " SELECT coalesce(confirm_time - invoke_time, double('infinity')) AS wait FROM bodies"
-            f" WHERE invoke_time > {begun['time'] + LASTING_SETTLE_S!r} {below})"
+            " SELECT coalesce(confirm_time - invoke_time, double('infinity')) AS wait"
+            f" FROM publishes WHERE invoke_time > {begun['time'] + LASTING_SETTLE_S!r} {below})"
         ).first()
         assert row is not None, "an aggregate has a row"
         if row["n"] and (p99 := row["waits"][int(0.99 * (row["n"] - 1))]) > LASTING_P99_S:

@@ -1,8 +1,8 @@
 """The tables that the rules are written on: messages by body, hand-outs, settlements, holds.
 
 Owns how events become these tables, as docs/history.md defines the words. Each is a temporary view
-of the session. Everything is spread by message id once, and the queries that follow stay within
-those partitions. Knows no rule.
+of the session. What an ordinary message did is no row of them: `screen` has set it aside. The rest
+is spread by message id once, and what follows stays within those partitions. Knows no rule.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.check.screen import screen
+from bench.check.reading import tune
+from bench.check.screen import EVENTS_OF_ORDINARY, Screen
 from bench.check.specs import Rare
 
 if TYPE_CHECKING:
@@ -174,11 +175,23 @@ FROM (SELECT * FROM bodies WHERE id IS NOT NULL) b LEFT JOIN by_message m ON m.i
 """Confirmed bodies with what became of the message."""
 
 
+KEPT = """
+SELECT process, min(first) AS first_kept, max(last) AS last_kept FROM (
+  SELECT confirm_process AS process, min(confirm_index) AS first, max(confirm_index) AS last
+  FROM messages WHERE may_have_acked GROUP BY 1
+  UNION ALL SELECT process, min(index), max(index) FROM ordinary_confirms GROUP BY 1)
+GROUP BY process
+"""
+"""Between which confirms of a process its messages were not lost."""
+
+PUBLISHES = """
+SELECT invoke_time, confirm_time FROM bodies
+UNION ALL SELECT invoke_time, confirm_time FROM ordinary_bodies
+"""
+
 PUBLISHERS = """
-SELECT queue, count(DISTINCT process) AS publishers FROM (
-  SELECT invoke_queue AS queue, invoke_process AS process FROM bodies
-  UNION ALL SELECT confirm_queue, confirm_process FROM bodies WHERE id IS NOT NULL)
-GROUP BY queue
+SELECT queue, count(DISTINCT process) AS publishers FROM everything
+WHERE f = 'publish' AND type IN ('invoke', 'ok') GROUP BY queue
 """
 
 
@@ -190,6 +203,8 @@ class Tables:
     lined_up: frozenset[str]
     """Queues without keys whose first deliveries have an order: a single publisher, or consumer."""
     kept: list[DataFrame]
+    ordinary: int = 0
+    """Messages that no table has."""
 
     def free(self) -> None:
         """Give the disk back."""
@@ -201,23 +216,27 @@ def make(spark: SparkSession, rare: Rare) -> Tables:
     """Make all views on top of the view `events`."""
     kept: list[DataFrame] = []
 
-    def kept_on_disk(table: DataFrame) -> DataFrame:
+    def kept_on_disk(query: str) -> DataFrame:
         from pyspark import StorageLevel
 
-        kept.append(table.persist(StorageLevel.DISK_ONLY))
-        return table
+        kept.append(spark.sql(query).persist(StorageLevel.DISK_ONLY))
+        return kept[-1]
 
     def view(name: str, query: str, *, keep: bool = False) -> None:
-        table = spark.sql(query)
-        (kept_on_disk(table) if keep else table).createOrReplaceTempView(name)
+        table = kept_on_disk(query) if keep else spark.sql(query)
+        table.createOrReplaceTempView(name)
 
-    view("flat", FLAT)
-    rows = spark.sql("SELECT 1 FROM flat WHERE f = 'checkout' LIMIT 1").take(1)
+    view("everything", FLAT)
+    rows = spark.sql("SELECT 1 FROM everything WHERE f = 'checkout' LIMIT 1").take(1)
     traced = bool(rows)
     _queues(spark, rare)
+    lined_up = _lined_up(spark, rare)
+    ordinary = Screen(spark, kept_on_disk).look(_special(rare, lined_up), traced=traced)
+    if ordinary:
+        count = spark.table("events").count()
+        tune(spark, count, spread=count - EVENTS_OF_ORDINARY * ordinary)
     view("bodies", BODIES, keep=True)
     view("delivered", DELIVERED, keep=True)
-    screen(spark, kept_on_disk)
     view("settled", SETTLED, keep=True)
     view("answers", ANSWERS)
     view(
@@ -241,7 +260,17 @@ def make(spark: SparkSession, rare: Rare) -> Tables:
     view("ended", ENDED)
     view("by_message", BY_MESSAGE, keep=True)
     view("messages", MESSAGES, keep=True)
-    return Tables(traced, _lined_up(spark, rare), kept)
+    view("kept", KEPT)
+    view("publishes", PUBLISHES)
+    return Tables(traced, lined_up, kept, ordinary)
+
+
+def _special(rare: Rare, lined_up: frozenset[str]) -> set[str]:
+    """Queues with rules about more than one message at a time, or about any that is in them."""
+    found = {
+        queue.name for queue in rare.queues().values() if queue.is_grave or queue.ordering != "none"
+    }
+    return found | lined_up
 
 
 def _lined_up(spark: SparkSession, rare: Rare) -> frozenset[str]:

@@ -129,7 +129,7 @@ def judge_history(
         for rule in RULES
         if rule in subjects
     )
-    complaints = (*history.complaints, *_unasked(spark, told.counts))
+    complaints = (*history.complaints, *_unasked(spark, told.counts, made))
     notes = tuple(_notes(rare, traced=made.traced, counts=told.counts))
     silent = {
         rule: why
@@ -139,12 +139,12 @@ def judge_history(
     return Verdict(history.count, told.counts, broken, complaints, notes, silent), made
 
 
-def _unasked(spark: SparkSession, counts: Mapping[str, int]) -> Iterator[str]:
+def _unasked(spark: SparkSession, counts: Mapping[str, int], made: tables.Tables) -> Iterator[str]:
     """Answers to settlements that nobody asked for: the part with the question is missing."""
     answers = sum(counts.get(f"settle {kind}", 0) for kind in ("ok", "fail", "info"))
     known = spark.sql(f"SELECT count_if(answered <> {tables.NEVER}) AS n FROM settled").first()
     assert known is not None, "an aggregate has a row"
-    if answers == known["n"]:
+    if answers == known["n"] + made.ordinary:
         return
     row = spark.sql(
         "SELECT count(*) AS n, min(index) AS first FROM ("

@@ -46,13 +46,12 @@ def in_order(told: Told) -> Iterator[Violation]:
         if spec.get("ordering") == "key":
             yield from _by_key(told, confirms)
             continue
-        publishers = {confirm["process"] for confirm in confirms}
-        everybody = {
-            asked["process"]
-            for asked in told.invoked.values()
-            if asked["value"].get("queue") == queue
+        publishers = {
+            one["process"]
+            for one in told.by_kind["publish"]
+            if one["type"] in ("invoke", "ok") and one["value"].get("queue") == queue
         }
-        if spec.get("ordering") == "single_active" or len(publishers | everybody) == 1:
+        if spec.get("ordering") == "single_active" or len(publishers) == 1:
             yield from _by_publisher(told, confirms)
 
 
