@@ -24,7 +24,7 @@ from rich.text import Text
 
 from bench.check.figures import Figures, measure
 from bench.check.page import headline, render
-from bench.check.reading import HistoryBroken, read
+from bench.check.reading import HistoryBroken, read, tune
 from bench.check.specs import Rare
 from bench.check.verdict import RULES, Verdict, judge_history, state_of
 from bench.hardware import describe
@@ -133,6 +133,7 @@ def check(
             _complain(verdict.complaints)
             return None
         say("figures")
+        tune(spark, history.count)
         return verdict, measure(spark, Rare.read(spark))
     finally:
         made.free()

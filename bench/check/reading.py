@@ -72,14 +72,12 @@ def read(spark: SparkSession, path: Path, work: Path) -> History:
     return History(events, count, (*complaints, *holes))
 
 
-def tune(spark: SparkSession, events: int, *, spread: int | None = None) -> None:
-    """Set the session for a history of this size, of which so many events are spread over parts
-    (None: all). Every table is spread by message alike, so that none has to be spread again: that
-    is why nothing may change the number of its parts.
+def tune(spark: SparkSession, events: int) -> None:
+    """Set the session for queries over so many events. Every table is spread by message alike, so
+    that none has to be spread again: that is why nothing may change the number of its parts.
     """
     large = events >= COMPILED_FROM
-    spread = events if spread is None else spread
-    parts = min(PARTITIONS_MAX, max(2, spread // EVENTS_PER_PARTITION)) if large else 1
+    parts = min(PARTITIONS_MAX, max(2, events // EVENTS_PER_PARTITION)) if large else 1
     for name, value in {
         "spark.sql.shuffle.partitions": str(parts),
         "spark.sql.codegen.wholeStage": str(large).lower(),

@@ -233,8 +233,7 @@ def make(spark: SparkSession, rare: Rare) -> Tables:
     lined_up = _lined_up(spark, rare)
     ordinary = Screen(spark, kept_on_disk).look(_special(rare, lined_up), traced=traced)
     if ordinary:
-        count = spark.table("events").count()
-        tune(spark, count, spread=count - EVENTS_OF_ORDINARY * ordinary)
+        tune(spark, spark.table("events").count() - EVENTS_OF_ORDINARY * ordinary)
     view("bodies", BODIES, keep=True)
     view("delivered", DELIVERED, keep=True)
     view("settled", SETTLED, keep=True)
