@@ -69,6 +69,14 @@ JOIN (SELECT id, confirm_index FROM bodies WHERE id IS NOT NULL) b ON b.id = c.i
 LEFT ANTI JOIN out_of_place q ON q.name = c.queue
 """
 
+FIRSTS = """
+SELECT h.queue, h.time, h.index, h.transit_s, h.waited_s, b.invoke_index
+FROM hand_outs h JOIN bodies b ON b.id = h.id
+WHERE h.place = 1 AND h.attempt = 1 AND NOT h.in_grave
+UNION ALL SELECT * FROM ordinary_firsts
+"""
+"""First hand-outs of all messages: an ordinary one may have overtaken."""
+
 BEFORE_THEM = """
 SELECT queue, at, late, last_value(younger, true) OVER (
   PARTITION BY queue ORDER BY at, kind, index
@@ -80,10 +88,9 @@ FROM (
   UNION ALL
   SELECT h.queue, h.time, 1, h.index,
     named_struct('index', h.index, 'time', h.time, 'handed', {handed},
-      'invoke_index', b.invoke_index), NULL
-  FROM hand_outs h JOIN bodies b ON b.id = h.id
-  WHERE h.place = 1 AND h.attempt = 1 AND NOT h.in_grave AND {handed} IS NOT NULL
-    AND h.queue IN (SELECT queue FROM came_late))
+      'invoke_index', h.invoke_index), NULL
+  FROM firsts h
+  WHERE {handed} IS NOT NULL AND h.queue IN (SELECT queue FROM came_late))
 """
 
 OVERTAKEN = """
@@ -130,6 +137,7 @@ def find(spark: SparkSession, rare: Rare, made: Tables) -> DataFrame | None:
     if late.isEmpty():
         return None
     late.createOrReplaceTempView("came_late")
+    spark.sql(FIRSTS).createOrReplaceTempView("firsts")
     spark.sql(BEFORE_THEM.format(handed=handed)).createOrReplaceTempView("before_them")
     _view(spark, "wrong", _wrong(rare), "since double, next double, until double")
     return spark.sql(OVERTAKEN.format(late=LATE_S))

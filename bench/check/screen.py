@@ -97,17 +97,26 @@ UNION ALL SELECT id FROM by_id LEFT SEMI JOIN unlike_bodies u ON u.hash = body W
 is all: what is alike has one id and one body only.
 """
 
+OF_ORDINARY = """
+SELECT * FROM everything LEFT ANTI JOIN closer_bodies c ON c.hash = xxhash64(body)"""
+
 ORDINARY = {
     "ordinary_bodies": "SELECT * FROM by_body LEFT ANTI JOIN closer_bodies c ON c.hash = body",
     "ordinary_ids": "SELECT * FROM by_id LEFT ANTI JOIN closer_ids c ON c.hash = id",
-    "ordinary_confirms": """
-SELECT process, index FROM everything LEFT ANTI JOIN closer_bodies c ON c.hash = xxhash64(body)
-WHERE f = 'publish' AND type = 'ok'""",
+    "ordinary_confirms": f"""
+SELECT process, index FROM ({OF_ORDINARY} WHERE f = 'publish' AND type = 'ok')""",
+    "ordinary_firsts": f"""
+SELECT d.queue, d.time, d.index, d.transit_s, d.waited_s, p.index AS invoke_index
+FROM ({OF_ORDINARY} WHERE f = 'deliver') d JOIN everything p
+  ON p.body = d.body AND p.f = 'publish' AND p.type = 'invoke'""",
 }
 NONE = {
     "ordinary_bodies": "SELECT * FROM by_body WHERE false",
     "ordinary_ids": "SELECT * FROM by_id WHERE false",
     "ordinary_confirms": "SELECT process, index FROM everything WHERE false",
+    "ordinary_firsts": """
+SELECT queue, time, index, transit_s, waited_s, index AS invoke_index FROM everything
+WHERE false""",
 }
 
 LOOKED_AT = """
@@ -132,8 +141,8 @@ class Screen:
         """Set ordinary messages aside, and give their number.
 
         From the view `everything` it makes `flat`, the events to be looked at exactly; the hashes
-        `odd_bodies` and `odd_ids`; what was set aside as `ordinary_bodies`, `ordinary_ids` and
-        `ordinary_confirms`. `special` are queues with rules beyond a single message. A `traced`
+        `odd_bodies` and `odd_ids`; what was set aside as `ordinary_bodies`, `ordinary_ids`,
+        `ordinary_confirms` and `ordinary_firsts`, which few ask for. `special` are queues with rules beyond a single message. A `traced`
         history tells more of each message than an ordinary life has: nothing is set aside there.
         """
         names = ", ".join(map(_quoted, ("", *special)))
