@@ -142,8 +142,9 @@ class Screen:
 
         From the view `everything` it makes `flat`, the events to be looked at exactly; the hashes
         `odd_bodies` and `odd_ids`; what was set aside as `ordinary_bodies`, `ordinary_ids`,
-        `ordinary_confirms` and `ordinary_firsts`, which few ask for. `special` are queues with rules beyond a single message. A `traced`
-        history tells more of each message than an ordinary life has: nothing is set aside there.
+        `ordinary_confirms` and `ordinary_firsts`. `special` are queues with rules beyond a single
+        message. A `traced` history tells more of each message than an ordinary life has: nothing is
+        set aside there.
         """
         names = ", ".join(map(_quoted, ("", *special)))
         self._keep(BY_BODY.format(plain=f"queue NOT IN ({names})")).createOrReplaceTempView(

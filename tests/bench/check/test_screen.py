@@ -37,7 +37,7 @@ def life(number: int) -> Life:
     deliver = {
         **held,
         "body": body, "attempt": 1, "failures": 0, "intact": True, "reason": None,
-        "lock_ms": 30_000, "transit_s": 0.01,
+        "lock_ms": 30_000, "transit_s": 0.01, "waited_s": 0.0,
     }  # fmt: skip
     ack = {**held, "verb": "ack", "delay_s": None}
     events = [
@@ -78,7 +78,16 @@ def all_of(*some: Callable[[Life], None]) -> Callable[[Life], None]:
     return lambda events: [one(events) for one in some] and None
 
 
+def overtaken(events: Life) -> None:
+    """Returned at once, and handed out again only after an ordinary one that was published later."""
+    for place in (ASK, ANSWER):
+        events[place]["value"].update(verb="nack", delay_s=0.1, delay_max_s=0.1)
+    again(5, DELIVER, consumer=9, token=6, attempt=2, failures=1)(events)
+    events[5]["time"] += 3.4
+
+
 DAMAGES: list[Callable[[Life], None]] = [
+    overtaken,
     without(ASK, ANSWER),
     without(DELIVER, ASK, ANSWER),
     without(INVOKE, CONFIRM),
@@ -128,6 +137,7 @@ def history(damages: list[Callable[[Life], None]]) -> list[Event]:
         "type": "ok", "f": "left", "process": "d", "time": 10_000.0, "value": {"queues": {}}
     }  # fmt: skip
     events = [*declared, *(event for some in lives for event in some), last]
+    events.sort(key=lambda event: float(event["time"]))
     return [{**event, "index": index} for index, event in enumerate(events)]
 
 
