@@ -37,6 +37,8 @@ def settings(folder: Path, java_home: Path) -> dict[str, str]:
         f"-Djava.io.tmpdir={folder} -Dderby.system.home={folder}"
         # Else each JVM leaves a file in the machine's temporary folder when it is killed.
         " -XX:-UsePerfData"
+        # Spark makes one method of a query; Java only interprets those above 8000 bytes.
+        " -XX:-DontCompileHugeMethods"
     )
     return {
         "spark.ui.enabled": "false",

@@ -79,7 +79,7 @@ def all_of(*some: Callable[[Life], None]) -> Callable[[Life], None]:
 
 
 def overtaken(events: Life) -> None:
-    """Returned at once, and handed out again only after an ordinary one that was published later."""
+    """Returned at once, and handed out again only after an ordinary, younger one."""
     for place in (ASK, ANSWER):
         events[place]["value"].update(verb="nack", delay_s=0.1, delay_max_s=0.1)
     again(5, DELIVER, consumer=9, token=6, attempt=2, failures=1)(events)
