@@ -58,7 +58,11 @@ def changed(place: int, **value: Any) -> Callable[[Life], None]:
 
 
 def without(*places: int) -> Callable[[Life], None]:
-    return lambda events: [events.pop(place) for place in sorted(places, reverse=True)] and None
+    def remove(events: Life) -> None:
+        for place in sorted(places, reverse=True):
+            events.pop(place)
+
+    return remove
 
 
 def again(at: int, of: int, kind: str | None = None, **value: Any) -> Callable[[Life], None]:
@@ -75,7 +79,11 @@ def again(at: int, of: int, kind: str | None = None, **value: Any) -> Callable[[
 
 
 def all_of(*some: Callable[[Life], None]) -> Callable[[Life], None]:
-    return lambda events: [one(events) for one in some] and None
+    def do(events: Life) -> None:
+        for one in some:
+            one(events)
+
+    return do
 
 
 def overtaken(events: Life) -> None:
