@@ -254,7 +254,7 @@ def make(spark: SparkSession, rare: Rare) -> Tables:
     view("stays", STAYS.format(restart=restart, order=order))
     view("settlements", SETTLEMENTS, keep=True)
     view("held", HELD)
-    surely = "" if traced else " AND time - transit_s > buried.time"
+    surely = "" if traced else " AND time - transit_s - COALESCE(waited_s, 0) > buried.time"
     view("handed", HANDED.format(surely=surely))
     view("ended", ENDED)
     view("by_message", BY_MESSAGE, keep=True)

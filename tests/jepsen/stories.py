@@ -535,20 +535,26 @@ def live_and_dead(story: Story) -> None:
     story.settle(token=4, outcome="info")
 
 
-def _heard_of_after_its_burial(story: Story, transit_s: float | None) -> None:
+def _heard_of_after_its_burial(
+    story: Story, transit_s: float | None, waited_s: float = 0.0
+) -> None:
     """The last delivery arrives one second after the dead letter did: S7 goes by how long it can
-    have been on its way."""
+    have been on its way, and lay in its client."""
     story.publish()
     for attempt in (1, 2):
         story.hand_out(attempt=attempt, token=attempt, failures=attempt - 1)
     story.hand_out(3, 1, queue="dead", reason="max_deliveries")
-    story.hand_out(1, 3, attempt=3, failures=2, transit_s=transit_s)
+    story.hand_out(1, 3, attempt=3, failures=2, transit_s=transit_s, waited_s=waited_s)
     story.settle(token=3, outcome="info")
     story.settle(consumer=3, queue="dead")
 
 
 def long_on_its_way(story: Story) -> None:
     _heard_of_after_its_burial(story, 1.0)
+
+
+def long_in_its_client(story: Story) -> None:
+    _heard_of_after_its_burial(story, 0.1, 0.9)
 
 
 def on_its_way_for_who_knows_how_long(story: Story) -> None:
@@ -713,7 +719,7 @@ GOOD_WITHOUT_TRACE: tuple[Scene, ...] = (
     gave_up_what_it_never_received, stored_by_the_first_attempt, in_key_order, handed_over,
     came_late_when_nobody_was_served, renewed_by_its_client, kept_by_a_new_leader,
     lay_with_its_client, backed_off_for_long,
-    long_on_its_way, on_its_way_for_who_knows_how_long,
+    long_on_its_way, long_in_its_client, on_its_way_for_who_knows_how_long,
 )  # fmt: skip
 
 BAD: tuple[tuple[str, Scene], ...] = (

@@ -99,9 +99,9 @@ def buried_once(told: Told) -> Iterator[Violation]:
 
 
 def _surely_after(live: Event, dead: Event) -> bool:
-    """Whether a delivery was handed out after a dead letter, however long it was on its way."""
-    transit_s = live["value"].get("transit_s")
-    return transit_s is not None and live["time"] - transit_s > dead["time"]
+    """Whether a delivery was handed out after a dead letter, however long it took to be had."""
+    transit_s, waited_s = (live["value"].get(name) for name in ("transit_s", "waited_s"))
+    return transit_s is not None and live["time"] - transit_s - (waited_s or 0.0) > dead["time"]
 
 
 def _reasons(
