@@ -80,7 +80,9 @@ def curve(points: Mapping[int, float], xlabel: str, ylabel: str, *, line: bool =
 
     def draw(axes: Axes) -> None:
         places = sorted(points)
-        axes.plot(places, [points[x] for x in places], marker="o", color=COLOURS[0])
+        heights = [points[x] for x in places]
+        # Whole at the upper edge too, where the highest one may be.
+        axes.plot(places, heights, marker="o", color=COLOURS[0], clip_on=False)
         if line:
             last = places[-1]
             axes.plot([0, last], [0, points[last]], color="#999", ls="--", label="a straight line")

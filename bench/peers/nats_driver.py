@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import nats
+import nats.js.errors
 from nats.js import api
 
 from bench.peers.drivers import CALL_TIMEOUT_S, RECONNECT_S
@@ -95,14 +96,7 @@ class NatsDriver:
     async def batches(self, prefetch: int) -> AsyncIterator[Sequence[bytes]]:
         """See `drivers.Driver`."""
         arrived: asyncio.Queue[Any] = asyncio.Queue()
-        await self._stream.subscribe(
-            self._queue,
-            durable=DURABLE,
-            queue=DURABLE,
-            manual_ack=True,
-            cb=arrived.put,
-            config=api.ConsumerConfig(ack_policy=api.AckPolicy.EXPLICIT, max_ack_pending=prefetch),
-        )
+        await self._subscribe(arrived, prefetch)
         while True:
             batch = [await arrived.get()]
             while not arrived.empty():
@@ -110,3 +104,21 @@ class NatsDriver:
             yield [message.data for message in batch]
             for message in batch:
                 await message.ack()
+
+    async def _subscribe(self, arrived: asyncio.Queue[Any], prefetch: int) -> None:
+        """Join the durable consumer; several workers may find none, and one of them makes it."""
+        config = api.ConsumerConfig(ack_policy=api.AckPolicy.EXPLICIT, max_ack_pending=prefetch)
+        async with asyncio.timeout(CALL_TIMEOUT_S):
+            while True:
+                try:
+                    await self._stream.subscribe(
+                        self._queue,
+                        durable=DURABLE,
+                        queue=DURABLE,
+                        manual_ack=True,
+                        cb=arrived.put,
+                        config=config,
+                    )
+                    return
+                except nats.js.errors.BadRequestError:
+                    await asyncio.sleep(RETRY_S)
