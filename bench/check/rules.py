@@ -456,7 +456,7 @@ def slow_publishes(spark: SparkSession, rare: Rare) -> list[Finding]:
         below = "" if end == float("inf") else f"AND invoke_time < {end!r}"
         row = spark.sql(
             "SELECT count(*) AS n, sort_array(collect_list(wait)) AS waits FROM ("
-            " SELECT coalesce(confirm_time - invoke_time, double('infinity')) AS wait"
+            " SELECT coalesce(answer_time - invoke_time, double('infinity')) AS wait"
             f" FROM publishes WHERE invoke_time > {begun['time'] + LASTING_SETTLE_S!r} {below})"
         ).first()
         assert row is not None, "an aggregate has a row"

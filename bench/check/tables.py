@@ -29,14 +29,15 @@ SELECT body,
   coalesce(invoked.delay_s, 0) = 0 AND invoked.priority IS NULL AS plain,
   confirmed.index AS confirm_index, confirmed.time AS confirm_time, confirmed.id AS id,
   coalesce(confirmed.queue, '') AS confirm_queue, confirmed.process AS confirm_process,
-  first_confirm, refused
+  first_confirm, refused, full_time
 FROM (
   SELECT body,
     max(struct(index, time, process, queue, key, delay_s, priority))
       FILTER (WHERE type = 'invoke') AS invoked,
     max(struct(index, time, id, queue, process)) FILTER (WHERE type = 'ok') AS confirmed,
     min(index) FILTER (WHERE type = 'ok') AS first_confirm,
-    max(index) FILTER (WHERE type = 'fail') AS refused
+    max(index) FILTER (WHERE type = 'fail') AS refused,
+    max(time) FILTER (WHERE type = 'fail' AND startswith(error, 'QueueFull')) AS full_time
   FROM flat WHERE f = 'publish' GROUP BY body)
 """
 """Publishes: of several events of one kind the last one counts."""
@@ -185,9 +186,10 @@ GROUP BY process
 """Between which confirms of a process its messages were not lost."""
 
 PUBLISHES = """
-SELECT invoke_time, confirm_time FROM bodies
-UNION ALL SELECT invoke_time, confirm_time FROM ordinary_bodies
+SELECT invoke_time, confirm_time, coalesce(confirm_time, full_time) AS answer_time FROM bodies
+UNION ALL SELECT invoke_time, confirm_time, confirm_time FROM ordinary_bodies
 """
+"""That a queue is full is an answer, which only a cluster that serves can give."""
 
 PUBLISHERS = """
 SELECT queue, count(DISTINCT process) AS publishers FROM everything

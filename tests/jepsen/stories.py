@@ -9,138 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from tests.jepsen.history import Event, History
+from tests.jepsen.history import Event
+from tests.jepsen.story import MAX_DELIVERIES, Story
 
 FOLDER = Path(__file__).parent / "histories"
-
-MAX_DELIVERIES = 3
-
-SPECS: dict[str, dict[str, Any]] = {
-    "dead": {},
-    "work": {"dead_letter": "dead", "max_deliveries": MAX_DELIVERIES},
-    "keyed": {"ordering": "key"},
-    "single": {"ordering": "single_active"},
-    "plain": {},
-}
-
-
-class Story:
-    """A history written by hand: one method per event, one second apart."""
-
-    def __init__(self, *, traced: bool = True) -> None:
-        self.now = 0.0
-        self.traced = traced
-        self.history = History(self._tick)
-        for queue, spec in SPECS.items():
-            self.add("ok", "declare", "d1", queue=queue, spec=spec)
-
-    def _tick(self) -> float:
-        self.now += 1.0
-        return self.now
-
-    def add(self, kind: str, f: str, process: str, **value: Any) -> None:
-        self.history.add(kind, f, process, **value)
-
-    @property
-    def events(self) -> list[Event]:
-        return self.history.events
-
-    def publish(
-        self,
-        body: str = "p1-0",
-        number: str = "1.1.1",
-        outcome: str = "ok",
-        *,
-        queue: str = "work",
-        process: str = "p1",
-        **more: Any,
-    ) -> None:
-        self.add("invoke", "publish", process, queue=queue, body=body, **more)
-        end = {"id": number} if outcome == "ok" else {"error": "it failed"}
-        self.add(outcome, "publish", process, queue=queue, body=body, **end)
-
-    def hand_out(
-        self,
-        consumer: int = 1,
-        token: int = 1,
-        *,
-        number: str = "1.1.1",
-        body: str = "p1-0",
-        attempt: int = 1,
-        failures: int = 0,
-        queue: str = "work",
-        lock_ms: int = 1_000,
-        **told: Any,
-    ) -> None:
-        """The machine hands it out, and its client has it."""
-        what = {
-            "id": number, "queue": queue, "consumer": consumer, "token": token,
-            "attempt": attempt, "failures": failures, "lock_ms": lock_ms,
-        }  # fmt: skip
-        if self.traced:
-            self.add("ok", "checkout", "n1", **what, at_ms=int(self.now) * 1000)
-        what = {"body": body, "intact": True, "reason": None, "transit_s": 0.1, **what, **told}
-        self.add("ok", "deliver", f"c{consumer}", **what)
-
-    def subscribe(self, consumer: int = 1, *, renews: bool = False) -> None:
-        what = {"queue": "work", "consumer": consumer, "prefetch": 1, "lock_s": 1.0}
-        self.add("ok", "subscribe", f"c{consumer}", **what, renews=renews)
-
-    def serve_a_younger_one(self) -> None:
-        """Long after, somebody publishes and another consumer gets that."""
-        self.now += 5.0
-        self.publish("p1-1", "1.1.2")
-        self.hand_out(3, 1, number="1.1.2", body="p1-1", waited_s=0.0)
-        self.settle(number="1.1.2", consumer=3)
-
-    def serve_it_again(self) -> None:
-        """It was held once, and comes back."""
-        self.hand_out(2, 1, attempt=2, failures=1, waited_s=0.0)
-        self.settle(consumer=2)
-
-    def hold(self, consumer: int = 1, token: int = 1) -> None:
-        self.add("ok", "holds", f"c{consumer}", id="1.1.1", consumer=consumer, token=token)
-
-    def renew(self, consumer: int = 1, token: int = 1) -> None:
-        what = {"id": "1.1.1", "consumer": consumer, "token": token}
-        self.add("invoke", "renew", f"c{consumer}", **what)
-        self.add("ok", "renew", f"c{consumer}", **what, remaining_s=1.0)
-
-    def settle(
-        self,
-        verb: str = "ack",
-        consumer: int = 1,
-        token: int = 1,
-        *,
-        number: str = "1.1.1",
-        queue: str = "work",
-        status: str = "ok",
-        late: bool = False,
-        outcome: str = "ok",
-        delay_s: float | None = None,
-        **more: Any,
-    ) -> None:
-        what = {
-            "id": number, "queue": queue, "consumer": consumer, "token": token, "verb": verb,
-            "delay_s": delay_s, **more,
-        }  # fmt: skip
-        self.add("invoke", "settle", f"c{consumer}", **what)
-        end: dict[str, Any] = {"status": status, "late": late} if outcome == "ok" else {}
-        self.add(outcome, "settle", f"c{consumer}", **what, **end)
-
-    def call(self, seconds: float) -> None:
-        self.add("ok", "call", "p1", what="publish", seconds=seconds, limit_s=8.0)
-
-    def state(self, node: str, applied: int = 7, digest: str = "aa", messages: int = 0) -> None:
-        counters = {"published": 3, "acked": 2, "moved_out": 1}
-        queue = {
-            "messages": messages, "ready": 0, "locked": 0, "delayed": 0, "counters": counters,
-        }  # fmt: skip
-        what = {"applied": applied, "hash": digest, "queues": {"work": queue}}
-        self.add("ok", "state", node, node=node, **what)
-
 
 Scene = Callable[[Story], None]
 
@@ -305,6 +178,19 @@ def served_by_two(story: Story) -> None:
     story.add("invoke", "nemesis", "nemesis", fault="kill", nodes=["n3"], lasting=True)
     story.now += 2.0
     acked(story)
+
+
+def full_while_one_is_down(story: Story) -> None:
+    """Who says that a queue is full serves."""
+    story.add("invoke", "nemesis", "nemesis", fault="kill", nodes=["n3"], lasting=True)
+    _failed_publish(story, "QueueFull('the queue is at its limit')")
+
+
+def _failed_publish(story: Story, error: str) -> None:
+    story.now += 2.5
+    story.add("invoke", "publish", "p1", queue="work", body="p1-0")
+    story.now += 0.1
+    story.add("fail", "publish", "p1", queue="work", body="p1-0", error=error)
 
 
 def came_late_when_nobody_was_served(story: Story) -> None:
@@ -697,6 +583,11 @@ def stood_still(story: Story) -> None:
     story.settle()
 
 
+def nobody_there_to_refuse(story: Story) -> None:
+    story.add("invoke", "nemesis", "nemesis", fault="kill", nodes=["n3"], lasting=True)
+    _failed_publish(story, "Timeout('publish: not sent within 10 s')")
+
+
 def not_drained(story: Story) -> None:
     acked(story)
     story.add("ok", "left", "d2", queues={"work": 1, "dead": 0})
@@ -710,6 +601,7 @@ GOOD: tuple[Scene, ...] = (
     acked, acked_unheard, killed_while_it_acks, unknown_and_delivered, refused_and_gone,
     nacked_then_acked, released_then_acked, late_ack, lost_then_acked_by_another, buried, exhausted,
     redriven, expired, in_key_order, handed_over, gave_back_all, equal_nodes, served_by_two,
+    full_while_one_is_down,
     came_late_when_nobody_was_served, renewed_by_its_client, renewed_by_hand, kept_by_a_new_leader,
     backed_off_for_long,
 )  # fmt: skip
@@ -739,7 +631,8 @@ BAD: tuple[tuple[str, Scene], ...] = (
     ("S9", taken_early), ("S9", overtaken_after_its_lock), ("S10", two_active),
     ("S11", overtaken_in_its_key), ("S11", out_of_order),
     ("S12", states_differ), ("S12", counters_do_not_add_up),
-    ("V1", no_leader), ("V1", left_behind), ("V2", stood_still), ("V3", not_drained),
+    ("V1", no_leader), ("V1", left_behind), ("V2", stood_still),
+    ("V2", nobody_there_to_refuse), ("V3", not_drained),
     ("V4", call_without_end),
 )  # fmt: skip
 

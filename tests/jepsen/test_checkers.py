@@ -13,6 +13,7 @@ from tests.jepsen import checkers, stories
 from tests.jepsen.checkers.linearizable import Operation, possible
 from tests.jepsen.checkers.told import NEVER
 from tests.jepsen.history import History, load, merge
+from tests.jepsen.story import Story
 
 EXPECTED = json.loads((stories.FOLDER / "expected.json").read_text())
 
@@ -87,7 +88,7 @@ def test_every_rule_has_a_bad_history() -> None:
 
 
 def test_a_violation_names_its_rule_and_shows_its_events() -> None:
-    story = stories.Story()
+    story = Story()
     stories.lost(story)
     with pytest.raises(AssertionError, match=r"^seed 7: S1: p1-0: confirmed, and gone") as raised:
         checkers.check(story.events, where="seed 7: ")

@@ -16,6 +16,9 @@ LEADER_SECONDS = 10.0
 LASTING_P99_SECONDS = 5.0
 """A publish while a minority is sick for good (V2): one election, and a client's way to it."""
 
+FULL = "QueueFull"
+"""Of a publish that fails: the queue is full, which only a cluster that serves can tell (V2)."""
+
 LASTING_SETTLE_SECONDS = 2.0
 """From the begin of a lasting fault on this much does not count: it may take the leader."""
 
@@ -101,7 +104,11 @@ def _lasting(told: Told) -> Iterator[tuple[Event, float]]:
 
 
 def _waited(told: Told, asked: Event) -> float:
-    answer = told.confirmed.get(asked["value"]["body"])
+    body = asked["value"]["body"]
+    answer = told.confirmed.get(body)
+    refusal = told.refused.get(body)
+    if answer is None and refusal is not None:
+        answer = refusal if str(refusal["value"].get("error")).startswith(FULL) else None
     return float("inf") if answer is None else float(answer["time"] - asked["time"])
 
 
