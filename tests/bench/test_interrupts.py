@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,6 +16,14 @@ from bench.interrupts import SIGNALS, Interrupts
 async def _interrupted_inside(number: signal.Signals) -> None:
     os.kill(os.getpid(), number)
     await asyncio.sleep(10)
+
+
+@pytest.fixture(autouse=True)
+def in_a_terminal() -> Iterator[None]:
+    """Signals as a shell leaves them: started with nohup, all of this would ignore one."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
