@@ -4,6 +4,7 @@ And what all of that is for: the first change after a freeze copies a page, not 
 """
 
 import random
+import sys
 import tracemalloc
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +26,7 @@ SPAN = 4 * BLOCK_MESSAGES
 @pytest.mark.parametrize("seed", range(4))
 def test_a_table_is_a_dict_and_its_views_stay(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "PAGE_ROWS", 16)
+    monkeypatch.setattr(tables, "SPREAD_ROWS", 64)
     rng = random.Random(seed)
     table: Table[int, int] = Table()
     plain: dict[int, int] = {}
@@ -38,10 +40,30 @@ def test_a_table_is_a_dict_and_its_views_stay(seed: int, monkeypatch: pytest.Mon
         if place % 500 == 0:
             views.append((table.view(), list(plain.items())))
         assert (len(table), table.get(key, -1)) == (len(plain), plain.get(key, -1))
+        assert (key in table) == (key in plain)
+    assert isinstance(table.index, tables.Spread)
     views.append((table.view(), list(plain.items())))
     for view, then in views:
         assert (list(view.items()), len(view)) == (then, len(then))
         assert list(zip(view, view.values(), strict=True)) == then
+
+
+def test_no_insertion_doubles_the_index_of_a_large_table_as_a_whole() -> None:
+    table: Table[int, int] = Table()
+    rows = 12 * tables.SPREAD_ROWS
+    sizes: list[int] = []
+    for key in range(rows):
+        table[key] = key
+        if key < 2 * tables.SPREAD_ROWS or key % 256:
+            continue
+        dicts = [part for part in table.parts() if part is not table._pages]
+        now = [sys.getsizeof(part) for part in dicts]
+        grown = [
+            part for part, then, size in zip(dicts, sizes or now, now, strict=True) if size > then
+        ]
+        assert sum(map(len, grown)) < key / 5, "much of it is copied at about the same time"
+        sizes = now
+    assert sum(map(len, dicts)) == rows
 
 
 def test_a_page_of_a_table_is_copied_at_its_first_change_and_not_again() -> None:
