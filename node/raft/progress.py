@@ -8,6 +8,7 @@ nothing of terms but the one it is told, and nothing of elections.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from node.raft.held import Message, Sender
     from node.raft.journal import Journal
     from node.raft.peer import PeerNode
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -137,6 +141,7 @@ class Replicator:
             return news
         if not message["reset"] or round_number < progress.floor_round:
             return False
+        self.note_forgotten(node, progress, claimed)
         # Resets of rounds sent before the next probe speak of this same gap.
         wanted, sendable = self.probe_start(claimed + 1), self._sendable_index
         # It may hold more than it can name, so the head of the log is tried first.
@@ -151,6 +156,21 @@ class Replicator:
         if not message["counted"] and (progress.counted or message["reset"]):
             progress.match_index = 0
         progress.counted = message["counted"]
+
+    def note_forgotten(self, node: PeerNode, progress: Progress, has_index: int) -> None:
+        """A peer that acknowledged an entry lacks it. Its folder began empty, which only a group of
+        two survives; to bring it up to date is the best that can be done in any."""
+        beside = progress.next_index == progress.match_index + 1
+        if not progress.counted or not beside or has_index >= progress.match_index:
+            return
+        logger.warning(
+            "event=peer_forgot peer=%s acknowledged=%s has=%s advice=the folder of a member that "
+            "lost its files is started with --recover",
+            node.id,
+            progress.match_index,
+            has_index,
+        )
+        progress.match_index = 0
 
     def snapshot_acknowledged(self, node: PeerNode, message: Message) -> bool:
         """Take an answer about a snapshot. True when the peer can be sent more."""

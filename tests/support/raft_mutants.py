@@ -423,6 +423,9 @@ class _Trusting(Replicator):
     def note_loss(self, progress: Progress, message: Message) -> None:
         pass
 
+    def note_forgotten(self, node: PeerNode, progress: Progress, has_index: int) -> None:
+        pass
+
 
 class KeepsOldMatch(Core):
     """A leader goes on counting what a member had before it lost its journal."""

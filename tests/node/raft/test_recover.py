@@ -364,8 +364,12 @@ def test_a_group_without_a_majority_of_others_is_told_what_to_do(
     check_members("a", ["b", "c"])
 
 
-def test_of_two_members_one_may_begin_empty_for_nobody_leads_without_the_other() -> None:
-    """What the refusal advises. The disks of one alone hold everything then: not looked at."""
+@pytest.mark.parametrize("away_seconds", [0.0, 0.3, 1.0, 2.2])
+def test_of_two_members_one_may_begin_empty_for_nobody_leads_without_the_other(
+    away_seconds: float,
+) -> None:
+    """What the refusal advises, whether or not its leader leads on meanwhile. The disks of one
+    alone hold everything then: not looked at."""
     for seed in range(5):
         world = World("ab", seed=seed, drifting=True).start()
         world.checks.disks = False
@@ -374,11 +378,35 @@ def test_of_two_members_one_may_begin_empty_for_nobody_leads_without_the_other()
         lost = world.nodes["b"]
         lost.lose_disk()
         lost.lost = False
-        world.run(1.0 + seed * 0.3)  # Until its leader has noticed.
+        world.run(away_seconds)
         lost.start()
         world.commit(world.elect(), 3)
         world.run(1.0)
         world.checks.at_rest()
+
+
+def test_a_member_that_lost_what_it_acknowledged_is_caught_up_and_told_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An empty folder without --recover is a mistake, but one that the leader can see, and the
+    less the member lacks, the less harm its vote can do."""
+    world = World("abc", seed=1).start()
+    world.checks.disks = False
+    leader, lost = world.elect("a"), world.nodes["c"]
+    world.commit(leader, 10)
+    world.run(0.5)
+    lost.lose_disk()
+    lost.lost = False
+    lost.start()
+    world.run(1.0)
+    assert [node.name for node in world.leaders] == ["a"]
+    assert len(lost.applied) == 10
+    assert [
+        record.getMessage() for record in caplog.records if "peer_forgot" in record.message
+    ] == [
+        "event=peer_forgot peer=c acknowledged=12 has=1 advice=the folder of a member that lost "
+        "its files is started with --recover"
+    ]
 
 
 # --- the folder -----------------------------------------------------------------------------------
