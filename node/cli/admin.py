@@ -16,7 +16,7 @@ from node.cli import output
 from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.limits import MOVE_MESSAGES, REDRIVE_LOOK_S, TELL_S
 from node.cli.session import Json, Url, run
-from node.cli.text import duration
+from node.cli.text import duration, messages
 from node.cli.text import headers as read_headers
 from node.cli.text import rate as read_rate
 
@@ -77,7 +77,7 @@ def redrive(
     if as_json:
         output.print_json(result)
     elif dry_run and not cancel:
-        output.say(f"{result['messages']} messages of {dead_letter_queue} would be moved")
+        output.say(f"{messages(result['messages'])} of {dead_letter_queue} would be moved")
         for name, count in sorted(result["sources"].items()):
             output.say(f"  {count} of queue {name}")
     else:
@@ -104,11 +104,7 @@ async def _until_ended(client: fifo.Client, queue: str, view: dict[str, Any]) ->
 
 def _moved(view: Mapping[str, Any]) -> str:
     skipped = f", {view['skipped']} without a source left" if view.get("skipped") else ""
-    return f"{_messages(view['moved'])} moved{skipped}"
-
-
-def _messages(count: int) -> str:
-    return f"{count} message{'' if count == 1 else 's'}"
+    return f"{messages(view['moved'])} moved{skipped}"
 
 
 def _whole_rate(text: str) -> int:
@@ -141,9 +137,9 @@ def move(
     if as_json:
         output.print_json({"messages": wanted} if dry_run else {"moved": moved, "asked": wanted})
     elif dry_run:
-        output.say(f"{_messages(wanted)} of {source} would be moved to {target}")
+        output.say(f"{messages(wanted)} of {source} would be moved to {target}")
     else:
-        output.say(f"{_messages(moved)} moved from {source} to {target}")
+        output.say(f"{messages(moved)} moved from {source} to {target}")
     if not dry_run and moved < wanted:
         raise CliError(
             f"{wanted - moved} of {wanted} messages were not moved: {target} takes no more"
@@ -162,7 +158,7 @@ async def _moving(client: fifo.Client, source: str, target: str, wanted: int) ->
         except fifo.QueueFull:
             return moved
         except fifo.FifoError as error:
-            raise CliError(f"{one_line(error)} ({_messages(moved)} moved for certain)") from error
+            raise CliError(f"{one_line(error)} ({messages(moved)} moved for certain)") from error
         moved += done
         if done < step:
             break

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fifo.client import PublishError
+from fifo.client import FifoError, PublishError
 from node.cli import output
 from node.cli.errors import CliError, UsageProblem
 from node.cli.limits import (
@@ -26,7 +26,7 @@ from node.cli.limits import (
     PUBLISH_WINDOW,
 )
 from node.cli.session import Json, Url, choose_url, run
-from node.cli.text import headers, optional_duration
+from node.cli.text import headers, messages, optional_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -103,15 +103,30 @@ def _body(text: str | None, path: Path | None) -> bytes:
 def _publish_one(
     queue: str, body: bytes, options: Mapping[str, Any], url: str | None, *, as_json: bool
 ) -> None:
-    async def work(client: fifo.Client) -> fifo.Confirm:
-        return await client.publish(queue, body, **options)
+    async def work(client: fifo.Client) -> tuple[fifo.Confirm, bool]:
+        confirm = await client.publish(queue, body, **options)
+        asked = "dedup_id" in options and not confirm.duplicate
+        return confirm, asked and await _forgets_ids(client, queue)
 
-    confirm = run(url, work)
+    confirm, forgets = run(url, work)
+    if forgets:
+        output.note(
+            f"--dedup-id has no effect: queue {queue} remembers no ids; "
+            f"fifo queue update {queue} --dedup-window 1h"
+        )
     if as_json:
         output.print_json({"id": str(confirm.id), "duplicate": confirm.duplicate})
     else:
         again = "was there already" if confirm.duplicate else "is published"
         output.say(f"message {confirm.id} {again}")
+
+
+async def _forgets_ids(client: fifo.Client, queue: str) -> bool:
+    """Whether the queue has no dedup window, as far as this user may know."""
+    try:
+        return (await client.queue(queue))["spec"]["dedup_window_ms"] is None
+    except FifoError:
+        return False
 
 
 def _publish_lines(
@@ -137,7 +152,7 @@ def _publish_lines(
     if as_json:
         output.print_json({"published": stream.confirmed, "duplicates": stream.duplicates})
     else:
-        output.say(f"{stream.confirmed} messages are published")
+        output.say(f"{messages(stream.confirmed)} published")
 
 
 _COLUMNS = {

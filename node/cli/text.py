@@ -29,6 +29,11 @@ _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
 _DURATION_CHARS_MAX: Final = 32
 
 
+def messages(count: int) -> str:
+    """How many messages, in words."""
+    return f"{count} message{'' if count == 1 else 's'}"
+
+
 def duration(text: str) -> float:
     """Seconds from ``30s``, ``500ms``, ``1h30m`` or a bare number of seconds."""
     cleaned = text.strip().lower()

@@ -206,6 +206,17 @@ def test_messages_go_in_and_come_out_with_all_they_carry(local: Local) -> None:
     local.ok("queue", "delete", "mail")
 
 
+def test_a_dedup_id_that_nobody_remembers_is_told_of(local: Local) -> None:
+    local.ok("queue", "declare", "once")
+    forgotten = local.type("publish", "once", "--body", "x", "--dedup-id", "d")
+    assert forgotten.code == 0
+    assert "fifo queue update once --dedup-window 1h" in forgotten.err
+    local.ok("queue", "update", "once", "--dedup-window", "1h")
+    local.ok("publish", "once", "--body", "x", "--dedup-id", "d")
+    assert local.ok("publish", "once", "--body", "x", "--dedup-id", "d", "--json").json["duplicate"]
+    local.ok("queue", "delete", "once")
+
+
 def test_a_file_of_lines_is_published_whole_and_in_order(local: Local) -> None:
     local.ok("queue", "declare", "lines")
     wanted = [f"line {i}" for i in range(3_000)]
