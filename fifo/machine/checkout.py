@@ -31,7 +31,10 @@ def checkout(step: Step, queue: Queue) -> None:
             # A change of leader detached it: it comes back when its session resumes.
             consumers.leave_service(queue, consumer)
             continue
-        count = deliver(step, queue, consumer, _share(queue, consumer, place), consumer.lock_ms)
+        room = consumers.capacity(consumer)
+        share = _share(queue, consumer, place)
+        most = share if share < room else room
+        count = deliver(step, queue, consumer, most, consumer.lock_ms)
         if not count:
             # What is ready is not for this one: it has just released it.
             place += 1
@@ -41,18 +44,16 @@ def checkout(step: Step, queue: Queue) -> None:
             consumer.credit -= count
         if len(queue.service) > 1:
             consumers.served(queue, consumer)
-        if consumers.capacity(consumer) <= 0:
+        if count >= room:
             consumers.leave_service(queue, consumer)
 
 
 def _share(queue: Queue, consumer: Consumer, place: int) -> int:
-    """How many the consumer gets in this turn: an even part among those of its priority."""
-    share = queue.ready
-    peers = len(queue.service) - place
-    if peers > 1:
-        peers = bisect_right(queue.service, (-consumer.priority, NEVER_MS, 0)) - place
-        share = -(-share // peers)
-    return min(share, consumers.capacity(consumer))
+    """An even part of what is ready among the consumers of this one's priority."""
+    if len(queue.service) - place == 1:
+        return queue.ready
+    peers = bisect_right(queue.service, (-consumer.priority, NEVER_MS, 0)) - place
+    return -(-queue.ready // peers)
 
 
 def deliver(

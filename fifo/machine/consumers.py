@@ -11,7 +11,7 @@ holds is given back by `returns.py`, never here.
 from bisect import bisect_left, bisect_right, insort
 from itertools import islice
 
-from fifo.machine import limits
+from fifo.machine import limits, locks
 from fifo.machine.effects import Activity
 from fifo.machine.state import Consumer, Queue, Session, State, Step
 from fifo.machine.types import NEVER_MS, Base, Range, Role, Suspicion
@@ -130,6 +130,7 @@ def drop(step: Step, consumer: Consumer) -> None:
     queue = step.open_queue(consumer.queue)
     state.touch(consumer)
     step.arm(consumer, None)
+    locks.drop_lanes(state, consumer)
     if consumer.service_key is not None:
         leave_service(queue, consumer)
     del state.consumers[consumer.number], queue.consumers[consumer.number]

@@ -157,7 +157,7 @@ def renew(step: Step, command: RenewDurable) -> Reply:
     consumer = _find(step, command)
     if isinstance(consumer, Refused):
         return consumer
-    if consumer.lanes:
+    if consumer.held:
         floor_ms = step.now + max(consumer.lanes)
         consumer.floor_ms = max(locks.standing_floor_ms(consumer), floor_ms)
         consumer.floor_token = consumer.next_token - 1

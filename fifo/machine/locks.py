@@ -6,7 +6,9 @@ a message whose lock ended.
 
 The index has one entry (bound, consumer, lock duration) per lane of holds: while its lock duration
 is constant a consumer's holds are in deadline order, so the first one decides, and the bound may
-lag behind it. So finding what expired costs in proportion to what expired.
+lag behind it. So finding what expired costs in proportion to what expired. The last lane of a
+consumer stays with its entry when it empties, for the next message to come: there is an empty one
+only where the consumer holds nothing, and one at the most.
 """
 
 from bisect import bisect_right
@@ -30,9 +32,7 @@ def hold(
     first = consumer.next_token
     lane = consumer.lanes.get(lock_ms)
     if lane is None:
-        lane = consumer.lanes[lock_ms] = HoldLane(lock_ms)
-        lane.bound_ms = now_ms + lock_ms
-        state.lock_index.add((lane.bound_ms, consumer.number, lock_ms))
+        lane = _new_lane(state, consumer, lock_ms, now_ms)
     holds = lane.holds
     last = holds[-1] if holds else None
     if (
@@ -44,52 +44,64 @@ def hold(
         holds[-1] = Hold(last.first, last.count + count, last.position, now_ms)
     else:
         holds.append(Hold(first, count, position, now_ms))
-    lane.held += count
     consumer.held += count
     consumer.next_token = first + count
     return first
 
 
+def _new_lane(state: State, consumer: Consumer, lock_ms: int, now_ms: int) -> HoldLane:
+    if consumer.lanes and not consumer.held:
+        drop_lanes(state, consumer)
+    lane = consumer.lanes[lock_ms] = HoldLane(lock_ms)
+    lane.bound_ms = now_ms + lock_ms
+    state.lock_index.add((lane.bound_ms, consumer.number, lock_ms))
+    return lane
+
+
+def _drop_lane(state: State, consumer: Consumer, lane: HoldLane) -> None:
+    state.lock_index.remove((lane.bound_ms, consumer.number, lane.lock_ms))
+    del consumer.lanes[lane.lock_ms]
+
+
+def drop_lanes(state: State, consumer: Consumer) -> None:
+    """Forget all lanes of a consumer and their entries in the index; what they hold with them."""
+    for lane in list(consumer.lanes.values()):
+        _drop_lane(state, consumer, lane)
+
+
 def release(state: State, consumer: Consumer, first: int, last: int) -> list[Hold]:
     """End the locks of what is held of tokens first..last; those, in token order."""
     lanes = consumer.lanes
-    if len(lanes) == 1:
-        (lane,) = lanes.values()
-        return _release_in(state, consumer, lane, first, last)
     found: list[Hold] = []
-    for lane in list(lanes.values()):
-        found += _release_in(state, consumer, lane, first, last)
-    found.sort()
+    for lane in lanes.values():
+        found += _cut_out(lane.holds, first, last)
+    for held in found:
+        consumer.held -= held.count
+    if len(lanes) > 1:
+        found.sort()
+        for lane in [lane for lane in lanes.values() if not lane.holds]:
+            if len(lanes) > 1:
+                _drop_lane(state, consumer, lane)
     return found
 
 
-def _release_in(
-    state: State, consumer: Consumer, lane: HoldLane, first: int, last: int
-) -> list[Hold]:
-    start, stop = _overlap(lane.holds, first, last)
-    found = lane.holds[start:stop]
+def _cut_out(holds: list[Hold], first: int, last: int) -> list[Hold]:
+    """Take what has tokens first..last out of holds, and return it; what sticks out at either end
+    stays."""
+    start, stop = _overlap(holds, first, last)
+    found = holds[start:stop]
     if not found:
         return found
-    kept = []
+    del holds[start:stop]
     tail = found[-1]
     tail_end = tail.first + tail.count
     if tail_end > last + 1:
-        kept.append(part(tail, last + 1, tail_end))
+        holds.insert(start, part(tail, last + 1, tail_end))
         found[-1] = part(tail, tail.first, last + 1)
     head = found[0]
     if head.first < first:
-        kept.insert(0, part(head, head.first, first))
+        holds.insert(start, part(head, head.first, first))
         found[0] = part(head, first, head.first + head.count)
-    lane.holds[start:stop] = kept
-    ended = 0
-    for piece in found:
-        ended += piece.count
-    lane.held -= ended
-    consumer.held -= ended
-    assert lane.held >= 0, "more locks ended than there were"
-    if lane.held == 0:
-        state.lock_index.remove((lane.bound_ms, consumer.number, lane.lock_ms))
-        del consumer.lanes[lane.lock_ms]
     return found
 
 
@@ -207,8 +219,10 @@ def standing_floor_ms(consumer: Consumer) -> int:
     There is one floor per consumer: a new one is at least as high as the one that stands, so locks
     between may be lengthened, never shortened.
     """
-    first = min((lane.holds[0].first for lane in consumer.lanes.values()), default=None)
-    return consumer.floor_ms if first is not None and first <= consumer.floor_token else 0
+    if not consumer.held:
+        return 0
+    first = min(lane.holds[0].first for lane in consumer.lanes.values())
+    return consumer.floor_ms if first <= consumer.floor_token else 0
 
 
 def write_floor(state: State, consumer: Consumer) -> None:
@@ -297,6 +311,8 @@ def _extend(ranges: list[Range], first: int, last: int) -> None:
 
 def raise_bounds(state: State, consumer: Consumer) -> None:
     """Bring the consumer's entries in the index up to its first deadlines."""
+    if not consumer.held:
+        return
     for lane in consumer.lanes.values():
         bound_ms = lane.holds[0].checkout_ms + lane.lock_ms
         if bound_ms != lane.bound_ms:

@@ -194,21 +194,21 @@ class Machine:
 
 def _finish(step: Step) -> None:
     """After the last command: hand out over the queues it touched, and note when they are due."""
-    state, touched = step.state, step.touched
+    state = step.state
     for number in state.pending:
-        touched.setdefault(number, state.queues[number])
+        step.touched.setdefault(number, state.queues[number])
     # A checkout may expire messages into a dead-letter queue, which is then touched too; those
     # chains have no cycle, and each round moves messages, so this ends.
-    while touched:
-        number, queue = next(iter(touched.items()))
-        if queue.generation != state.generation:
-            state.touch(queue)
-        if queue.service and queue.ready:
-            checkout.checkout(step, queue)
-        if queue.expiry_of:
-            ready.tidy(queue)
-        ticking.reschedule(step, queue)
-        touched.pop(number, None)
+    while step.touched:
+        touched, step.touched = step.touched, {}
+        for queue in touched.values():
+            if queue.generation != state.generation:
+                state.touch(queue)
+            if queue.ready and queue.service:
+                checkout.checkout(step, queue)
+            if queue.expiry_of:
+                ready.tidy(queue)
+            ticking.reschedule(step, queue)
 
 
 def _apply(step: Step, command: Command) -> Reply:

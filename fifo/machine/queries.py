@@ -53,9 +53,11 @@ def expired(state: State, number: int, now_ms: int, most: int) -> tuple[list[Ran
 
 
 def lock_consumers(state: State) -> Iterator[tuple[int, int]]:
-    """(lower bound of its first deadline, consumer); one per consumer and lock duration."""
+    """(lower bound of its first deadline, consumer), of those that hold something; one per consumer
+    and lock duration."""
     for bound_ms, consumer, _ in state.lock_index:
-        yield bound_ms, consumer
+        if state.consumers[consumer].held:
+            yield bound_ms, consumer
 
 
 def held(

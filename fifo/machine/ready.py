@@ -18,6 +18,9 @@ BLOCK_MASK = BLOCK_MESSAGES - 1
 
 
 DEFAULT_LANE = LANES - 1 - DEFAULT_PRIORITY
+_ALL_LANES = tuple(range(LANES))
+_ONE_LANE = (DEFAULT_LANE,)
+"""What a queue without priorities has."""
 
 
 def lane_of(queue: Queue, priority: int) -> int:
@@ -67,10 +70,10 @@ def add_hole(queue: Queue, first: int, end: int) -> None:
 
 def fresh_front(queue: Queue) -> tuple[int, int] | None:
     """The first fresh message and how many stand behind each other from there in one block."""
-    tails = queue.tails
-    for lane, head in enumerate(queue.heads):
-        if head != tails[lane]:
-            return _fresh_from(queue, head, tails[lane])
+    heads, tails = queue.heads, queue.tails
+    for lane in _ALL_LANES if queue.has_priorities else _ONE_LANE:
+        if heads[lane] != tails[lane]:
+            return _fresh_from(queue, heads[lane], tails[lane])
     return None
 
 

@@ -15,6 +15,7 @@ from fifo.machine.state import Consumer, Hold, Queue, Record, State, Step
 from fifo.machine.types import (
     NEVER_MS,
     Attempt,
+    Base,
     Cause,
     Code,
     Outcome,
@@ -29,6 +30,7 @@ Line = tuple[int, int, int, bool]
 
 # Members of an enum cost more to look up than a settlement of one message has to spare.
 _ACK, _NACK, _TERMINATE = int(Verb.ACK), int(Verb.NACK), int(Verb.TERMINATE)
+_CANCELLED = int(Base.CANCELLED)
 _OK, _LOCK_LOST = int(Status.OK), int(Status.LOCK_LOST)
 
 
@@ -82,10 +84,12 @@ def after(step: Step, queue: Queue, consumer: Consumer, command: Settle) -> None
         # Its client still asks about what it has just settled: the answer may get lost.
         mark = command.resolved_below
         consumers.resolve(consumer, min(mark, command.ranges[0][0]) if command.ranges else mark)
-    consumers.refresh(step, queue, consumer)
+    if consumer.service_key is None:  # it only makes room: who is served goes on being served
+        consumers.refresh(step, queue, consumer)
     if queue.spec.ordering == "single_active":
         consumers.elect(step, queue)
-    consumers.drop_if_done(step, consumer)
+    if consumer.base == _CANCELLED:
+        consumers.drop_if_done(step, consumer)
 
 
 def settle_range(

@@ -120,18 +120,17 @@ class HoldLane:
     `bound_ms` is the key of its one entry in the lock index: at or before its first deadline.
     """
 
-    __slots__ = ("bound_ms", "held", "holds", "lock_ms")
+    __slots__ = ("bound_ms", "holds", "lock_ms")
 
     def __init__(self, lock_ms: int) -> None:
         self.lock_ms = lock_ms
         self.bound_ms = 0
-        self.held = 0
         self.holds: list[Hold] = []
 
     def copy(self) -> "HoldLane":
         """A lane with a list of its own."""
         twin = HoldLane(self.lock_ms)
-        twin.bound_ms, twin.held, twin.holds = self.bound_ms, self.held, self.holds[:]
+        twin.bound_ms, twin.holds = self.bound_ms, self.holds[:]
         return twin
 
 

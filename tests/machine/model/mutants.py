@@ -292,7 +292,7 @@ MUTANTS = {
     ),
     "an entry of the deadline index is left behind": edited(
         locks,
-        "_release_in",
+        "_drop_lane",
         "state.lock_index.remove((lane.bound_ms, consumer.number, lane.lock_ms))",
         "pass",
     ),
