@@ -16,23 +16,12 @@ from fifo.machine.limits import BLOCK_MESSAGES
 from fifo.machine.types import DEFAULT_PRIORITY, NEVER_MS
 
 _LITTLE = sys.byteorder == "little"
+_ITEM_BYTES = {kind: array(kind).itemsize for kind in "IQ"}
 
 
-class Batch(NamedTuple):
-    """A stretch of messages to append: one entry, one producer, consecutive numbers.
+class Extras(NamedTuple):
+    """Columns that plain messages do not have; one that is None is all default."""
 
-    Columns that are None are all default. `bodies_at` and the blobs' offsets are relative to the
-    area of entry `index`.
-    """
-
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a batch
-    bodies_at: int
-    sizes: "array[int]"
-    producer: int
-    number: int
-    queue_number: int
-    wall_ms: int
-    stamp_ms: int
     keys_at: int
     key_lengths: "array[int] | None"
     headers_at: int
@@ -41,20 +30,10 @@ class Batch(NamedTuple):
     expires: "array[int] | None"
     key_hashes: "array[int] | None"
 
-    def part(self, start: int, stop: int) -> "Batch":
-        """Messages `start` to `stop` of this batch as a batch of their own."""
-        if start == 0 and stop == len(self.sizes):
-            return self
+    def part(self, start: int, stop: int) -> "Extras":
+        """Those of messages `start` to `stop`."""
         keys, headers = self.key_lengths, self.header_lengths
-        return Batch(
-            self.index,
-            self.bodies_at + sum(self.sizes[:start]),
-            self.sizes[start:stop],
-            self.producer,
-            self.number + start,
-            self.queue_number,
-            self.wall_ms,
-            self.stamp_ms,
+        return Extras(
             self.keys_at + sum(keys[:start]) if keys else 0,
             keys[start:stop] if keys else None,
             self.headers_at + sum(headers[:start]) if headers else 0,
@@ -65,8 +44,48 @@ class Batch(NamedTuple):
         )
 
 
+PLAIN = Extras(0, None, 0, None, None, None, None)
+
+
+class Batch(NamedTuple):
+    """A stretch of messages to append: one entry, one producer, consecutive numbers.
+
+    `bodies_at` and the blobs' offsets are relative to the area of entry `index`.
+    """
+
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a batch
+    bodies_at: int
+    sizes: "array[int]"
+    bodies_bytes: int
+    producer: int
+    number: int
+    queue_number: int
+    wall_ms: int
+    stamp_ms: int
+    extras: Extras
+
+    def part(self, start: int, stop: int) -> "Batch":
+        """Messages `start` to `stop` of this batch as a batch of their own."""
+        sizes = self.sizes[start:stop]
+        return Batch(
+            self.index,
+            self.bodies_at + sum(self.sizes[:start]),
+            sizes,
+            sum(sizes),
+            self.producer,
+            self.number + start,
+            self.queue_number,
+            self.wall_ms,
+            self.stamp_ms,
+            self.extras if self.extras is PLAIN else self.extras.part(start, stop),
+        )
+
+
 class Block:
-    """Columns of up to `BLOCK_MESSAGES` messages with consecutive positions."""
+    """Columns of up to `BLOCK_MESSAGES` messages with consecutive positions.
+
+    `is_plain`: none of them has extras, so that all those columns are None.
+    """
 
     __slots__ = (
         "expires",
@@ -74,6 +93,7 @@ class Block:
         "header_lengths",
         "headers_at",
         "indexes",
+        "is_plain",
         "key_hashes",
         "key_lengths",
         "keys_at",
@@ -90,6 +110,7 @@ class Block:
 
     def __init__(self, generation: int) -> None:
         self.generation = generation
+        self.is_plain = True
         self.sizes = array("I")
         self.starts = array("H")
         self.indexes = array("Q")
@@ -110,6 +131,7 @@ class Block:
     def copy(self, generation: int) -> "Block":
         """A block with columns of its own."""
         twin = Block(generation)
+        twin.is_plain = self.is_plain
         for column in BLOCK_COLUMNS:
             values = getattr(self, column)
             setattr(twin, column, values[:] if values is not None else None)
@@ -119,7 +141,8 @@ class Block:
         """Put the messages of `batch` behind those that are there; there must be room."""
         count, added = len(self.sizes), len(batch.sizes)
         assert count + added <= BLOCK_MESSAGES, "a block overflows"
-        spans = len(self.starts)
+        if not self.is_plain or batch.extras is not PLAIN:
+            self._append_extras(batch.extras, count, added)
         self.starts.append(count)
         self.indexes.append(batch.index)
         self.places.append(batch.bodies_at)
@@ -129,41 +152,32 @@ class Block:
         self.walls.append(batch.wall_ms)
         self.stamps.append(batch.stamp_ms)
         self.sizes += batch.sizes
-        if batch.key_lengths is not None or self.key_lengths is not None:
-            self.keys_at, self.key_lengths = _blobs(
-                self.keys_at,
-                self.key_lengths,
-                batch.keys_at,
-                batch.key_lengths,
-                spans,
-                count,
-                added,
-            )
-        if batch.header_lengths is not None or self.header_lengths is not None:
-            self.headers_at, self.header_lengths = _blobs(
-                self.headers_at,
-                self.header_lengths,
-                batch.headers_at,
-                batch.header_lengths,
-                spans,
-                count,
-                added,
-            )
-        self._append_rare(batch, count, added)
 
-    def _append_rare(self, batch: Batch, count: int, added: int) -> None:
-        if batch.priorities is not None or self.priorities is not None:
+    def _append_extras(self, extras: Extras, count: int, added: int) -> None:
+        """The other columns grow by `added`; one that was absent so far is filled with defaults."""
+        self.is_plain = False
+        spans = len(self.starts)
+        keys_at, keys, headers_at, headers, priorities, expires, hashes = extras
+        if keys is not None or self.key_lengths is not None:
+            self.keys_at, self.key_lengths = _blobs(
+                self.keys_at, self.key_lengths, keys_at, keys, spans, count, added
+            )
+        if headers is not None or self.header_lengths is not None:
+            self.headers_at, self.header_lengths = _blobs(
+                self.headers_at, self.header_lengths, headers_at, headers, spans, count, added
+            )
+        if priorities is not None or self.priorities is not None:
             if self.priorities is None:
                 self.priorities = bytearray([DEFAULT_PRIORITY]) * count
-            self.priorities += batch.priorities or bytes([DEFAULT_PRIORITY]) * added
-        if batch.expires is not None or self.expires is not None:
+            self.priorities += priorities or bytes([DEFAULT_PRIORITY]) * added
+        if expires is not None or self.expires is not None:
             if self.expires is None:
                 self.expires = array("Q", [NEVER_MS]) * count
-            self.expires += batch.expires or array("Q", [NEVER_MS]) * added
-        if batch.key_hashes is not None or self.key_hashes is not None:
+            self.expires += expires or array("Q", [NEVER_MS]) * added
+        if hashes is not None or self.key_hashes is not None:
             if self.key_hashes is None:
                 self.key_hashes = array("Q", [0]) * count
-            self.key_hashes += batch.key_hashes or array("Q", [0]) * added
+            self.key_hashes += hashes or array("Q", [0]) * added
 
     def runs(self, offset: int, count: int) -> list[Run]:
         """The messages from `offset` on as runs, fresh ones: first attempt, no failures."""
@@ -188,16 +202,17 @@ class Block:
         bodies_at = self.places[span]
         if offset != start:
             bodies_at += sum(self.sizes[start:offset])
-        keys = headers = None
-        if self.key_lengths is not None and self.keys_at is not None:
-            keys = _blob_column(self.key_lengths, self.keys_at[span], start, offset, stop)
-        if self.header_lengths is not None and self.headers_at is not None:
-            headers = _blob_column(self.header_lengths, self.headers_at[span], start, offset, stop)
-        priorities = None
-        if self.priorities is not None:
-            priorities = bytes(self.priorities[offset:stop])
-            if priorities.count(DEFAULT_PRIORITY) == len(priorities):
-                priorities = None
+        keys = headers = priorities = None
+        if not self.is_plain:
+            if self.key_lengths is not None and self.keys_at is not None:
+                keys = _blob_column(self.key_lengths, self.keys_at[span], start, offset, stop)
+            if self.header_lengths is not None and self.headers_at is not None:
+                at = self.headers_at[span]
+                headers = _blob_column(self.header_lengths, at, start, offset, stop)
+            if self.priorities is not None:
+                priorities = bytes(self.priorities[offset:stop])
+                if priorities.count(DEFAULT_PRIORITY) == len(priorities):
+                    priorities = None
         return Run(
             self.indexes[span],
             stop - offset,
@@ -231,22 +246,27 @@ class Block:
             run.index,
             run.bodies_at,
             run.sizes,
+            run.bodies_bytes,
             run.producer,
             run.number,
             run.queue_number,
             run.published_wall_ms,
             self.stamps[span],
-            run.keys.blob_at if run.keys else 0,
-            run.keys.lengths if run.keys else None,
-            run.headers.blob_at if run.headers else 0,
-            run.headers.lengths if run.headers else None,
-            run.priorities,
-            None,
-            self.key_hashes[offset : offset + 1] if self.key_hashes is not None else None,
+            Extras(
+                run.keys.blob_at if run.keys else 0,
+                run.keys.lengths if run.keys else None,
+                run.headers.blob_at if run.headers else 0,
+                run.headers.lengths if run.headers else None,
+                run.priorities,
+                None,
+                self.key_hashes[offset : offset + 1] if self.key_hashes is not None else None,
+            ),
         )
 
 
-BLOCK_COLUMNS = tuple(name for name in Block.__slots__ if name != "generation")
+BLOCK_COLUMNS = tuple(name for name in Block.__slots__ if name not in ("generation", "is_plain"))
+
+EXTRA_COLUMNS = tuple(name for name in BLOCK_COLUMNS if getattr(Block(0), name) is None)
 
 
 def _blobs(
@@ -280,11 +300,10 @@ def _blob_column(
 
 def unpack(area: memoryview, at: int, count: int, kind: str) -> "array[int] | None":
     """A packed little-endian column of the entry's area; None where it does not fit in there."""
-    column = array(kind)
-    size = count * column.itemsize
-    if at < 0 or at + size > len(area):
+    end = at + count * _ITEM_BYTES[kind]
+    if at < 0 or end > len(area):
         return None
-    column.frombytes(area[at : at + size])
+    column = array(kind, bytes(area[at:end]))
     if not _LITTLE:
         column.byteswap()
     return column

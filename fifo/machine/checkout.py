@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from fifo.machine import consumers, deadletter, limits, locks, ordering, ready
+from fifo.machine.blocks import Block
 from fifo.machine.effects import Deliver, Run
 from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
 from fifo.machine.state import LANE_SHIFT, Consumer, Hold, Queue, Record, Session, State, Step
@@ -83,10 +84,13 @@ def deliver(
             break
         position, piece = taken
         locks.hold(state, consumer, lock_ms, position, piece, step.now)
-        if (queue.records and _handed_out(step, queue, position)) or queue.spec.ordering == "key":
+        if (
+            queue.records.index and _handed_out(step, queue, position)
+        ) or queue.spec.ordering == "key":
             step.checkouts -= limits.RECORD_COST - 1
         if position != end:
-            runs += runs_of(queue, start, end - start)
+            if count:
+                runs += runs_of(queue, start, end - start)
             start = position
         end = position + piece
         count += piece
@@ -125,13 +129,12 @@ def take_next(step: Step, queue: Queue, consumer: Consumer, most: int) -> tuple[
 
     What has expired or waits for its key is put where it belongs on the way, at the same budget.
     """
+    kind = queue.spec.ordering
     while step.checkouts > 0:
-        bound = NEVER_MS
-        if queue.spec.ordering == "single_active":
-            bound = _bound(queue, consumer)
+        bound = _bound(queue, consumer) if kind == "single_active" else NEVER_MS
         fresh = ready.fresh_front(queue)
         back = None
-        if queue.returned or queue.avoided:
+        if queue.returned.count or queue.avoided:
             back = ready.returned_front(queue, consumer.number)
         if back is not None and (fresh is None or back < fresh[0]):
             if back >= bound:
@@ -146,13 +149,15 @@ def take_next(step: Step, queue: Queue, consumer: Consumer, most: int) -> tuple[
                 count = most
             if count > bound - position:
                 count = bound - position
-            count = _stretch(step, queue, position, count)
+            block = queue.blocks[position >> BLOCK_BITS]
+            if block.expires is not None or kind == "key":
+                count = _stretch(step, block, position & ready.BLOCK_MASK, count, kind)
             ready.take_fresh(queue, position, count)
         if ready.expires_ms(queue, position) <= step.now:
             ordering.finished(step, queue, position)
             deadletter.expire(step, queue, position)
             step.checkouts -= limits.LEAVE_COST
-        elif queue.spec.ordering != "key" or ordering.take_key(queue, position):
+        elif kind != "key" or ordering.take_key(queue, position):
             return position, count
         else:
             step.checkouts -= limits.RECORD_COST
@@ -166,11 +171,9 @@ def _bound(queue: Queue, consumer: Consumer) -> int:
     return min(bound, avoided.first()) if avoided else bound
 
 
-def _stretch(step: Step, queue: Queue, position: int, count: int) -> int:
+def _stretch(step: Step, block: Block, offset: int, count: int, kind: str) -> int:
     """How many of `count` fresh messages can be treated alike: none has expired nor has a key."""
-    block = queue.blocks[position >> BLOCK_BITS]
-    offset = position & ready.BLOCK_MASK
-    if queue.spec.ordering == "key" and block.key_hashes is not None:
+    if kind == "key" and block.key_hashes is not None:
         return 1
     if block.expires is not None:
         if block.expires[offset] <= step.now:
@@ -207,8 +210,8 @@ def runs_of(queue: Queue, position: int, count: int) -> list[Run]:
         piece = BLOCK_MESSAGES - offset
         if piece > count:
             piece = count
-        records: list[Record] = []
-        if queue.records:
+        records: list[Record] | None = None
+        if queue.records.index:
             piece, records = _alike(queue, position, piece)
         runs = queue.blocks[position >> BLOCK_BITS].runs(offset, piece)
         if queue.has_priorities and position >> LANE_SHIFT != ready.DEFAULT_LANE:

@@ -64,20 +64,20 @@ def transfer(step: Step, source: Queue, position: int, target: Queue, record: Re
     priority = source.priority_of(position)
     block = source.blocks[position >> BLOCK_BITS]
     batch = block.take_out(position & ready.BLOCK_MASK)
-    batch = batch._replace(
+    extras = batch.extras._replace(
         priorities=None if priority == DEFAULT_PRIORITY else bytes([priority]),
     )
-    has_hash = batch.key_hashes is not None and batch.key_hashes[0]
-    if target.spec.ordering == "key" and batch.key_lengths is not None and not has_hash:
+    has_hash = extras.key_hashes is not None and extras.key_hashes[0]
+    if target.spec.ordering == "key" and extras.key_lengths is not None and not has_hash:
         # It was published where keys are not hashed: all such messages share their order.
-        batch = batch._replace(key_hashes=array("Q", [1]))
+        extras = extras._replace(key_hashes=array("Q", [1]))
     if target.spec.ttl_ms is not None:
-        batch = batch._replace(expires=array("Q", [step.now + target.spec.ttl_ms]))
+        extras = extras._replace(expires=array("Q", [step.now + target.spec.ttl_ms]))
     lane = ready.lane_of(target, priority)
     if target.spec.overflow == "drop_oldest":
         # Before it comes, so that it is never its own victim: a move is not refused.
         trim(step, target, further=False, more=1, more_bytes=batch.sizes[0])
-    moved_to = ready.append(target, batch, lane, step.state.generation)
+    moved_to = ready.append(target, batch._replace(extras=extras), lane, step.state.generation)
     if record is not None:
         # What has a record is never served from a fresh range.
         ready.add_hole(target, moved_to, moved_to + 1)

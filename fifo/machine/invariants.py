@@ -42,6 +42,7 @@ def _fresh(queue: Queue) -> list[int]:
     for lane, (head, tail) in enumerate(zip(queue.heads, queue.tails, strict=True)):
         assert lane << LANE_SHIFT <= head <= tail < (lane + 1) << LANE_SHIFT, "a lane is torn"
         assert head == tail or head not in gone, "a fresh range starts with a hole"
+        assert head == tail or lane >= queue.front_lane, "a lane is passed over"
         found += [position for position in range(head, tail) if position not in gone]
     return found
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fifo.machine import spec, tables
-from fifo.machine.blocks import BLOCK_COLUMNS, Block
+from fifo.machine.blocks import BLOCK_COLUMNS, EXTRA_COLUMNS, Block
 from fifo.machine.positions import PositionMap, Positions, Ranges
 from fifo.machine.state import (
     QUEUE_COUNTERS,
@@ -132,6 +132,7 @@ def _read_block(row: list[Any]) -> Block:
             if not _LITTLE:
                 column.byteswap()
         setattr(block, name, column)
+    block.is_plain = all(getattr(block, name) is None for name in EXTRA_COLUMNS)
     return block
 
 

@@ -13,6 +13,7 @@ from itertools import accumulate
 from fifo.machine import ready
 from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.replies import Refused
+from fifo.machine.spec import QueueSpec
 from fifo.machine.state import LANE_SHIFT, LANES, Queue
 from fifo.machine.types import Code
 
@@ -22,11 +23,14 @@ def full(queue: Queue) -> Refused:
     return Refused(Code.QUEUE_FULL, "the queue is at its limit", {"queue": queue.name})
 
 
+def is_limited(spec: QueueSpec) -> bool:
+    """Whether there is anything to ask here before a message is stored."""
+    return spec.max_length is not None or spec.max_bytes is not None
+
+
 def room(queue: Queue, sizes: "array[int]", start: int) -> int:
     """The first message from `start` on that does not fit into the queue as it is."""
     spec = queue.spec
-    if spec.max_length is None and spec.max_bytes is None:
-        return len(sizes)
     stop = len(sizes)
     if spec.max_length is not None:
         stop = min(stop, start + max(spec.max_length - queue.total, 0))
@@ -44,7 +48,7 @@ def admit(
     Those at the places `known` are duplicates, which need no room.
     """
     spec = queue.spec
-    if spec.overflow == "drop_oldest" or (spec.max_length is None and spec.max_bytes is None):
+    if spec.overflow == "drop_oldest":
         return len(sizes), None
     if known:
         left_out = dict.fromkeys(known)

@@ -17,15 +17,16 @@ _MASK = BLOCK_MESSAGES - 1
 
 
 class Positions:
-    """A set of positions in ascending order."""
+    """A set of positions in ascending order. `count` is its length, to be read: what is asked for
+    every message asks that, for `len` and a truth value are calls."""
 
-    __slots__ = ("_bits", "_count", "_order", "generation")
+    __slots__ = ("_bits", "_order", "count", "generation")
 
     def __init__(self, generation: int = 0) -> None:
         self.generation = generation  # of the view that a copy was last made for, see `State.touch`
         self._bits: dict[int, int] = {}  # block -> one bit for each of its positions
         self._order: list[int] = []  # the blocks, ascending
-        self._count = 0
+        self.count = 0
 
     def copy(self, generation: int = 0) -> "Positions":
         """The same positions, to be changed apart."""
@@ -34,10 +35,10 @@ class Positions:
         return twin
 
     def _share(self, twin: "Positions") -> None:
-        twin._bits, twin._order, twin._count = self._bits.copy(), self._order[:], self._count
+        twin._bits, twin._order, twin.count = self._bits.copy(), self._order[:], self.count
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def __contains__(self, position: int) -> bool:
         return bool(self._bits.get(position >> BLOCK_BITS, 0) >> (position & _MASK) & 1)
@@ -75,7 +76,7 @@ class Positions:
             bits = 0
         if not bits & bit:
             self._bits[block] = bits | bit
-            self._count += 1
+            self.count += 1
 
     def extend(self, positions: Iterable[int]) -> None:
         """Put several in."""
@@ -93,7 +94,7 @@ class Positions:
                 bits = 0
             after = bits | ((1 << count) - 1) << offset
             self._bits[block] = after
-            self._count += after.bit_count() - bits.bit_count()
+            self.count += after.bit_count() - bits.bit_count()
             first += count
 
     def discard(self, position: int) -> bool:
@@ -102,7 +103,7 @@ class Positions:
         bits = self._bits.get(block, 0)
         if not bits & bit:
             return False
-        self._count -= 1
+        self.count -= 1
         self._put(block, bits ^ bit)
         return True
 
@@ -111,13 +112,13 @@ class Positions:
         block = self._order[0]
         bits = self._bits[block]
         lowest = bits & -bits
-        self._count -= 1
+        self.count -= 1
         self._put(block, bits ^ lowest)
         return (block << BLOCK_BITS) + lowest.bit_length() - 1
 
     def clear(self) -> None:
         """Take all of them out."""
-        self._bits, self._order, self._count = {}, [], 0
+        self._bits, self._order, self.count = {}, [], 0
 
     def pass_from(self, position: int) -> int:
         """The first from `position` on that is not in here; those before it are taken out."""
@@ -127,7 +128,7 @@ class Positions:
             count = _ones(bits >> offset)
             if not count:
                 return position
-            self._count -= count
+            self.count -= count
             self._put(block, bits ^ ((1 << count) - 1) << offset)
             position += count
 

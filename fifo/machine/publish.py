@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from fifo.machine import checks, deadletter, dedup, limits, overflow, ready
-from fifo.machine.blocks import Batch, unpack
+from fifo.machine.blocks import PLAIN, Batch, Extras, unpack
 from fifo.machine.commands import Publish
 from fifo.machine.replies import Published, Refused, Repeat, Reply
 from fifo.machine.state import Producer, Queue, Step
@@ -28,6 +28,7 @@ class _Columns(NamedTuple):
     """A publish with its columns read out of the area, all of the batch's length or None."""
 
     sizes: "array[int]"
+    bodies_bytes: int
     key_lengths: "array[int] | None"
     header_lengths: "array[int] | None"
     priorities: bytes | None
@@ -61,17 +62,15 @@ def publish(step: Step, command: Publish) -> Reply:
 
 def _producer(step: Step, command: Publish) -> Producer | None:
     state = step.state
-    number = command.producer
-    if not number:
-        number = state.sessions[command.session].producer
-    producer = state.producers.get(number)
+    if not command.producer:  # the session's own
+        return state.producers.get(state.sessions[command.session].producer)
+    producer = state.producers.get(command.producer)
     if producer is None:
         return None
-    if producer.name is None and (
-        not command.session or state.sessions[command.session].producer != number
-    ):
-        return None  # another session's own producer
-    if producer.name is not None and producer.used_ms != step.now:
+    if producer.name is None:
+        is_own = command.session and state.sessions[command.session].producer == producer.number
+        return producer if is_own else None
+    if producer.used_ms != step.now:
         state.touch(producer)
         producer.used_ms = step.now
     return producer
@@ -81,14 +80,8 @@ def _store(
     step: Step, command: Publish, queue: Queue, producer: Producer, columns: _Columns
 ) -> Published:
     last = queue.last_numbers.get(producer.number, 0)
-    numbers = columns.numbers
     stop = command.count
-    if numbers is not None:
-        duplicates = bisect_right(numbers, last)
-    elif last < command.number:
-        duplicates = 0
-    else:
-        duplicates = min(last - command.number + 1, stop)
+    duplicates = 0 if last < command.number else _duplicates(command, columns, last)
     refused = None
     if not duplicates and command.previous > last:
         text = f"message {command.previous} of this producer was not stored"
@@ -99,7 +92,8 @@ def _store(
         if columns.dedup_ids is not None:
             dedup.forget_due(step, queue)
             known = dedup.known(step, queue, columns.dedup_ids, duplicates, stop)
-        stop, refused = overflow.admit(queue, columns.sizes, duplicates, known)
+        if overflow.is_limited(queue.spec):
+            stop, refused = overflow.admit(queue, columns.sizes, duplicates, known)
         if columns.dedup_ids is not None:
             stop, refused = dedup.admit(queue, columns.dedup_ids, duplicates, stop, refused)
     repeated = 0
@@ -107,12 +101,12 @@ def _store(
         before = queue.counters["published"]
         stop, refused = _append(step, command, queue, producer, columns, duplicates, stop, refused)
         repeated = stop - duplicates - (queue.counters["published"] - before)
+    stored = 0
     if stop > duplicates:
-        number = numbers[stop - 1] if numbers is not None else command.number + stop - 1
+        stored = stop - duplicates
         if not last:
             _begin(step, producer, queue)
-        queue.last_numbers[producer.number] = number
-    stored = max(stop - duplicates, 0)
+        queue.last_numbers[producer.number] = _number_at(command, columns, stop - 1)
     if stored != command.count or repeated:
         queue.counters["duplicates"] += duplicates + max(repeated, 0)
         queue.counters["refused"] += command.count - duplicates - stored
@@ -122,6 +116,17 @@ def _store(
         confirmed = duplicates + stored
         repeats = dedup.repeats(step, queue, producer.number, sent, columns.dedup_ids, confirmed)
     return Published(queue.number, producer.number, stored, duplicates, refused, repeats)
+
+
+def _duplicates(command: Publish, columns: _Columns, last: int) -> int:
+    """How many of the batch have numbers up to `last`, which the producer has used before."""
+    if columns.numbers is not None:
+        return bisect_right(columns.numbers, last)
+    return min(last - command.number + 1, command.count)
+
+
+def _number_at(command: Publish, columns: _Columns, place: int) -> int:
+    return command.number + place if columns.numbers is None else columns.numbers[place]
 
 
 def _numbers_of(command: Publish, columns: _Columns) -> Sequence[int]:
@@ -158,7 +163,9 @@ def _append(
     known: list[int] = []
     if columns.dedup_ids is not None:
         known = dedup.known(step, queue, columns.dedup_ids, start, stop)
-    free = overflow.room(queue, columns.sizes, start)
+    free = stop
+    if overflow.is_limited(queue.spec):
+        free = overflow.room(queue, columns.sizes, start)
     for low, high in _stretches(queue, columns, known, start, stop, free):
         lane = ready.DEFAULT_LANE
         if columns.priorities is not None:
@@ -166,7 +173,7 @@ def _append(
         if low >= free and not deadletter.make_room(step, queue, columns.sizes[low], lane):
             stop, refused = low, overflow.full(queue)
             break
-        piece = batch.part(low, high)
+        piece = batch if high - low == command.count else batch.part(low, high)
         if columns.numbers is not None:
             piece = piece._replace(number=columns.numbers[low])
         position = ready.append(queue, piece, lane, step.state.generation)
@@ -224,25 +231,35 @@ def _delay(step: Step, queue: Queue, position: int, delays: "array[int]") -> Non
 def _batch(
     step: Step, command: Publish, queue: Queue, producer: Producer, columns: _Columns
 ) -> Batch:
-    expires = key_hashes = None
-    if columns.ttls is not None or queue.spec.ttl_ms is not None:
-        expires = _expires(step, queue, columns)
-    if columns.key_lengths is not None and queue.spec.ordering == "key":
-        key_hashes = _hashes(step, command, columns.key_lengths)
     return Batch(
         step.index,
         command.bodies_at,
         columns.sizes,
+        columns.bodies_bytes,
         producer.number,
         command.number,
         queue.number,
         step.wall,
         step.now,
+        _extras(step, command, queue, columns),
+    )
+
+
+def _extras(step: Step, command: Publish, queue: Queue, columns: _Columns) -> Extras:
+    keys, headers, priorities = columns.key_lengths, columns.header_lengths, columns.priorities
+    expires = key_hashes = None
+    if columns.ttls is not None or queue.spec.ttl_ms is not None:
+        expires = _expires(step, queue, columns)
+    elif keys is None and headers is None and priorities is None:
+        return PLAIN
+    if keys is not None and queue.spec.ordering == "key":
+        key_hashes = _hashes(step, command, keys)
+    return Extras(
         command.keys[1] if command.keys else 0,
-        columns.key_lengths,
+        keys,
         command.headers[1] if command.headers else 0,
-        columns.header_lengths,
-        None if queue.has_priorities else columns.priorities,  # there the lane says it
+        headers,
+        None if queue.has_priorities else priorities,  # there the lane says it
         expires,
         key_hashes,
     )
@@ -285,7 +302,8 @@ def _read(area: memoryview, command: Publish) -> _Columns:
     """The columns, checked against the area and the limits. Raises `_Invalid`."""
     count = command.count
     sizes = unpack(area, command.sizes_at, count, "I")
-    if sizes is None or command.bodies_at + sum(sizes) > len(area):
+    bodies_bytes = 0 if sizes is None else sum(sizes)
+    if sizes is None or command.bodies_at + bodies_bytes > len(area):
         raise _Invalid("bodies do not fit into the entry's area")
     if max(sizes) > limits.BODY_BYTES:
         raise _Invalid(f"a body is larger than {limits.BODY_BYTES} bytes")
@@ -310,7 +328,9 @@ def _read(area: memoryview, command: Publish) -> _Columns:
         numbers = _numbers(area, command.numbers_at, count, command.number)
     if delays is not None and not any(delays):
         delays = None
-    return _Columns(sizes, keys, headers, priorities, delays, ttls, dedup_ids, numbers)
+    return _Columns(
+        sizes, bodies_bytes, keys, headers, priorities, delays, ttls, dedup_ids, numbers
+    )
 
 
 def _priorities(area: memoryview, at: int, count: int) -> bytes:

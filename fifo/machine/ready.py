@@ -18,9 +18,6 @@ BLOCK_MASK = BLOCK_MESSAGES - 1
 
 
 DEFAULT_LANE = LANES - 1 - DEFAULT_PRIORITY
-_ALL_LANES = tuple(range(LANES))
-_ONE_LANE = (DEFAULT_LANE,)
-"""What a queue without priorities has."""
 
 
 def lane_of(queue: Queue, priority: int) -> int:
@@ -31,28 +28,31 @@ def lane_of(queue: Queue, priority: int) -> int:
 def append(queue: Queue, batch: Batch, lane: int, generation: int) -> int:
     """Put a batch at the end of its lane's fresh range; the position of its first message."""
     first = position = queue.tails[lane]
-    count, start = len(batch.sizes), 0
-    while start < count:
+    count = len(batch.sizes)
+    end = first + count
+    while position < end:
         key = position >> BLOCK_BITS
-        stop = start + BLOCK_MESSAGES - (position & BLOCK_MASK)
-        if stop > count:
-            stop = count
+        stop = (key + 1) << BLOCK_BITS
+        if stop > end:
+            stop = end
         block = queue.blocks.get(key)
         if block is None:
             block = queue.blocks[key] = Block(generation)
             queue.live[key] = 0
         elif block.generation != generation:
             block = queue.blocks[key] = block.copy(generation)
-        piece = batch if stop - start == count else batch.part(start, stop)
+        added = stop - position
+        piece = batch if added == count else batch.part(position - first, stop - first)
         block.append(piece)
-        queue.live[key] += stop - start
-        if piece.expires is not None:
-            note_expiry(queue, key, min(piece.expires))
-        position += stop - start
-        start = stop
-    queue.tails[lane] = position
+        queue.live[key] += added
+        if piece.extras.expires is not None:
+            note_expiry(queue, key, min(piece.extras.expires))
+        position = stop
+    queue.tails[lane] = end
+    if lane < queue.front_lane:
+        queue.front_lane = lane
     queue.ready += count
-    queue.bytes += sum(batch.sizes)
+    queue.bytes += batch.bodies_bytes
     return first
 
 
@@ -70,10 +70,14 @@ def add_hole(queue: Queue, first: int, end: int) -> None:
 
 def fresh_front(queue: Queue) -> tuple[int, int] | None:
     """The first fresh message and how many stand behind each other from there in one block."""
-    heads, tails = queue.heads, queue.tails
-    for lane in _ALL_LANES if queue.has_priorities else _ONE_LANE:
-        if heads[lane] != tails[lane]:
-            return _fresh_from(queue, heads[lane], tails[lane])
+    lane = queue.front_lane
+    while lane < LANES:
+        head, tail = queue.heads[lane], queue.tails[lane]
+        if head != tail:
+            queue.front_lane = lane
+            return _fresh_from(queue, head, tail)
+        lane += 1
+    queue.front_lane = lane
     return None
 
 
@@ -86,7 +90,7 @@ def _fresh_from(queue: Queue, head: int, tail: int) -> tuple[int, int]:
     end = (head | BLOCK_MASK) + 1
     if tail < end:
         end = tail
-    if queue.holes:
+    if queue.holes.count:
         end = queue.holes.first_from(head, end)
     return head, end - head
 
@@ -94,9 +98,9 @@ def _fresh_from(queue: Queue, head: int, tail: int) -> tuple[int, int]:
 def take_fresh(queue: Queue, position: int, count: int) -> None:
     """Messages from the front of a fresh range leave it; the caller puts them elsewhere."""
     lane = position >> LANE_SHIFT
-    assert queue.heads[lane] == position, "only the front of a fresh range can be taken"
-    head = position + count
-    queue.heads[lane] = queue.holes.pass_from(head) if queue.holes else head
+    heads, head = queue.heads, position + count
+    assert heads[lane] == position, "only the front of a fresh range can be taken"
+    heads[lane] = queue.holes.pass_from(head) if queue.holes.count else head
     queue.ready -= count
 
 
@@ -243,9 +247,8 @@ def take_delayed(queue: Queue, position: int) -> bool:
 
 def remove(queue: Queue, position: int, count: int) -> None:
     """Messages that are in no place any more leave the queue for good."""
-    tail = queue.tails[position >> LANE_SHIFT]
     records = queue.records
-    if records:
+    if records.index:
         for gone in range(position, position + count):
             if gone in records.index:
                 del records[gone]
@@ -257,10 +260,10 @@ def remove(queue: Queue, position: int, count: int) -> None:
         queue.bytes -= sum(queue.blocks[key].sizes[offset : offset + piece])
         left = queue.live[key] - piece
         assert left >= 0, "a block lost more messages than it had"
-        if left == 0 and (key + 1) << BLOCK_BITS <= tail:
-            drop_block(queue, key)
-        else:
+        if left or (key + 1) << BLOCK_BITS > queue.tails[position >> LANE_SHIFT]:
             queue.live[key] = left
+        else:
+            drop_block(queue, key)
         position += piece
         count -= piece
 

@@ -46,7 +46,9 @@ def settle(step: Step, command: Settle) -> Reply:
         return Refused(Code.TOO_LARGE, f"more than {limits.SETTLE_MESSAGES} tokens in one command")
     state = step.state
     consumer = state.consumers.get(command.consumer)
-    if consumer is None or not _may_settle(state, command.session, consumer):
+    if consumer is None or (
+        consumer.session != command.session and not _may_settle(state, command.session, consumer)
+    ):
         status = int(Status.UNKNOWN_CONSUMER)
         lines = tuple((first, last, status, False) for first, last in command.ranges)
         return Receipt(command.consumer, lines)
@@ -60,7 +62,7 @@ def settle(step: Step, command: Settle) -> Reply:
         return Refused(Code.NO_DEAD_LETTER_QUEUE, text)
     lines_out: list[Line] = []
     way = None
-    if command.verb not in (_ACK, _TERMINATE):
+    if command.verb != _ACK and command.verb != _TERMINATE:
         cause = Cause.NACK if command.verb == _NACK else Cause.RELEASED
         way = returns.way_of(step, queue, consumer, cause, own=True, delay_ms=command.delay_ms)
     for first, last in command.ranges:
@@ -70,9 +72,7 @@ def settle(step: Step, command: Settle) -> Reply:
 
 
 def _may_settle(state: State, session: int, consumer: Consumer) -> bool:
-    """Its own session, or another one of the same user; a durable consumer has its own verbs."""
-    if consumer.session == session:
-        return True
+    """Another session of the same user as the consumer's; a durable one has its own verbs."""
     owner = state.sessions.get(consumer.session)
     return owner is not None and owner.user == state.sessions[session].user
 
@@ -80,10 +80,13 @@ def _may_settle(state: State, session: int, consumer: Consumer) -> bool:
 def after(step: Step, queue: Queue, consumer: Consumer, command: Settle) -> None:
     """What a settlement does beside settling: it proves life, makes room and resolves tokens."""
     if command.session == consumer.session:
-        consumers.prove_alive(step, consumer)
+        if consumer.suspicion:
+            consumers.prove_alive(step, consumer)
         # Its client still asks about what it has just settled: the answer may get lost.
         mark = command.resolved_below
-        consumers.resolve(consumer, min(mark, command.ranges[0][0]) if command.ranges else mark)
+        if mark > consumer.resolved_below:
+            below = min(mark, command.ranges[0][0]) if command.ranges else mark
+            consumers.resolve(consumer, below)
     if consumer.service_key is None:  # it only makes room: who is served goes on being served
         consumers.refresh(step, queue, consumer)
     if queue.spec.ordering == "single_active":
@@ -131,7 +134,7 @@ def ack(step: Step, queue: Queue, held: Hold) -> None:
     """The messages are done: they leave the queue."""
     queue.locked -= held.count
     queue.counters["acked"] += held.count
-    if queue.busy_keys:
+    if queue.busy_keys.index:
         for position in range(held.position, held.position + held.count):
             ordering.finished(step, queue, position)
     ready.remove(queue, held.position, held.count)

@@ -2,7 +2,8 @@
 
 Owns what is kept. Rule 1: all that affects a reply or an effect of a later command lives here.
 Rule 2: the indexes (`lock_index`, `timers`, `Queue.service`, `Queue.delays`, `Queue.expiries`) say
-nothing that the records do not say, and are built again by a restore; so is `Queue.in_line`.
+nothing that the records do not say, and are built again by a restore; so are `Queue.in_line`, and
+what is only a lower bound: `Queue.front_lane`, `HoldLane.bound_ms`.
 
 Whoever changes a session, consumer, producer or queue calls `State.touch` on it first, so that a
 frozen view keeps what it was. Update with a new field: `layout.py` (its form, and the version of
@@ -331,6 +332,7 @@ class Queue:
         "durables",
         "expiries",
         "expiry_of",
+        "front_lane",
         "generation",
         "handover",
         "has_priorities",
@@ -369,6 +371,7 @@ class Queue:
         self.live: dict[int, int] = {}  # block -> messages in it that are still in the queue
         self.heads = [lane << LANE_SHIFT for lane in range(LANES)]
         self.tails = self.heads[:]
+        self.front_lane = 0  # nothing is fresh in the lanes before it
         self.holes = Positions()  # in the fresh ranges, but not ready there
         self.returned = Positions()  # ready, outside the fresh ranges
         self.records: Table[int, Record] = Table()
@@ -440,7 +443,7 @@ class Queue:
 
 Item = Session | Consumer | Producer | Queue
 
-QUEUE_DERIVED = ("service", "delays", "expiries", "has_priorities", "in_line")
+QUEUE_DERIVED = ("service", "delays", "expiries", "front_lane", "has_priorities", "in_line")
 """Fields of a queue that a restore builds again from the others."""
 
 

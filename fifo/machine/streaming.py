@@ -303,6 +303,7 @@ def _index(state: State) -> Generator[None, None, None]:
     for queue in state.queues.values():
         state.queue_names[queue.name] = queue.number
         queue.has_priorities = queue.spec.has_priorities
+        queue.front_lane = 0
         queue.expiries = SortedList((bound, key) for key, bound in queue.expiry_of.items())
         queue.service = []
         queue.delays = SortedList()

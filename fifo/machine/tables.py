@@ -167,26 +167,26 @@ class Table(Rows[K, V]):
 
 class Line(Generic[V]):
     """A line of rows: they join at its end and leave at its front. A view shares all pages, which
-    only grow: rows behind its own end are none of its."""
+    only grow: rows behind its own end are none of its. `count` is its length, to be read."""
 
-    __slots__ = ("_end", "_front", "_pages")
+    __slots__ = ("_front", "_pages", "count")
 
     def __init__(self, rows: Iterable[V] = ()) -> None:
         self._pages: dict[int, list[V]] = {}
-        self._front = self._end = 0
+        self._front = self.count = 0
         self.extend(rows)
 
     def view(self) -> "Line[V]":
         """The rows as they are now; it is only read."""
         twin = Line[V]()
-        twin._pages, twin._front, twin._end = self._pages.copy(), self._front, self._end
+        twin._pages, twin._front, twin.count = self._pages.copy(), self._front, self.count
         return twin
 
     def __len__(self) -> int:
-        return self._end - self._front
+        return self.count
 
     def __iter__(self) -> Iterator[V]:
-        for place in range(self._front, self._end):
+        for place in range(self._front, self._front + self.count):
             yield self._pages[place >> PAGE_BITS][place & (PAGE_ROWS - 1)]
 
     def first(self) -> V:
@@ -195,12 +195,12 @@ class Line(Generic[V]):
 
     def append(self, row: V) -> None:
         """A row joins at the end."""
-        number = self._end >> PAGE_BITS
+        number = self._front + self.count >> PAGE_BITS
         page = self._pages.get(number)
         if page is None:
             page = self._pages[number] = []
         page.append(row)
-        self._end += 1
+        self.count += 1
 
     def extend(self, rows: Iterable[V]) -> None:
         """Several join."""
@@ -215,6 +215,7 @@ class Line(Generic[V]):
         """The row at the front leaves; there must be one."""
         row = self.first()
         self._front += 1
+        self.count -= 1
         if not self._front & (PAGE_ROWS - 1):
             del self._pages[(self._front >> PAGE_BITS) - 1]
         return row

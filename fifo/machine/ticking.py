@@ -203,13 +203,13 @@ def reschedule(step: Step, queue: Queue) -> None:
     if queue.number not in step.state.queues:
         return
     due_ms: int | None = None
-    if queue.delayed:
+    if queue.delayed.count:
         due_ms = queue.delays[0][0]
     if queue.expiry_of and (due_ms is None or queue.expiries[0][0] < due_ms):
         due_ms = queue.expiries[0][0]
-    if queue.avoid_until and (due_ms is None or queue.avoid_until.first()[0] < due_ms):
+    if queue.avoid_until.count and (due_ms is None or queue.avoid_until.first()[0] < due_ms):
         due_ms = queue.avoid_until.first()[0]
-    if queue.dedup_order and (due_ms is None or queue.dedup_order.first()[0] < due_ms):
+    if queue.dedup_order.count and (due_ms is None or queue.dedup_order.first()[0] < due_ms):
         due_ms = queue.dedup_order.first()[0]
     if queue.spec.expires_unused_ms is not None:
         unused_ms = _unused_ms(step.state, queue)
