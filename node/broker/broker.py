@@ -147,6 +147,8 @@ class Broker:
         self._redrives = Redrives(
             self.host, self.proposals, self._requests, now=now, now_ms=self.clock.now_ms,
             wall_ms=wall_ms, may_answer=self.may_answer,
+            fetch=lambda asker: self._raft.fetch(asker),
+            drop_fetch=lambda asker: self._raft.drop_fetch(asker),
         )  # fmt: skip
         self._handover = Handover(identity.node)
         durables = Durables(self.host, self._requests, consumers_max=settings.consumers)
@@ -167,7 +169,7 @@ class Broker:
         self._handover.attach(raft)
 
     def _read(self, index: int) -> memoryview:
-        return self._raft.read(index)
+        return self._raft.at_hand(index)
 
     def _taken_over(self) -> None:
         """A snapshot's state took the place of this node's, which does not lead: it knew nothing
@@ -454,6 +456,7 @@ class Broker:
         """A connection is closed."""
         for group in (self._connections, self._unopened, self._sessionless, self._watched):
             group.pop(connection, None)
+        self._raft.drop_fetch(connection)
         self._door.forget(connection)
         self._say_goodbye(connection)
         if not self._connections:
@@ -485,6 +488,10 @@ class Broker:
             self._wake()
         self._to_flush.append(connection)
 
+    def to_read(self, connection: Connection) -> None:
+        """A connection's next delivery lies on the disk."""
+        self._raft.fetch(connection)
+
     def to_watch(self, connection: Connection) -> None:
         """Each sweep looks at the connection for a while."""
         self._watched[connection] = None
@@ -505,7 +512,7 @@ class Broker:
                 raise RemoteProtocolError(Code.PROTOCOL, "a connection says hello once")
             self._door.hello(connection, message)
         elif kind is Ping:
-            connection.send(Pong(), frame.correlation)
+            connection.send_ahead(Pong(), frame.correlation)
         elif kind is Status:
             if connection.rights is None or self._may(connection, connection.rights, frame):
                 self.queues.status(connection, frame)

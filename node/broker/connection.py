@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 from fifo.wire import BadMessage, Buffer, Code, Frame, Opening, RemoteProtocolError, encode
@@ -47,6 +47,9 @@ class Owner(Protocol):
 
     def to_flush(self, connection: Connection) -> None:
         """Something waits to be sent: call `flush` in this turn."""
+
+    def to_read(self, connection: Connection) -> None:
+        """What it `needs` has to be read from the disk; then tell it that this `came`."""
 
     def to_watch(self, connection: Connection) -> None:
         """Look at it in each sweep while `holding`."""
@@ -164,8 +167,14 @@ class Connection(asyncio.Protocol):
             self.output.add(list(encode(message, correlation, raw)))
             self._want_flush()
 
+    def send_ahead(self, message: Message, correlation: int = 0) -> None:
+        """Queue a frame before all that waits: one that says nothing but that we are there."""
+        if self.open:
+            self.output.add_first(list(encode(message, correlation)))
+            self._want_flush()
+
     def send_later(self, later: Later) -> None:
-        """Queue a frame that is made when the socket takes it."""
+        """Queue frames that are made when the socket takes them."""
         if self.open:
             self.output.add_later(later)
             self._want_flush()
@@ -208,8 +217,7 @@ class Connection(asyncio.Protocol):
             self.flush_confirms()
         now = self._now()
         if not self.output.empty and not self.output.blocked:
-            self.spoke_at = now
-            self.output.flush(now)
+            self._flush_output(now)
         if self.closing_at is not None:
             if self.output.empty:
                 self._transport.close()
@@ -222,6 +230,25 @@ class Connection(asyncio.Protocol):
             self.abort()
         if not self.output.empty:
             self._owner.to_watch(self)
+
+    def _flush_output(self, now: float) -> None:
+        output = self.output
+        output.flush(now)
+        if output.stands and self.open:
+            self._owner.to_read(self)
+        elif output.stands:
+            # Nobody waits for it here: whoever comes back for it gets it again.
+            output.drop_later()
+            output.flush(now)
+        self.spoke_at = output.moved_at
+
+    def needs(self) -> Iterable[Sequence[int]]:
+        """Entries of the log that have to be read before anything more can be sent."""
+        return self.output.needs()
+
+    def came(self) -> None:
+        """Some of them were read."""
+        self.flush()
 
     def _want_flush(self) -> None:
         if not self._queued_for_flush:

@@ -18,9 +18,11 @@ from fifo.wire import Buffer, columns, encode
 from fifo.wire.messages import Deliver as DeliverFrame
 from fifo.wire.messages import Peeked
 from node.broker import limits
+from node.raft import NotAtHand
 
 ReadArea: TypeAlias = Callable[[int], memoryview]
-"""The body area of the log entry with this index."""
+"""The body area of the log entry with this index. Raises `NotAtHand` where it has to be read from
+the disk first, IndexError where nobody can have it any more."""
 
 Columns: TypeAlias = list[tuple[int, int]]
 
@@ -71,17 +73,43 @@ def deliver_frame(
     return encode(message, 0, raw)
 
 
-def peeked(queue: str, runs: Sequence[Run], read: ReadArea) -> tuple[Peeked, list[Buffer]]:
-    """The answer to a peek: as many of these runs as one frame holds, and its raw part."""
-    size = header = taken = 0
-    for run in runs:
+def entries_of(run: Run) -> list[int]:
+    """The entries of the log that a frame with this run is made of."""
+    letter = run.dead_letter
+    if letter is None:
+        return [run.index]
+    return [run.index, *(text.index for text in letter.texts if isinstance(text, TextPlace))]
+
+
+def count_at_hand(runs: Sequence[Run], read: ReadArea) -> int:
+    """How many of the first runs could be made a frame of now."""
+    known = -1
+    for count, run in enumerate(runs):
+        if run.index == known and run.dead_letter is None:
+            continue
+        try:
+            for index in entries_of(run):
+                read(index)
+        except NotAtHand:
+            return count
+        known = run.index
+    return len(runs)
+
+
+def in_one_peek(runs: Sequence[Run]) -> Sequence[Run]:
+    """As many of these runs as the answer to a peek holds."""
+    size = header = 0
+    for taken, run in enumerate(runs):
         run_bytes, header_bytes = _sizes(run)
         size += run_bytes
         header += header_bytes
         if taken and (size > limits.PEEK_BYTES_MAX or header > limits.DELIVER_HEADER_BYTES):
-            break
-        taken += 1
-    runs = runs[:taken]
+            return runs[:taken]
+    return runs
+
+
+def peeked(queue: str, runs: Sequence[Run], read: ReadArea) -> tuple[Peeked, list[Buffer]]:
+    """The answer to a peek, and its raw part."""
     listed, raw, dead_letters = _raw(runs, read)
     count = sum([run.count for run in runs])
     return Peeked(queue, count, tuple(listed), _origins(runs), dead_letters), raw

@@ -3,14 +3,12 @@
 Owns the turning of each effect of `fifo.machine.effects` into frames. An effect for a session that
 is not connected is dropped: what matters of it stands in the state, and comes again at the resume.
 Must not know how entries travel. Deliveries wait as handles: a frame is made when the socket takes
-it, so the remaining time on it is the one at that moment.
+it, so the remaining time on it is the one at that moment, and of as much as is in memory then.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import assert_never
 
 from fifo.machine.effects import (
@@ -20,10 +18,8 @@ from fifo.machine.effects import (
     Effect,
     Fenced,
     Notify,
-    Run,
     SessionEnded,
 )
-from fifo.wire import Buffer, LocalProtocolError
 from fifo.wire.messages import (
     NOTICE_ACTIVITY,
     NOTICE_MESSAGE_TIMEOUT,
@@ -31,10 +27,9 @@ from fifo.wire.messages import (
     Notice,
 )
 from node.broker import deliveries
+from node.broker.later import Delivery
 from node.broker.lock_clock import LockClock
 from node.broker.sessions import Sessions
-
-logger = logging.getLogger(__name__)
 
 NOTICE_CONSUMER_REMOVED = 3
 """The consumer is gone, for its queue was deleted; a client that does not know it may ignore it."""
@@ -91,24 +86,10 @@ class Effects:
             return
         first_token = effect.first_token
         for runs in deliveries.chunks(effect.runs):
-            connection.send_later(partial(self._frame, effect, runs, first_token))
-            first_token += sum([run.count for run in runs])
-
-    def _frame(self, effect: Deliver, runs: Sequence[Run], first_token: int) -> list[Buffer]:
-        remaining_ms = max(0, effect.deadline_ms - self._now_ms())
-        try:
-            return deliveries.deliver_frame(
-                effect, runs, first_token, remaining_ms, self._read_area
+            connection.send_later(
+                Delivery(effect, runs, first_token, self._now_ms, self._read_area)
             )
-        except IndexError:
-            # It waited so long for its peer that its locks ran out, others settled the messages,
-            # and a snapshot let them go: nobody is to have them any more.
-            logger.info("event=delivery_outdated consumer=%d", effect.consumer)
-            return []
-        except LocalProtocolError as error:
-            # A frame that nobody could read: these locks run out, the node goes on.
-            logger.exception("event=delivery_failed consumer=%d", effect.consumer, exc_info=error)
-            return []
+            first_token += sum([run.count for run in runs])
 
     def _tell(self, number: int, notice: Notice) -> None:
         session = self._sessions.get(number)

@@ -213,6 +213,7 @@ class Node:
                 on_role=self._on_role,
                 offload=self._offload("syncs"),
                 background=self._offload("snapshots"),
+                reads=self._offload("reads"),
                 source=self.broker.host,
             )
         except BaseException:

@@ -20,6 +20,7 @@ from fifo.wire.messages import Ok, Peek, QueueQuery
 from node.broker import deliveries, limits
 from node.broker.clock import ClusterClock
 from node.broker.connection import Connection
+from node.broker.later import PeekAnswer
 from node.broker.lock_clock import LockClock
 from node.broker.machine_host import MachineHost
 from node.broker.permissions import Rights
@@ -127,9 +128,13 @@ class Queries:
         elif not self._host.has_queue(message.queue):
             self._no_queue(connection, frame, message.queue)
         else:
-            runs = self._machine.peek(message.queue, message.count)
-            answer, raw = deliveries.peeked(message.queue, runs, self._host.read_area)
-            connection.send(answer, frame.correlation, raw)
+            runs = deliveries.in_one_peek(self._machine.peek(message.queue, message.count))
+            read = self._host.read_area
+            if deliveries.count_at_hand(runs, read) == len(runs):
+                answer, raw = deliveries.peeked(message.queue, runs, read)
+                connection.send(answer, frame.correlation, raw)
+            else:
+                connection.send_later(PeekAnswer(connection, frame, runs, read))
 
     def _not_now(self, connection: Connection, frame: Frame) -> None:
         connection.refuse(

@@ -3,13 +3,15 @@
 Owns the leader's part of semantics.md section 9: it reads and filters what stands in the queue, and
 proposes steps with the cursor of the replicated record; the machine refuses another cursor, so each
 message is moved once, whoever leads. Nothing of a redrive is kept here but whether a step is on its
-way: the next leader goes on from the record. Must not know how a message is moved.
+way, or waits for the disk: the next leader goes on from the record. Must not know how a message is
+moved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fifo.machine import commands, queries, replies
@@ -29,10 +31,23 @@ from node.broker.proposals import Proposals, Waiter
 from node.broker.queries import redrive_view
 from node.broker.requests import Handler, Requests
 from node.broker.sessions import Session
+from node.raft import Asker, NotAtHand
 
 _OPTIONS = frozenset(("filter", "limit", "rate_per_s", "reset_counts", "dry_run", "cancel"))
 
 Filter = tuple[tuple[str, Any], ...]
+
+
+class _Reading:
+    """Entries that a filter has to look into."""
+
+    def __init__(self, runs: Sequence[Run], came: Callable[[], None]) -> None:
+        self._runs = runs
+        self.came = came
+
+    def needs(self) -> Iterable[Sequence[int]]:
+        """See `node.raft.Asker`."""
+        return ([run.index] for run in self._runs)
 
 
 @dataclass(slots=True)
@@ -42,9 +57,10 @@ class _Running:
     on_its_way: bool = False
     changing: int = 0
     not_before: float = 0.0
+    reading: _Reading | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _DryRun:
     """A count of what a redrive would move, made in pieces so that no turn gets long."""
 
@@ -57,6 +73,7 @@ class _DryRun:
     cursor: int = 0
     sources: dict[str, int] = field(default_factory=dict)
     messages: int = 0
+    reading: _Reading | None = None
 
 
 class Redrives:
@@ -72,8 +89,11 @@ class Redrives:
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
         may_answer: Callable[[], bool],
+        fetch: Callable[[Asker], None],
+        drop_fetch: Callable[[Asker], None],
     ) -> None:
-        """`now_ms` is cluster time, `wall_ms` the clock by which a message's age is told."""
+        """`now_ms` is cluster time, `wall_ms` the clock by which a message's age is told; `fetch`
+        has entries read and tells, `drop_fetch` ends that."""
         self._host = host
         self._proposals = proposals
         self._requests = requests
@@ -81,6 +101,8 @@ class Redrives:
         self._now_ms = now_ms
         self._wall_ms = wall_ms
         self._may_answer = may_answer
+        self._fetch = fetch
+        self._drop_fetch = drop_fetch
         self._running: dict[str, _Running] = {}
         self._dry_runs: list[_DryRun] = []
         self.handlers: dict[type[Message], Handler] = {Redrive: self.redrive, Move: self.move}
@@ -93,6 +115,10 @@ class Redrives:
 
     def clear(self) -> None:
         """Leadership is lost: the next leader goes on, and dry runs are asked again."""
+        waiting: list[_Running | _DryRun] = [*self._running.values(), *self._dry_runs]
+        for one in waiting:
+            if one.reading is not None:
+                self._drop_fetch(one.reading)
         self._running.clear()
         self._dry_runs.clear()
 
@@ -225,20 +251,29 @@ class Redrives:
             run = self._dry_runs.pop(0)
             most = min(left, _most(run.filter))
             left -= most
-            if run.connection.open and not self._count(run, most):
+            if run.connection.open:
                 self._dry_runs.append(run)
+                if run.reading is None:
+                    self._count(run, most)
+            elif run.reading is not None:
+                self._drop_fetch(run.reading)
 
     def _step(self, name: str, running: _Running) -> int:
         """Choose and propose the next step, where it is time for it; how many were looked at."""
         redrive = self._host.redrive(name)
-        if running.on_its_way or running.changing:
+        if running.on_its_way or running.changing or running.reading is not None:
             return 0
         if redrive is None:
             self._running.pop(name, None)
             return 0
         if self._now_ms() < redrive.next_ms or self._now() < running.not_before:
             return 0
-        chosen, until, looked = self._choose(name, redrive)
+        found, until = self._host.machine.redrive_candidates(name, _most(redrive.filter))
+        try:
+            chosen, until, looked = self._choose(redrive, found, until)
+        except NotAtHand:
+            self._read(running, found, partial(self._step_on, name, running))
+            return 0
         command = commands.RedriveStep(name, redrive.cursor, until, tuple(chosen))
         running.on_its_way = True
 
@@ -257,41 +292,73 @@ class Redrives:
         self._proposals.propose(command, Waiter(answer, lost=lost))
         return looked
 
-    def _choose(self, name: str, redrive: RedriveState) -> tuple[list[int], int, int]:
-        """(positions that match, the `until` of the step, messages looked at)."""
+    def _read(
+        self, one: _Running | _DryRun, found: list[tuple[int, Run]], came: Callable[[], object]
+    ) -> None:
+        """Go on when the entries of what comes next were read."""
+
+        def go_on() -> None:
+            one.reading = None
+            came()
+
+        one.reading = _Reading([run for _, run in found], go_on)
+        self._fetch(one.reading)
+
+    def _choose(
+        self, redrive: RedriveState, found: list[tuple[int, Run]], until: int
+    ) -> tuple[list[int], int, int]:
+        """(positions that match, the `until` of the step, messages looked at); as far as their
+        entries are at hand. `NotAtHand` where the first's is not."""
         room = limits.REDRIVE_MESSAGES
         if redrive.rate_per_s is not None:
             room = min(room, max(1, int(redrive.rate_per_s * limits.REDRIVE_RATE_SECONDS)))
         if redrive.limit is not None:
             room = min(room, redrive.limit - redrive.moved)
-        found, until = self._host.machine.redrive_candidates(name, _most(redrive.filter))
         wall_ms = self._wall_ms()
         chosen: list[int] = []
-        for position, run in found:
-            if matches(redrive.filter, run, wall_ms, self._host.read_area):
+        for looked, (position, run) in enumerate(found):
+            try:
+                fits = matches(redrive.filter, run, wall_ms, self._host.read_area)
+            except NotAtHand:
+                if not looked:
+                    raise
+                return chosen, position, looked
+            if fits:
                 chosen.append(position)
                 if len(chosen) >= room:
                     return chosen, position + 1, len(found)
         return chosen, until, len(found)
 
-    def _count(self, run: _DryRun, most: int) -> bool:
-        """One piece of a dry run; True when it is answered."""
+    def _step_on(self, name: str, running: _Running) -> None:
+        """What a redrive waited for is at hand."""
+        if self._running.get(name) is running:
+            self._step(name, running)
+
+    def _count(self, run: _DryRun, most: int) -> None:
+        """One piece of a dry run, or the end of it."""
         state = self._host.machine.state
-        found, run.cursor = queries.standing(state, run.queue, run.cursor, run.ends, most)
+        found, until = queries.standing(state, run.queue, run.cursor, run.ends, most)
         wall_ms = self._wall_ms()
-        for _, one in found:
+        for looked, (position, one) in enumerate(found):
             if run.left is not None and run.messages >= run.left:
                 break
-            if matches(run.filter, one, wall_ms, self._host.read_area):
+            try:
+                fits = matches(run.filter, one, wall_ms, self._host.read_area)
+            except NotAtHand:
+                run.cursor = position
+                self._read(run, found[looked:], partial(self._count, run, most))
+                return
+            if fits:
                 run.messages += 1
                 letter = one.dead_letter
                 if letter is not None:
                     run.sources[letter.source] = run.sources.get(letter.source, 0) + 1
+        run.cursor = until
         if len(found) >= most and (run.left is None or run.messages < run.left):
-            return False
+            return
+        self._dry_runs.remove(run)
         result = {"dry_run": True, "messages": run.messages, "sources": run.sources}
         run.connection.send(Ok(result), run.correlation)
-        return True
 
 
 def _most(chosen: Filter) -> int:

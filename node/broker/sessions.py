@@ -182,7 +182,7 @@ def patience(connection: Connection) -> float:
 def beat(connection: Connection, now: float) -> None:
     """Send a heartbeat where we have been silent for one."""
     if connection.open and now - connection.spoke_at >= connection.heartbeat_s:
-        connection.send(Ping(), connection.opening.next_correlation())
+        connection.send_ahead(Ping(), connection.opening.next_correlation())
 
 
 def silent(connection: Connection, heard_at: float, now: float) -> bool:

@@ -27,6 +27,7 @@ from node.raft.errors import (
     RaftError,
     RaftStopped,
 )
+from node.raft.fetching import Asker, NotAtHand
 from node.raft.journal import Journal, JournalLimits
 from node.raft.journalstats import JournalStats
 from node.raft.node import RaftNode
@@ -47,6 +48,8 @@ __all__ = [
     "PeerStatus",
     "Outcome",
     "boot_clock",
+    "Asker",
+    "NotAtHand",
     "Offload",
     "Inline",
     "WorkerThread",

@@ -8,6 +8,7 @@ snapshots and the entries that outlive the log are `snapshots.py`, the format is
 
 from __future__ import annotations
 
+import contextlib
 import time
 from array import array
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from node.raft import aside, limits
 from node.raft.durablelog import DurableLog, JournalLimits, check_name
 from node.raft.errors import RaftStopped, SnapshotFailed
+from node.raft.fetching import Fetch
 from node.raft.folder import take
 from node.raft.install import InstallWriter
 from node.raft.journalstats import JournalStats
@@ -150,6 +152,34 @@ class Journal(DurableLog):
             f"{self.last_index}, synced {self._synced_index}, term {self._term}, "
             f"voted for {self._voted_for}>"
         )
+
+    # --- reading beside the loop ---
+
+    def at_hand(self, index: int) -> bytes | None:
+        """The command of an entry of the log, or of one that a snapshot needs, from memory; None
+        where it has to be fetched. IndexError if there is no such entry."""
+        command = self._cache.get(index)
+        if command is None and self._snapshots.locate(index) is None:
+            raise IndexError(f"entry {index} is not kept")
+        return command
+
+    def begin_fetch(self) -> Fetch:
+        """Entries to be read together, maybe on another thread; `fetched` has to follow."""
+        self._check_usable()
+        return Fetch(self._storage, self._cache, self._snapshots)
+
+    @contextlib.contextmanager
+    def fetched(self, fetch: Fetch) -> Iterator[None]:
+        """A fetch is waited for, or has run: what it brought is at hand until the end of this,
+        however small the cache. Raises `JournalFailed` or `JournalDamaged`, which are final."""
+        with self._reading():
+            fetch.land()
+            entries = fetch.still_there()
+        self._cache.put_all(entries)
+        try:
+            yield
+        finally:
+            self._cache.trim(self._synced_index)
 
     def _destroy(self) -> None:
         """What PySyncObj calls `close`."""

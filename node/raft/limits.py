@@ -38,6 +38,19 @@ RUN_BYTES: Final = 1 * MIB
 """Entries that follow each other are read in pieces of this size: a thousand small ones at once,
 and a piece that a disk returns in a few milliseconds."""
 
+FETCH_BYTES: Final = 8 * MIB
+"""Entries read beside the loop in one flight, for all who wait for some: that much is in memory at
+once beyond the cache's bound."""
+
+FETCH_ASKER_BYTES: Final = 2 * MIB
+"""Of those for one of them: an entry of usual size whose messages were published in one batch."""
+
+FETCH_GROUPS_MAX: Final = 4_096
+"""Messages that are looked through for what to read ahead for one of them: a few milliseconds."""
+
+FETCH_GAP_BYTES: Final = 64 * KIB
+"""What lies between two entries is read along up to this size: it costs less than a second read."""
+
 WRITE_PARTS_MAX: Final = 512
 """Buffers per writev; below IOV_MAX (1024 on Linux)."""
 

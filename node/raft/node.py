@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from node.raft import limits
 from node.raft.config import EntryTooLarge, PeerStatus, RaftConfig, RaftStatus
 from node.raft.errors import RaftStopped
+from node.raft.fetching import Asker, Fetching, NotAtHand
 from node.raft.offload import Inline, Offload
 from node.raft.submissions import Submission
 from node.raft.syncobj import CANDIDATE, LEADER, Core, command_of
@@ -42,7 +43,8 @@ class RaftNode:
     after replication and apply, before the last sync. `wake()` asks the owner for a turn soon,
     from inside any call. `transport` is a pysyncobj transport with `start` and `close`.
     `offload` takes the syncs of a slow disk, `background` all syncs of snapshots and of cleaning up
-    behind them (None: they stay on the caller's thread); the node closes both. `source` owns the
+    behind them, `reads` what is fetched (None: they stay on the caller's thread); the node closes
+    all three. `source` owns the
     state that is applied to: what the newest snapshot holds is handed to it here, before the first
     entry; without one there are no snapshots.
     """
@@ -63,6 +65,7 @@ class RaftNode:
         on_role: Callable[[str, int], None],
         offload: Offload | None = None,
         background: Offload | None = None,
+        reads: Offload | None = None,
         source: StateSource | None = None,
     ) -> None:
         self._config = config
@@ -76,6 +79,8 @@ class RaftNode:
         self._closed = False
         self._offload: Offload = Inline() if offload is None else offload
         self._background: Offload = Inline() if background is None else background
+        self._reads: Offload = Inline() if reads is None else reads
+        self._fetching = Fetching(journal, self._reads, self._read_failed)
         self._syncs_aside = False
         self._core = self.core_class(
             config,
@@ -254,6 +259,28 @@ class RaftNode:
         no-op). IndexError if it is not there."""
         return memoryview(self._journal.read(index))[1:]
 
+    def at_hand(self, index: int) -> memoryview:
+        """The same from memory alone. `NotAtHand` where it has to be fetched."""
+        command = self._journal.at_hand(index)
+        if command is None:
+            raise NotAtHand(f"entry {index} is on the disk")
+        return memoryview(command)[1:]
+
+    def fetch(self, asker: Asker) -> None:
+        """Have the entries that `asker` needs read beside the loop, and tell it once when they
+        are at hand; never again after `drop_fetch`. What cannot be read ends the node, as all that
+        the journal cannot do."""
+        if not self._closed and self._core.failure is None:
+            self._fetching.ask(asker)
+
+    def drop_fetch(self, asker: Asker) -> None:
+        """It does not need them any more; harmless where it asked for nothing."""
+        self._fetching.drop(asker)
+
+    def _read_failed(self, error: Exception) -> None:
+        self._core.fail(error)
+        self._wake()
+
     def last_entry_payload(self) -> memoryview | None:
         """Payload of the newest submitted entry in the log, committed or not; None without one:
         a snapshot may stand for all there were."""
@@ -380,5 +407,6 @@ class RaftNode:
         self._core.submissions.abandon()
         self._offload.close()
         self._background.close()
+        self._reads.close()
         self._core.snapshots.close()
         self._journal.close()

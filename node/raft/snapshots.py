@@ -21,13 +21,13 @@ from bisect import bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from node.raft import limits, records
-from node.raft.errors import REMEDY, JournalDamaged, RaftStopped, SnapshotFailed
+from node.raft import limits
+from node.raft.errors import RaftStopped, SnapshotFailed
 from node.raft.flight import Flight
 from node.raft.journalstats import SnapshotFigures
 from node.raft.logindex import NOWHERE
+from node.raft.placereader import Holder, read_neighbours
 from node.raft.places import KEPT_BIT, EntryPlace, Places
-from node.raft.recordreader import read_record
 from node.raft.recordwriter import aborting
 from node.raft.retained import newest_to_keep
 from node.raft.snapshotfile import SnapshotBuilder, SnapshotFile, SnapshotMeta
@@ -132,25 +132,18 @@ class SnapshotStore:
 
     def read(self, place: EntryPlace) -> bytes:
         """The command of an entry. `JournalDamaged` if it does not read as it was written."""
-        name, base, seed = self._holder(place)
-        found = read_record(self.files.get(name), place.offset, place.size, base=base, seed=seed)
-        if not isinstance(found, str):
-            head, command = found
-            wanted = (records.ENTRY, place.log_index, place.term)
-            if (head.kind, head.log_index, head.term) == wanted:
-                return command
-        problem = f"entry {place.log_index} does not read as it was written"
-        raise JournalDamaged(name, place.offset, problem, REMEDY)
+        holder = self.holder(place)
+        return next(read_neighbours(self.files.get(holder.name), holder, (place,)))
 
-    def _holder(self, place: EntryPlace) -> tuple[str, int, int]:
-        """(name, base, seed) of the file that a place is in."""
+    def holder(self, place: EntryPlace) -> Holder:
+        """The file that a place is in."""
         if place.file & KEPT_BIT:
             kept = self.retained.kept_files[place.file]
-            return kept.name, 0, kept.seed
+            return Holder(kept.name, 0, kept.seed)
         segment = self.segments.get(place.file)
         if segment is None:
             raise RaftStopped(f"segment {place.file} with entry {place.log_index} is gone")
-        return segment.name, segment.header.base, segment.seed
+        return Holder(segment.name, segment.header.base, segment.seed)
 
     # --- numbers of kept files ---
 

@@ -30,6 +30,7 @@ from tests.node.raft import (
     test_transfer,
 )
 from tests.sim import mutants as simulator
+from tests.sim import test_slow_reads
 from tests.support import raft_schedule
 from tests.support.raft_switches import SWITCHES
 
@@ -80,7 +81,14 @@ def _of_the_machine() -> list[Mutant]:
 
 
 def _of_the_cluster() -> list[Mutant]:
-    return [
+    directed = test_slow_reads.a_slow_read_holds_up_nobody_else
+    on_the_loop = Mutant(
+        "cluster",
+        "old bodies are read on the loop",
+        simulator.reads_on_the_loop,
+        (scenario(directed, directed.__name__),),
+    )
+    return [on_the_loop] + [
         Mutant(
             "cluster",
             bug.name,

@@ -66,9 +66,12 @@ class ClientPort:
 class SlowDisk:
     """Work beside the loop that takes as long as the machine's disk does just now."""
 
-    def __init__(self, host: Host, chance: Callable[[], float]) -> None:
+    def __init__(self, host: Host, name: str) -> None:
+        """`name` is what the thread would have."""
         self._host = host
-        self._chance = chance
+        self._reads = name == "reads"
+        assert host.program is not None
+        self._chance = host.world.chance(f"{host.program.name} {name}").random
         self._loop = asyncio.get_running_loop()
         self._free_at = 0.0
         self._closed = False
@@ -76,17 +79,20 @@ class SlowDisk:
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         """See `node.raft.Offload`: in the order of asking, and on the platter only at its end."""
         now = self._loop.time()
-        if not self._host.sync_seconds and self._free_at <= now:
-            Inline().run(work, done)
+        seconds = self._host.sync_seconds
+        if self._reads:
+            seconds = max(seconds, self._host.read_seconds)
+        if not seconds and self._free_at <= now:
+            self._end(work, done)
             return
-        self._host.world.happened("sync beside the loop took time")
-        took = self._host.sync_seconds * 2 * self._chance()
+        self._host.world.happened(f"{'read' if self._reads else 'sync'} beside the loop took time")
+        took = seconds * 2 * self._chance()
         self._free_at = max(self._free_at, now) + took
         self._loop.call_at(self._free_at, self._end, work, done)
 
     def _end(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         if not self._closed:
-            Inline().run(work, done)
+            Inline().run(partial(self._host.beside_loop, work), done)
 
     def close(self) -> None:
         """What has not ended never began."""
@@ -106,6 +112,9 @@ class Host:
         self.disk_failed = False
         self.sync_seconds = 0.0
         """What a sync takes in the mean; one on the loop is instantaneous, and only measured so."""
+        self.read_seconds = 0.0
+        """What a read takes in the mean; on the loop, where the node stands so long, exactly."""
+        self._beside_loop = False
         self._measured = 0.0
         self.program: Program | None = None
         self.node: Node | None = None
@@ -130,6 +139,7 @@ class Host:
             return
         self.incarnation += 1
         self.disk_failed = False
+        self.read_seconds = 0.0
         self.world.network.down.pop(self.name, None)
         self.program = Program(
             self.world.loop, f"{self.name}#{self.incarnation}", self.name,
@@ -145,7 +155,7 @@ class Host:
             clock=program.clock,
             wall=program.wall,
             rng=rng,
-            offload=lambda _name: SlowDisk(self, rng.random),
+            offload=partial(SlowDisk, self),
             disk_clock=self._disk_clock,
             listener=ClientPort,
             # So small that most bodies come from the disk, and files are let go of and compacted.
@@ -168,6 +178,26 @@ class Host:
     def _disk_clock(self) -> float:
         self._measured += self.sync_seconds
         return self._measured
+
+    def beside_loop(self, work: Callable[[], None]) -> None:
+        """Do what a thread of its own does."""
+        self._beside_loop = True
+        try:
+            work()
+        finally:
+            self._beside_loop = False
+
+    def slow_reads(self, seconds: float) -> None:
+        """From now on reads of the disk take so long, until the node is gone."""
+        self.read_seconds = seconds
+        self.storage.read_hook = self._read
+
+    def _read(self, _name: str) -> None:
+        program = self.program
+        if program is not None and not self._beside_loop and not program.paused:
+            self.world.happened("the loop waited for a read")
+            program.pause()
+            self.world.loop.after(self.read_seconds, program.resume)
 
     def transfer(self) -> None:
         """Ask this leader to hand over to the follower that is best placed."""

@@ -221,6 +221,15 @@ def skips_looks() -> Iterator[None]:
         yield
 
 
+def reads_on_the_loop() -> Any:
+    """What a delivery needs is read by the loop, which stands meanwhile. Found by a scenario."""
+
+    def read(broker: Broker, index: int) -> memoryview:
+        return broker._raft.read(index)
+
+    return patch.object(Broker, "_read", read)
+
+
 # --- schedules for what chance finds too seldom ---------------------------------------------------
 
 

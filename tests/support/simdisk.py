@@ -111,6 +111,8 @@ class SimFile:
 
     def read(self, offset: int, size: int) -> bytes:
         self._alive()
+        if self._storage.read_hook is not None:
+            self._storage.read_hook(self._name)
         content = bytes(self._inode.cache[offset : offset + size])
         self._storage.reads += 1
         self._storage.read_bytes += len(content)
@@ -148,13 +150,15 @@ class SimStorage:
 
     `hook(operation, file name)` is called before each change; it may raise an OSError (a failed
     write then leaves half of its bytes, a failed sync loses what it should have written) or
-    `PowerCut`. `capacity_bytes` bounds what all files hold.
+    `PowerCut`. `read_hook(file name)` is called before each read. `capacity_bytes` bounds
+    what all files hold.
     """
 
     def __init__(self, folder: str = "simulated", capacity_bytes: int | None = None) -> None:
         self._folder = folder
         self.capacity_bytes = capacity_bytes
         self.hook: Callable[[str, str], None] | None = None
+        self.read_hook: Callable[[str], None] | None = None
         self.process = 0
         self.operations = 0
         self.syncs = 0
@@ -184,6 +188,7 @@ class SimStorage:
         self.open_files = 0
         self._locked = False
         self.hook = None
+        self.read_hook = None
 
     def power_loss(self, rng: random.Random) -> None:
         """Ends the process and forgets a random suffix of everything that was not synced."""

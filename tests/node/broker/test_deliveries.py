@@ -118,10 +118,12 @@ def test_dead_letters_with_long_texts_are_cut_into_frames_that_fit() -> None:
 
 def test_a_peek_stops_at_what_one_frame_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PEEK_BYTES_MAX", 60)
-    answer, raw = deliveries.peeked("orders", [run() for _ in range(10)], read)
+    taken = deliveries.in_one_peek([run() for _ in range(10)])
+    assert len(taken) == 2
+    answer, raw = deliveries.peeked("orders", taken, read)
     assert answer.count == 6
     assert sum(map(len, raw)) == 6 * 4 + 2 * 14
-    nothing, empty = deliveries.peeked("orders", [], read)
+    nothing, empty = deliveries.peeked("orders", deliveries.in_one_peek([]), read)
     assert (nothing.count, nothing.columns, empty) == (0, (), [])
 
 

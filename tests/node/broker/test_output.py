@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import cast
 
 import pytest
@@ -36,6 +37,25 @@ class Socket:
             self.output.blocked = True
 
 
+class Made:
+    """A delivery, which may need entries that are not at hand."""
+
+    def __init__(self, make: Callable[[], list[Buffer]] = list, needs: Sequence[int] = ()) -> None:
+        self._make = make
+        self._needs = needs
+        self.at_hand = not needs
+
+    @property
+    def waits(self) -> bool:
+        return not self.at_hand
+
+    def make(self) -> list[Buffer]:
+        return self._make() if self.at_hand else []
+
+    def needs(self) -> Iterable[Sequence[int]]:
+        return [self._needs] if self._needs else []
+
+
 @pytest.fixture
 def socket() -> Socket:
     return Socket()
@@ -50,7 +70,7 @@ def output(socket: Socket) -> Output:
 
 def test_frames_of_a_turn_leave_in_one_write(socket: Socket, output: Output) -> None:
     output.add([b"one", b"two"])
-    output.add_later(lambda: [b"three"])
+    output.add_later(Made(lambda: [b"three"]))
     output.add([b"four"])
     output.flush(1.0)
     assert socket.writes == [b"onetwothreefour"]
@@ -60,12 +80,12 @@ def test_frames_of_a_turn_leave_in_one_write(socket: Socket, output: Output) -> 
 def test_a_delivery_is_made_only_when_the_socket_takes_it(socket: Socket, output: Output) -> None:
     made: list[int] = []
 
-    def delivery(number: int) -> list[bytes]:
+    def delivery(number: int) -> list[Buffer]:
         made.append(number)
         return [bytes(limits.WRITE_BYTES)]
 
     for number in range(100):
-        output.add_later(lambda number=number: delivery(number))  # type: ignore[misc]  # its default
+        output.add_later(Made(partial(delivery, number)))
     socket.takes = 1
     output.flush(1.0)
     assert made == [0]
@@ -88,6 +108,40 @@ def test_too_much_waiting_is_over(output: Output) -> None:
 
 
 def test_an_empty_frame_is_left_out(socket: Socket, output: Output) -> None:
-    output.add_later(list)
+    output.add_later(Made())
     output.flush(1.0)
     assert socket.writes == []
+
+
+def test_nothing_overtakes_a_delivery_that_waits_for_the_disk(
+    socket: Socket, output: Output
+) -> None:
+    delivery = Made(lambda: [b"delivery"], needs=[7, 8])
+    output.add([b"before "])
+    output.add_later(delivery)
+    output.add([b" receipt"])
+    output.flush(1.0)
+    assert socket.writes == [b"before "]
+    assert (output.stands, output.empty, output.moved_at) == (True, False, 1.0)
+    assert [list(group) for group in output.needs()] == [[7, 8]]
+    output.add_first([b"heartbeat"])
+    output.flush(2.0)
+    assert socket.writes == [b"before ", b"heartbeat"]
+    output.flush(3.0)
+    assert (output.stands, output.moved_at) == (True, 2.0), "nothing was sent"
+    delivery.at_hand = True
+    output.flush(4.0)
+    assert socket.writes[2:] == [b"delivery receipt"]
+    assert (output.stands, output.empty, output.waiting_bytes) == (False, True, 0)
+
+
+def test_what_cannot_wait_leaves_deliveries_out(socket: Socket, output: Output) -> None:
+    output.add_later(Made(lambda: [b"delivery"], needs=[7]))
+    output.add_later(Made(lambda: [b"another"]))
+    output.add([b"farewell"])
+    output.flush(1.0)
+    assert output.stands
+    output.drop_later()
+    output.flush(1.0)
+    assert socket.writes == [b"farewell"]
+    assert (output.stands, output.empty, output.waiting_bytes) == (False, True, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from node.broker import limits
 from node.broker.machine_host import MachineHost
 from node.broker.proposals import Waiter
 from node.broker.redrives import Redrives, matches
+from node.raft import Asker, NotAtHand
 from tests.support.machine import WALL_EPOCH_MS, Bench
 
 HEADERS = encode_headers({"tenant": "a", "try": "1"})
@@ -123,18 +125,23 @@ class Scene:
 
     def __init__(self, letters: int = 10) -> None:
         self.bench = Bench()
+        self.at_hand: set[int] | None = None
+        self.asked: list[Asker] = []
         self.now = 100.0
         self.gathered: list[tuple[Command, Callable[[Reply], None]]] = []
         self.bench.declare("q", dead_letter="d")
         self.bench.attach()
-        self.bench.publish(1, "q", *map(str, range(letters)))
+        for number in range(letters):
+            odd = encode_headers({"odd": str(number % 2)})
+            self.bench.publish(1, "q", str(number), headers=[odd])
         self.bench.subscribe(1, "q", prefetch=letters)
         self.bench.terminate(1, (1, letters))
         self.redrives = self.leader()
 
     def leader(self) -> Redrives:
         """What a leader of this state drives redrives by."""
-        host = MachineHost(self.bench.machine, lambda index: memoryview(b""))
+        host: Any = MachineHost(self.bench.machine, lambda index: memoryview(b""))
+        host.read_area = self.read_area
         parts: Any = self
         return Redrives(
             host,
@@ -144,7 +151,22 @@ class Scene:
             now_ms=lambda: self.bench.now,
             wall_ms=lambda: WALL_EPOCH_MS + self.bench.now,
             may_answer=lambda: True,
+            fetch=self.asked.append,
+            drop_fetch=self.asked.remove,
         )
+
+    def read_area(self, index: int) -> memoryview:
+        """What of the log is in memory: all of it, where a test does not say so."""
+        if self.at_hand is not None and index not in self.at_hand:
+            raise NotAtHand
+        return memoryview(self.bench.areas[index])
+
+    def bring(self, groups: int) -> None:
+        """Read so much of what is asked for; the rest is not at hand then."""
+        asked, self.asked[:] = self.asked[:], []
+        for asker in asked:
+            self.at_hand = {index for group in islice(asker.needs(), groups) for index in group}
+            asker.came()
 
     # In place of `Proposals` and `Requests`.
 
@@ -317,3 +339,69 @@ def test_only_so_many_dry_runs_are_under_way() -> None:
     [refusal] = peers[-1].sent
     assert isinstance(refusal, Error)
     assert refusal.code == "overloaded"
+
+
+ODD: dict[str, Any] = {"filter": {"headers": {"odd": "1"}}}
+
+
+def test_a_redrive_goes_as_far_as_its_messages_are_at_hand() -> None:
+    scene = Scene()
+    scene.at_hand = set()
+    scene.request(**ODD)
+    scene.commit()
+    for _ in range(3):
+        scene.redrives.look()
+    assert (len(scene.asked), scene.steps()) == (1, []), "it asks once, and waits"
+    sizes = []
+    while scene.asked or scene.steps():
+        scene.bring(3)
+        sizes += [len(step.positions) for step in scene.steps()]
+        scene.commit()
+    assert sizes == [1, 2, 1, 1], "of three messages each, and the last"
+    assert (scene.view["status"], scene.view["moved"]) == ("done", 5)
+
+
+def test_a_redrive_that_waits_for_the_disk_is_cancelled() -> None:
+    scene = Scene()
+    scene.at_hand = set()
+    scene.request(**ODD)
+    scene.commit()
+    scene.request(cancel=True)
+    scene.commit()
+    scene.bring(10)
+    assert (scene.steps(), scene.asked) == ([], [])
+    assert scene.view["status"] == "cancelled"
+
+
+def test_a_leader_that_resigns_waits_for_no_disk() -> None:
+    scene = Scene()
+    scene.at_hand = set()
+    scene.request(**ODD)
+    scene.commit()
+    scene.request(dry_run=True, **ODD)
+    scene.redrives.look()
+    assert len(scene.asked) == 2
+    scene.redrives.clear()
+    assert scene.asked == []
+
+
+def test_a_dry_run_counts_what_has_to_be_read() -> None:
+    scene = Scene()
+    scene.at_hand = set()
+    whole = scene.request(dry_run=True, **ODD)
+    while not whole.sent:
+        scene.redrives.look()
+        scene.redrives.look()
+        assert len(scene.asked) == 1
+        scene.bring(4)
+    assert whole.sent == [Ok({"dry_run": True, "messages": 5, "sources": {"q": 5}})]
+
+
+def test_a_dry_run_of_somebody_who_went_while_it_read_is_dropped() -> None:
+    scene = Scene()
+    scene.at_hand = set()
+    peer = scene.request(dry_run=True, **ODD)
+    scene.redrives.look()
+    peer.open = False
+    scene.redrives.look()
+    assert scene.asked == []

@@ -37,6 +37,8 @@ class World:
 
     def to_flush(self, connection: Connection) -> None: ...
 
+    def to_read(self, connection: Connection) -> None: ...
+
     def to_watch(self, connection: Connection) -> None: ...
 
     def bind(self, number: int, role: int, heartbeat_s: float) -> Peer:
@@ -74,7 +76,7 @@ class Peer(Connection):
         super().__init__(world, lambda: world.now, 1000)
         self._world = world
 
-    def send(self, *_: object) -> None:
+    def send_ahead(self, *_: object) -> None:
         self._world.beaten.add(self)
 
     def abort(self) -> None:

@@ -1,0 +1,291 @@
+"""Entries that are read beside the loop: in few reads, checked, found where they are now, and at
+hand for whoever waited, however small the cache is."""
+
+from __future__ import annotations
+
+import errno
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+
+import pytest
+
+from node.raft import limits
+from node.raft.errors import JournalDamaged, JournalFailed
+from node.raft.fetching import Fetching
+from node.raft.journal import JournalLimits
+from node.raft.offload import Inline
+from tests.support.journals import SMALL, command, fill, open_journal
+from tests.support.simdisk import SimStorage
+from tests.support.snapshots import clean_up, take
+
+NO_CACHE = JournalLimits(cache_bytes=0)
+
+
+class Disk:
+    """An offload whose work is done when a test says so."""
+
+    def __init__(self) -> None:
+        self.works: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
+        self.flights = 0
+
+    def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        self.works.append((work, done))
+        self.flights += 1
+
+    def close(self) -> None: ...
+
+    def go_on(self) -> None:
+        """Everything that is under way, and what follows it."""
+        while self.works:
+            work, done = self.works.pop(0)
+            work()
+            done(None)
+
+
+class Reader:
+    """Takes entries one after the other, as a connection does, and forgets what it was given."""
+
+    def __init__(self, scene: Scene, *groups: Sequence[int]) -> None:
+        self.scene = scene
+        self.left = list(groups)
+        self.taken: list[bytes] = []
+        self.gone: list[int] = []
+        self.told = 0
+
+    def needs(self) -> Iterable[Sequence[int]]:
+        return iter(self.left)
+
+    def came(self) -> None:
+        self.told += 1
+        self.go_on()
+
+    def go_on(self) -> None:
+        while self.left:
+            found = []
+            for index in self.left[0]:
+                try:
+                    found.append(self.scene.journal.at_hand(index))
+                except IndexError:
+                    self.gone.append(index)
+            if None in found:
+                self.scene.fetching.ask(self)
+                return
+            self.taken += [one for one in found if one is not None]
+            del self.left[0]
+
+
+class Scene:
+    """A journal whose old entries are on the disk only, and those who want them."""
+
+    def __init__(
+        self, journal_limits: JournalLimits = NO_CACHE, offload: Disk | None = None
+    ) -> None:
+        self.storage = SimStorage()
+        self.journal = open_journal(self.storage, limits=journal_limits)
+        self.disk = offload or Disk()
+        self.failures: list[Exception] = []
+        self.fetching = Fetching(self.journal, self.disk, self.failures.append)
+
+    def write(self, count: int, size: int = 100) -> Scene:
+        for _ in range(0, count, 5):
+            fill(self.journal, 5, size=size)
+            self.journal.sync()
+        return self
+
+    def reader(self, *groups: Sequence[int]) -> Reader:
+        reader = Reader(self, *groups)
+        reader.go_on()
+        return reader
+
+
+def commands(indexes: Iterable[int], size: int = 100) -> list[bytes]:
+    return [command(index, size) for index in indexes]
+
+
+def test_what_is_in_memory_is_at_hand_and_the_rest_is_brought() -> None:
+    scene = Scene(JournalLimits(cache_bytes=1_000)).write(20)
+    assert scene.journal.at_hand(20) == command(20, 100)
+    assert scene.journal.at_hand(1) is None
+    with pytest.raises(IndexError):
+        scene.journal.at_hand(21)
+    reads = scene.storage.reads
+    reader = scene.reader([20], [1], [2])
+    assert (reader.taken, scene.storage.reads) == (commands([20]), reads), "not on the loop"
+    scene.disk.go_on()
+    assert reader.taken == commands([20, 1, 2])
+    assert scene.storage.reads == reads + 1
+    assert scene.journal.stats().cached_bytes <= 1_000
+
+
+def test_neighbours_are_one_read_and_far_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FETCH_GAP_BYTES", 500)
+    monkeypatch.setattr(limits, "RUN_BYTES", 2_000)
+    scene = Scene().write(60)
+    for wanted, expected in (
+        (range(1, 9), 1),
+        ((1, 4, 7, 10), 1),
+        ((1, 20, 40), 3),
+        (range(1, 30), 3),
+        ((9, 3, 5, 4), 1),
+    ):
+        reads = scene.storage.reads
+        reader = scene.reader(*([index] for index in wanted))
+        scene.disk.go_on()
+        assert reader.taken == commands(wanted)
+        assert scene.storage.reads - reads == expected, wanted
+        assert scene.storage.largest_read_bytes <= 2_000
+
+
+def test_who_asks_meanwhile_flies_together_and_nothing_is_read_twice() -> None:
+    scene = Scene().write(30)
+    first = scene.reader([1])
+    reads = scene.storage.reads
+    others = [scene.reader([number], [5]) for number in range(2, 6)]
+    assert scene.disk.flights == 1
+    scene.disk.go_on()
+    assert scene.disk.flights == 2
+    assert scene.storage.reads - reads == 2
+    assert first.taken == commands([1])
+    assert [one.taken for one in others] == [commands([number, 5]) for number in range(2, 6)]
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_reader_gets_to_its_end_without_any_cache(
+    monkeypatch: pytest.MonkeyPatch, *, inline: bool
+) -> None:
+    monkeypatch.setattr(limits, "FETCH_BYTES", 8_000)
+    monkeypatch.setattr(limits, "FETCH_ASKER_BYTES", 4_000)
+    offload: object = Inline() if inline else Disk()
+    scene = Scene(SMALL, offload=offload)  # type: ignore[arg-type]  # one or the other
+    scene.write(300)
+    groups = [(index, 301 - index) for index in range(1, 301)]
+    readers = [scene.reader(*groups) for _ in range(5)]
+    if not inline:
+        scene.disk.go_on()
+    expected = commands(index for group in groups for index in group)
+    assert all(reader.taken == expected for reader in readers)
+    assert scene.storage.open_files <= 3, "the journal's own, and none of a fetch"
+
+
+def test_what_is_read_at_once_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FETCH_BYTES", 100_000)
+    monkeypatch.setattr(limits, "FETCH_ASKER_BYTES", 30_000)
+    monkeypatch.setattr(limits, "FETCH_GAP_BYTES", 100)
+    scene = Scene().write(400, size=1_000)
+    groups = [[index] for index in range(1, 401)]
+    readers = [scene.reader(*groups[40 * start :]) for start in range(10)]
+    before = scene.storage.read_bytes
+    bound = 100_000 + 30_000
+    while scene.disk.works:
+        work, done = scene.disk.works.pop(0)
+        work()
+        read, before = scene.storage.read_bytes - before, scene.storage.read_bytes
+        assert read <= bound
+        assert scene.journal.stats().cached_bytes <= bound
+        done(None)
+    assert all(not reader.left for reader in readers)
+
+
+def test_who_needs_nothing_any_more_is_not_told() -> None:
+    scene = Scene().write(10)
+    aboard, waits, other = scene.reader([1]), scene.reader([2]), scene.reader([3])
+    scene.fetching.drop(aboard)
+    scene.fetching.drop(waits)
+    reads = scene.storage.read_bytes
+    scene.disk.go_on()
+    assert (aboard.told, waits.told, other.taken) == (0, 0, commands([3]))
+    assert scene.storage.read_bytes - reads < 300, "entry 2 was not read"
+
+
+def compacted() -> Scene:
+    """Entry 20 lies in a segment that is nearly empty, and is about to be moved."""
+    scene = Scene(SMALL)
+    scene.write(60, size=60)
+    for index in (40, 50):
+        take(scene.journal, [2, 20], index=index)
+    return scene
+
+
+def test_an_entry_that_was_moved_meanwhile_is_found_where_it_is_now() -> None:
+    scene = compacted()
+    reader = scene.reader([20])
+    before = scene.storage.listdir()
+    clean_up(scene.journal)
+    assert scene.storage.listdir() != before
+    scene.disk.go_on()
+    assert (reader.taken, reader.told) == (commands([20], 60), 2)
+    assert not scene.failures
+
+
+def test_an_entry_that_nobody_needs_any_more_is_gone() -> None:
+    scene = compacted()
+    reader = scene.reader([3], [20])
+    clean_up(scene.journal)
+    scene.disk.go_on()
+    assert (reader.taken, reader.gone) == (commands([20], 60), [3])
+
+
+def test_a_file_that_is_missing_though_it_is_needed_ends_the_journal() -> None:
+    scene = Scene(SMALL).write(60)
+    reader = scene.reader([2])
+    scene.storage.remove(scene.storage.listdir()[0])
+    scene.disk.go_on()
+    assert reader.told == 0
+    assert isinstance(scene.failures[0], JournalFailed)
+    with pytest.raises(JournalFailed, match="the disk failed"):
+        scene.journal.sync()
+
+
+def test_a_read_that_fails_ends_the_journal() -> None:
+    scene = Scene().write(10)
+    reader = scene.reader([2])
+    scene.storage.read_hook = lambda name: _fail(errno.EIO)
+    scene.disk.go_on()
+    assert reader.told == 0
+    assert isinstance(scene.failures[0], JournalFailed)
+    with pytest.raises(JournalFailed, match="the disk failed"):
+        scene.journal.sync()
+
+
+def test_every_entry_is_checked() -> None:
+    scene = Scene().write(10)
+    name = scene.storage.listdir()[0]
+    content = bytearray(scene.storage.content(name))
+    at = content.index(command(5, 100))
+    content[at + 50] ^= 1
+    scene.storage.rot(name, bytes(content))
+    reader = scene.reader(*([index] for index in range(1, 11)))
+    scene.disk.go_on()
+    assert reader.told == 0
+    [failure] = scene.failures
+    assert isinstance(failure, JournalDamaged)
+    assert "entry 5 does not read as it was written" in str(failure)
+    later = scene.reader([1])
+    scene.disk.go_on()
+    assert later.told == 0
+
+
+def test_an_entry_that_was_replaced_meanwhile_does_not_come_back() -> None:
+    scene = Scene().write(10)
+    reader = scene.reader([9], [10])
+    scene.journal.deleteEntriesFrom(9)
+    scene.journal.add(b"another", 10, 2)
+    scene.disk.go_on()
+    assert reader.taken == [command(9, 100), b"another"]
+    assert scene.journal.read(10) == b"another"
+
+
+def test_a_fetch_reads_what_a_snapshot_keeps_and_what_the_log_holds() -> None:
+    scene = Scene(SMALL).write(60, size=60)
+    for index in (40, 50):
+        writer = scene.journal.begin_snapshot(index, 1, array("Q", [2, 20]))
+        writer.write(b"state")
+        writer.finish()
+    clean_up(scene.journal)
+    reader = scene.reader([2], [20, 55], [60])
+    scene.disk.go_on()
+    assert reader.taken == commands([2, 20, 55, 60], 60)
+
+
+def _fail(number: int) -> None:
+    raise OSError(number, "as the test says")
