@@ -65,17 +65,20 @@ class Broker:
         now: Callable[[], float],
         wall_ms: Callable[[], int],
         wake: Callable[[], None],
+        wake_within: Callable[[float], None],
+        flush_soon: Callable[[], None],
         emptied: Callable[[], None],
         authentication: Authentication,
         connections_max: int = limits.CONNECTIONS_MAX,
         taken_over: Callable[[], None] = lambda: None,
     ) -> None:
-        """`now`: seconds, monotonic, the clock of Raft's lease too; `wake` asks for a turn;
+        """`now`: seconds, monotonic, the clock of Raft's lease too; `wake` asks for a turn,
+        `wake_within` for one within so many seconds, `flush_soon` for a call of `flush`;
         `emptied`: the last connection is gone; `taken_over`: the state is a snapshot's now."""
         self._identity = identity
         self._settings = settings
         self._now = now
-        self._wake = wake
+        self._flush_soon = flush_soon
         self._emptied = emptied
         self._connections_max = connections_max
         self._say_taken_over = taken_over
@@ -99,8 +102,8 @@ class Broker:
         self.host = MachineHost(Machine(), self._read, self._taken_over)
         self.figures = Figures()
         self.proposals = Proposals(
-            self.clock, now=now, wall_ms=wall_ms, wake=wake, figures=self.figures,
-            weigh=partial(weights.weight, self.host),
+            self.clock, now=now, wall_ms=wall_ms, wake=wake, wake_within=wake_within,
+            figures=self.figures, weigh=partial(weights.weight, self.host),
         )  # fmt: skip
         self.sessions = Sessions()
         self.locks = LockClock(self.host.machine, self.figures)
@@ -286,7 +289,7 @@ class Broker:
             self._carry_out(one)
         if applied:
             self._gets.look()
-        self._flush()
+        self.flush()
         if self._reading != (not self.proposals.crowded):
             self._read_or_not()
 
@@ -312,7 +315,8 @@ class Broker:
         except Exception:
             logger.exception("event=%s_failed kind=%s", what, type(argument).__name__)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what waits, one write per connection."""
         connections, self._to_flush = self._to_flush, []
         for connection in connections:
             connection.flush()
@@ -383,7 +387,7 @@ class Broker:
         if now - self._disk_looked_at >= limits.DISK_LOOK_SECONDS:
             self._disk_looked_at = now
             self._look_at_disk()
-        self._flush()
+        self.flush()
 
     def _make_room(self, held_bytes: int) -> None:
         """Cut whoever makes us hold most, until the rest is below the high-water mark."""
@@ -485,7 +489,7 @@ class Broker:
     def to_flush(self, connection: Connection) -> None:
         """Something waits to be sent on a connection."""
         if not self._to_flush and not self._in_turn:
-            self._wake()
+            self._flush_soon()
         self._to_flush.append(connection)
 
     def to_read(self, connection: Connection) -> None:
@@ -557,7 +561,7 @@ class Broker:
             self._resign()
         for connection in list(self._connections):
             connection.close(self._door.redirect(moved=connection.session is not None))
-        self._flush()
+        self.flush()
 
 
 def _close_all(session: Session) -> None:

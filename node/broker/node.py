@@ -3,7 +3,8 @@
 Owns the loop's turn (performance.md, what the prototype taught, 2): what clients sent is gathered,
 handed to Raft, which appends, replicates and applies; answers and deliveries leave before the
 turn's last disk sync. Turns are asked for by whoever has work, at most one at a time, and by a
-timer. Must not know what a request means: `broker.py` does.
+timer; what was answered without an entry leaves without one. Must not know what a request means:
+`broker.py` does.
 """
 
 from __future__ import annotations
@@ -130,6 +131,7 @@ class Node:
         self._peer_port: TcpTransport | None = None
         self._client_contexts: list[ssl.SSLContext] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = self._turn_due = 0.0
         self._turn_asked = False
         self._in_turn = False
         self._stopping = False
@@ -159,6 +161,8 @@ class Node:
             now=clock,
             wall_ms=lambda: int(wall() * 1000),
             wake=self._ask_turn,
+            wake_within=self._turn_within,
+            flush_soon=self._ask_flush,
             emptied=self._emptied.set,
             authentication=self.authentication,
             connections_max=connections_max(),
@@ -393,25 +397,65 @@ class Node:
             self._end(stopped.reason)
             return
         except Exception as error:
-            logger.exception("event=turn_failed")
-            self._end(f"{type(error).__name__}: {error}")
+            self._fail("turn", error)
             return
         finally:
             self._in_turn = False
         self._arm(delay)
 
     def _arm(self, delay: float) -> None:
-        """The next turn: at once where somebody asked for it in this one, else by timer."""
-        if self._turn_asked:
+        """The next turn: at once where this one asked for it, else by timer."""
+        if self._turn_asked or not delay:
+            self._turn_asked = True
             self._loop.call_soon(self._turn)
             return
         gathered = self.broker.wait()
         if gathered is not None:
-            # Timers under a millisecond fire at once on uvloop, and the loop would spin.
-            delay = min(delay, max(gathered, limits.TIMER_SECONDS_MIN))
+            delay = min(delay, gathered)
+        self._turn_due = self._loop.time() + delay
+        self._set_timer()
+
+    def _turn_within(self, seconds: float) -> None:
+        """Somebody has work for the loop that may wait so long for another reason to turn."""
+        due = self._loop.time() + seconds
+        if due < self._turn_due and not self._stopping:
+            self._turn_due = due
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        """See that the loop looks when the next turn is due. A timer that rings before is left as
+        it is: most turns come long before theirs, and a new one in each would cost more."""
         if self._timer is not None:
+            if self._timer_due <= self._turn_due:
+                return
             self._timer.cancel()
-        self._timer = self._loop.call_later(delay, self._ask_turn)
+        self._timer_due = self._turn_due
+        # Timers under a millisecond fire at once on uvloop, and the loop would spin.
+        delay = max(self._turn_due - self._loop.time(), limits.TIMER_SECONDS_MIN)
+        self._timer = self._loop.call_later(delay, self._time_up)
+
+    def _time_up(self) -> None:
+        self._timer = None
+        if self._turn_due - self._loop.time() < limits.TIMER_SECONDS_MIN:
+            self._ask_turn()
+        elif not self._stopping:
+            self._set_timer()
+
+    # --- beside the turns -------------------------------------------------------------------------
+
+    def _ask_flush(self) -> None:
+        """Something waits to be sent; a turn that was asked for sends it too."""
+        if not self._turn_asked and not self._stopping:
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Send what was answered since the last turn: pongs, renewals, refusals."""
+        if self._stopping:
+            return
+        try:
+            self.broker.flush()
+        except Exception as error:
+            self._fail("flush", error)
 
     def _taken_over(self) -> None:
         if self.collector is not None:
@@ -431,10 +475,13 @@ class Node:
             if self.collector is not None:
                 self.collector.look()
         except Exception as error:
-            logger.exception("event=house_keeping_failed")
-            self._end(f"{type(error).__name__}: {error}")
+            self._fail("house_keeping", error)
             return
         self._loop.call_later(limits.LOOK_SECONDS, self._house_keeping)
+
+    def _fail(self, what: str, error: Exception) -> None:
+        logger.exception("event=%s_failed", what, exc_info=error)
+        self._end(f"{type(error).__name__}: {error}")
 
     def _end(self, reason: str) -> None:
         """This node cannot go on: stop acting at once, and tell whoever runs it."""

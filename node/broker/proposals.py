@@ -68,16 +68,19 @@ class Proposals:
         now: Callable[[], float],
         wall_ms: Callable[[], int],
         wake: Callable[[], None],
+        wake_within: Callable[[float], None],
         figures: Figures,
         weigh: Callable[[Sequence[Any]], int],
     ) -> None:
-        """`weigh`: microseconds that a command in its plain form may take to be applied."""
+        """`wake` asks for a turn, `wake_within` for one within so many seconds; `weigh`:
+        microseconds that a command in its plain form may take to be applied."""
         self._clock = clock
         self._weigh = weigh
         self._figures = figures
         self._now = now
         self._wall_ms = wall_ms
         self._wake = wake
+        self._wake_within = wake_within
         self._raft: RaftNode | None = None
         self._batcher: Batcher[Waiter | None] = Batcher(now)
         self._in_flight: dict[int, tuple[int, float]] = {}
@@ -120,7 +123,11 @@ class Proposals:
     def propose_plain(self, plain: list[Any], waiter: Waiter | None, raw: Buffer = b"") -> None:
         """The same for a command in its plain form, which has been checked."""
         if self._batcher.empty:
-            self._wake()
+            if self._in_flight:
+                # In company: it leaves when an entry commits; a turn before is for nothing.
+                self._wake_within(limits.GATHER_SECONDS)
+            else:
+                self._wake()
         self._batcher.add(plain, waiter, raw, weight=self._weigh(plain))
 
     def flush(self, *, committed: bool = False) -> None:

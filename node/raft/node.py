@@ -82,6 +82,7 @@ class RaftNode:
         self._reads: Offload = Inline() if reads is None else reads
         self._fetching = Fetching(journal, self._reads, self._read_failed)
         self._syncs_aside = False
+        self._taking = False
         self._core = self.core_class(
             config,
             journal=journal,
@@ -124,7 +125,8 @@ class RaftNode:
         if self._closed or self._core.failure is not None:
             self._core.submissions.abandon()
             return
-        self._wake()
+        if not self._taking:
+            self._wake()
 
     def transfer(self, target: str, failed: Callable[[str], None]) -> None:
         """Hand leadership to another member; what is submitted meanwhile waits, or is refused.
@@ -174,6 +176,7 @@ class RaftNode:
 
     def _turn(self) -> float:
         core = self._core
+        self._taking = True  # What is submitted up to the tick's end is taken by it.
         self._announce()
         self._sync()
         core.submissions.answer_refused()
@@ -181,6 +184,7 @@ class RaftNode:
         core.prepare_election()
         # The commit rule runs first in the tick, and counts for the leader what is durable.
         core.tick()
+        self._taking = False
         self._announce()
         core.replicate()
         core.advance_transfer()

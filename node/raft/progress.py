@@ -230,14 +230,16 @@ class Replicator:
                 return True
         return False
 
-    def send(self, term: int, commit_index: int, round_number: int, *, heartbeat: bool) -> None:
-        """Send every peer what it can take; with `heartbeat` everyone hears something."""
+    def send(self, term: int, commit_index: int, round_number: int, *, heartbeat: bool) -> bool:
+        """Send every peer what it can take; with `heartbeat` everyone hears something. True where
+        every connected one heard of this commit index."""
         self._sent_round = round_number
+        frame = _Frame(term, commit_index, round_number)
+        all_heard = True
         for node, progress in self.peers.items():
             self._look_at_sending(progress)
             if not progress.connected:
                 continue
-            frame = _Frame(term, commit_index, round_number)
             if progress.sending is None and progress.next_index < self._sendable_index:
                 progress.probe(self._sendable_index, round_number)
             if progress.sending is not None:
@@ -249,6 +251,8 @@ class Replicator:
                 sent = self._send_window(node, progress, frame)
             if heartbeat and not sent:
                 self._send_entries(node, progress, frame, [])
+            all_heard = all_heard and (heartbeat or sent)
+        return all_heard
 
     def _look_at_sending(self, progress: Progress) -> None:
         """Ask a silent peer anew; give up one that is gone, for a snapshot is held for it."""

@@ -266,7 +266,8 @@ class Core(Elections):
         return news
 
     def on_acknowledgement(self, node: PeerNode, message: Message) -> bool:
-        """An answer to our entries; it counts in the term it was made in, only (b20)."""
+        """An answer to our entries; it counts in the term it was made in, only (b20). True when
+        there is something to do about it: of the answers to a round most come after its commit."""
         term = message["term"]
         if term > self._SyncObj__raftCurrentTerm:
             self._step_down(term)
@@ -282,7 +283,11 @@ class Core(Elections):
         progress = self.replicator.peers[node]
         self._SyncObj__raftMatchIndex[node] = progress.counted_index
         self._SyncObj__raftNextIndex[node] = progress.next_index
-        return news
+        return news and (
+            progress.counted_index > self._SyncObj__raftCommitIndex
+            or self.transfer is not None
+            or self.replicator.wanted()
+        )
 
     def on_snapshot(self, node: PeerNode, message: Message) -> bool:
         """The leader offers a snapshot, or sends a piece of one. True when all of it is there.
@@ -444,16 +449,17 @@ class Core(Elections):
         if self._SyncObj__raftState != LEADER:
             return
         now = self.clock()
-        if self.replicator.wanted():
-            self._send_round(now, heartbeat=False)
+        if self.replicator.wanted() and self._send_round(now, heartbeat=False):
+            # Nobody needs a heartbeat to hear of a commit that these frames have told.
+            self._SyncObj__newAppendEntriesTime = now + self.config.heartbeat_seconds
 
     @property
     def sending_on(self) -> bool:
         """Whether a peer can take more than one turn may send."""
         return self._SyncObj__raftState == LEADER and self.replicator.wanted()
 
-    def _send_round(self, now: float, *, heartbeat: bool) -> None:
-        self.replicator.send(
+    def _send_round(self, now: float, *, heartbeat: bool) -> bool:
+        return self.replicator.send(
             self._SyncObj__raftCurrentTerm,
             self._SyncObj__raftCommitIndex,
             self.lease.next_round(now),

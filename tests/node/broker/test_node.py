@@ -9,7 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from fifo.wire.messages import Confirms, Error, Ok, QueueQuery, Redirect, Status, Welcome
+from fifo.wire.messages import (
+    Confirms,
+    Error,
+    Ok,
+    Ping,
+    Pong,
+    QueueQuery,
+    Redirect,
+    Renew,
+    Renewed,
+    Status,
+    Welcome,
+)
 from node.broker import limits
 from node.broker.connection import Connection
 from node.broker.node import Node, NodeStopped
@@ -105,6 +117,57 @@ async def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> No
     await client.subscribe("q")
     assert (await client.delivery())[1] == [b"one", b"two"]
     await node.stop()
+
+
+async def hold_turns(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let Raft do nothing in its turns, so that none is due any more; each is noted."""
+    turns: list[float] = []
+
+    def turn() -> float:
+        turns.append(3600.0)
+        return turns[-1]
+
+    assert node._raft is not None
+    monkeypatch.setattr(node._raft, "turn", turn)
+    await eventually(lambda: turns)
+    turns.clear()
+    return turns
+
+
+async def test_what_needs_no_entry_is_answered_without_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, count=1) as cluster:
+        node = await cluster.leader()
+        client = await connected(node.me.client)
+        await client.declare("q")
+        consumer = (await client.subscribe("q")).consumer
+        await client.confirmed(client.publish("q", 0, 1, [b"held"]))
+        await client.delivery()
+        turns = await hold_turns(node, monkeypatch)
+        assert isinstance(await client.ask(Ping()), Pong)
+        renewed = await client.ask(Renew(((consumer, ((1, 1),)),)))
+        assert isinstance(renewed, Renewed), renewed
+        assert isinstance(await client.ask(QueueQuery("none", "show")), Error)
+        assert not turns
+
+
+async def test_a_failure_while_sending_without_a_turn_ends_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise OSError("the disk is gone")
+
+    async with running(tmp_path, count=1) as cluster:
+        node = await cluster.leader()
+        client = await connected(node.me.client)
+        turns = await hold_turns(node, monkeypatch)
+        ended = asyncio.ensure_future(node.run())
+        monkeypatch.setattr(node.broker, "flush", broken)
+        client.send(Ping(), 9)
+        with pytest.raises(NodeStopped, match="the disk is gone"):
+            await within(ended)
+        assert not turns
 
 
 async def test_a_leader_without_a_majority_confirms_nothing_and_sends_its_clients_away(

@@ -48,6 +48,7 @@ class Scene:
             now=lambda: self.now,
             wall_ms=lambda: 7,
             wake=lambda: self.told.append("wake"),
+            wake_within=lambda seconds: self.told.append(f"wake within {seconds:g}"),
             figures=Figures(),
             weigh=lambda plain: 0,
         )
@@ -104,7 +105,8 @@ def test_what_gathers_behind_an_entry_leaves_together_when_that_commits(scene: S
     scene.end(0, Outcome.COMMITTED)
     assert len(scene.log.entries) == 2
     scene.end(1, Outcome.COMMITTED, 10)
-    assert scene.told == ["wake", "a answered", "b answered", "c answered"]
+    # In company a turn is worth nothing before that commit, or before the wait is over.
+    assert scene.told == ["wake within 0.002", "a answered", "b answered", "c answered"]
 
 
 def test_a_command_with_bodies_asks_for_a_turn_at_once_as_any_other_does() -> None:
@@ -144,6 +146,8 @@ def test_a_follower_takes_the_time_of_what_it_applies() -> None:
         now=lambda: now,
         wall_ms=lambda: 0,
         wake=lambda: None,
+        wake_within=lambda seconds: None,
+        flush_soon=lambda: None,
         emptied=lambda: None,
         authentication=Authentication(
             (), now=lambda: now, call_later=lambda delay, callback: None, thread=Inline

@@ -36,9 +36,9 @@ def believe(world: World, leader: SimNode) -> None:
     leader.node._core._SyncObj__conf.leaderFallbackTimeout = 60.0
 
 
-def recovered(world: World) -> None:
+def recovered(world: World, seconds: float = 10.0) -> None:
     """Wait until everybody has a voice, and look whether all is well."""
-    world.run_until(lambda: not any(node.recovering for node in world.nodes.values()), 10.0)
+    world.run_until(lambda: not any(node.recovering for node in world.nodes.values()), seconds)
     world.commit(world.elect(), 3)
     world.run(1.0)
     world.checks.at_rest()
@@ -113,7 +113,7 @@ def lost_copy(node_class: NodeClass = RaftNode) -> None:
     assert not submitted.outcomes
     world.network.intercept = None
     world.nodes["c"].start()
-    recovered(world)
+    recovered(world, 30.0)  # The leader's disk takes seconds for each step.
 
 
 def _peer(node: SimNode, name: str) -> PeerNode:

@@ -1,0 +1,125 @@
+"""What a commit costs in turns and frames: none that has nothing to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from node.raft.config import Outcome
+from node.raft.peer import PeerNode
+from tests.support.raft_world import Frame, SimNode, World
+
+
+def watched(world: World, node: SimNode, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Whoever asks for a turn of this node from now on, noted and granted."""
+    asked: list[str] = []
+
+    def wake() -> None:
+        asked.append("wake")
+        node.wake()
+
+    monkeypatch.setattr(node.node, "_wake", wake)
+    monkeypatch.setattr(node.node._core, "_wake", wake)
+    return asked
+
+
+def test_an_answer_after_the_commit_asks_for_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World("abc", seed=1).start()
+    leader = world.elect("a")
+    world.commit(leader, 3)
+    world.run(1.0)
+    # The last answer is the one of c; nothing else moves.
+    world.network.intercept = lambda frame: "drop" if frame.source == "c" else "pass"
+    world.submit(leader, world.payload())
+    last = leader.node.last_index + 1
+    world.run_until(lambda: leader.node.commit_index == last)
+    asked = watched(world, leader, monkeypatch)
+    core = leader.node._core
+    answer = {
+        "type": "next_node_idx",
+        "term": leader.node.term,
+        "round": core.lease.round,
+        "next_node_idx": last + 1,
+        "reset": False,
+        "success": True,
+        "counted": True,
+    }
+    core._SyncObj__onMessageReceived(PeerNode("c"), answer)
+    assert core.replicator.peers[PeerNode("c")].match_index == last
+    assert asked == []
+
+
+def test_an_answer_that_makes_room_for_more_asks_for_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World("abc", seed=2).start()
+    leader = world.elect("a")
+    world.commit(leader, 3)
+    world.run(1.0)
+    core = leader.node._core
+    progress = core.replicator.peers[PeerNode("c")]
+    world.network.intercept = lambda frame: "drop" if frame.source == "c" else "pass"
+    progress.in_flight_bytes = window = core.config.window_bytes
+    progress.in_flight.append((leader.node.last_index + 1, window))
+    world.commit(leader, 2)
+    asked = watched(world, leader, monkeypatch)
+    answer = {
+        "type": "next_node_idx",
+        "term": leader.node.term,
+        "round": core.lease.round,
+        "next_node_idx": leader.node.last_index,
+        "reset": False,
+        "success": True,
+        "counted": True,
+    }
+    core._SyncObj__onMessageReceived(PeerNode("c"), answer)
+    assert asked == ["wake"]
+
+
+def test_what_is_submitted_as_an_entry_commits_leaves_in_the_same_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World("abc", seed=3).start()
+    leader = world.elect("a")
+    world.commit(leader, 1)
+    world.run(1.0)
+    asked = watched(world, leader, monkeypatch)
+    committed: list[int] = []
+    asked_within: list[str] = []
+
+    def done(outcome: Outcome, index: int) -> None:
+        committed.append(index)
+        if len(committed) == 1:
+            before = len(asked)
+            leader.node.submit([b"the next"], done)
+            asked_within.extend(asked[before:])
+
+    leader.node.submit([b"the first"], done)
+    world.run_until(lambda: bool(committed))
+    assert leader.node.last_index == committed[0] + 1, "in the log as soon as the turn is over"
+    assert not asked_within
+    world.run_until(lambda: len(committed) == 2)
+
+
+def test_a_busy_leader_tells_of_commits_with_entries_and_a_quiet_one_with_a_heartbeat() -> None:
+    world = World("abc", seed=4).start()
+    leader = world.elect("a")
+    world.commit(leader, 3)
+    world.run(1.0)
+    frames: Counter[bool] = Counter()
+
+    def count(frame: Frame) -> str:
+        message = frame.message()
+        if message["type"] == "append_entries":
+            frames[bool(message["entries"])] += 1
+        return "pass"
+
+    world.network.intercept = count
+    until = world.now + 1.0
+    while world.now < until:
+        world.commit(leader, 1)
+    assert frames[True] > 50
+    assert frames[False] <= 4
+    world.run(0.06)
+    assert {node.node.commit_index for node in world.nodes.values()} == {leader.node.last_index}
