@@ -9,12 +9,13 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from bench.statistics import percentiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 WARM_UP_S = 1.0
 """Connections, caches and the batch policy settle in less; nothing is counted meanwhile."""
@@ -50,16 +51,16 @@ class Load:
     def __init__(
         self,
         spec: LoadSpec,
-        submit: Callable[[bytes, Callable[[bool], None]], None],
+        submit: Callable[[Iterable[bytes], Callable[[bool], None]], None],
         clock: Callable[[], float],
     ) -> None:
-        """`submit(payload, done)` starts one command; `done(committed)` is called later, once."""
+        """`submit(payloads, done)` starts a command of each; `done(committed)` is called for each
+        later, once."""
         self._spec = spec
         self._submit = submit
         self._clock = clock
-        self._payloads = [payload(number, spec.size) for number in range(PAYLOADS)]
+        self._payloads = cycle([payload(number, spec.size) for number in range(PAYLOADS)])
         self._outstanding = 0
-        self._count = 0
         self._failed = 0
         self._measured_from = clock() + WARM_UP_S
         self._measured_until = self._measured_from + spec.seconds
@@ -72,11 +73,11 @@ class Load:
 
     def pump(self) -> None:
         """Fill the window; nothing after the end."""
-        while self._outstanding < self._spec.window and not self.over:
-            self._outstanding += 1
-            self._count += 1
-            started = self._clock()
-            self._submit(self._payloads[self._count % PAYLOADS], partial(self._settled, started))
+        missing = self._spec.window - self._outstanding
+        started = self._clock()
+        if missing and started < self._measured_until:
+            self._outstanding += missing
+            self._submit(islice(self._payloads, missing), partial(self._settled, started))
 
     def _settled(self, started: float, committed: bool) -> None:
         self._outstanding -= 1

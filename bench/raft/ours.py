@@ -23,7 +23,7 @@ from node.raft import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from bench.raft.load import LoadSpec
@@ -84,8 +84,12 @@ class Member:
         if outcome is Outcome.COMMITTED:
             self._say("first_commit", at=boot_clock())
 
-    def _submit(self, payload: bytes, done: Callable[[bool], None]) -> None:
-        self._node.submit([payload], lambda outcome, index: done(outcome is Outcome.COMMITTED))
+    def _submit(self, payloads: Iterable[bytes], done: Callable[[bool], None]) -> None:
+        def told(outcome: Outcome, _index: int) -> None:
+            done(outcome is Outcome.COMMITTED)
+
+        for payload in payloads:
+            self._node.submit((payload,), told)
 
     def _pump(self) -> None:
         load = self._load

@@ -14,7 +14,7 @@ import pysyncobj
 from bench.raft.load import Load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from bench.raft.load import LoadSpec
@@ -69,10 +69,12 @@ def run(
     load: Load | None = None
     led = False
 
-    def submit(payload: bytes, done: Callable[[bool], None]) -> None:
-        node.put(
-            payload, callback=lambda _, problem: done(problem == pysyncobj.FAIL_REASON.SUCCESS)
-        )
+    def submit(payloads: Iterable[bytes], done: Callable[[bool], None]) -> None:
+        def told(_: object, problem: int) -> None:
+            done(problem == pysyncobj.FAIL_REASON.SUCCESS)
+
+        for payload in payloads:
+            node.put(payload, callback=told)
 
     def first(_: object, problem: int) -> None:
         if problem == pysyncobj.FAIL_REASON.SUCCESS:

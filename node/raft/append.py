@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from node.raft.errors import RaftError, RaftStopped
+from node.raft.logindex import in_order
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from node.raft.held import Message
     from node.raft.journal import Journal
 
-COMMAND = 0x10
+COMMAND_BYTE = b"\x10"
 """Type byte of our opaque commands."""
 
 NO_OP = b"\x01"
@@ -41,7 +44,12 @@ class Verdict:
 
 def known_command(command: bytes) -> bool:
     """Whether an entry is of a type that this node can apply: ours, or the library's no-op."""
-    return command[:1] == b"\x10" or command == NO_OP
+    return command.startswith(COMMAND_BYTE) or command == NO_OP
+
+
+def known_commands(commands: Iterable[bytes]) -> bool:
+    """Whether all of them are."""
+    return not [one for one in commands if not one.startswith(COMMAND_BYTE) and one != NO_OP]
 
 
 def check(message: Message) -> None:
@@ -51,14 +59,14 @@ def check(message: Message) -> None:
     previous, term = message["prevLogIdx"], message["prevLogTerm"]
     if previous is None or previous < 1:
         raise MessageRefused(f"entries after {previous}: every log begins with entry 1")
-    for offset, (command, index, entry_term) in enumerate(message["entries"]):
-        if index != previous + 1 + offset:
-            raise MessageRefused(f"entry {index} out of order after {previous}")
-        if not term <= entry_term <= message["term"]:
-            raise MessageRefused(f"entry {index} of term {entry_term} after term {term}")
-        if not known_command(command):
-            raise MessageRefused(f"entry {index} has an unknown command type")
-        term = entry_term
+    if not message["entries"]:
+        return
+    commands, indexes, terms = zip(*message["entries"], strict=True)
+    entries = f"entries {indexes[0]} to {indexes[-1]} of terms {terms[0]} to {terms[-1]}"
+    if not in_order(indexes, terms, previous, term) or terms[-1] > message["term"]:
+        raise MessageRefused(f"{entries} after entry {previous} of term {term}")
+    if not known_commands(commands):
+        raise MessageRefused(f"one of {entries} has an unknown command type")
 
 
 def accept(journal: Journal, message: Message, commit_index: int, applied_index: int) -> Verdict:

@@ -10,6 +10,7 @@ import enum
 import ipaddress
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pysyncobj.config import SyncObjConf
@@ -18,7 +19,7 @@ from node.raft import limits
 from node.raft.errors import RaftError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from node.raft.journalstats import JournalStats
     from node.raft.peer_tls import PeerTls
@@ -158,14 +159,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def boot_clock() -> float:
-    """Seconds on a clock that never steps and counts suspended time, where the system has one.
+boot_clock: Callable[[], float] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+    if hasattr(time, "CLOCK_BOOTTIME")
+    else time.monotonic
+)
+"""Seconds on a clock that never steps and counts suspended time, where the system has one.
 
-    A suspended machine must lose its lease (raft.md 3.8), and CLOCK_MONOTONIC stands still then.
-    """
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
+A suspended machine must lose its lease (raft.md 3.8), and CLOCK_MONOTONIC stands still then.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ import pysyncobj.journal
 from node.raft import limits, records
 from node.raft.cache import CommandCache
 from node.raft.errors import JournalDamaged, JournalFailed, RaftStopped
+from node.raft.logindex import in_order
 from node.raft.logwriter import LogWriter
 from node.raft.runs import RunReader
 from node.raft.segments import Opening
@@ -145,6 +146,11 @@ class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the librar
     def size_at(self, index: int) -> int:
         """Bytes of an entry's command, without reading it. IndexError if not in the log."""
         return self._log.size_at(index)
+
+    def command_bytes(self, first: int, last: int) -> int:
+        """Bytes of the commands of the entries from `first` to `last`, without reading them; 0
+        where there are none. IndexError if one is not in the log."""
+        return self._log.command_bytes(first, last)
 
     def read(self, index: int) -> bytes:
         """The command of an entry of the log, or of one that a snapshot needs, from the cache or
@@ -297,25 +303,23 @@ class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the librar
         self._check_usable()
         if not entries:
             return
-        self._check_order(entries)
-        self._log.extend(entries, self._writer.add_entries(entries))
-        self._cache.put_all(entries)
+        commands, indexes, terms = zip(*entries, strict=True)
+        sizes = list(map(len, commands))
+        self._check_order(indexes, terms, max(sizes))
+        self._log.extend(terms, self._writer.add_entries(entries), sizes)
+        self._cache.put_run(indexes[0], commands, sum(sizes))
         self._tail = entries[-1]
 
-    def _check_order(self, entries: Sequence[Entry]) -> None:
+    def _check_order(self, indexes: Sequence[int], terms: Sequence[int], largest: int) -> None:
         last_index, last_term = self._log.last_index, self._log.last_term
+        entries = f"entries {indexes[0]} to {indexes[-1]} of terms {terms[0]} to {terms[-1]}"
+        if not in_order(indexes, terms, last_index, last_term):
+            raise RaftStopped(f"{entries} cannot follow entry {last_index} of term {last_term}")
         bytes_max = self._limits.command_bytes
-        for command, index, term in entries:
-            if index != last_index + 1 or term < last_term:
-                raise RaftStopped(
-                    f"entry {index} of term {term} cannot follow entry {last_index} "
-                    f"of term {last_term}"
-                )
-            if len(command) > bytes_max:
-                raise RaftStopped(
-                    f"entry {index} has {len(command)} bytes, the journal takes {bytes_max}"
-                )
-            last_index, last_term = index, term
+        if largest > bytes_max:
+            raise RaftStopped(
+                f"one of {entries} has {largest} bytes, the journal takes {bytes_max}"
+            )
 
     def clear(self) -> NoReturn:
         """Refused: what a snapshot stands for goes with `release`, the rest stays (b02, b03)."""

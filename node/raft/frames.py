@@ -10,16 +10,17 @@ header begins with the frame's type; every field has a type and a range, and any
 from __future__ import annotations
 
 import struct
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
 
 from node.raft import limits
-from node.raft.append import known_command
+from node.raft.append import known_commands
 from node.raft.errors import RaftError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from node.raft.held import Message
 
@@ -48,10 +49,10 @@ def _name(value: object) -> bool:
 
 
 def _uints(value: object) -> bool:
-    return (
-        type(value) is list
-        and len(value) <= limits.BATCH_ENTRIES_MAX
-        and all(type(item) is int and 0 <= item < UINT_MAX for item in value)
+    if type(value) is not list or len(value) > limits.BATCH_ENTRIES_MAX:
+        return False
+    return not value or (
+        set(map(type, value)) == {int} and min(value) >= 0 and max(value) < UINT_MAX
     )
 
 
@@ -173,14 +174,14 @@ _ENTRY_BYTES_MAX: Final = limits.ENTRY_BYTES_MAX + 1
 
 
 def encode(message: Message) -> list[Bytes]:
-    """The bytes of one message, as buffers to be written one after the other, uncopied."""
+    """The bytes of one message, as buffers to be written one after the other."""
     name = message["type"]
     number, fields = FORMATS[name]
     raw: list[Bytes] = []
     if name == "append_entries":
         entries = message["entries"]
         raw = [entry[0] for entry in entries]
-        sizes = [len(command) for command in raw]
+        sizes = list(map(len, raw))
         values = [
             message["term"],
             message["commit_index"],
@@ -194,7 +195,7 @@ def encode(message: Message) -> list[Bytes]:
     elif name == "snapshot_entries":
         entries = message["entries"]
         raw = [entry[0] for entry in entries]
-        sizes = [len(command) for command in raw]
+        sizes = list(map(len, raw))
         values = [message[field] for field, _ in fields[:4]]
         values += [[entry[1] for entry in entries], [entry[2] for entry in entries], sizes]
         raw_bytes = sum(sizes)
@@ -203,6 +204,8 @@ def encode(message: Message) -> list[Bytes]:
         if name == "snapshot_state":
             raw = [message["data"]]
         raw_bytes = sum(map(len, raw))
+    if len(raw) > 1 and raw_bytes <= limits.JOIN_BYTES * len(raw):
+        raw = [b"".join(raw)]
     header = msgpack.packb([number, *values])
     return [LENGTHS.pack(len(header), raw_bytes) + header, *raw]
 
@@ -242,21 +245,11 @@ def _attach_entries(message: dict[str, Any], raw: memoryview) -> None:
     terms, sizes = message.pop("terms"), message.pop("sizes")
     if len(terms) != len(sizes) or sum(sizes) != len(raw):
         raise FrameInvalid("append_entries: terms, sizes and bytes do not fit together")
-    entries = []
-    at, index, last_term = 0, message["prevLogIdx"], message["prevLogTerm"]
-    for term, size in zip(terms, sizes, strict=True):
-        if not 1 <= size <= _ENTRY_BYTES_MAX:
-            raise FrameInvalid(f"append_entries: an entry of {size} bytes")
-        if not last_term <= term <= message["term"]:
-            raise FrameInvalid("append_entries: terms out of order")
-        command = bytes(raw[at : at + size])
-        if not known_command(command):
-            raise FrameInvalid(f"append_entries: an entry of type {command[0]}")
-        index += 1
-        entries.append((command, index, term))
-        at += size
-        last_term = term
-    message["entries"] = entries
+    if sorted(bounds := [message["prevLogTerm"], *terms, message["term"]]) != bounds:
+        raise FrameInvalid("append_entries: terms out of order")
+    commands = _cut("append_entries", raw, sizes)
+    indexes = count(message["prevLogIdx"] + 1)
+    message["entries"] = list(zip(commands, indexes, terms, strict=False))
 
 
 def _attach_kept(message: dict[str, Any], raw: memoryview) -> None:
@@ -265,17 +258,22 @@ def _attach_kept(message: dict[str, Any], raw: memoryview) -> None:
     sizes = message.pop("sizes")
     if not len(indexes) == len(terms) == len(sizes) or sum(sizes) != len(raw):
         raise FrameInvalid("snapshot_entries: indexes, terms, sizes and bytes do not fit together")
-    entries = []
-    at = 0
-    for index, term, size in zip(indexes, terms, sizes, strict=True):
+    commands = _cut("snapshot_entries", raw, sizes)
+    message["entries"] = list(zip(commands, indexes, terms, strict=True))
+
+
+def _cut(name: str, raw: memoryview, sizes: list[int]) -> Sequence[bytes]:
+    """The commands that lie end to end in `raw`, whose sizes add up to it."""
+    if not sizes:
+        return ()
+    for size in (min(sizes), max(sizes)):
         if not 1 <= size <= _ENTRY_BYTES_MAX:
-            raise FrameInvalid(f"snapshot_entries: an entry of {size} bytes")
-        command = bytes(raw[at : at + size])
-        if not known_command(command):
-            raise FrameInvalid(f"snapshot_entries: an entry of type {command[0]}")
-        entries.append((command, index, term))
-        at += size
-    message["entries"] = entries
+            raise FrameInvalid(f"{name}: an entry of {size} bytes")
+    # One call for all of them; not `struct.unpack`, which would keep the formats.
+    commands = struct.Struct("%ds" * len(sizes) % tuple(sizes)).unpack(raw)
+    if not known_commands(commands):
+        raise FrameInvalid(f"{name}: an entry of unknown type")
+    return commands
 
 
 class Decoder:

@@ -51,6 +51,10 @@ FETCH_GROUPS_MAX: Final = 4_096
 FETCH_GAP_BYTES: Final = 64 * KIB
 """What lies between two entries is read along up to this size: it costs less than a second read."""
 
+JOIN_BYTES: Final = 4 * KIB
+"""Commands that have no more than this on average are copied end to end before a file or a socket
+gets them: a buffer for each costs more than to copy it."""
+
 WRITE_PARTS_MAX: Final = 512
 """Buffers per writev; below IOV_MAX (1024 on Linux)."""
 

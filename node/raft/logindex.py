@@ -7,13 +7,13 @@ no payload. The journal and its recovery keep it in step with the records.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
+from operator import le
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from node.raft.records import Entry
 
 NOWHERE: Final = (1 << 64) - 1
 """The position of an entry of which only index and term are left: the two at the head of a log
@@ -29,6 +29,14 @@ class Place(NamedTuple):
 
 PLACEHOLDER_BYTES: Final = 1
 """The size of what stands for the command of such an entry: a no-op's."""
+
+
+def in_order(indexes: Sequence[int], terms: Sequence[int], index: int, term: int) -> bool:
+    """Whether entries of these indexes and terms may follow the one of `index` and `term`: without
+    a gap, and no term falls."""
+    return tuple(indexes) == tuple(range(index + 1, index + 1 + len(indexes))) and all(
+        map(le, (term, *terms), terms)
+    )
 
 
 class LogIndex:
@@ -64,11 +72,11 @@ class LogIndex:
         """The term of the last entry, or of the one before `first_index` when empty."""
         return self._terms[-1] if self._terms else self._previous_term or 0
 
-    def extend(self, entries: Sequence[Entry], positions: Sequence[int]) -> None:
+    def extend(self, terms: Sequence[int], positions: Sequence[int], sizes: Sequence[int]) -> None:
         """Adds entries after the last."""
-        self._terms.extend([term for _, _, term in entries])
+        self._terms.extend(terms)
         self._positions.extend(positions)
-        self._sizes.extend([len(command) for command, _, _ in entries])
+        self._sizes.extend(sizes)
 
     def append(self, term: int, position: int, size: int) -> None:
         """Adds the entry after the last."""
@@ -114,6 +122,10 @@ class LogIndex:
         """Bytes of an entry's command."""
         return self._sizes[self._slot(index)]
 
+    def command_bytes(self, first: int, last: int) -> int:
+        """Bytes of the commands of the entries from `first` to `last`; 0 where there are none."""
+        return sum(self._sizes[self._slot(first) : self._slot(last) + 1]) if first <= last else 0
+
     def place_at(self, index: int) -> Place:
         """Where the entry is."""
         slot = self._slot(index)
@@ -133,12 +145,10 @@ class LogIndex:
     def last_within(self, first: int, last: int, max_bytes: int) -> int:
         """The last of the entries from `first` to `last` that can be taken until their commands
         have `max_bytes`; `first` in any case."""
-        total_bytes = self.size_at(first)
-        for slot in range(self._slot(first) + 1, self._slot(last) + 1):
-            total_bytes += self._sizes[slot]
-            if total_bytes > max_bytes:
-                return self._first_index + slot - 1
-        return last
+        sizes = self._sizes[self._slot(first) : self._slot(last) + 1]
+        if sum(sizes) <= max_bytes:
+            return last
+        return first + max(1, bisect_right(list(accumulate(sizes)), max_bytes)) - 1
 
     def columns(self, indexes: Sequence[int]) -> tuple[array[int], array[int], array[int]]:
         """(terms, positions, sizes) of one entry or more, ascending, all in the log."""

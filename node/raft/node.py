@@ -76,6 +76,7 @@ class RaftNode:
         self._wake = wake
         self._on_role = on_role
         self._announced = ("follower", 0)
+        self._announced_leading: int | None = None
         self._closed = False
         self._offload: Offload = Inline() if offload is None else offload
         self._background: Offload = Inline() if background is None else background
@@ -114,16 +115,12 @@ class RaftNode:
             )
         if size == 1:
             raise ValueError("an entry needs at least one byte")
-        submission = Submission(
-            command=command,
-            size=size,
-            done=done,
-            deadline=self._clock() + self._config.submit_seconds,
-            term=self.term,
-        )
-        self._core.submissions.add(submission, accepted=self.is_leader)
-        if self._closed or self._core.failure is not None:
-            self._core.submissions.abandon()
+        core = self._core
+        deadline = self._clock() + self._config.submit_seconds
+        submission = Submission(command, done, deadline, core._SyncObj__raftCurrentTerm)
+        core.submissions.add(submission, accepted=self.is_leader)
+        if self._closed or core.failure is not None:
+            core.submissions.abandon()
             return
         if not self._taking:
             self._wake()
@@ -233,6 +230,7 @@ class RaftNode:
         announced = (self.role, self.term)
         if announced != self._announced:
             self._announced = announced
+            self._announced_leading = self.term if self.role == "leader" else None
             self._on_role(*announced)
 
     def _delay(self, *, again: bool) -> float:
@@ -304,9 +302,13 @@ class RaftNode:
         """Whether this node leads and its owner has been told so. Another node may lead a later
         term already: `lease_until` says how long that is impossible. One that is closed or has
         failed leads nobody."""
-        if self._closed or self._core.failure is not None:
-            return False
-        return self._announced == ("leader", self.term) and self.role == "leader"
+        core = self._core
+        return (
+            core._SyncObj__raftState == LEADER
+            and core._SyncObj__raftCurrentTerm == self._announced_leading
+            and not self._closed
+            and core.failure is None
+        )
 
     @property
     def term(self) -> int:

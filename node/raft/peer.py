@@ -28,7 +28,7 @@ class PeerNode(Node):  # type: ignore[misc]  # pysyncobj ships no types
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        # Kept, because the commit rule looks peers up once per entry.
+        # Kept, because tables of the peers are looked into many times a turn.
         self._hash = zlib.crc32(name.encode())
 
     def __hash__(self) -> int:

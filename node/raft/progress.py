@@ -302,18 +302,30 @@ class Replicator:
             and progress.next_index <= self._last
             and progress.in_flight_bytes < self._config.window_bytes
         ):
-            entries = self._batch(progress.next_index, budget_entries)
-            if not self._send_entries(node, progress, frame, entries):
+            first = progress.next_index
+            message = self._window_message(frame, first, budget_entries)
+            if not self._sender.send(node, message):
                 break
-            end = entries[-1][1]
-            size = sum(len(entry[0]) for entry in entries)
+            count = len(message["entries"])
+            end = first + count - 1
+            size = self._journal.command_bytes(first, end)
             progress.in_flight.append((end, size))
             progress.in_flight_bytes += size
             progress.next_index = end + 1
             budget_bytes -= size
-            budget_entries -= len(entries)
+            budget_entries -= count
             sent = True
         return sent
+
+    def _window_message(self, frame: _Frame, first: int, count_max: int) -> Message:
+        """Entries from `first` on; peers that are level are sent the very same message."""
+        message = frame.messages.get((first, count_max))
+        if message is None:
+            previous = first - 1
+            entries = self._batch(first, count_max)
+            message = self._message(frame, previous, self._journal.term_at(previous), entries)
+            frame.messages[first, count_max] = message
+        return message
 
     def _batch(
         self, first: int, count_max: int = limits.SEND_ENTRIES_PER_TURN
@@ -335,24 +347,32 @@ class Replicator:
             previous_term = sending.meta.term  # The log may begin later by now.
         else:
             previous_term = self._journal.term_at(previous)
-        return self._sender.send(
-            node,
-            {
-                "type": "append_entries",
-                "term": frame.term,
-                "commit_index": frame.commit_index,
-                "prevLogIdx": previous,
-                "prevLogTerm": previous_term,
-                "round": frame.round_number,
-                "entries": entries,
-            },
-        )
+        return self._sender.send(node, self._message(frame, previous, previous_term, entries))
+
+    def _message(
+        self,
+        frame: _Frame,
+        previous: int,
+        previous_term: int,
+        entries: list[tuple[bytes, int, int]],
+    ) -> Message:
+        return {
+            "type": "append_entries",
+            "term": frame.term,
+            "commit_index": frame.commit_index,
+            "prevLogIdx": previous,
+            "prevLogTerm": previous_term,
+            "round": frame.round_number,
+            "entries": entries,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What every frame of one round says."""
+    """What every frame of one round says, and the messages that it has made, by the first index and
+    how many entries were asked for."""
 
     term: int
     commit_index: int
     round_number: int
+    messages: dict[tuple[int, int], Message] = field(default_factory=dict)

@@ -207,16 +207,19 @@ def encode_entries(
 ) -> tuple[list[bytes], list[int], int]:
     """Records of entries one after the other, the first at `position`.
 
-    Returns their bytes in parts, the commands uncopied, their positions, and the position after
+    Returns their bytes in parts, large commands uncopied, their positions, and the position after
     them. One loop for many: a call for each would cost more than its checksum.
     """
     parts: list[bytes] = []
     positions: list[int] = []
+    begin = position
     for command, index, term in entries:
         fields = _pack_fields(MAGIC, ENTRY, 0, len(command), position, term, index)
-        parts += (fields + _pack_crc(crc32c(command, crc32c(fields, seed))), command)
+        parts += (fields, _pack_crc(crc32c(command, crc32c(fields, seed))), command)
         positions.append(position)
         position += RECORD_BYTES + len(command)
+    if position - begin <= limits.JOIN_BYTES * len(entries):
+        parts = [b"".join(parts)]
     return parts, positions, position
 
 

@@ -47,6 +47,9 @@ class RunReader:
 
         `JournalDamaged` if one does not read as it was written; OSErrors pass through.
         """
+        cached = self._cache.peek_run(first, last)
+        if cached is not None:
+            return cached
         found: list[bytes] = []
         while (index := first + len(found)) <= last:
             command = self._cache.peek(index)

@@ -16,37 +16,42 @@ from typing import TYPE_CHECKING
 from node.raft.config import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from node.raft.config import RaftConfig, RaftCounters
+    from node.raft.records import Entry
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Submission:
-    """One submitted entry. `term` is the leadership it was meant for, `index` 0 until appended."""
+    """One submitted entry. `term` is the leadership it was meant for, `deadline` an instant on the
+    node's clock, `index` 0 until it is taken into the log."""
 
     command: bytes
-    size: int
     done: Callable[[Outcome, int], None]
     deadline: float
     term: int
     index: int = 0
-    settled: bool = False
 
 
 class Submissions:
-    """Everything submitted on this node that has no outcome yet."""
+    """Everything submitted on this node that has no outcome yet.
+
+    Each is in one place at a time, and settled when it is taken out there: queued, refused until
+    the next turn, waiting for the commit of its index, or left by an earlier leadership at an index
+    that may be another entry's by now. Those queued and those waiting are in the order of index and
+    deadline, so a turn looks at the first of them and not at all.
+    """
 
     def __init__(self, config: RaftConfig, counters: RaftCounters) -> None:
         self._config = config
         self._counters = counters
         self._queue: deque[Submission] = deque()
         self._refused: list[tuple[Submission, Outcome]] = []
-        self._waiting: dict[int, list[Submission]] = {}
-        self._by_deadline: deque[Submission] = deque()
-        self._queued_count = 0
+        self._waiting: deque[Submission] = deque()
+        self._left: dict[int, list[Submission]] = {}
         self.queued_bytes = 0
 
     def add(self, submission: Submission, *, accepted: bool) -> None:
@@ -54,59 +59,79 @@ class Submissions:
         if not accepted:
             self._refused.append((submission, Outcome.NOT_LEADER))
             return
+        queued_bytes = self.queued_bytes + len(submission.command)
         if (
-            self._queued_count >= self._config.queue_commands_max
-            or self.queued_bytes + submission.size > self._config.queue_bytes_max
+            len(self._queue) >= self._config.queue_commands_max
+            or queued_bytes > self._config.queue_bytes_max
         ):
             self._refused.append((submission, Outcome.QUEUE_FULL))
             return
         self._queue.append(submission)
-        self._by_deadline.append(submission)
-        self._queued_count += 1
-        self.queued_bytes += submission.size
+        self.queued_bytes = queued_bytes
 
-    def take(self, term: int) -> Iterator[Submission]:
-        """What is to be appended in `term`, in order; the caller stops when it has enough.
+    def take(self, term: int, index: int, bytes_max: int) -> tuple[list[Entry], int]:
+        """The entries to be appended in `term` from `index` on, and their bytes: it stops with the
+        one that brings them to `bytes_max`. Each waits for its commit from here on: whatever fails
+        before it is in the log, its outcome is told.
 
         What was meant for another leadership of this node is refused: the owner's first entry
         of a term has to stand before every other.
         """
-        while self._queue:
-            submission = self._queue.popleft()
-            if submission.settled:
-                continue
-            self._unqueue(submission)
-            if submission.term == term:
-                yield submission
-            else:
+        queue, waiting = self._queue, self._waiting
+        if waiting and waiting[0].term != term:
+            self._leave_waiting()
+        entries: list[Entry] = []
+        taken_bytes = 0
+        while queue and taken_bytes < bytes_max:
+            submission = queue.popleft()
+            command = submission.command
+            self.queued_bytes -= len(command)
+            if submission.term != term:
                 self._settle(submission, Outcome.NOT_LEADER)
+                continue
+            submission.index = index
+            waiting.append(submission)
+            entries.append((command, index, term))
+            taken_bytes += len(command)
+            index += 1
+        return entries, taken_bytes
+
+    def _leave_waiting(self) -> None:
+        """A new leadership may write other entries where those of the last one were to be."""
+        for submission in self._waiting:
+            self._left.setdefault(submission.index, []).append(submission)
+        self._waiting.clear()
 
     def refuse_queued(self) -> None:
         """This node does not lead: nothing queued will be appended."""
-        queue, self._queue = self._queue, deque()
+        queue = list(self._queue)
+        self._queue.clear()
+        self.queued_bytes = 0
         for submission in queue:
-            if not submission.settled:
-                self._unqueue(submission)
-                self._settle(submission, Outcome.NOT_LEADER)
+            self._settle(submission, Outcome.NOT_LEADER)
 
-    def appended(self, submission: Submission, index: int) -> None:
-        """It is in the log and waits for its commit; the log keeps the bytes."""
-        submission.index = index
-        submission.command = b""
-        self._waiting.setdefault(index, []).append(submission)
+    @property
+    def awaited(self) -> bool:
+        """Whether anybody waits for an entry to be applied."""
+        return bool(self._waiting or self._left)
 
     def applied(self, index: int, term: int) -> None:
         """The entry of `term` was applied at `index`: whoever waits for that index knows now."""
-        for submission in self._waiting.pop(index, ()):
-            same = submission.term == term
-            self._settle(submission, Outcome.COMMITTED if same else Outcome.DISCARDED)
+        if self._left:
+            for submission in self._left.pop(index, ()):
+                self._settle(submission, _outcome(submission, term))
+        if self._waiting and self._waiting[0].index == index:
+            submission = self._waiting.popleft()
+            self._settle(submission, _outcome(submission, term))
 
     def jumped(self, index: int) -> None:
         """A snapshot stands for everything up to `index`: what waited there was committed or was
         replaced, and this node will not learn which (b22)."""
-        for at in [at for at in self._waiting if at <= index]:
-            for submission in self._waiting.pop(at):
-                self._settle(submission, Outcome.UNKNOWN)
+        passed = [s for at in [at for at in self._left if at <= index] for s in self._left.pop(at)]
+        while self._waiting and self._waiting[0].index <= index:
+            passed.append(self._waiting.popleft())
+        for submission in passed:
+            self._settle(submission, Outcome.UNKNOWN)
 
     def answer_refused(self) -> None:
         """Tell the refused; kept until a turn so that `submit` never calls back into its caller."""
@@ -116,51 +141,44 @@ class Submissions:
 
     def expire(self, now: float) -> None:
         """Answer what is past its deadline: QUEUE_FULL while queued, UNKNOWN once in the log."""
-        by_deadline = self._by_deadline
-        while by_deadline and (by_deadline[0].settled or by_deadline[0].deadline <= now):
-            submission = by_deadline.popleft()
-            if submission.settled:
-                continue
-            if submission.index == 0:
-                self._unqueue(submission)
-                self._settle(submission, Outcome.QUEUE_FULL)
-            else:
-                self._stop_waiting(submission)
-                self._settle(submission, Outcome.UNKNOWN)
+        while self._queue and self._queue[0].deadline <= now:
+            submission = self._queue.popleft()
+            self.queued_bytes -= len(submission.command)
+            self._settle(submission, Outcome.QUEUE_FULL)
+        while self._waiting and self._waiting[0].deadline <= now:
+            self._settle(self._waiting.popleft(), Outcome.UNKNOWN)
+        if self._left:
+            self._expire_left(now)
+
+    def _expire_left(self, now: float) -> None:
+        late = [s for left in self._left.values() for s in left if s.deadline <= now]
+        for submission in late:
+            left = self._left[submission.index]
+            left.remove(submission)
+            if not left:
+                del self._left[submission.index]
+        for submission in late:
+            self._settle(submission, Outcome.UNKNOWN)
 
     def abandon(self) -> None:
         """The node stops: nothing further will be known."""
         self.answer_refused()
         self.refuse_queued()
-        waiting, self._waiting = self._waiting, {}
-        for submissions in waiting.values():
+        self._leave_waiting()
+        left, self._left = self._left, {}
+        for submissions in left.values():
             for submission in submissions:
                 self._settle(submission, Outcome.UNKNOWN)
 
-    @property
-    def pending(self) -> bool:
-        """Whether a turn would find something to do here."""
-        return bool(self._queue or self._refused)
-
-    def _unqueue(self, submission: Submission) -> None:
-        self._queued_count -= 1
-        self.queued_bytes -= submission.size
-
-    def _stop_waiting(self, submission: Submission) -> None:
-        left = [s for s in self._waiting.get(submission.index, ()) if s is not submission]
-        if left:
-            self._waiting[submission.index] = left
-        else:
-            self._waiting.pop(submission.index, None)
-
     def _settle(self, submission: Submission, outcome: Outcome) -> None:
         """Fire the callback, once. It cannot disturb the log: what it raises is logged (b05)."""
-        if submission.settled:
-            return
-        submission.settled = True
-        submission.command = b""
         try:
             submission.done(outcome, submission.index)
         except Exception:
             self._counters.callback_errors_total += 1
             logger.exception("raft: the callback of entry %d raised", submission.index)
+
+
+def _outcome(submission: Submission, term: int) -> Outcome:
+    """Of what waited at an index where an entry of `term` was applied."""
+    return Outcome.COMMITTED if submission.term == term else Outcome.DISCARDED

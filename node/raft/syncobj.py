@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pysyncobj.syncobj import SyncObj
 
 from node.raft import limits, pin, rejoin, seams
-from node.raft.append import COMMAND, MessageRefused, accept, check, known_command
+from node.raft.append import COMMAND_BYTE, MessageRefused, accept, check, known_command
 from node.raft.config import RaftCounters, library_conf
 from node.raft.elections import CANDIDATE, FOLLOWER, LEADER, Elections
 from node.raft.errors import RaftError, RaftStopped
@@ -388,9 +388,7 @@ class Core(Elections):
         self._no_op_index = self.journal.last_index + 1
         self._counted_index = self._SyncObj__raftCommitIndex
         # Counted from here on: what this leader still has to get committed.
-        self.log_bytes = sum(
-            map(self.journal.size_at, range(self._counted_index + 1, self._no_op_index))
-        )
+        self.log_bytes = self.journal.command_bytes(self._counted_index + 1, self._no_op_index - 1)
         SyncObj._SyncObj__onBecomeLeader(self)
         self.log_bytes += self.journal.size_at(self._no_op_index)
         if not self.nodes:
@@ -403,6 +401,7 @@ class Core(Elections):
         """The library's tick, in which a leader counts itself only for what its disk has."""
         if self._SyncObj__raftState == LEADER:
             self._countable_index = self.countable_index()
+            self._pass_over_committed(self._countable_index)
         try:
             self.doTick(0)
         finally:
@@ -417,6 +416,23 @@ class Core(Elections):
         matches = sorted(self._SyncObj__raftMatchIndex.values(), reverse=True)
         others = (len(self.nodes) + 1) // 2
         return max(synced_index, matches[others]) if others < len(matches) else synced_index
+
+    def _pass_over_committed(self, countable_index: int) -> None:
+        """Spare the library a look at each entry: of a run that a majority has it is asked about
+        the newest, if that is of the own term, for then all before are committed with it."""
+        newest = min(countable_index, self._others_index())
+        if (
+            newest - 1 > self._SyncObj__raftCommitIndex
+            and self.journal.term_at(newest) == self._SyncObj__raftCurrentTerm
+        ):
+            self._SyncObj__raftCommitIndex = newest - 1
+
+    def _others_index(self) -> int:
+        """Up to which index enough others have the log for a majority with this node; alone the
+        end of the log."""
+        matches = sorted(self._SyncObj__raftMatchIndex.values(), reverse=True)
+        needed = (len(self.nodes) + 1) // 2
+        return matches[needed - 1] if needed else self.journal.last_index
 
     def _SyncObj__getCurrentLogIndex(self) -> int:
         if self._countable_index is not None:
@@ -484,14 +500,16 @@ class Core(Elections):
         count = min(commit_index - first + 1, most)
         until = self.clock() + limits.APPLY_SECONDS_PER_TURN
         entries = self.journal.entries(first, limits.APPLY_BYTES_PER_TURN, count)
+        clock, submissions, awaited = self.clock, self.submissions, self.submissions.awaited
         for command, index, term in entries:
             if index != self._SyncObj__raftLastApplied + 1:
                 raise RaftStopped(f"raft: entry {index} follows {self._SyncObj__raftLastApplied}")
             self._SyncObj__doApplyCommand(command, index, term)
             self._SyncObj__raftLastApplied = index
             self.counters.applied_total += 1
-            self.submissions.applied(index, term)
-            if self.clock() >= until:
+            if awaited:
+                submissions.applied(index, term)
+            if clock() >= until:
                 # No more are read from the disk next time than there was time for now.
                 self._apply_most = index - first + 1
                 return False
@@ -500,7 +518,7 @@ class Core(Elections):
 
     def _SyncObj__doApplyCommand(self, command: bytes, index: int = 0, term: int = 0) -> None:
         """One entry: ours goes to the owner, a no-op nowhere, anything else stops the node."""
-        if command[:1] == b"\x10":
+        if command.startswith(COMMAND_BYTE):
             try:
                 self._apply(index, term, memoryview(command)[1:])
             except Exception as error:
@@ -515,8 +533,7 @@ class Core(Elections):
             return
         if self._counted_index == commit_index:
             return
-        for index in range(self._counted_index + 1, commit_index + 1):
-            self.log_bytes -= self.journal.size_at(index)
+        self.log_bytes -= self.journal.command_bytes(self._counted_index + 1, commit_index)
         self._counted_index = commit_index
         # Followers learn of the commit with the next entries, or a little later without any.
         self._SyncObj__newAppendEntriesTime = min(
@@ -531,15 +548,12 @@ class Core(Elections):
             return
         if self.transfer is not None or self.log_bytes >= self.config.uncommitted_bytes_max:
             return
-        term = self._SyncObj__raftCurrentTerm
-        entries: list[Entry] = []
-        for index, submission in enumerate(submissions.take(term), self.journal.last_index + 1):
-            entries.append((submission.command, index, term))
-            # Before it is in the log: whatever fails below, its outcome is told.
-            submissions.appended(submission, index)
-            self.log_bytes += submission.size
-            if self.log_bytes >= self.config.uncommitted_bytes_max:
-                break
+        entries, taken_bytes = submissions.take(
+            self._SyncObj__raftCurrentTerm,
+            self.journal.last_index + 1,
+            self.config.uncommitted_bytes_max - self.log_bytes,
+        )
+        self.log_bytes += taken_bytes
         self.journal.extend(entries)
 
     # --- connections ---
@@ -597,4 +611,4 @@ def _describe(error: Exception) -> str:
 
 def command_of(parts: Sequence[Buffer]) -> bytes:
     """The type byte and the parts of one entry, in the one join that an entry costs."""
-    return b"".join((bytes((COMMAND,)), *parts))
+    return b"".join((COMMAND_BYTE, *parts))

@@ -24,7 +24,7 @@ from pysyncobj.transport import Transport
 from node.raft import limits
 from node.raft.accepting import Acceptor, listening_socket
 from node.raft.append import MessageRefused
-from node.raft.frames import HANDSHAKE_TYPES, Decoder, FrameInvalid, encode
+from node.raft.frames import HANDSHAKE_TYPES, Bytes, Decoder, FrameInvalid, encode
 from node.raft.peer import PeerNode
 from node.raft.peer_auth import (
     DialerSide,
@@ -201,7 +201,7 @@ class PeerLink(asyncio.BufferedProtocol):
         """Write one message. False when the connection is gone."""
         if self._socket is None:
             return False
-        buffers = encode(message)
+        buffers = self._owner.encoded(message)
         self._owner.counters.sent_bytes_total += sum(map(len, buffers))
         if len(buffers) == 1:
             self._socket.write(buffers[0])
@@ -257,6 +257,7 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
         self._dialing_tls = None if tls is None else tls.dialing()
         self._tasks: list[asyncio.Task[None]] = []
         self._acceptor: Acceptor | None = None
+        self._last_sent: tuple[Message, list[Bytes]] = ({}, [])
         self.address = ("", 0)
         """Where it listens (the port is the real one where 0 was asked for)."""
         self._closing = False
@@ -275,6 +276,13 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
         self._closing = True
         for link in [*self._links.values(), *self._unproven]:
             link.close()
+
+    def encoded(self, message: Message) -> list[Bytes]:
+        """The bytes of a message, which does not change any more. Those of the last one are kept:
+        a leader sends the same entries to one peer after the other."""
+        if message is not self._last_sent[0]:
+            self._last_sent = message, encode(message)
+        return self._last_sent[1]
 
     # --- life ---
 

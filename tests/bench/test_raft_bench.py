@@ -15,7 +15,7 @@ from bench.raft import __main__ as raft
 from bench.raft.load import WARM_UP_S, Load, LoadSpec, payload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 class World:
@@ -26,8 +26,8 @@ class World:
         self.delay = delay
         self.waiting: deque[tuple[float, Callable[[bool], None]]] = deque()
 
-    def submit(self, command: bytes, done: Callable[[bool], None]) -> None:
-        self.waiting.append((self.now + self.delay, done))
+    def submit(self, commands: Iterable[bytes], done: Callable[[bool], None]) -> None:
+        self.waiting.extend((self.now + self.delay, done) for _ in commands)
 
     def step(self, *, committed: bool = True) -> None:
         self.now, done = self.waiting.popleft()

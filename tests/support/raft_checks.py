@@ -182,9 +182,10 @@ class Checks:
 
     def _check_waiting(self, node: SimNode) -> None:
         """Nobody waits for what this node has applied, or got with a snapshot (b22)."""
-        waiting = node.node._core.submissions._waiting
-        if waiting and next(iter(waiting)) <= node.node.applied_index and not node.paused:
-            self.fail(f"{node.name} left entry {next(iter(waiting))} without an outcome")
+        submissions = node.node._core.submissions
+        waiting = [*(one.index for one in submissions._waiting), *submissions._left]
+        if waiting and min(waiting) <= node.node.applied_index and not node.paused:
+            self.fail(f"{node.name} left entry {min(waiting)} without an outcome")
 
     def _check_alone(self, node: SimNode) -> None:
         """A leader that hears no majority stops believing in itself (b12)."""

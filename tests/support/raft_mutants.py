@@ -69,7 +69,6 @@ class Unguarded(Submissions):
     """b05: a callback that raises disturbs the apply loop."""
 
     def _settle(self, submission: Submission, outcome: Outcome) -> None:
-        submission.settled = True
         submission.done(outcome, submission.index)
 
 
@@ -109,8 +108,7 @@ class _QueuesAllTheSame(Submissions):
         if accepted and len(self._refused) > before:
             again = replace(submission, done=lambda outcome, index: None)
             self._queue.append(again)
-            self._queued_count += 1
-            self.queued_bytes += again.size
+            self.queued_bytes += len(again.command)
 
 
 class QueuesWhatItRefuses(Core):

@@ -82,10 +82,12 @@ def test_messages_survive_any_cutting_of_the_stream(step: int) -> None:
     assert feed(trusted(), content, step) == samples * 2
 
 
-def test_payloads_are_written_uncopied() -> None:
-    message = append()
+def test_large_payloads_are_written_uncopied_and_small_ones_end_to_end() -> None:
+    message = append(size=limits.JOIN_BYTES + 1)
     buffers = encode(message)
     assert [id(buffer) for buffer in buffers[1:]] == [id(entry[0]) for entry in message["entries"]]
+    message = append(size=limits.JOIN_BYTES)
+    assert encode(message)[1:] == [b"".join(entry[0] for entry in message["entries"])]
 
 
 def test_frames_larger_than_the_buffer_and_frames_after_them_arrive() -> None:

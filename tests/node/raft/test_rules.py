@@ -194,16 +194,67 @@ def test_what_was_meant_for_another_leadership_is_refused() -> None:
         submissions.add(
             Submission(
                 command=b"\x10x",
-                size=2,
                 done=lambda outcome, index, term=term: told.append((term, outcome)),  # type: ignore[misc]  # bound above
                 deadline=10.0,
                 term=term,
             ),
             accepted=True,
         )
-    assert [submission.term for submission in submissions.take(2)] == [2]
+    assert submissions.take(term=2, index=7, bytes_max=100) == ([(b"\x10x", 7, 2)], 2)
     assert told == [(1, Outcome.NOT_LEADER)]
     assert submissions.queued_bytes == 0
+
+
+def test_a_run_of_entries_is_passed_over_only_for_a_newest_of_the_own_term() -> None:
+    """What a majority has of an earlier term is not committed for that (Raft, 5.4.2)."""
+    world = World("abc", seed=3).start()
+    core = world.elect().node._core
+    world.run(0.5)
+    committed = core._SyncObj__raftCommitIndex
+    term, last = core._SyncObj__raftCurrentTerm, committed + 5
+    core.journal.extend([(b"\x10x", index, term) for index in range(committed + 1, last + 1)])
+    first, second = core._SyncObj__raftMatchIndex
+    core._SyncObj__raftMatchIndex.update({first: last - 1, second: committed})
+    core._SyncObj__raftCurrentTerm = term + 1
+    core._pass_over_committed(last)
+    assert core._SyncObj__raftCommitIndex == committed
+    core._SyncObj__raftCurrentTerm = term
+    core._pass_over_committed(committed)
+    assert core._SyncObj__raftCommitIndex == committed
+    core._pass_over_committed(last)
+    assert core._SyncObj__raftCommitIndex == last - 2
+
+
+def test_what_an_earlier_leadership_left_has_its_outcome_too() -> None:
+    """At one index there may wait a submit of each leadership: what is applied there decides."""
+    submissions = Submissions(config(), RaftCounters())
+    told: list[tuple[str, Outcome, int]] = []
+
+    def submit(name: str, term: int, deadline: float) -> None:
+        def done(outcome: Outcome, index: int) -> None:
+            told.append((name, outcome, index))
+
+        submissions.add(Submission(b"\x10x", done, deadline, term), accepted=True)
+
+    for place, name in enumerate("abc"):
+        submit(name, 1, 10.0 + place)
+    submissions.take(term=1, index=5, bytes_max=100)
+    submissions.refuse_queued()
+    submit("d", 3, 20.0)
+    assert submissions.take(term=3, index=6, bytes_max=100)[0] == [(b"\x10x", 6, 3)]
+    assert submissions.awaited
+    submissions.applied(5, 1)
+    submissions.applied(6, 3)
+    assert told == [
+        ("a", Outcome.COMMITTED, 5),
+        ("b", Outcome.DISCARDED, 6),
+        ("d", Outcome.COMMITTED, 6),
+    ]
+    submissions.expire(11.9)
+    assert len(told) == 3
+    submissions.expire(12.0)
+    assert told[3:] == [("c", Outcome.UNKNOWN, 7)]
+    assert not submissions.awaited
 
 
 def identity(name: str, secret: bytes = b"secret") -> Identity:
