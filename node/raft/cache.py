@@ -44,8 +44,9 @@ class CommandCache:
         return self._bytes
 
     def put(self, index: int, command: bytes) -> None:
-        """Keeps a command that is not here; `trim` is the caller's next step."""
-        self.put_run(index, (command,), len(command))
+        """Keeps a command, or uses the one that is here; `trim` is the caller's next step."""
+        if self.get(index) is None:
+            self.put_run(index, (command,), len(command))
 
     def put_run(self, first: int, commands: Sequence[bytes], size: int) -> None:
         """Keeps the commands, `size` bytes together, of the entries from `first` on; none is here.

@@ -175,7 +175,8 @@ class Journal(DurableLog):
         with self._reading():
             fetch.land()
             entries = fetch.still_there()
-        self._cache.put_all(entries)
+        for command, index, _ in entries:
+            self._cache.put(index, command)
         try:
             yield
         finally:

@@ -41,6 +41,21 @@ def test_a_look_leaves_the_order_as_it_is_and_a_use_does_not() -> None:
         assert [index for index in (1, 2, 3) if cache.peek(index) is None] == [dropped]
 
 
+def test_a_command_that_comes_twice_counts_once_and_as_used() -> None:
+    cache = CommandCache(2 * (1 + ENTRY_OVERHEAD_BYTES))
+    cache.put_run(1, [b"a", b"b"], 2)
+    cache.put(1, b"a")
+    assert (len(cache), cache.held_bytes) == (2, 2 * (1 + ENTRY_OVERHEAD_BYTES))
+    cache.put(3, b"c")
+    cache.trim(3)
+    assert [cache.peek(index) for index in (1, 2, 3)] == [b"a", None, b"c"]
+    cache.drop_range(1, 3)
+    assert (len(cache), cache.held_bytes) == (0, 0)
+    cache.put_run(1, [b"d", b"e", b"f"], 3)
+    cache.trim(3)
+    assert [cache.peek(index) for index in (1, 2, 3)] == [None, b"e", b"f"]
+
+
 def test_what_was_read_last_stays_longest_and_what_is_not_written_always() -> None:
     cache = CommandCache(3 * (1 + ENTRY_OVERHEAD_BYTES))
     for index in (1, 2, 3):
