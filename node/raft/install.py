@@ -10,13 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from node.raft.errors import RaftStopped, SnapshotFailed
+from node.raft.flight import Flight
 from node.raft.keptfile import KeptFile, KeptWriter
 from node.raft.places import Places
 from node.raft.recordwriter import aborting
 from node.raft.snapshotfile import SnapshotBuilder, SnapshotMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
     from typing import NoReturn
 
     from node.raft.snapshots import SnapshotStore
@@ -85,17 +86,18 @@ class InstallWriter:
         self._last_index = index
         self._count += 1
 
-    def sync(self) -> None:
-        """Brings what was taken to the disk, so that `finish` is short. Blocks, and may run on
-        another thread while no other method is called."""
-        self._check_open()
-        with aborting(self):
-            for kept in self._kept:
-                kept.file.sync()
-            self._builder.file.sync()
-
     def finish(self) -> bool:
-        """Returns when the snapshot has replaced the log up to its index, on the disk and here.
+        """All of `finishing` at once."""
+        steps = self.finishing()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return bool(end.value)
+
+    def finishing(self) -> Generator[Flight, None, bool]:
+        """Yields what blocks, for whichever thread, and ends when the snapshot has replaced the log
+        up to its index, on the disk and here. The log may grow meanwhile.
 
         True if the log had the snapshot's last entry: what follows it has stayed. False if the
         log begins anew there. Beside `SnapshotFailed` it may raise `JournalFailed`, which is final.
@@ -105,15 +107,39 @@ class InstallWriter:
             with aborting(self):
                 self._check_whole()
                 self._check_use()
+                yield from _landing(self._builder.file.sync)
+                published: list[KeptFile] = []
+                if not self._beside_log:
+                    published = yield from self._publish_kept()
+                    self._check_use()
                 self._sync_log()
-                if self._store.holds(self._meta.index, self._meta.term):
-                    self._adopt_beside_log()
+                if self._beside_log:
+                    self._store.retained.unneeded += [kept.name for kept in published]
+                    yield from self._adopt_beside_log()
                     return True
-                self._adopt_instead_of_log()
+                self._adopt_instead_of_log(published)
         except OSError as problem:
             self._fail(problem)
         self._restart_log(self._meta)
         return False
+
+    @property
+    def _beside_log(self) -> bool:
+        """Whether the log holds all that the snapshot holds: its own entries serve then."""
+        return self._store.holds(self._meta.index, self._meta.term)
+
+    def _publish_kept(self) -> Generator[Flight, None, list[KeptFile]]:
+        """Brings the entries to the disk under their names: of use only with the snapshot."""
+        published: list[KeptFile] = []
+        try:
+            for kept in self._kept:
+                kept.seal(self._store.files)
+                yield from _landing(kept.file.publish)
+                published.append(kept.published())
+        except SnapshotFailed:
+            self._store.retained.unneeded += [kept.name for kept in published]
+            raise
+        return published
 
     def _check_whole(self) -> None:
         taken = (self._builder.state_bytes, self._builder.digest(), self._count)
@@ -135,24 +161,24 @@ class InstallWriter:
                 "the snapshot that is to be installed"
             )
 
-    def _adopt_beside_log(self) -> None:
-        """The log holds all that the snapshot holds: its own entries serve, not those that came."""
+    def _adopt_beside_log(self) -> Generator[Flight]:
         store, meta = self._store, self._meta
         position = store.log.place_at(meta.index).position
         for kept in self._kept:
             self._builder.add_places(store.locate_all(kept.places.indexes))
-        snapshot = self._builder.publish(store.files, position, restarts=False)
+        self._builder.seal(store.files, position, restarts=False)
+        yield from _landing(self._builder.file.publish)
+        snapshot = self._builder.published(store.files)
         self._discard_kept()
         store.writer = None
         store.adopt(snapshot)
 
-    def _adopt_instead_of_log(self) -> None:
+    def _adopt_instead_of_log(self, published: list[KeptFile]) -> None:
+        """The log must not grow between the place that the snapshot names and its restart."""
         store = self._store
         places = Places()
-        published: list[KeptFile] = []
         try:
             for kept in self._kept:
-                published.append(kept.publish(store.files))
                 self._builder.add_places(kept.places)
                 places.extend(kept.places)
             end = store.segments.current.end
@@ -183,3 +209,14 @@ class InstallWriter:
     def _check_open(self) -> None:
         if self._store.writer is not self:
             raise SnapshotFailed("the installation was ended before")
+
+
+def _landing(work: Callable[[], None]) -> Generator[Flight]:
+    """Yields work as a flight, and lands it."""
+    flight = Flight(work)
+    try:
+        yield flight
+    except BaseException:
+        flight.cancel()
+        raise
+    flight.land()

@@ -14,6 +14,9 @@ from node.raft.append import MessageRefused
 from node.raft.snapshotfile import SnapshotMeta
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from node.raft.flight import Flight
     from node.raft.held import Message
     from node.raft.install import InstallWriter
     from node.raft.journal import Journal
@@ -111,8 +114,9 @@ class Receiving:
             self._last_index = index
             self.live_count += 1
 
-    def finish(self) -> SnapshotMeta:
-        """Make what has come this node's newest snapshot and its log begin there.
+    def finishing(self) -> Generator[Flight, None, SnapshotMeta]:
+        """Make what has come this node's newest snapshot and its log begin there; yields what it
+        has to wait for.
 
         Raises `SnapshotFailed` where it is not what was offered, or the disk does not take it.
         """
@@ -120,7 +124,7 @@ class Receiving:
         self._writer = self.meta = None
         assert writer is not None
         assert meta is not None
-        writer.finish()
+        yield from writer.finishing()
         return meta
 
     def position(self) -> dict[str, int]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from node.raft import limits
 from node.raft.errors import RaftError, RaftStopped, SnapshotFailed
 from node.raft.receiving import Receiving, offered
+from node.raft.slices import Slices
 from node.raft.taking import Taking
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from node.raft.held import Message
     from node.raft.journal import Journal
     from node.raft.offload import Offload
+    from node.raft.slices import Work
     from node.raft.snapshotfile import SnapshotMeta
     from node.raft.statesource import StateSource
 
@@ -54,7 +56,8 @@ class Snapshotting:
         )
         self._receiving = Receiving(journal)
         self._heard_at = 0.0
-        self._work: Iterator[None] | None = None
+        self._applied_index = 0
+        self._installing = Slices(offload, wake)
         self.restoring = False
         """A snapshot stands in the journal that is not the owner's state yet: nothing may be
         applied."""
@@ -90,7 +93,7 @@ class Snapshotting:
     @property
     def busy(self) -> bool:
         """Whether a snapshot is being installed: this node does not stand for election."""
-        return self._work is not None or self._receiving.complete
+        return not self._installing.idle or self._receiving.complete
 
     def received(self, message: Message, commit_index: int) -> Message | None:
         """Take an offer or a piece; what to answer, if anything."""
@@ -135,33 +138,34 @@ class Snapshotting:
 
     def step(self, applied_index: int) -> bool:
         """One step of whatever there is to do. True while there is more."""
-        if self._work is None and self._receiving.complete:
-            self._work = self._install()
-        if self._work is not None:
-            try:
-                next(self._work)
-            except StopIteration:
-                self._work = None
-            return True
+        self._applied_index = applied_index
+        if self._installing.idle and self._receiving.complete:
+            self._installing.begin(self._install())
+        if not self._installing.idle:
+            return self._installing.step()
         if self._receiving.meta is not None:
             if self._clock() - self._heard_at >= limits.SNAPSHOT_PIN_SECONDS:
                 self._receiving.stop()
             return False
         return self._taking is not None and self._taking.step(applied_index)
 
-    def _install(self) -> Iterator[None]:
+    def _install(self) -> Work:
         """From the last piece that came to the owner's new state."""
         assert self._source is not None
         try:
-            meta = self._receiving.finish()
+            meta = yield from self._receiving.finishing()
         except SnapshotFailed as failed:
             self._refused(failed)
             return
+        if self._applied_index >= meta.index:
+            # The log came further while the disk took its time: there is nothing to take over.
+            self._journal.release()
+            return
         self.restoring = True
         self.installed_index = meta.index
-        yield
+        yield None
         for _ in self._source.restore(self._state_of(meta)):
-            yield
+            yield None
         self.restoring = False
         self.installed_index = meta.index
         self._counters.snapshots_installed_total += 1
@@ -170,6 +174,7 @@ class Snapshotting:
 
     def close(self) -> None:
         """Give up what is in the making."""
+        self._installing.stop()
         if self._taking is not None:
             self._taking.stop()
         self._receiving.stop()

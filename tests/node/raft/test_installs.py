@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Generator
 from dataclasses import replace
 
 import pytest
@@ -113,7 +114,6 @@ def test_an_install_that_is_not_what_was_announced_is_given_up_and_can_be_repeat
         for index in (4, 17):
             writer.add_entry(*source.kept_entry(index))
         assert (writer.state_bytes, writer.entries) == (60, 2)
-        writer.sync()
         with pytest.raises(SnapshotFailed, match="which are not those of snapshot"):
             writer.finish()
         assert (storage.listdir(), state_of(target)) == before
@@ -125,6 +125,67 @@ def test_an_install_that_is_not_what_was_announced_is_given_up_and_can_be_repeat
     target.begin_install(meta).abort()
     assert (storage.listdir(), state_of(target)) == before
     assert carry(source, target, meta) is False
+
+
+def to_its_end(steps: Generator[object, None, bool]) -> bool:
+    """What an installation says at its end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return bool(end.value)
+
+
+@pytest.mark.parametrize("waits", [0, 1, 2])
+def test_the_log_may_grow_while_an_install_waits_for_its_disk(waits: int) -> None:
+    """After so many waits: the log has all that the snapshot has, or none of it."""
+    source = filled(SimStorage(), 40)
+    live = [4, 17, 30]
+    meta = take(source, live, index=35)
+    for has_it in (True, False):
+        storage = SimStorage()
+        target = filled(storage, 30)
+        writer = target.begin_install(meta)
+        writer.add_state(source.read_state(meta, 0, 100))
+        for index in live:
+            writer.add_entry(*source.kept_entry(index))
+        steps = writer.finishing()
+        for _ in range(waits):
+            next(steps)
+        fill(target, 10 if has_it else 3, size=60)
+        target.setCurrentTerm(7, "beta")
+        assert to_its_end(steps) is has_it
+        for _ in range(2):
+            assert target.snapshot == meta
+            assert (target.getCurrentTerm(), target.getVotedForNodeId()) == (7, "beta")
+            assert target.last_index == (40 if has_it else 35)
+            assert [target.read(index) for index in live] == [command(i, 60) for i in live]
+            clean_up(target)
+            assert bool(names(storage, ".kept")) is not has_it
+            target = reopened(storage)
+
+
+def test_an_install_that_is_stopped_while_it_waits_leaves_the_log_as_it_was() -> None:
+    source = filled(SimStorage(), 40)
+    meta = take(source, [4, 17], index=35)
+    for waits in (1, 2):
+        storage = SimStorage()
+        target = open_journal(storage)
+        target.setCurrentTerm(1, None)
+        fill(target, 3)
+        target.sync()
+        before = state_of(target)
+        writer = target.begin_install(meta)
+        writer.add_state(source.read_state(meta, 0, 100))
+        for index in (4, 17):
+            writer.add_entry(*source.kept_entry(index))
+        steps = writer.finishing()
+        for _ in range(waits):
+            next(steps)
+        steps.close()
+        assert (state_of(target), target.snapshot) == (before, None)
+        assert not [name for name in storage.listdir() if name.endswith((".tmp", ".snapshot"))]
+        assert carry(source, target, meta) is False
 
 
 def test_b22_an_install_of_what_is_committed_here_is_refused() -> None:

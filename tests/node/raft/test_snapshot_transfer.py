@@ -8,6 +8,7 @@ import pytest
 
 from node.raft import limits
 from node.raft.node import RaftNode
+from tests.node.raft.test_beside_loop import OnLoop
 from tests.node.raft.test_snapshot_hazards import commit_past, compacting
 
 if TYPE_CHECKING:
@@ -130,6 +131,40 @@ def test_a_follower_that_dies_while_it_installs_begins_again() -> None:
         world.run_until(lambda w=world, b=behind: b.alive and w.converged(), 20.0)  # type: ignore[misc]
         assert len(watch.offers) >= 2
         world.checks.at_rest()
+
+
+def test_a_slow_disk_stops_no_loop_for_what_an_installation_brought() -> None:
+    world, leader, behind = one_behind(5)
+    behind.sync_seconds = 0.2
+    waits = OnLoop(behind)
+    world.network.heal()
+    world.run_until(world.converged, 30.0)
+    assert behind.node.status().counters.snapshots_installed_total == 1
+    endings = [".".join(name.split(".")[1:]) for _, name in waits.beside]
+    assert endings.count("kept.tmp") >= 1
+    assert endings.count("snapshot.tmp") >= 1
+    waited = [name for operation, name in waits.found if operation == "sync"]
+    assert not [name for name in waited if "kept" in name]
+    # Its end alone, which names the place where the log restarts.
+    assert len([name for name in waited if "snapshot" in name]) == 1
+    assert leader.node.is_leader
+    world.checks.at_rest()
+
+
+def test_a_follower_that_dies_while_its_disk_installs_begins_again_or_has_it() -> None:
+    had = set()
+    for seed in range(12):
+        world, _, behind = one_behind(seed)
+        behind.sync_seconds = 0.1
+        world.network.heal()
+        world.run_until(lambda node=behind: node.node._core.snapshots._installing.waiting)  # type: ignore[misc]
+        world.run(world.rng.uniform(0.0, 0.5))
+        behind.kill(power=seed % 2 == 0)
+        behind.start()
+        had.add(behind.node.status().snapshot_index > 20)
+        world.run_until(world.converged, 30.0)
+        world.checks.at_rest()
+    assert len(had) == 2, "some had it, and some had not"
 
 
 def test_a_snapshot_that_nobody_takes_any_more_is_let_go(
