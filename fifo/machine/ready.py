@@ -215,10 +215,13 @@ def stop_avoiding(queue: Queue, now_ms: int, most: int) -> int:
         looked += 1
         if queue.avoid_ms.get(position) != until_ms:
             continue  # it has been handed out since, and perhaps been released again
-        del queue.avoid_ms[position]
         if consumer in queue.avoided and position in queue.avoided[consumer]:
+            del queue.avoid_ms[position]
             _take_avoided(queue, position, consumer)
             queue.returned.add(position)
+        elif position in queue.delayed:
+            del queue.avoid_ms[position]
+        # Else somebody else released it in the same millisecond, whose own entry is to come.
     return looked
 
 

@@ -266,6 +266,12 @@ MUTANTS = {
         "if queue.avoid_ms.get(position) != until_ms:",
         "if position not in queue.avoid_ms:",
     ),
+    "a wait after a release ends with the wait of somebody else": edited(
+        ready,
+        "stop_avoiding",
+        "elif position in queue.delayed:",
+        "else:",
+    ),
     "a settlement resolves its own tokens": edited(
         settle,
         "after",
