@@ -14,6 +14,7 @@ from typing import NamedTuple
 from fifo.machine.effects import BlobColumn, Run
 from fifo.machine.limits import BLOCK_MESSAGES
 from fifo.machine.types import DEFAULT_PRIORITY, NEVER_MS
+from fifo.machine.values import value
 
 _LITTLE = sys.byteorder == "little"
 _ITEM_BYTES = {kind: array(kind).itemsize for kind in "IQ"}
@@ -47,13 +48,14 @@ class Extras(NamedTuple):
 PLAIN = Extras(0, None, 0, None, None, None, None)
 
 
-class Batch(NamedTuple):
+@value
+class Batch:
     """A stretch of messages to append: one entry, one producer, consecutive numbers.
 
     `bodies_at` and the blobs' offsets are relative to the area of entry `index`.
     """
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a batch
+    index: int
     bodies_at: int
     sizes: "array[int]"
     bodies_bytes: int
@@ -303,7 +305,8 @@ def unpack(area: memoryview, at: int, count: int, kind: str) -> "array[int] | No
     end = at + count * _ITEM_BYTES[kind]
     if at < 0 or end > len(area):
         return None
-    column = array(kind, bytes(area[at:end]))
+    column = array(kind)
+    column.frombytes(area[at:end])
     if not _LITTLE:
         column.byteswap()
     return column

@@ -6,6 +6,7 @@ must be in no place when these are called: the caller took it out of wherever it
 """
 
 from array import array
+from dataclasses import replace
 from typing import NamedTuple
 
 from fifo.machine import limits, ordering, overflow, ready
@@ -77,7 +78,7 @@ def transfer(step: Step, source: Queue, position: int, target: Queue, record: Re
     if target.spec.overflow == "drop_oldest":
         # Before it comes, so that it is never its own victim: a move is not refused.
         trim(step, target, further=False, more=1, more_bytes=batch.sizes[0])
-    moved_to = ready.append(target, batch._replace(extras=extras), lane, step.state.generation)
+    moved_to = ready.append(target, replace(batch, extras=extras), lane, step.state.generation)
     if record is not None:
         # What has a record is never served from a fresh range.
         ready.add_hole(target, moved_to, moved_to + 1)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _HIGH = 1 << 62
+_NO_HOLD = Hold(0, 0, 0, -1)
 
 
 def hold(
@@ -34,14 +35,9 @@ def hold(
     if lane is None:
         lane = _new_lane(state, consumer, lock_ms, now_ms)
     holds = lane.holds
-    last = holds[-1] if holds else None
-    if (
-        last is not None
-        and last.checkout_ms == now_ms
-        and last.first + last.count == first
-        and last.position + last.count == position
-    ):
-        holds[-1] = Hold(last.first, last.count + count, last.position, now_ms)
+    start, held, place, at_ms = holds[-1] if holds else _NO_HOLD
+    if at_ms == now_ms and start + held == first and place + held == position:
+        holds[-1] = Hold(start, held + count, place, now_ms)
     else:
         holds.append(Hold(first, count, position, now_ms))
     consumer.held += count
@@ -75,8 +71,8 @@ def release(state: State, consumer: Consumer, first: int, last: int) -> list[Hol
     found: list[Hold] = []
     for lane in lanes.values():
         found += _cut_out(lane.holds, first, last)
-    for held in found:
-        consumer.held -= held.count
+    for _, count, _, _ in found:
+        consumer.held -= count
     if len(lanes) > 1:
         found.sort()
         for lane in [lane for lane in lanes.values() if not lane.holds]:
@@ -88,38 +84,34 @@ def release(state: State, consumer: Consumer, first: int, last: int) -> list[Hol
 def _cut_out(holds: list[Hold], first: int, last: int) -> list[Hold]:
     """Take what has tokens first..last out of holds, and return it; what sticks out at either end
     stays."""
-    start, stop = _overlap(holds, first, last)
+    start = _with(holds, first)
+    stop = bisect_right(holds, (last, _HIGH), start)
     found = holds[start:stop]
     if not found:
         return found
     del holds[start:stop]
-    tail = found[-1]
-    tail_end = tail.first + tail.count
-    if tail_end > last + 1:
-        holds.insert(start, part(tail, last + 1, tail_end))
-        found[-1] = part(tail, tail.first, last + 1)
-    head = found[0]
-    if head.first < first:
-        holds.insert(start, part(head, head.first, first))
-        found[0] = part(head, first, head.first + head.count)
+    token, count, _, _ = tail = found[-1]
+    if token + count > last + 1:
+        holds.insert(start, part(tail, last + 1, token + count))
+        found[-1] = part(tail, token, last + 1)
+    token, count, _, _ = head = found[0]
+    if token < first:
+        holds.insert(start, part(head, token, first))
+        found[0] = part(head, first, token + count)
     return found
 
 
 def _overlap(holds: list[Hold], first: int, last: int) -> tuple[int, int]:
     """The slice of holds that have a token in first..last."""
-    start = _with(holds, first)
-    stop, end = start, len(holds)
-    while stop < end and holds[stop].first <= last:
-        stop += 1
-    return start, stop
+    return _with(holds, first), bisect_right(holds, (last, _HIGH))
 
 
 def _with(holds: list[Hold], first: int) -> int:
     """Where the first hold stands that has a token from `first` on."""
     start = bisect_right(holds, (first, _HIGH))
     if start:
-        before = holds[start - 1]
-        if before.first + before.count > first:
+        token, count, _, _ = holds[start - 1]
+        if token + count > first:
             return start - 1
     return start
 

@@ -35,6 +35,7 @@ from fifo.machine.effects import Effect, Run
 from fifo.machine.replies import Done, Refused, Reply
 from fifo.machine.state import VERSION, Frozen, State, Step
 from fifo.machine.types import Code, Range
+from fifo.machine.values import value
 
 
 class Meta(NamedTuple):
@@ -46,7 +47,8 @@ class Meta(NamedTuple):
     area: memoryview
 
 
-class Outcome(NamedTuple):
+@value
+class Outcome:
     """One reply per command, and the effects of all of them in order."""
 
     replies: list[Reply]

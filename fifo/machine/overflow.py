@@ -13,7 +13,6 @@ from itertools import accumulate
 from fifo.machine import ready
 from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.replies import Refused
-from fifo.machine.spec import QueueSpec
 from fifo.machine.state import LANE_SHIFT, LANES, Queue
 from fifo.machine.types import Code
 
@@ -21,11 +20,6 @@ from fifo.machine.types import Code
 def full(queue: Queue) -> Refused:
     """What a publisher is told."""
     return Refused(Code.QUEUE_FULL, "the queue is at its limit", {"queue": queue.name})
-
-
-def is_limited(spec: QueueSpec) -> bool:
-    """Whether there is anything to ask here before a message is stored."""
-    return spec.max_length is not None or spec.max_bytes is not None
 
 
 def room(queue: Queue, sizes: "array[int]", start: int) -> int:

@@ -8,9 +8,9 @@ batch, and everything of that producer behind it is refused as a gap.
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import accumulate, pairwise
-from typing import NamedTuple
 
 from fifo.machine import checks, deadletter, dedup, limits, overflow, ready
 from fifo.machine.blocks import PLAIN, Batch, Extras, unpack
@@ -18,13 +18,15 @@ from fifo.machine.commands import Publish
 from fifo.machine.replies import Published, Refused, Repeat, Reply
 from fifo.machine.state import Producer, Queue, Step
 from fifo.machine.types import NEVER_MS, Cause, Code, Column
+from fifo.machine.values import value
 
 
 class _Invalid(Exception):
     """A column that cannot be; raised and caught in this module only."""
 
 
-class _Columns(NamedTuple):
+@value
+class _Columns:
     """A publish with its columns read out of the area, all of the batch's length or None."""
 
     sizes: "array[int]"
@@ -92,23 +94,27 @@ def _store(
         if columns.dedup_ids is not None:
             dedup.forget_due(step, queue)
             known = dedup.known(step, queue, columns.dedup_ids, duplicates, stop)
-        if overflow.is_limited(queue.spec):
+        spec = queue.spec
+        if spec.max_length is not None or spec.max_bytes is not None:
             stop, refused = overflow.admit(queue, columns.sizes, duplicates, known)
         if columns.dedup_ids is not None:
             stop, refused = dedup.admit(queue, columns.dedup_ids, duplicates, stop, refused)
-    repeated = 0
+    appended = 0
     if stop > duplicates:
-        before = queue.counters["published"]
-        stop, refused = _append(step, command, queue, producer, columns, duplicates, stop, refused)
-        repeated = stop - duplicates - (queue.counters["published"] - before)
+        stop, refused, appended = _append(
+            step, command, queue, producer, columns, duplicates, stop, refused
+        )
     stored = 0
     if stop > duplicates:
         stored = stop - duplicates
         if not last:
             _begin(step, producer, queue)
-        queue.last_numbers[producer.number] = _number_at(command, columns, stop - 1)
-    if stored != command.count or repeated:
-        queue.counters["duplicates"] += duplicates + max(repeated, 0)
+        number = command.number + stop - 1
+        queue.last_numbers[producer.number] = (
+            number if columns.numbers is None else columns.numbers[stop - 1]
+        )
+    if appended != command.count:
+        queue.counters["duplicates"] += duplicates + max(stored - appended, 0)
         queue.counters["refused"] += command.count - duplicates - stored
     repeats: tuple[Repeat, ...] = ()
     if columns.dedup_ids is not None and queue.dedup:
@@ -123,10 +129,6 @@ def _duplicates(command: Publish, columns: _Columns, last: int) -> int:
     if columns.numbers is not None:
         return bisect_right(columns.numbers, last)
     return min(last - command.number + 1, command.count)
-
-
-def _number_at(command: Publish, columns: _Columns, place: int) -> int:
-    return command.number + place if columns.numbers is None else columns.numbers[place]
 
 
 def _numbers_of(command: Publish, columns: _Columns) -> Sequence[int]:
@@ -153,18 +155,31 @@ def _append(
     start: int,
     stop: int,
     refused: Refused | None,
-) -> tuple[int, Refused | None]:
-    """Store messages start..stop of the batch, those left out that a dedup window knows already.
+) -> tuple[int, Refused | None, int]:
+    """Store messages start..stop of the batch, those left out that a dedup window knows already:
+    how far it came, why no further, and how many were stored.
 
     A `drop_oldest` queue drops for each message that does not fit, in turn, as if each had come
     alone; where nothing may be dropped for one, it is refused with all behind it.
     """
-    batch = _batch(step, command, queue, producer, columns)
+    batch = Batch(
+        step.index,
+        command.bodies_at,
+        columns.sizes,
+        columns.bodies_bytes,
+        producer.number,
+        command.number,
+        queue.number,
+        step.wall,
+        step.now,
+        _extras(step, command, queue, columns),
+    )
     known: list[int] = []
     if columns.dedup_ids is not None:
         known = dedup.known(step, queue, columns.dedup_ids, start, stop)
+    appended = 0
     free = stop
-    if overflow.is_limited(queue.spec):
+    if queue.spec.overflow == "drop_oldest":  # elsewhere only what fits has been admitted
         free = overflow.room(queue, columns.sizes, start)
     for low, high in _stretches(queue, columns, known, start, stop, free):
         lane = ready.DEFAULT_LANE
@@ -175,15 +190,16 @@ def _append(
             break
         piece = batch if high - low == command.count else batch.part(low, high)
         if columns.numbers is not None:
-            piece = piece._replace(number=columns.numbers[low])
+            piece = replace(piece, number=columns.numbers[low])
         position = ready.append(queue, piece, lane, step.state.generation)
-        queue.counters["published"] += high - low
+        appended += high - low
         if columns.delays is not None:
             _delay(step, queue, position, columns.delays[low:high])
+    queue.counters["published"] += appended
     if columns.dedup_ids is not None:
         sent = _numbers_of(command, columns)
         dedup.remember(step, queue, producer.number, sent, columns.dedup_ids, start, stop)
-    return stop, refused
+    return stop, refused, appended
 
 
 def _stretches(
@@ -226,23 +242,6 @@ def _delay(step: Step, queue: Queue, position: int, delays: "array[int]") -> Non
         ready.add_hole(queue, position + place, position + end)
         queue.ready -= end - place
         place = end
-
-
-def _batch(
-    step: Step, command: Publish, queue: Queue, producer: Producer, columns: _Columns
-) -> Batch:
-    return Batch(
-        step.index,
-        command.bodies_at,
-        columns.sizes,
-        columns.bodies_bytes,
-        producer.number,
-        command.number,
-        queue.number,
-        step.wall,
-        step.now,
-        _extras(step, command, queue, columns),
-    )
 
 
 def _extras(step: Step, command: Publish, queue: Queue, columns: _Columns) -> Extras:

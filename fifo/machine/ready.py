@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from heapq import merge
 from itertools import chain, starmap
 
-from fifo.machine.blocks import Batch, Block
+from fifo.machine.blocks import PLAIN, Batch, Block
 from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
 from fifo.machine.state import LANE_SHIFT, LANES, Queue
 from fifo.machine.types import DEFAULT_PRIORITY, NEVER_MS
@@ -45,7 +45,7 @@ def append(queue: Queue, batch: Batch, lane: int, generation: int) -> int:
         piece = batch if added == count else batch.part(position - first, stop - first)
         block.append(piece)
         queue.live[key] += added
-        if piece.extras.expires is not None:
+        if piece.extras is not PLAIN and piece.extras.expires is not None:
             note_expiry(queue, key, min(piece.extras.expires))
         position = stop
     queue.tails[lane] = end

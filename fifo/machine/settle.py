@@ -113,16 +113,19 @@ def settle_range(
         end = min(last, consumer.resolved_below - 1)
         add_line(lines, first, end, _LOCK_LOST)
         first = end + 1
+        if first > last:
+            return
     for held in locks.release(step.state, consumer, first, last):
-        if held.first > first:
-            _settle_unheld(step, command, queue, consumer, first, held.first - 1, lines)
-        first = held.first + held.count
+        token, count, position, _ = held
+        if token > first:
+            _settle_unheld(step, command, queue, consumer, first, token - 1, lines)
+        first = token + count
         if command.verb == _ACK:
-            ack(step, queue, held)
-            add_line(lines, held.first, first - 1, _OK)
+            ack(step, queue, position, count)
+            add_line(lines, token, first - 1, _OK)
         elif way is None:
             _terminate(step, command, queue, consumer, held)
-            add_line(lines, held.first, first - 1, _OK)
+            add_line(lines, token, first - 1, _OK)
         else:
             for low, high, dead in returns.give_back(step, queue, consumer, held, way):
                 add_line(lines, low, high, Status.DEAD_LETTERED if dead else _OK)
@@ -130,14 +133,14 @@ def settle_range(
         _settle_unheld(step, command, queue, consumer, first, last, lines)
 
 
-def ack(step: Step, queue: Queue, held: Hold) -> None:
-    """The messages are done: they leave the queue."""
-    queue.locked -= held.count
-    queue.counters["acked"] += held.count
+def ack(step: Step, queue: Queue, first: int, count: int) -> None:
+    """The messages are done, `count` of them from position `first` on: they leave the queue."""
+    queue.locked -= count
+    queue.counters["acked"] += count
     if queue.busy_keys.index:
-        for position in range(held.position, held.position + held.count):
+        for position in range(first, first + count):
             ordering.finished(step, queue, position)
-    ready.remove(queue, held.position, held.count)
+    ready.remove(queue, first, count)
 
 
 def _terminate(step: Step, command: Settle, queue: Queue, consumer: Consumer, held: Hold) -> None:

@@ -583,3 +583,51 @@ def test_messages_with_keys_are_handed_out_one_by_one_and_count_for_more_than_on
     bench.tick_all()
     assert bench.counts("q") == (0, count, 0)
     invariants.check(bench.machine.state)
+
+
+def test_a_message_by_itself_costs_few_calls() -> None:
+    """Publish, checkout and ack in two entries. A lane of locks that is made and dropped for each
+    is fifty calls and returns more."""
+    bench = Bench(check=False)
+    bench.declare("q")
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q").consumer
+
+    def calls(token: int) -> int:
+        area = Area()
+        publish = publish_command(
+            area, "q", [b"a"], session=session, previous=token - 1, number=token
+        )
+        ack = commands.Settle(session, consumer, int(Verb.ACK), ((token, token),))
+        found = counted(bench, lambda: bench.apply(publish, area=area))
+        return found + counted(bench, lambda: bench.do(ack))
+
+    first, *others = [calls(token) for token in range(1, 6)]
+    assert bench.counts("q") == (0, 0, 0)
+    assert max(others) < min(first, 560), (first, others)
+
+
+def test_an_emptied_lane_of_locks_stays_only_where_nothing_is_held() -> None:
+    """What is kept for the next message is one lane for each consumer, whatever it has locked."""
+    bench = Bench()
+    bench.declare("q")
+    session = bench.attach()
+    state = bench.machine.state
+    for lock_ms in range(1_000, 9_000, 1_000):
+        number = bench.subscribe(session, "q", lock_ms=lock_ms).consumer
+        consumer = state.consumers[number]
+        bench.publish(session, "q", "a", "b")
+        if lock_ms % 2_000:  # what is settled first leaves a lane that goes on
+            bench.ack(number, consumer.next_token - 1)
+            continue
+        assert len(consumer.lanes) == 2
+        bench.ack(number, (1, consumer.next_token - 1))
+        assert len(consumer.lanes) == len(state.lock_index) == 1
+        assert list(bench.machine.lock_consumers()) == [], "nobody holds anything"
+        restored = Machine.restore(bench.machine.snapshot())
+        assert not restored.state.lock_index
+        assert restored.snapshot() == bench.machine.snapshot()
+    bench.do(commands.Cancel(session, number))
+    bench.ack(number, resolved_below=consumer.next_token)
+    assert number not in state.consumers
+    assert not state.lock_index

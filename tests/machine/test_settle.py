@@ -7,7 +7,7 @@ import pytest
 from fifo.machine import Machine, bodies, commands, consumers, limits, replies
 from fifo.machine.effects import Deliver
 from fifo.machine.streaming import Still
-from fifo.machine.types import Verb
+from fifo.machine.types import Status, Verb
 from tests.support.machine import Area, Bench, absent, expect, refused, statuses
 
 
@@ -459,3 +459,15 @@ def test_a_merged_range_that_covers_what_is_still_held_speaks_for_it_later() -> 
         bench.do(commands.Tick(((consumer, 2, 2), (consumer, 4, 4))))
         assert bench.machine.state.consumers[consumer].taken == [(1, 5, False)]
     assert bench.nack(consumer, (1, 5)) == ["lock_lost"] * 5
+
+
+def test_tokens_below_the_resolved_mark_get_one_line_though_their_lock_goes_on_above_it() -> None:
+    bench = Bench()
+    bench.declare("q")
+    session = bench.attach()
+    bench.publish(session, "q", *"abcd")
+    consumer = bench.subscribe(session, "q").consumer
+    bench.ack(consumer, 4, resolved_below=3)
+    receipt = expect(replies.Receipt, bench.settle(consumer, Verb.ACK, (1, 2)))
+    assert receipt.ranges == ((1, 2, Status.LOCK_LOST, False),)
+    assert bench.counts("q") == (0, 3, 0), "they are locked until their time is over"

@@ -94,7 +94,7 @@ def token_not_compared() -> Iterator[None]:
                     continue
                 holder = step.open_consumer(found[0])
                 for held in locks.release(step.state, holder, found[1], found[1]):
-                    settle.ack(step, queue, held)
+                    settle.ack(step, queue, held.position, held.count)
                 consumers.refresh(step, queue, holder)
                 settle.add_line(lines, token, token, Status.OK)
 
