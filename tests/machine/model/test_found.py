@@ -233,3 +233,16 @@ def test_a_redrive_that_begins_in_the_entry_in_which_messages_died_is_about_them
     positions = tuple(position for position, _ in found)
     pair.apply(5_000, commands.RedriveStep("dead", 0, until, positions))
     assert [len(pair.world.in_queue(name)) for name in ("dead", "q")] == [0, 2]
+
+
+def test_a_message_that_its_releaser_avoids_expires_with_the_next_tick() -> None:
+    pair = Pair()
+    pair.apply(0, commands.Declare("q", {"ttl_ms": 1_000}))
+    pair.apply(0, commands.Attach(sixteen("s"), 0, sixteen("i"), "u", "host:1"))
+    pair.apply(0, Post(1, 0, "q", 0, [Letter(1, b"a"), Letter(2, b"b")]))
+    pair.apply(0, commands.Get(1, "q"))
+    pair.apply(250, commands.Settle(1, 1, int(Verb.RELEASE), ((1, 1),)))
+    pair.apply(5_000, commands.Get(1, "q"))
+    assert [len(pair.world.in_queue("q")), len(pair.delivered)] == [1, 1]
+    pair.apply(5_000, commands.Tick())
+    assert not pair.world.in_queue("q")

@@ -337,13 +337,16 @@ def next_for(world: World, queue: Queue, consumer: Consumer) -> Message | None:
     for message in world.in_queue(queue.name, READY):
         if world.is_blocked(message):
             continue
+        may_be_avoided = world.may_be_avoided(message, consumer)
+        if may_be_avoided and message.message_id in world.survivors:
+            continue  # whoever avoids a message does not see that it expired: a tick does
         if world.has_surely_expired(message):
             moving.expire(world, message)
             continue
         if world.is_avoided(message, consumer):
             continue
         # The second may be over before a tick says so: then either is right.
-        if world.may_be_avoided(message, consumer) and message.message_id not in world.handed:
+        if may_be_avoided and message.message_id not in world.handed:
             continue
         return message
     return None
