@@ -289,7 +289,8 @@ class Broker:
             self._carry_out(one)
         if applied:
             self._gets.look()
-        self.flush()
+        if self._to_flush:
+            self.flush()
         if self._reading != (not self.proposals.crowded):
             self._read_or_not()
 

@@ -132,6 +132,8 @@ class Proposals:
 
     def flush(self, *, committed: bool = False) -> None:
         """Hand Raft what is due, as far as it takes more; `committed`: an entry just was."""
+        if self._batcher.empty:
+            return
         now = self._now()
         while (
             (committed and not self._batcher.empty)
@@ -175,7 +177,7 @@ class Proposals:
 
     def wait(self) -> float | None:
         """Seconds until something gathered is due; None where nothing waits for time alone."""
-        if not self._room:
+        if self._batcher.empty or not self._room:
             return None
         return self._batcher.wait(self._now())
 

@@ -175,6 +175,7 @@ class RaftNode:
         core = self._core
         self._taking = True  # What is submitted up to the tick's end is taken by it.
         self._announce()
+        self._judge_disk()
         self._sync()
         core.submissions.answer_refused()
         core.submissions.expire(self._clock())
@@ -196,16 +197,22 @@ class RaftNode:
         # Not at once: between two slices the loop reads what has come.
         return min(delay, limits.TURN_SECONDS_MIN) if working or core.sending_on else delay
 
+    def _judge_disk(self) -> None:
+        """Choose where it is waited for."""
+        journal = self._journal
+        bound = limits.FAST_SYNC_SECONDS if self._syncs_aside else limits.SLOW_SYNC_SECONDS
+        self._syncs_aside = journal.recent_sync_seconds > bound
+        # Alone, an election has nobody whose answer comes after the sync.
+        journal.votes_aside = self._syncs_aside and bool(self._config.peers)
+
     def _sync(self) -> None:
         """Make everything gathered durable, then let go what stands on it.
 
         A slow disk does it beside the loop: turns go on, and what stands on a sync waits for it.
         """
         journal = self._journal
-        bound = limits.FAST_SYNC_SECONDS if self._syncs_aside else limits.SLOW_SYNC_SECONDS
-        self._syncs_aside = journal.recent_sync_seconds > bound
-        # Alone, an election has nobody whose answer comes after the sync.
-        journal.votes_aside = self._syncs_aside and bool(self._config.peers)
+        if not journal.dirty and not self._core.held:
+            return
         if not self._syncs_aside:
             journal.sync()
         elif (flight := journal.begin_sync()) is not None:
