@@ -58,6 +58,7 @@ class JournalLimits:
     `open_segments`, which counts files."""
 
     segment_bytes: int = limits.SEGMENT_BYTES
+    room_bytes: int = limits.ROOM_BYTES
     command_bytes: int = limits.COMMAND_BYTES_MAX
     cache_bytes: int = limits.CACHE_BYTES
     replay_chunk_bytes: int = limits.REPLAY_CHUNK_BYTES
@@ -70,6 +71,8 @@ class JournalLimits:
             )
         if not 1 <= self.command_bytes <= limits.COMMAND_BYTES_MAX:
             raise ValueError(f"command_bytes must be 1 to {limits.COMMAND_BYTES_MAX}")
+        if self.room_bytes < 0:
+            raise ValueError("room_bytes must be 0 or more")
         if self.cache_bytes < 0 or self.replay_chunk_bytes < 1:
             raise ValueError("cache_bytes must be 0 or more, replay_chunk_bytes 1 or more")
         if self.open_segments < 2:
@@ -108,7 +111,7 @@ class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the librar
         self._head: Entry | None = None
         self._tail: Entry | None = None
         self._synced_index = self._log.last_index
-        self._writer = LogWriter(segments, journal_limits.segment_bytes, clock)
+        self._writer = LogWriter(segments, clock)
         self._failure: str | None = None
         self._closed = False
 

@@ -95,7 +95,9 @@ def _set_aside(storage: Storage, marker: Marker) -> Marker:
 
 def _replay(storage: Storage, owner: Owner, limits: JournalLimits, marker: Marker | None) -> Folder:
     files = OpenFiles(storage, limits.open_segments)
-    segments = Segments(storage, files, owner)
+    segments = Segments(
+        storage, files, owner, segment_bytes=limits.segment_bytes, room_bytes=limits.room_bytes
+    )
     try:
         recovered = Recovery(
             storage, files, segments, owner, chunk_bytes=limits.replay_chunk_bytes

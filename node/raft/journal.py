@@ -138,6 +138,7 @@ class Journal(DurableLog):
                 self.sync()
                 self._write_mark()
                 with self._final():
+                    self._segments.end_file()
                     self._segments.sync_mark()
         finally:
             self._closed = True

@@ -27,6 +27,13 @@ COMMAND_BYTES_MAX: Final = 8 * MIB
 """The largest command that one record may carry: four times the largest entry (2 MiB), and a bound
 on what a reader allocates for a length it finds on disk."""
 
+ROOM_BYTES: Final = 1 * MIB
+"""Zeros that a small group takes along: one write in hundreds is longer by a millisecond or two,
+and little of the disk waits unused."""
+
+ROOM_GROUP_BYTES: Final = 32 * KIB
+"""Larger groups take no zeros along: what a sync saves then is less than writing twice costs."""
+
 CACHE_BYTES: Final = 64 * MIB
 """Recent commands kept in memory, so that replication and delivery seldom read the disk."""
 

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 class LogWriter:
     """Writes to the current one of `segments`; everything in them is durable when it begins."""
 
-    def __init__(self, segments: Segments, segment_bytes: int, clock: Callable[[], float]) -> None:
+    def __init__(self, segments: Segments, clock: Callable[[], float]) -> None:
         """`clock` (seconds) only times the syncs."""
         self._segments = segments
-        self._segment_bytes = segment_bytes
         self._clock = clock
         self._seed = segments.current.seed
         self._parts: list[bytes] = []
@@ -85,7 +84,7 @@ class LogWriter:
         write = self._segments.append(parts, size)
         flight = GroupFlight(write, self._clock, end=self.end, index=first_index - 1, size=size)
         self._flight = flight
-        if self._segments.current.size >= self._segment_bytes:
+        if self._segments.full:
             flight.following = self._follow(first_index, previous_term, opening)
             flight.end = self.end
         return flight
@@ -106,6 +105,7 @@ class LogWriter:
     def begin_segment(self, first_index: int, previous_term: int, opening: Opening) -> None:
         """The log goes on in a segment of its own; returns when that is on the disk. Nothing may
         be gathered or under way."""
+        self._segments.end_file()
         new = self._follow(first_index, previous_term, opening)
         new.make()
         self._segments.opened(new)

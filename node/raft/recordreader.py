@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from node.raft import records
-from node.raft.records import RecordHead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from node.raft.records import RecordHead
     from node.raft.storage import StorageFile
 
 
@@ -97,19 +97,6 @@ class RecordReader:
         self._view_at = self.offset
         return 0 if len(self._view) >= count else -1
 
-    def next_whole_record(self) -> int | None:
-        """The offset of the first valid record after the place where the reading stopped."""
-        start = self.offset + 1
-        rest = self._file.read(start, self._size - start)
-        view = memoryview(rest)
-        at = rest.find(records.MAGIC)
-        while 0 <= at <= len(rest) - records.RECORD_BYTES:
-            head = records.decode_record(view, at, self._base + start + at)
-            if (
-                isinstance(head, RecordHead)
-                and at + records.RECORD_BYTES + head.size <= len(rest)
-                and records.record_is_whole(view, at, head, self._seed)
-            ):
-                return start + at
-            at = rest.find(records.MAGIC, at + 1)
-        return None
+    def rest(self) -> bytes:
+        """The file from the place on where the reading stopped."""
+        return self._file.read(self.offset, self._size - self.offset)

@@ -5,8 +5,9 @@ comes out is exactly what was written, or an error that names file, offset and w
 snapshot stands for the beginning of the log, segments below it are not read now, only their
 headers; their entries are checked when they are. The
 rule (raft.md 3.2): a tail is torn, and may be cut, only in the last segment, only where no valid
-record follows, and only above every position known to be synced. The one thing this cannot tell
-from a tear is damage to the very last group while no mark says that it was synced.
+record follows that proves otherwise (`torntail.py`), and only above every position known to be
+synced. The one thing this cannot tell from a tear is damage to the very last group while no mark
+says that it was synced.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from node.raft.retained import Retained, find_retained
 from node.raft.segments import MARK_NAME, Opening, Segment, Segments, parse_segment_name
 from node.raft.snapshotfile import parse_snapshot_name
 from node.raft.storage import FULL_ERRNOS
+from node.raft.torntail import proof_of_damage
 
 if TYPE_CHECKING:
     from node.raft.openfiles import OpenFiles
@@ -45,7 +47,8 @@ if TYPE_CHECKING:
 class Recovered:
     """What the records say, once all of them are replayed.
 
-    `synced` is the highest position that a group or the mark knows to be on the disk.
+    `synced` is the highest position that a group or the mark knows to be on the disk, `cut_bytes`
+    what was cut of a torn tail, the zeros at its end not counted.
     """
 
     log: LogIndex
@@ -168,8 +171,10 @@ class Recovery:
         segment = self._segments.at(position)
         inside = segment.header.base <= position < segment.end
         if base.end.restarts:
-            # The segment that begins there is made after the snapshot, see `_begin_log`.
-            missing = position == self._segments.current.end
+            # The segment that begins there is made after the snapshot: where it is missing, the log
+            # ends there. How far its last file is filled will be seen, see `_begin_log`.
+            last = segment is self._segments.current
+            missing = last and segment.header.base < position <= segment.end
             begins = inside and segment.header.base == position
             inside = missing or begins
         if not inside:
@@ -199,18 +204,21 @@ class Recovery:
             self._judge_tail(segment, reader, found)
 
     def _judge_tail(self, segment: Segment, reader: RecordReader, found: Recovered) -> None:
-        """An invalid record: a torn tail that may be cut, or damage?"""
-        problem, offset = reader.problem, reader.offset
+        """No valid record: room, a torn tail that may be cut, or damage?"""
+        problem, offset, base = reader.problem, reader.offset, segment.header.base
         if segment is not self._segments.current:
             problem = f"{problem}, and later segments follow"
-        elif segment.header.base + offset < found.synced:
+        elif base + offset < found.synced:
             problem = f"{problem}, below position {found.synced} that is known to be synced"
-        elif (following := reader.next_whole_record()) is not None:
-            problem = f"{problem}, and a valid record follows at byte {following}"
         else:
-            found.cut_bytes = segment.size - offset
-            segment.size = offset
-            return
+            rest = reader.rest()
+            following = proof_of_damage(rest, offset, base, segment.seed)
+            if following is None:
+                # Zeros are room that nothing was written to.
+                found.cut_bytes = len(rest.rstrip(b"\0"))
+                segment.size = offset
+                return
+            problem = f"{problem}, and a valid record follows at byte {following}"
         raise JournalDamaged(segment.name, offset, problem, REMEDY)
 
     def _check_end(self, found: Recovered) -> None:
@@ -238,9 +246,15 @@ class Recovery:
                 opening=Opening(found.term, found.voted_for, found.commit_index),
             )
             found.synced = self._segments.current.end
-        elif (log.first_index, log.term_at(log.first_index - 1)) != (meta.index + 1, meta.term):
+        elif not self._restarts_at(found, base):
             self._refuse(base, "its log does not go on there")
         log.begin_at(meta.index, meta.term, meta.previous_term)
+
+    def _restarts_at(self, found: Recovered, base: SnapshotFile) -> bool:
+        position, log = base.end.log_position, found.log
+        begins = self._segments.at(position).header.base == position
+        start = (log.first_index, log.term_at(log.first_index - 1))
+        return begins and start == (base.meta.index + 1, base.meta.term)
 
     def _check_snapshots(self, found: Recovered) -> None:
         """Each snapshot after the base stands for a beginning of this log."""
@@ -261,17 +275,21 @@ class Recovery:
         raise JournalDamaged(snapshot.meta.name, 0, problem, REMEDY)
 
     def _make_tail_durable(self, found: Recovered) -> None:
-        """Cuts the torn tail and brings everything above the synced position to the disk.
+        """Cuts what is behind the last record, and brings all above the synced position to the
+        disk.
 
-        After a kill the tail may only be in the page cache; after a failed sync the kernel may
-        even hold it as clean, so that syncing alone would do nothing. Writing the same bytes
-        again makes the pages dirty, and one sync then covers them.
+        A whole record of a torn tail must never come to lie behind a new one that ends where it
+        begins; so room is not used again either. After a kill the tail may only be in the page
+        cache; after a failed sync the kernel may even hold it as clean, so that syncing alone would
+        do nothing. Writing the same bytes again makes the pages dirty, and one sync then covers
+        them.
         """
         last = self._segments.current
-        if last.end == found.synced and not found.cut_bytes:
-            return
         file = self._segments.file(last)
-        if found.cut_bytes:
+        beyond = file.size() > last.size
+        if last.end == found.synced and not beyond:
+            return
+        if beyond:
             file.truncate(last.size)
         offset = max(found.synced - last.header.base, 0)
         while offset < last.size:

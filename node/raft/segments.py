@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from node.raft import records
 from node.raft.records import SegmentHeader
 from node.raft.recordwriter import TEMPORARY_SUFFIX
+from node.raft.room import Room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +46,8 @@ def parse_segment_name(name: str) -> tuple[int, int] | None:
 
 @dataclass(slots=True)
 class Segment:
-    """One segment file: its header, the seed of its checksums, and how far it is written."""
+    """One segment file: its header, the seed of its checksums, and how far it is written: the last
+    one's file may go on with room (`room.py`), which is not counted anywhere."""
 
     name: str
     header: SegmentHeader
@@ -108,9 +111,21 @@ class Segments:
     """The segments in the order of the log; the last one is written. Older ones may be gone, so
     their sequence numbers ascend, with gaps."""
 
-    def __init__(self, storage: Storage, files: OpenFiles, owner: Owner) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        files: OpenFiles,
+        owner: Owner,
+        *,
+        segment_bytes: int,
+        room_bytes: int,
+    ) -> None:
+        """A segment that reaches `segment_bytes` is full; room in it is made by `room_bytes`."""
         self._storage = storage
         self._open_files = files
+        self._segment_bytes = segment_bytes
+        self._room_bytes = room_bytes
+        self._room: Room | None = None
         self._owner = owner
         self._segments: list[Segment] = []
         self._bases: list[int] = []
@@ -136,7 +151,7 @@ class Segments:
 
     @property
     def disk_bytes(self) -> int:
-        """Bytes of all segments on the disk."""
+        """Bytes that are written in all segments."""
         return sum(segment.size for segment in self._segments)
 
     def get(self, sequence: int) -> Segment | None:
@@ -197,6 +212,7 @@ class Segments:
         name = new.segment.name
         self._open_files.keep(name, new.file)
         self._open_files.written = name
+        self._room = None
 
     def forget(self, segment: Segment) -> None:
         """A segment that nobody needs any more, and whose file is about to go."""
@@ -208,14 +224,22 @@ class Segments:
         """Takes `parts`, `size` bytes together, to the end of the current segment: the work that
         writes and syncs them, which may run on another thread, one after the other."""
         segment = self.current
-        offset, file = segment.size, self.file(segment)
+        offset = segment.size
+        if self._room is None:
+            file, full = self.file(segment), self._segment_bytes
+            self._room = Room(file, offset, full=full, room_bytes=self._room_bytes)
         segment.size += size
+        return partial(self._room.write, offset, parts, size)
 
-        def work() -> None:
-            file.write(offset, parts)
-            file.sync()
+    @property
+    def full(self) -> bool:
+        """Whether the current segment takes no further group."""
+        return self.current.size >= self._segment_bytes
 
-        return work
+    def end_file(self) -> None:
+        """Returns when the current segment's file ends with its last record, on the disk too."""
+        if self._room is not None and self._room.cut(self.current.size):
+            self.file(self.current).sync()
 
     def file(self, segment: Segment) -> StorageFile:
         """The open file of a segment."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from node.raft.journal import Entry, Journal, JournalLimits
@@ -14,10 +15,16 @@ if TYPE_CHECKING:
 CLUSTER = bytes(range(16))
 NODE = "alpha"
 
-SMALL = JournalLimits(segment_bytes=512, cache_bytes=0, replay_chunk_bytes=100, open_segments=2)
-"""Everything happens early: segments of a few records, each read goes to the disk."""
+SMALL = JournalLimits(
+    segment_bytes=512, room_bytes=150, cache_bytes=0, replay_chunk_bytes=100, open_segments=2
+)
+"""Everything happens early: segments of a few records, room for one or two groups, each read goes
+to the disk."""
 
-ONE_SEGMENT = JournalLimits(cache_bytes=0)
+ONE_SEGMENT = JournalLimits(room_bytes=1500, cache_bytes=0)
+
+NO_ROOM = replace(ONE_SEGMENT, room_bytes=0)
+"""One segment whose file always ends where the log does."""
 
 State = tuple[tuple[Entry, ...], int, str | None]
 """All that must survive: entries, term, vote."""

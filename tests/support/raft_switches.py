@@ -16,10 +16,12 @@ from unittest.mock import patch
 
 import pysyncobj.syncobj
 
-from node.raft import records
+from node.raft import records, recovery
 from node.raft.accepting import Acceptor
 from node.raft.flight import Flight, GroupFlight
 from node.raft.journal import Journal
+from node.raft.recovery import Recovered, Recovery
+from node.raft.room import Room
 from node.raft.segments import NewSegment
 from node.raft.slices import Slices
 from tests.mutants.switch import Switch, replaced
@@ -48,9 +50,24 @@ def _run_and_forget(flight: Flight) -> None:
 
 
 _do_group = GroupFlight._do
+_make_tail_durable = Recovery._make_tail_durable
 _make_segment = NewSegment.make
 _land = Flight.land
 _step = Slices.step
+
+
+def _uncut_tail(recovery: Recovery, found: Recovered) -> None:
+    file = recovery._segments.file(recovery._segments.current)
+    with patch.object(type(file), "truncate", lambda *_: None):
+        _make_tail_durable(recovery, found)
+
+
+def _whatever_follows(*_: object) -> None:
+    return None
+
+
+def _uncut_room(*_: object) -> bool:
+    return False
 
 
 def _segment_first(flight: GroupFlight) -> None:
@@ -113,6 +130,18 @@ SWITCHES: dict[str, tuple[str, Switch]] = {
     "IgnoresWriteErrors": (
         "b15: an entry that could not be written counts all the same",
         replaced(Flight, "run", _run_and_forget),
+    ),
+    "KeepsTornTails": (
+        "b07: a torn tail is written over and not cut, so that its records stay behind",
+        replaced(Recovery, "_make_tail_durable", _uncut_tail),
+    ),
+    "CutsWhateverFollows": (
+        "b07: a tail counts as torn whatever follows it",
+        replaced(recovery, "proof_of_damage", _whatever_follows),
+    ),
+    "KeepsRoom": (
+        "a segment that is left keeps the room behind its last record",
+        replaced(Room, "cut", _uncut_room),
     ),
     "BeginsSegmentFirst": (
         "a new segment is named before the records in front of it are durable",

@@ -2,10 +2,11 @@
 
 Owns what a disk forgets. A write goes to the page cache and is noted as unsynced; a sync brings
 it to the platter. `power_loss` keeps, for each file and for the folder by itself, a random prefix
-of what was unsynced, the last write torn at a random byte. `crash` is a kill of the process: the
+of what was unsynced and changes the size or the names, the last write torn at a random byte; of
+what overwrites bytes that are on the platter, any sectors. `crash` is a kill of the process: the
 page cache stays. Both end the process: files that it had open are dead afterwards.
 
-Page reordering within one file is not modelled. What a failed sync could not write is lost from
+That a file grows in order is what ext4 and XFS do. What a failed sync could not write is lost from
 the platter for good while reads still show it, as Linux does: only writing it again helps.
 """
 
@@ -19,16 +20,49 @@ from node.raft.errors import JournalLocked
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 class PowerCut(Exception):
     """Raised by a hook to end the process in the middle of an operation."""
 
 
+SECTOR_BYTES = 512
+
+
 class _Write(NamedTuple):
     offset: int
     content: bytes
+
+    @property
+    def end(self) -> int:
+        return self.offset + len(self.content)
+
+    def split(self, place: int) -> tuple[_Write, _Write]:
+        """What it writes before `place` of the file, and the rest."""
+        cut = max(0, place - self.offset)
+        before = _Write(self.offset, self.content[:cut])
+        return before, _Write(max(self.offset, place), self.content[cut:])
+
+    @property
+    def nothing(self) -> _Write:
+        return _Write(self.offset, b"")
+
+
+def _beginning(write: _Write, rng: random.Random) -> _Write:
+    return write.split(write.offset + rng.randint(0, len(write.content)))[0]
+
+
+def _some_sectors(write: _Write, rng: random.Random, *, torn: bool) -> Iterator[_Write]:
+    """What a power loss keeps of a write over bytes that were there: each sector by itself; or, if
+    it is `torn`, as often a beginning, cut at any byte."""
+    if torn and rng.random() < 0.5:
+        yield _beginning(write, rng)
+        return
+    while write.content:
+        sector, write = write.split((write.offset // SECTOR_BYTES + 1) * SECTOR_BYTES)
+        if rng.random() < 0.5:
+            yield sector
 
 
 class _Truncate(NamedTuple):
@@ -53,14 +87,20 @@ class _Inode:
         self.unsynced.clear()
 
     def power_loss(self, rng: random.Random) -> None:
+        whole_sectors = len(self.platter) // SECTOR_BYTES * SECTOR_BYTES
         kept = rng.randint(0, len(self.unsynced))
-        for operation in self.unsynced[:kept]:
-            _perform(self.platter, operation)
-        if kept < len(self.unsynced):
-            torn = self.unsynced[kept]
-            if isinstance(torn, _Write):
-                part = torn.content[: rng.randint(0, len(torn.content))]
-                _perform(self.platter, _Write(torn.offset, part))
+        for number, operation in enumerate(self.unsynced):
+            if isinstance(operation, _Truncate):
+                if number < kept:
+                    _perform(self.platter, operation)
+                continue
+            within, beyond = operation.split(whole_sectors)
+            if number >= kept:
+                beyond = _beginning(beyond, rng) if number == kept else beyond.nothing
+            for piece in _some_sectors(within, rng, torn=not beyond.content):
+                if piece.end <= len(self.platter):
+                    _perform(self.platter, piece)
+            _perform(self.platter, beyond)
         self.unsynced.clear()
         self.cache = bytearray(self.platter)
 

@@ -27,10 +27,10 @@ LOST = "n2"
 
 
 def damage(data: Path) -> str:
-    """Flip a bit in the middle of a journal's first segment, and name that."""
+    """Flip a bit in the middle of what a journal's first segment holds, and name that."""
     segment = min(data.glob("*.segment"))
     content = bytearray(segment.read_bytes())
-    content[len(content) // 2] ^= 1
+    content[len(content.rstrip(b"\0")) // 2] ^= 1
     segment.write_bytes(content)
     return segment.name
 

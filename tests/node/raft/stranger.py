@@ -175,6 +175,13 @@ def read_journal(files: dict[str, bytes], cluster_id: bytes, node: str) -> Log:
 Segments = dict[int, tuple[Header, bytes, str]]
 
 
+def _end_of_records(content: bytes, offset: int) -> int:
+    """Where the room of the last segment begins: zeros up to the end of the file."""
+    while any(content[offset:]):
+        offset += 36 + int.from_bytes(content[offset + 4 : offset + 8], "little")
+    return offset
+
+
 def _read_segments(log: Log, segments: Segments, base: Snapshot | None) -> int:
     """Replays the segments from the base on; the position where they end."""
     position: int | None = None
@@ -190,6 +197,8 @@ def _read_segments(log: Log, segments: Segments, base: Snapshot | None) -> int:
             assert start == position
             assert first_index == log.first + len(log.entries)
             assert not log.entries or previous_term == log.entries[-1][2]
+        if sequence == max(segments):
+            content = content[: _end_of_records(content, header.size)]
         for record in read_records(content, header.size, start, header.seed):
             _apply(log, record, start, base)
         position = start + len(content)

@@ -16,6 +16,7 @@ from node.raft.errors import JournalDamaged, JournalForeign
 from node.raft.segments import MARK_NAME, segment_name
 from tests.support.journals import (
     CLUSTER,
+    NO_ROOM,
     NODE,
     ONE_SEGMENT,
     SMALL,
@@ -247,7 +248,7 @@ def test_damage_names_file_offset_and_what_to_do(one_segment: Written) -> None:
 def test_a_record_inside_a_message_is_never_taken_for_one_of_the_log() -> None:
     """Someone queues the bytes of a journal; then the power goes during the write of that."""
     storage = SimStorage()
-    journal = open_journal(storage, limits=ONE_SEGMENT)
+    journal = open_journal(storage, limits=NO_ROOM)
     fill(journal, 3)
     journal.sync()
     stolen = storage.content(FIRST_SEGMENT)
@@ -256,7 +257,7 @@ def test_a_record_inside_a_message_is_never_taken_for_one_of_the_log() -> None:
     storage.crash()
     storage.remove(MARK_NAME)
     storage.replace(FIRST_SEGMENT, storage.content(FIRST_SEGMENT)[:-1])
-    journal = open_journal(storage, limits=ONE_SEGMENT)
+    journal = open_journal(storage, limits=NO_ROOM)
     assert journal.cut_bytes > 20 * len(stolen)
     assert [entry[0] for entry in journal[:]] == [command(1), command(2), command(3)]
 
@@ -283,7 +284,7 @@ def test_bytes_of_another_place_are_refused_though_their_own_checksum_is_right()
 
 def test_b08_a_vote_that_cannot_be_read_is_damage_even_as_the_last_record() -> None:
     storage = SimStorage()
-    journal = open_journal(storage, limits=ONE_SEGMENT)
+    journal = open_journal(storage, limits=NO_ROOM)
     fill(journal, 2)
     journal.setCurrentTerm(7, "beta")
     content = storage.content(FIRST_SEGMENT)
@@ -294,10 +295,10 @@ def test_b08_a_vote_that_cannot_be_read_is_damage_even_as_the_last_record() -> N
         disk.replace(FIRST_SEGMENT, content[:vote_at] + changed)
         disk.replace(MARK_NAME, mark)
         with pytest.raises(JournalDamaged):
-            open_journal(disk, limits=ONE_SEGMENT)
+            open_journal(disk, limits=NO_ROOM)
     disk.replace(FIRST_SEGMENT, content[:vote_at])
     with pytest.raises(JournalDamaged, match="the log ends here"):
-        open_journal(disk, limits=ONE_SEGMENT)
+        open_journal(disk, limits=NO_ROOM)
 
 
 # --- whole files ---
@@ -327,7 +328,7 @@ def test_a_renamed_or_exchanged_segment_is_refused(written: Written) -> None:
 
 def test_an_older_copy_of_the_last_segment_is_refused() -> None:
     storage = SimStorage()
-    journal = open_journal(storage, limits=ONE_SEGMENT)
+    journal = open_journal(storage, limits=NO_ROOM)
     fill(journal, 3)
     journal.sync()
     copy = storage.content(FIRST_SEGMENT)
@@ -335,7 +336,7 @@ def test_an_older_copy_of_the_last_segment_is_refused() -> None:
     journal.close()
     storage.replace(FIRST_SEGMENT, copy)
     with pytest.raises(JournalDamaged, match="the log ends here, but position"):
-        open_journal(storage, limits=ONE_SEGMENT)
+        open_journal(storage, limits=NO_ROOM)
 
 
 def test_a_folder_of_another_cluster_or_node_is_refused_and_named(written: Written) -> None:
@@ -468,25 +469,25 @@ def test_records_of_another_journal_at_the_same_position_are_refused() -> None:
 def test_what_an_opening_found_is_marked_as_synced() -> None:
     """A kill leaves an old mark; the next opening makes the tail durable and says so."""
     storage = SimStorage()
-    journal = open_journal(storage, limits=ONE_SEGMENT)
+    journal = open_journal(storage, limits=NO_ROOM)
     fill(journal, 3)
     journal.sync()
     storage.crash()
-    open_journal(storage, limits=ONE_SEGMENT)
+    open_journal(storage, limits=NO_ROOM)
     storage.crash()
     content = storage.content(FIRST_SEGMENT)
     storage.replace(FIRST_SEGMENT, content[:-1] + b"?")
     with pytest.raises(JournalDamaged, match="known to be synced"):
-        open_journal(storage, limits=ONE_SEGMENT)
+        open_journal(storage, limits=NO_ROOM)
 
 
 def test_a_tick_of_the_timer_marks_what_is_synced() -> None:
     storage = SimStorage()
-    journal = open_journal(storage, limits=ONE_SEGMENT)
+    journal = open_journal(storage, limits=NO_ROOM)
     fill(journal, 3)
     journal.sync()
     journal.onOneSecondTimer()
     storage.crash()
     storage.replace(FIRST_SEGMENT, storage.content(FIRST_SEGMENT)[:-1])
     with pytest.raises(JournalDamaged, match="known to be synced"):
-        open_journal(storage, limits=ONE_SEGMENT)
+        open_journal(storage, limits=NO_ROOM)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,7 @@ def test_a_journal_of_format_1_is_opened_and_goes_on_in_format_2(
 def example() -> SimStorage:
     """The journal that the page prints."""
     storage = SimStorage()
-    journal = open_journal(storage)
+    journal = open_journal(storage, limits=replace(SMALL, room_bytes=35))
     journal.add(b"\x01", 1, 0)
     journal.setCurrentTerm(2, "beta")
     journal.add(b"\x10hello", 2, 2)

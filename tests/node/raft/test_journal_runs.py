@@ -8,7 +8,15 @@ from node.raft import limits, records
 from node.raft.errors import JournalDamaged, JournalFailed
 from node.raft.journal import Journal, JournalLimits
 from node.raft.segments import segment_name
-from tests.support.journals import ONE_SEGMENT, SMALL, busy_script, command, fill, open_journal
+from tests.support.journals import (
+    NO_ROOM,
+    ONE_SEGMENT,
+    SMALL,
+    busy_script,
+    command,
+    fill,
+    open_journal,
+)
 from tests.support.simdisk import SimStorage
 from tests.support.snapshots import take
 
@@ -146,12 +154,12 @@ def run_of_six(journal_limits: JournalLimits) -> tuple[SimStorage, Journal]:
 
 
 def test_b07_each_bad_byte_of_a_run_is_found_as_in_a_single_read() -> None:
-    content = run_of_six(ONE_SEGMENT)[0].content(FIRST_SEGMENT)
+    content = run_of_six(NO_ROOM)[0].content(FIRST_SEGMENT)
     found = set()
     for at in range(content.index(records.MAGIC), len(content)):
         rotten = content[:at] + bytes((content[at] ^ 0x40,)) + content[at + 1 :]
-        in_a_run = damage_of(rotten, ONE_SEGMENT, singly=False)
-        assert in_a_run == damage_of(rotten, ONE_SEGMENT, singly=True)
+        in_a_run = damage_of(rotten, NO_ROOM, singly=False)
+        assert in_a_run == damage_of(rotten, NO_ROOM, singly=True)
         found.add(in_a_run)
     # Beside the six entries there are heads of groups, which nobody reads here.
     assert len(found) == 7
@@ -159,17 +167,17 @@ def test_b07_each_bad_byte_of_a_run_is_found_as_in_a_single_read() -> None:
 
 
 def test_b07_a_run_that_is_cut_off_is_damage_of_the_first_entry_that_is_not_whole() -> None:
-    content = run_of_six(ONE_SEGMENT)[0].content(FIRST_SEGMENT)
+    content = run_of_six(NO_ROOM)[0].content(FIRST_SEGMENT)
     for size in range(content.index(command(1)), len(content)):
-        in_a_run = damage_of(content[:size], ONE_SEGMENT, singly=False)
-        assert in_a_run == damage_of(content[:size], ONE_SEGMENT, singly=True) != ""
+        in_a_run = damage_of(content[:size], NO_ROOM, singly=False)
+        assert in_a_run == damage_of(content[:size], NO_ROOM, singly=True) != ""
 
 
 def test_b07_an_entry_of_another_place_in_a_run_is_refused() -> None:
     """The disk returns one entry's sector where another's belongs: each is whole by itself."""
-    content = run_of_six(ONE_SEGMENT)[0].content(FIRST_SEGMENT)
+    content = run_of_six(NO_ROOM)[0].content(FIRST_SEGMENT)
     whole_bytes = records.RECORD_BYTES + 20
     second, third = (content.index(command(index)) - records.RECORD_BYTES for index in (2, 3))
     record = content[third : third + whole_bytes]
     swapped = content[:second] + record + content[second + whole_bytes :]
-    assert "entry 2 does not read" in damage_of(swapped, ONE_SEGMENT, singly=False)
+    assert "entry 2 does not read" in damage_of(swapped, NO_ROOM, singly=False)

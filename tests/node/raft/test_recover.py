@@ -217,7 +217,7 @@ def test_random_faults_and_lost_journals_break_nothing(base: int) -> None:
         world = raft_schedule.run(seed, names=names, late=seed % 2 == 1, losses=True)
         for what, count in world.counts.items():
             counts[what] = counts.get(what, 0) + count
-    assert counts["lost"] >= 10
+    assert counts["lost"] >= 8
     assert counts["installed"] >= 3
 
 

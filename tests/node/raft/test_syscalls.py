@@ -75,9 +75,10 @@ class Disk:
 
 
 def records_in(content: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    """(kind, term, index, payload) of every record, read by docs/storage.md alone."""
+    """(kind, term, index, payload) of every record, read by docs/storage.md alone. Room that a
+    group takes along is none."""
     at = int.from_bytes(content[10:12], "little") if content.startswith(b"fifojrnl") else 0
-    while at < len(content):
+    while at < len(content) and content[at] != 0:
         assert content[at : at + 2] == b"\xf1\xf0", "a record begins here"
         number = [int.from_bytes(content[at + b : at + e], "little") for b, e in FIELDS]
         kind, size, term, index = number
