@@ -173,7 +173,7 @@ class RaftNode:
 
     def _turn(self) -> float:
         core = self._core
-        self._taking = True  # What is submitted up to the tick's end is taken by it.
+        self._taking = True  # What is submitted before the last sync is taken by this turn.
         self._announce()
         self._judge_disk()
         self._sync()
@@ -182,11 +182,14 @@ class RaftNode:
         core.prepare_election()
         # The commit rule runs first in the tick, and counts for the leader what is durable.
         core.tick()
-        self._taking = False
         self._announce()
         core.replicate()
         core.advance_transfer()
         self._before_sync()
+        core.take_late()
+        self._taking = False
+        if core.submissions.refused:
+            self._wake()  # The next turn tells them.
         appended = self._journal.dirty
         self._sync()
         self._raise_failure()

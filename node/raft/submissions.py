@@ -133,6 +133,11 @@ class Submissions:
         for submission in passed:
             self._settle(submission, Outcome.UNKNOWN)
 
+    @property
+    def refused(self) -> bool:
+        """Whether somebody is to be told in the next turn that it was refused."""
+        return bool(self._refused)
+
     def answer_refused(self) -> None:
         """Tell the refused; kept until a turn so that `submit` never calls back into its caller."""
         refused, self._refused = self._refused, []

@@ -556,6 +556,13 @@ class Core(Elections):
         self.log_bytes += taken_bytes
         self.journal.extend(entries)
 
+    def take_late(self) -> None:
+        """What was submitted since the tick is appended and sent before the turn's sync too: a turn
+        for it alone would be half of all where who has an answer submits the next."""
+        if self.submissions.queued_bytes and self._SyncObj__raftState == LEADER:
+            self._checkCommandsToApply()
+            self.replicate()
+
     # --- connections ---
 
     def _SyncObj__onNodeConnected(self, node: PeerNode) -> None:

@@ -102,6 +102,50 @@ def test_what_is_submitted_as_an_entry_commits_leaves_in_the_same_turn(
     world.run_until(lambda: len(committed) == 2)
 
 
+def test_what_is_submitted_after_the_tick_leaves_in_the_same_turn_too() -> None:
+    """An owner that submits upon an answer does so in `before_sync`: no second turn for that."""
+    world = World("abc", seed=5).start()
+    leader = world.elect()
+    world.run(1.0)
+    outcomes: list[Outcome] = []
+    due = [b"one"]
+
+    def submit() -> None:
+        if due:
+            leader.node.submit([due.pop()], lambda outcome, _index: outcomes.append(outcome))
+
+    leader.node._before_sync = submit
+    last = leader.node.last_index
+    leader.node.turn()
+    assert leader.journal is not None
+    assert leader.node.last_index == last + 1 == leader.journal.synced_index
+    sent = leader.node._core.replicator.peers.values()
+    assert [progress.next_index for progress in sent] == [last + 2] * 2
+    world.run(0.2)
+    assert outcomes == [Outcome.COMMITTED]
+
+
+def test_who_is_refused_in_the_midst_of_a_turn_is_told_in_the_next_which_is_asked_for() -> None:
+    world = World("abc", seed=5).start()
+    leader = world.elect()
+    world.run(1.0)
+    follower = next(node for node in world.nodes.values() if node is not leader)
+    outcomes: list[Outcome] = []
+    asked: list[bool] = []
+    due = [b"one"]
+
+    def submit() -> None:
+        if due:
+            follower.node.submit([due.pop()], lambda outcome, _index: outcomes.append(outcome))
+
+    follower.node._before_sync = submit
+    follower.node._wake = lambda: asked.append(True)
+    follower.node.turn()
+    assert (outcomes, asked) == ([], [True])
+    follower.node.turn()
+    assert outcomes == [Outcome.NOT_LEADER]
+
+
 def test_a_busy_leader_tells_of_commits_with_entries_and_a_quiet_one_with_a_heartbeat() -> None:
     world = World("abc", seed=4).start()
     leader = world.elect("a")
