@@ -62,11 +62,15 @@ def check(message: Message) -> None:
     if not message["entries"]:
         return
     commands, indexes, terms = zip(*message["entries"], strict=True)
-    entries = f"entries {indexes[0]} to {indexes[-1]} of terms {terms[0]} to {terms[-1]}"
     if not in_order(indexes, terms, previous, term) or terms[-1] > message["term"]:
-        raise MessageRefused(f"{entries} after entry {previous} of term {term}")
+        raise MessageRefused(
+            f"entries {indexes[0]} to {indexes[-1]} of terms {terms[0]} to {terms[-1]} "
+            f"after entry {previous} of term {term}"
+        )
     if not known_commands(commands):
-        raise MessageRefused(f"one of {entries} has an unknown command type")
+        raise MessageRefused(
+            f"one of the entries {indexes[0]} to {indexes[-1]} has an unknown command type"
+        )
 
 
 def accept(journal: Journal, message: Message, commit_index: int, applied_index: int) -> Verdict:

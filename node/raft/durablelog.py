@@ -315,13 +315,16 @@ class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the librar
 
     def _check_order(self, indexes: Sequence[int], terms: Sequence[int], largest: int) -> None:
         last_index, last_term = self._log.last_index, self._log.last_term
-        entries = f"entries {indexes[0]} to {indexes[-1]} of terms {terms[0]} to {terms[-1]}"
         if not in_order(indexes, terms, last_index, last_term):
-            raise RaftStopped(f"{entries} cannot follow entry {last_index} of term {last_term}")
+            raise RaftStopped(
+                f"entries {indexes[0]} to {indexes[-1]} of terms {terms[0]} to {terms[-1]} "
+                f"cannot follow entry {last_index} of term {last_term}"
+            )
         bytes_max = self._limits.command_bytes
         if largest > bytes_max:
             raise RaftStopped(
-                f"one of {entries} has {largest} bytes, the journal takes {bytes_max}"
+                f"one of the entries {indexes[0]} to {indexes[-1]} has {largest} bytes, "
+                f"the journal takes {bytes_max}"
             )
 
     def clear(self) -> NoReturn:
