@@ -6,6 +6,7 @@ correctness: it may stop anywhere, and a later pass does what is left.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from node.raft import limits, records
@@ -16,7 +17,7 @@ from node.raft.places import FileUse
 from node.raft.retained import Retained, check_uses, choose_base, load_places
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from node.raft.snapshots import SnapshotStore
 
@@ -33,7 +34,7 @@ class Upkeep:
         self._stayed: list[str] = []
 
     def __repr__(self) -> str:
-        return f"<Upkeep {'in work' if self._flight is None else 'waits for a sync'}>"
+        return f"<Upkeep {'in work' if self._flight is None else 'waits for the disk'}>"
 
     def run_again(self) -> None:
         """There is news: begin anew when this pass is over."""
@@ -100,33 +101,39 @@ class Upkeep:
     def _remove_unneeded(self) -> Iterator[int]:
         retained, segments = self._store.retained, self._store.segments
         while retained.unneeded:
-            self._unlink(retained.unneeded.pop())
-            yield limits.UNLINK_COST_BYTES
+            yield from self._unlink(retained.unneeded.pop())
         if retained.base is None:
             return
         for segment in self._store.below_log():
             if not self._live_bytes(segment.header.sequence):
                 segments.forget(segment)
-                self._unlink(segment.name)
-                yield limits.UNLINK_COST_BYTES
+                yield from self._unlink(segment.name)
         for kept in list(retained.kept_files.values()):
             if not self._live_bytes(kept.file):
                 del retained.kept_files[kept.file]
-                self._unlink(kept.name)
-                yield limits.UNLINK_COST_BYTES
+                yield from self._unlink(kept.name)
 
     def _live_bytes(self, file: int) -> int:
         return self._store.retained.uses.get(file, FileUse()).live_bytes
 
-    def _unlink(self, name: str) -> None:
-        """One that cannot be removed is harmless: the next start finds it unneeded again."""
+    def _unlink(self, name: str) -> Iterator[int]:
+        """A file system may take long to free a large file. One that cannot be removed is
+        harmless: the next start finds it unneeded again."""
         self._store.files.drop(name)
         try:
-            self._store.storage.unlink(name)
+            yield from self._landing(partial(self._store.storage.unlink, name))
         except FileNotFoundError:
             pass
         except OSError:
             self._stayed.append(name)
+        yield limits.UNLINK_COST_BYTES
+
+    def _landing(self, work: Callable[[], None]) -> Iterator[int]:
+        """Has work done that blocks, on whichever thread, before it goes on."""
+        self._flight = flight = Flight(work)
+        yield 0
+        self._flight = None
+        flight.land()
 
     # --- files that are nearly empty ---
 
@@ -177,10 +184,7 @@ class Upkeep:
                 else:
                     yield limits.PLACE_COST_BYTES
             writer.seal(store.files)
-            self._flight = Flight(writer.file.publish)
-            yield 0
-            flight, self._flight = self._flight, None
-            flight.land()
+            yield from self._landing(writer.file.publish)
             if store.retained.places is not places:
                 # An installation has taken the place of everything: nobody needs the file.
                 store.retained.unneeded.append(writer.file.name)

@@ -155,7 +155,7 @@ def test_a_segment_that_cannot_be_begun_ends_the_journal() -> None:
 
 
 class OnLoop:
-    """The syncs of a node that its loop had to wait for."""
+    """The syncs of a node, and the removing of its files, that its loop had to wait for."""
 
     def __init__(self, node: SimNode) -> None:
         self._node = node
@@ -164,7 +164,7 @@ class OnLoop:
         node.storage.hook = self._note
 
     def _note(self, operation: str, name: str) -> None:
-        if operation in ("sync", "sync_folder"):
+        if operation in ("sync", "sync_folder", "unlink"):
             (self.beside if self._node.beside_loop else self.found).append((operation, name))
 
 
@@ -188,6 +188,7 @@ def keeps_syncs_off_the_loop(node_class: NodeClass = RaftNode) -> None:
     assert leader.node.status().counters.snapshots_taken_total > taken + 3
     assert not waits.found
     names = [name for operation, name in waits.beside if operation == "sync"]
+    assert [name for operation, name in waits.beside if operation == "unlink"]
     for ending in (".segment.tmp", ".snapshot.tmp", ".kept.tmp"):
         assert any(name.endswith(ending) for name in names), ending
     world.run(5.0)

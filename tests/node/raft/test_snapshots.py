@@ -12,6 +12,7 @@ import pytest
 from node.raft import limits
 from node.raft.durablelog import PLACEHOLDER
 from node.raft.errors import JournalFailed, RaftStopped, SnapshotFailed
+from node.raft.flight import Flight
 from node.raft.journal import Journal
 from tests.support.journals import command, fill, open_journal
 from tests.support.simdisk import SimStorage
@@ -248,16 +249,39 @@ def test_a_pinned_snapshot_stays_with_all_it_needs_until_it_is_unpinned() -> Non
     assert journal.kept_entry(2) == reopened(storage).kept_entry(2)
 
 
+def until_it_syncs(storage: SimStorage, journal: Journal) -> Flight:
+    """Cleans up until the file of a compaction has to come to the disk."""
+    journal.release()
+    while True:
+        assert journal.compact_step(1)
+        work = journal.blocking_work()
+        if work is not None and names(storage, ".kept.tmp"):
+            return work
+
+
+def test_a_file_that_nobody_needs_is_removed_on_another_thread() -> None:
+    storage = SimStorage()
+    journal = filled(storage, 60)
+    for index in (40, 50):
+        take(journal, [2, 20], index=index)
+    before = storage.listdir()
+    journal.release()
+    work = journal.blocking_work()
+    assert work is not None
+    assert storage.listdir() == before
+    work.run()
+    [gone] = set(before) - set(storage.listdir())
+    assert gone.endswith(".segment")
+    clean_up(journal)
+    assert [journal.read(index) for index in (2, 20)] == [command(2, 60), command(20, 60)]
+
+
 def test_a_compaction_waits_for_its_sync_on_another_thread() -> None:
     storage = SimStorage()
     journal = filled(storage, 60)
     for index in (40, 50):
         take(journal, [2, 20], index=index)
-    journal.release()
-    work = None
-    while work is None:
-        assert journal.compact_step(1)
-        work = journal.blocking_work()
+    work = until_it_syncs(storage, journal)
     syncs = storage.syncs
     assert not names(storage, ".kept")
     work.run()
@@ -275,11 +299,7 @@ def test_a_sync_that_fails_on_another_thread_gives_the_compaction_up() -> None:
     journal = filled(storage, 60)
     for index in (40, 50):
         take(journal, [2, 20], index=index)
-    journal.release()
-    work = None
-    while work is None:
-        assert journal.compact_step(1)
-        work = journal.blocking_work()
+    work = until_it_syncs(storage, journal)
     storage.hook = lambda operation, name: _fail_with(errno.EIO)
     work.run()
     storage.hook = None
