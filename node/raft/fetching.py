@@ -45,6 +45,20 @@ class Asker(Protocol):
         what is gone or has moved meanwhile."""
 
 
+class Following:
+    """Nobody yet: an entry that is likely to be needed soon."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def needs(self) -> Iterable[Sequence[int]]:
+        """See `Asker`."""
+        return [[self._index]]
+
+    def came(self) -> None:
+        """It is in the cache for whoever comes."""
+
+
 class Fetch(Flight):
     """What is read together: made on the loop's thread, read on another with descriptors of its
     own, so that nothing that is closed or removed meanwhile concerns it."""
@@ -61,22 +75,36 @@ class Fetch(Flight):
         self.entries: list[Entry] = []
         self.gone: list[EntryPlace] = []
         """Entries whose file was removed before it was opened."""
+        self.ahead = range(0)
+        """Entries that nobody has asked for yet: what follows in the log."""
 
     def add(self, needs: Iterable[Sequence[int]]) -> None:
-        """Takes what somebody needs, but not much more than `limits.FETCH_ASKER_BYTES`."""
+        """Takes what somebody needs, but not much more than `limits.FETCH_ASKER_BYTES`, and what
+        follows in the log: most queues are read in the order in which they were written."""
         full = self.size + limits.FETCH_ASKER_BYTES
+        index = 0
         for group in islice(needs, limits.FETCH_GROUPS_MAX):
             for index in group:
                 if index not in self._wanted:
-                    self._wanted[index] = None
                     self._want(index)
             if self.size >= full:
-                return
+                break
+        self._read_on(index + 1)
 
-    def _want(self, index: int) -> None:
+    def _read_on(self, first: int) -> None:
+        index, full = first, self.size + limits.FETCH_AHEAD_BYTES
+        while self.size < full and index not in self._wanted and self._cache.peek(index) is None:
+            if not self._want(index):
+                break
+            index += 1
+        self.ahead = range(first, index)
+
+    def _want(self, index: int) -> bool:
+        """Have it read, or held until then; whether there is such an entry."""
+        self._wanted[index] = None
         place = self._store.locate(index)
         if place is None:
-            return
+            return False
         self.size += place.size + limits.ENTRY_COST_BYTES
         command = self._cache.peek(index)
         if command is None:
@@ -84,6 +112,7 @@ class Fetch(Flight):
         else:
             # It could be driven out while the others are read.
             self.entries.append((command, index, place.term))
+        return True
 
     def _read(self) -> None:
         for holder, places in self._places.items():
@@ -129,6 +158,7 @@ class Fetching:
         self._aboard: dict[Asker, None] = {}
         self._flight: Fetch | None = None
         self._sending = False
+        self._ahead = range(0)
 
     def __repr__(self) -> str:
         return f"<Fetching {len(self._waiting)} wait, {len(self._aboard)} aboard>"
@@ -138,6 +168,14 @@ class Fetching:
         if asker not in self._aboard:
             self._waiting[asker] = None
             self._go_on()
+
+    def used(self, index: int) -> None:
+        """An entry is used. Where it was read ahead, the next ones are from now on, so that who
+        reads the log in order need not stand again."""
+        if index in self._ahead:
+            following = self._ahead.stop
+            self._ahead = range(0)
+            self.ask(Following(following))
 
     def drop(self, asker: Asker) -> None:
         """It needs nothing any more, and is not told."""
@@ -176,4 +214,5 @@ class Fetching:
             self._failed(error)
             return
         self._flight = None
+        self._ahead = fetch.ahead
         self._go_on()

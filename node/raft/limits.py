@@ -52,6 +52,10 @@ once beyond the cache's bound."""
 FETCH_ASKER_BYTES: Final = 2 * MIB
 """Of those for one of them: an entry of usual size whose messages were published in one batch."""
 
+FETCH_AHEAD_BYTES: Final = 2 * MIB
+"""What follows in the log and is read along: who reads a deep queue in order has the next two
+thousand messages of usual size in memory while it takes these."""
+
 FETCH_GROUPS_MAX: Final = 4_096
 """Messages that are looked through for what to read ahead for one of them: a few milliseconds."""
 

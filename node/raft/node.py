@@ -276,6 +276,7 @@ class RaftNode:
         command = self._journal.at_hand(index)
         if command is None:
             raise NotAtHand(f"entry {index} is on the disk")
+        self._fetching.used(index)
         return memoryview(command)[1:]
 
     def fetch(self, asker: Asker) -> None:

@@ -21,6 +21,12 @@ from tests.support.snapshots import clean_up, take
 NO_CACHE = JournalLimits(cache_bytes=0)
 
 
+@pytest.fixture(autouse=True)
+def _nothing_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read is what was asked for, but where a test is about more."""
+    monkeypatch.setattr(limits, "FETCH_AHEAD_BYTES", 0)
+
+
 class Disk:
     """An offload whose work is done when a test says so."""
 
@@ -184,6 +190,36 @@ def test_what_is_read_at_once_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         assert scene.journal.stats().cached_bytes <= bound
         done(None)
     assert all(not reader.left for reader in readers)
+
+
+def test_who_reads_in_order_stands_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FETCH_AHEAD_BYTES", 5 * (100 + limits.ENTRY_COST_BYTES))
+    scene = Scene(JournalLimits(cache_bytes=20_000)).write(150)
+    reader = scene.reader([1])
+    scene.disk.go_on()
+    assert reader.taken == commands([1])
+    for index in range(2, 41):
+        assert scene.journal.at_hand(index) == command(index, 100), "to be waited for"
+        scene.fetching.used(index)
+        assert len(scene.disk.works) <= 1
+        scene.disk.go_on()
+    assert scene.disk.flights <= 1 + 40 / 5
+    assert scene.journal.stats().cached_bytes <= 20_000
+
+
+def test_what_follows_is_read_up_to_what_is_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FETCH_AHEAD_BYTES", 1_000_000)
+    scene = Scene(JournalLimits(cache_bytes=8_000)).write(60)
+    kept = next(index for index in range(1, 61) if scene.journal.at_hand(index) is not None)
+    before = scene.storage.read_bytes
+    scene.reader([kept - 3])
+    scene.disk.go_on()
+    assert scene.storage.read_bytes - before < 4 * 200
+    scene.fetching.used(kept - 2)
+    scene.disk.go_on()
+    assert scene.disk.flights == 2, "and no further"
+    scene.fetching.used(kept)
+    assert scene.disk.flights == 2
 
 
 def test_who_needs_nothing_any_more_is_not_told() -> None:
