@@ -26,6 +26,7 @@ import pytest
 import fifo
 from fifo.client import observe
 from node.config import ClusterConfig, LimitSettings, cluster_config, to_toml
+from node.raft.limits import ROOM_BYTES
 from tests.node.cli.conftest import free_base_port
 from tests.support.cluster import passed
 
@@ -179,6 +180,10 @@ async def cluster(folder: Path) -> AsyncIterator[tuple[Nodes, fifo.Client]]:
         nodes.stop()
 
 
+SETTLED, TEXT_CHARS = 2 * ROOM_BYTES // 16_000, 16_000
+"""Settlements, and what each brings to the log: more than the room that it has ahead."""
+
+
 def fill(ballast: Path) -> None:
     """Leave no room on the disk of this file."""
     with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
@@ -216,16 +221,19 @@ async def test_a_full_disk_stops_the_leader_and_the_others_go_on(tmp_path: Path)
         async with cluster(tmp_path) as (nodes, client):
             await client.declare(fifo.QueueSpec("dead"))
             await client.declare(fifo.QueueSpec("bad", dead_letter="dead"))
-            await client.publish("bad", b"never")
-            [message] = await client.get("bad")
+            await client.publish_many("bad", [b"never"] * SETTLED)
+            messages = await client.get("bad", SETTLED)
             sent = await publish(client)
             ballast = tmp_path / SICK / "ballast"
             fill(ballast)
             await nodes.said(SICK, "event=disk_low")
-            # Publishing is refused now, so it waits; settling goes on, and finds no room.
+            # Publishing is refused now, so it waits; settling goes on until there is no room.
             publishing = asyncio.create_task(publish(client))
-            receipt = await message.terminate("bad", "x" * 16_000)
-            assert receipt.status in {"ok", "already_settled"}  # An answer may die with the leader.
+            receipts = await asyncio.gather(
+                *(message.terminate("bad", "x" * TEXT_CHARS) for message in messages)
+            )
+            # An answer may die with the leader.
+            assert {receipt.status for receipt in receipts} <= {"ok", "already_settled"}
             line = await nodes.ended(SICK)
             assert "node n1 stopped: " in line
             assert "no room left on the disk (No space left on device)" in line
