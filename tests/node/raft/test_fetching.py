@@ -15,6 +15,7 @@ from node.raft.fetching import Fetching
 from node.raft.journal import JournalLimits
 from node.raft.offload import Inline
 from tests.support.journals import SMALL, command, fill, open_journal
+from tests.support.raft_world import World
 from tests.support.simdisk import SimStorage
 from tests.support.snapshots import clean_up, take
 
@@ -325,3 +326,15 @@ def test_a_fetch_reads_what_a_snapshot_keeps_and_what_the_log_holds() -> None:
 
 def _fail(number: int) -> None:
     raise OSError(number, "as the test says")
+
+
+def test_what_a_node_gives_from_memory_counts_as_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else nothing would be read ahead of who reads in order."""
+    world = World("abc", seed=1).start()
+    leader = world.elect("a")
+    world.commit(leader, 3)
+    used: list[int] = []
+    monkeypatch.setattr(Fetching, "used", lambda _, index: used.append(index))
+    last = leader.node.last_index
+    assert leader.node.at_hand(last)
+    assert used == [last]
