@@ -89,7 +89,8 @@ class Fetch(Flight):
                     self._want(index)
             if self.size >= full:
                 break
-        self._read_on(index + 1)
+        if index:
+            self._read_on(index + 1)
 
     def _read_on(self, first: int) -> None:
         index, full = first, self.size + limits.FETCH_AHEAD_BYTES

@@ -328,6 +328,15 @@ def _fail(number: int) -> None:
     raise OSError(number, "as the test says")
 
 
+def test_who_needs_nothing_has_nothing_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FETCH_AHEAD_BYTES", 1_000)
+    scene = Scene().write(10)
+    before = scene.storage.read_bytes
+    scene.fetching.ask(Reader(scene))
+    scene.disk.go_on()
+    assert scene.storage.read_bytes == before
+
+
 def test_what_a_node_gives_from_memory_counts_as_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else nothing would be read ahead of who reads in order."""
     world = World("abc", seed=1).start()
