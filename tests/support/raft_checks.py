@@ -8,6 +8,7 @@ that names the seed.
 from __future__ import annotations
 
 import copy
+from math import inf
 from typing import TYPE_CHECKING
 
 from node.raft.config import Outcome
@@ -36,7 +37,10 @@ class Checks:
         self._lost_logs: dict[str, list[tuple[int, list[int]]]] = {}
         self._applied_index: dict[tuple[str, int], int] = {}
         self._snapshot_index: dict[str, int] = {}
+        self._leading: set[str] = set()
         self._heard: dict[tuple[str, int, int], float] = {}
+        self._copied = (0, 0)
+        self._copies: dict[str, bool] = {}
         self.disks = True
         self.alone = True
 
@@ -94,35 +98,60 @@ class Checks:
     # --- after each step ---
 
     def after_step(self) -> None:
-        """Everything that can be seen from outside between two steps."""
-        lease_holders = []
+        """Everything that can be seen from outside between two steps: of the nodes that this one
+        touched, and of all what changes with time alone."""
+        touched = []
         for node in self._world.nodes.values():
-            if not node.alive or node.node._core.failure is not None:
-                continue  # It says and does nothing any more.
-            assert node.journal is not None
-            if not node.journal.recovering:
-                self._lost_logs.pop(node.name, None)
-            self._check_hard_state(node.name, node.journal)
-            self._check_snapshot(node.name, node.journal)
-            self._check_applied(node)
-            self._check_waiting(node)
-            if node.node.role == "leader":
-                self._check_leader(node)
-                if self.alone:
-                    self._check_alone(node)
-            if node.node.lease_until() > node.clock():
-                lease_holders.append(node)
-            self._check_commit(node)
-        self._check_leases(lease_holders)
-        if self.disks and self.committed_index > 1:
-            self._check_disks()
+            if node.touched:
+                node.touched = False
+                touched.append(node)
+                self._look(node)
+            elif node.name in self._leading and self.alone:
+                self._check_alone(node)
+        if touched:
+            self._check_leases()
+            if self.disks and self.committed_index > 1:
+                self._check_disks(touched)
 
-    def _check_leases(self, holders: list[SimNode]) -> None:
-        """Two never overlap, and who is asked to stand is asked after the lease was given up."""
+    def look_everywhere(self) -> None:
+        """The same, of all nodes: what was done did not come by way of the world."""
+        for node in self._world.nodes.values():
+            node.touched = True
+        self.after_step()
+
+    def _look(self, node: SimNode) -> None:
+        """Everything about one node that cannot change while nothing is done to it."""
+        self._leading.discard(node.name)
+        if not node.alive or node.node._core.failure is not None:
+            return  # It says and does nothing any more.
+        assert node.journal is not None
+        if not node.journal.recovering:
+            self._lost_logs.pop(node.name, None)
+        self._check_hard_state(node.name, node.journal)
+        self._check_snapshot(node.name, node.journal)
+        self._check_applied(node)
+        self._check_waiting(node)
+        if node.node.role == "leader":
+            self._leading.add(node.name)
+            self._check_leader(node)
+            self._hear(node)
+            if self.alone:
+                self._check_alone(node)
+        self._check_commit(node)
+
+    def _check_leases(self) -> None:
+        """Two never overlap, and who is asked to stand is asked after the lease was given up.
+        Time alone only ends them."""
+        nodes = [node for node in self._world.nodes.values() if node.alive]
+        holders = [
+            node
+            for node in nodes
+            if node.name in self._leading and node.node.lease_until() > node.clock()
+        ]
         if len(holders) > 1:
             self.fail(f"{[node.name for node in holders]} hold a lease at once")
-        for node in self._world.nodes.values() if holders else ():
-            if not node.alive or node.node.role != "candidate":
+        for node in nodes if holders else ():
+            if node.node.role != "candidate":
                 continue
             term = node.node.term
             if node.node._core.held.transfer_term == term > holders[0].node.term:
@@ -187,15 +216,22 @@ class Checks:
         if waiting and min(waiting) <= node.node.applied_index and not node.paused:
             self.fail(f"{node.name} left entry {min(waiting)} without an outcome")
 
+    def _hear(self, node: SimNode) -> None:
+        """Remember when a majority last answered a leader."""
+        key = (node.name, node.incarnation, node.node.term)
+        answers = sorted(node.node._core._SyncObj__lastResponseTime.values(), reverse=True)
+        others = len(self._world.nodes) // 2
+        answered = answers[others - 1] if others else inf
+        self._heard[key] = max(self._heard.get(key, 0.0), answered)
+
     def _check_alone(self, node: SimNode) -> None:
         """A leader that hears no majority stops believing in itself (b12)."""
-        core = node.node._core
         key = (node.name, node.incarnation, node.node.term)
-        heard = sorted(core._SyncObj__lastResponseTime.values(), reverse=True)
-        others = len(self._world.nodes) // 2
-        since = max(self._heard.get(key, 0.0), heard[others - 1] if others else node.clock())
-        self._heard[key] = node.clock() if node.paused else since
-        if not node.paused and node.clock() > since + ALONE_SECONDS:
+        now = node.clock()
+        if node.paused:
+            self._heard[key] = now
+        elif now > self._heard[key] + ALONE_SECONDS:
+            since = self._heard[key]
             self.fail(f"{node.name} leads term {node.node.term} alone since {since:.2f}")
 
     def _check_commit(self, node: SimNode) -> None:
@@ -207,12 +243,16 @@ class Checks:
             self.committed_index = commit
             self._commit_term = journal.term_at(commit)
 
-    def _check_disks(self) -> None:
+    def _check_disks(self, touched: list[SimNode]) -> None:
         """The newest committed entry is on a majority of disks, not of page caches."""
-        index = self.committed_index
-        copies = sum(self._has(node, index) for node in self._world.nodes.values())
+        newest = (self.committed_index, self._commit_term)
+        looked_at = touched if newest == self._copied else self._world.nodes.values()
+        self._copied = newest
+        for node in looked_at:
+            self._copies[node.name] = self._has(node, self.committed_index)
+        copies = sum(self._copies.values())
         if copies <= len(self._world.nodes) // 2:
-            self.fail(f"entry {index} is committed with {copies} durable copies")
+            self.fail(f"entry {self.committed_index} is committed with {copies} durable copies")
 
     def _has(self, node: SimNode, index: int) -> bool:
         logs = [*self._lost_logs.get(node.name, ())]

@@ -357,7 +357,7 @@ def run(
         world.run(max(0.0, fault.at - world.now))
         world.note(f"{fault.kind} {fault.node} {fault.other}")
         _act(world, fault)
-        world.checks.after_step()
+        world.checks.look_everywhere()
     settle(world)
     return world
 

@@ -74,10 +74,11 @@ class Submitted:
 class SimTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
     """The network as one node's process sees it."""
 
-    def __init__(self, network: Network, name: str) -> None:
+    def __init__(self, network: Network, owner: SimNode) -> None:
         super().__init__(None, None, None)
         self._network = network
-        self._name = name
+        self._owner = owner
+        self._name = owner.name
         self.epochs: dict[str, int] = {}
 
     def send(self, node: PeerNode, message: dict[str, Any]) -> bool:
@@ -92,11 +93,13 @@ class SimTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
 
     def connected(self, peer: str, epoch: int) -> None:
         self.disconnected(peer)
+        self._owner.touched = True
         self.epochs[peer] = epoch
         self._onNodeConnected(PeerNode(peer))
 
     def disconnected(self, peer: str) -> None:
         if self.epochs.pop(peer, None) is not None:
+            self._owner.touched = True
             self._onNodeDisconnected(PeerNode(peer))
 
     def received(self, frame: Frame) -> None:
@@ -260,12 +263,13 @@ class SimOffload:
                 return
             if not at_once:
                 self._do(work)
+            node.touched = True
             done(None)
 
         self._world.after(rng.uniform(0, 2 * self._node.sync_seconds), end)
 
     def _do(self, work: Callable[[], None]) -> None:
-        self._node.beside_loop = True
+        self._node.beside_loop = self._node.touched = True
         work()  # A flight keeps its error.
         self._node.beside_loop = False
 
@@ -285,6 +289,9 @@ class SimNode:
         self.offset = 0.0
         self.incarnation = 0
         self.paused = False
+        self.touched = True
+        """Whether anything was done to it since the checks looked at it: whatever can change what
+        they see of it says so here."""
         self.transport: SimTransport | None = None
         self.journal: Journal | None = None
         self._node: RaftNode | None = None
@@ -349,6 +356,7 @@ class SimNode:
 
     def start(self) -> None:
         """A new process on the same disk."""
+        self.touched = True
         self.incarnation += 1
         self.paused = False
         self.stopped = None
@@ -361,7 +369,7 @@ class SimNode:
         self.lost = False
         if self.journal_hook is not None:
             self.journal_hook(self.journal)
-        self.transport = SimTransport(self._world.network, self.name)
+        self.transport = SimTransport(self._world.network, self)
         self._node = self.node_class(
             self.config,
             journal=self.journal,
@@ -402,6 +410,7 @@ class SimNode:
     def lose_disk(self, *, damaged: bool = False) -> None:
         """End the process; its files are gone, or one in their middle cannot be read any more."""
         self.kill()
+        self.touched = True
         self._world.checks.lost(self)
         if damaged:
             name = next(name for name in self.storage.listdir() if name.endswith(".segment"))
@@ -421,6 +430,7 @@ class SimNode:
         """End the process: by a signal, or with the power and what was not synced."""
         if self._node is None:
             return
+        self.touched = True
         self._node._core.submissions.abandon()
         self._node = None
         self.journal = None
@@ -436,16 +446,18 @@ class SimNode:
 
     def refuse_to_start(self) -> None:
         """A start raised: the process is gone, and with it what it had open."""
+        self.touched = True
         self.journal = None
         self.transport = None
         self.storage.crash()
 
     def pause(self) -> None:
         """Stop the process as SIGSTOP does: frames wait."""
-        self.paused = True
+        self.paused = self.touched = True
 
     def resume(self) -> None:
         """Go on with everything that waited."""
+        self.touched = True
         self.paused = False
         inbox, self._inbox = self._inbox, []
         for frame in inbox:
@@ -455,7 +467,8 @@ class SimNode:
     # --- work ---
 
     def wake(self) -> None:
-        """Schedule a turn at this instant, once."""
+        """Schedule a turn at this instant, once: who asks for it has been asked for something."""
+        self.touched = True
         self._schedule(self._world.now)
 
     def _schedule(self, at: float) -> None:
@@ -472,6 +485,7 @@ class SimNode:
         self._turn_at = None
         if self._node is None or self.paused or self.stopped is not None:
             return
+        self.touched = True
         try:
             delay = self._node.turn()
         except RaftStopped as stopped:
@@ -497,6 +511,7 @@ class SimNode:
         if self.paused:
             self._inbox.append(frame)
             return
+        self.touched = True
         self._world.network.delivered += 1
         self._world.note(f"{frame.source}>{self.name} {zlib.crc32(frame.content):x}")
         try:
