@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from node.raft import limits
 from node.raft.flight import Flight
-from node.raft.placereader import Holder, neighbours, read_neighbours
+from node.raft.placereader import Holder, read_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -118,17 +118,10 @@ class Fetch(Flight):
     def _read(self) -> None:
         for holder, places in self._places.items():
             try:
-                file = self._storage.open(holder.name)
+                for place, command in read_places(self._storage, holder, places):
+                    self.entries.append((command, place.log_index, place.term))
             except FileNotFoundError:
                 self.gone += places
-                continue
-            try:
-                for run in neighbours(places):
-                    commands = read_neighbours(file, holder, run)
-                    for command, place in zip(commands, run, strict=True):
-                        self.entries.append((command, place.log_index, place.term))
-            finally:
-                file.close()
 
     def still_there(self) -> list[Entry]:
         """What it has read, but for what is not in the journal any more. FileNotFoundError if a

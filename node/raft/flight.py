@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from node.raft.segments import NewSegment
 
@@ -48,6 +48,18 @@ class Flight:
         """Work that has not begun never will; what has begun is waited for."""
         with self._lock:
             self._work = None
+
+
+def landing(work: Callable[[], None]) -> Generator[Flight]:
+    """Yields work as a flight, for whichever thread, and goes on when it is done. Raises what it
+    raised; ended before, it waits for what has begun."""
+    flight = Flight(work)
+    try:
+        yield flight
+    except BaseException:
+        flight.cancel()
+        raise
+    flight.land()
 
 
 class GroupFlight(Flight):

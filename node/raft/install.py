@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from node.raft.errors import RaftStopped, SnapshotFailed
-from node.raft.flight import Flight
+from node.raft.flight import landing
 from node.raft.keptfile import KeptFile, KeptWriter
 from node.raft.places import Places
 from node.raft.recordwriter import aborting
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import NoReturn
 
+    from node.raft.flight import Flight
     from node.raft.snapshots import SnapshotStore
 
 
@@ -107,7 +108,7 @@ class InstallWriter:
             with aborting(self):
                 self._check_whole()
                 self._check_use()
-                yield from _landing(self._builder.file.sync)
+                yield from landing(self._builder.file.sync)
                 published: list[KeptFile] = []
                 if not self._beside_log:
                     published = yield from self._publish_kept()
@@ -134,7 +135,7 @@ class InstallWriter:
         try:
             for kept in self._kept:
                 kept.seal(self._store.files)
-                yield from _landing(kept.file.publish)
+                yield from landing(kept.file.publish)
                 published.append(kept.published())
         except SnapshotFailed:
             self._store.retained.unneeded += [kept.name for kept in published]
@@ -167,7 +168,7 @@ class InstallWriter:
         for kept in self._kept:
             self._builder.add_places(store.locate_all(kept.places.indexes))
         self._builder.seal(store.files, position, restarts=False)
-        yield from _landing(self._builder.file.publish)
+        yield from landing(self._builder.file.publish)
         snapshot = self._builder.published(store.files)
         self._discard_kept()
         store.writer = None
@@ -209,14 +210,3 @@ class InstallWriter:
     def _check_open(self) -> None:
         if self._store.writer is not self:
             raise SnapshotFailed("the installation was ended before")
-
-
-def _landing(work: Callable[[], None]) -> Generator[Flight]:
-    """Yields work as a flight, and lands it."""
-    flight = Flight(work)
-    try:
-        yield flight
-    except BaseException:
-        flight.cancel()
-        raise
-    flight.land()

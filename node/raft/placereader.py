@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from node.raft.places import EntryPlace
-    from node.raft.storage import StorageFile
+    from node.raft.storage import Storage, StorageFile
 
 
 class Holder(NamedTuple):
@@ -25,6 +25,22 @@ class Holder(NamedTuple):
     name: str
     base: int
     seed: int
+
+
+def read_places(
+    storage: Storage, holder: Holder, places: list[EntryPlace]
+) -> Iterator[tuple[EntryPlace, bytes]]:
+    """Each of `places` of one file with its command, by ascending offset; with a descriptor of its
+    own, so that nothing that is closed or removed meanwhile concerns it: on whichever thread.
+
+    FileNotFoundError where the file is gone; otherwise as `read_neighbours`.
+    """
+    file = storage.open(holder.name)
+    try:
+        for run in neighbours(places):
+            yield from zip(run, read_neighbours(file, holder, run), strict=True)
+    finally:
+        file.close()
 
 
 def read_neighbours(

@@ -8,17 +8,20 @@ in for a newer one that is damaged. Changes nothing on the disk.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from node.raft import limits
 from node.raft.errors import REMEDY, JournalDamaged
+from node.raft.flight import landing
 from node.raft.keptfile import KeptFile, parse_kept_name
 from node.raft.places import FileUse, Places
 from node.raft.snapshotfile import SnapshotFile, parse_snapshot_name
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Iterator
 
+    from node.raft.flight import Flight
     from node.raft.openfiles import OpenFiles
     from node.raft.owner import Owner
     from node.raft.segments import Segments
@@ -121,18 +124,22 @@ def _check_reach(found: Retained, segments: Segments) -> None:
         raise JournalDamaged(name, 0, reasons, REMEDY)
 
 
-def load_places(into: Retained, base: SnapshotFile, files: OpenFiles) -> Generator[int]:
+def load_places(into: Retained, base: SnapshotFile, files: OpenFiles) -> Generator[Flight | int]:
     """Reads where the base's entries lie into `into.places` and `into.uses`, in small steps that
-    yield what they count for in a budget. Uses `into.kept_files`. Raises `JournalDamaged`."""
+    yield what they count for in a budget, or the read that has to come before the next: it may run
+    on another thread if nobody else uses `files`. Uses `into.kept_files`. Raises `JournalDamaged`.
+    """
     places = Places()
-    for some in base.places():
+    pieces = base.places(files)
+    while (some := (yield from _next(pieces))) is not None:
         if not places.extend(some):
             raise JournalDamaged(base.meta.name, 0, "its places are out of order", REMEDY)
         yield _SOME_PLACES_COST
     for kept in sorted(into.kept_files.values(), key=lambda kept: kept.number):
         if kept.number < base.next_number:
             continue
-        for some in kept.places(files):
+        pieces = kept.places(files)
+        while (some := (yield from _next(pieces))) is not None:
             if not places.override(some):
                 raise JournalDamaged(kept.name, 0, "it holds other entries", REMEDY)
             yield _SOME_PLACES_COST
@@ -141,6 +148,13 @@ def load_places(into: Retained, base: SnapshotFile, files: OpenFiles) -> Generat
         places.tally(first, first + limits.PLACES_PER_RECORD, uses)
         yield _SOME_PLACES_COST
     into.places, into.uses = places, uses
+
+
+def _next(pieces: Iterator[Places]) -> Generator[Flight, None, Places | None]:
+    """The next of `pieces`, which takes a read; None behind the last."""
+    found: list[Places] = []
+    yield from landing(lambda: found.extend(islice(pieces, 1)))
+    return found[0] if found else None
 
 
 def check_uses(

@@ -152,6 +152,7 @@ class Snapshotting:
     def _install(self) -> Work:
         """From the last piece that came to the owner's new state."""
         assert self._source is not None
+        assert self._taking is not None
         try:
             meta = yield from self._receiving.finishing()
         except SnapshotFailed as failed:
@@ -159,7 +160,7 @@ class Snapshotting:
             return
         if self._applied_index >= meta.index:
             # The log came further while the disk took its time: there is nothing to take over.
-            self._journal.release()
+            self._taking.clean_up()
             return
         self.restoring = True
         self.installed_index = meta.index
@@ -170,7 +171,7 @@ class Snapshotting:
         self.installed_index = meta.index
         self._counters.snapshots_installed_total += 1
         logger.info("event=installed index=%d state_bytes=%d", meta.index, meta.state_bytes)
-        self._journal.release()
+        self._taking.clean_up()
 
     def close(self) -> None:
         """Give up what is in the making."""

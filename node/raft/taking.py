@@ -74,6 +74,11 @@ class Taking:
             self._failed(failed)
         return False
 
+    def clean_up(self) -> None:
+        """Let go of what an installation has made useless."""
+        if self._slices.idle:
+            self._slices.begin(self._clean_up())
+
     def stop(self) -> None:
         """Give up what is in the making: the state it is of will be replaced, or the node ends."""
         self._slices.stop()

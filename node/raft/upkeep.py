@@ -6,19 +6,24 @@ correctness: it may stop anywhere, and a later pass does what is left.
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING
 
 from node.raft import limits, records
 from node.raft.errors import SnapshotFailed
-from node.raft.flight import Flight
+from node.raft.flight import Flight, landing
 from node.raft.keptfile import KeptWriter
+from node.raft.openfiles import OpenFiles
+from node.raft.placereader import read_places
 from node.raft.places import FileUse
 from node.raft.retained import Retained, check_uses, choose_base, load_places
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Generator, Iterator
 
+    from node.raft.placereader import Holder
+    from node.raft.places import EntryPlace
     from node.raft.snapshots import SnapshotStore
 
 
@@ -44,13 +49,15 @@ class Upkeep:
         """Does about `budget_bytes` of work; True while there is more. Ends early where it has to
         wait for the disk; called again, it waits."""
         spent = 0
+        self._flight = None
         while spent < budget_bytes:
-            cost = next(self._steps, None)
-            if cost is None:
+            step = next(self._steps, None)
+            if step is None:
                 return False
-            spent += cost
-            if self._flight is not None:
+            if isinstance(step, Flight):
+                self._flight = step
                 return True
+            spent += step
         return True
 
     @property
@@ -60,11 +67,9 @@ class Upkeep:
 
     def close(self) -> None:
         """Ends the pass; what it was writing is removed, or left as a crash would leave it."""
-        if self._flight is not None:
-            self._flight.cancel()
         self._steps.close()
 
-    def _passes(self) -> Generator[int]:
+    def _passes(self) -> Generator[Flight | int]:
         self._again = True
         while self._again:
             self._again = False
@@ -80,7 +85,7 @@ class Upkeep:
 
     # --- the base ---
 
-    def _advance(self) -> Iterator[int]:
+    def _advance(self) -> Iterator[Flight | int]:
         """Makes the oldest snapshot that is kept the base."""
         store = self._store
         retained = store.retained
@@ -88,7 +93,8 @@ class Upkeep:
         if target is None or target is retained.base:
             return
         fresh = Retained(kept_files=retained.kept_files)
-        yield from load_places(fresh, target, store.files)
+        with contextlib.closing(OpenFiles(store.storage, 1)) as files:
+            yield from load_places(fresh, target, files)
         check_uses(fresh.uses, retained, store.segments, target)
         if target not in retained.snapshots:
             return
@@ -98,7 +104,7 @@ class Upkeep:
 
     # --- files that nobody needs ---
 
-    def _remove_unneeded(self) -> Iterator[int]:
+    def _remove_unneeded(self) -> Iterator[Flight | int]:
         retained, segments = self._store.retained, self._store.segments
         while retained.unneeded:
             yield from self._unlink(retained.unneeded.pop())
@@ -116,28 +122,21 @@ class Upkeep:
     def _live_bytes(self, file: int) -> int:
         return self._store.retained.uses.get(file, FileUse()).live_bytes
 
-    def _unlink(self, name: str) -> Iterator[int]:
+    def _unlink(self, name: str) -> Iterator[Flight | int]:
         """A file system may take long to free a large file. One that cannot be removed is
         harmless: the next start finds it unneeded again."""
         self._store.files.drop(name)
         try:
-            yield from self._landing(partial(self._store.storage.unlink, name))
+            yield from landing(partial(self._store.storage.unlink, name))
         except FileNotFoundError:
             pass
         except OSError:
             self._stayed.append(name)
         yield limits.UNLINK_COST_BYTES
 
-    def _landing(self, work: Callable[[], None]) -> Iterator[int]:
-        """Has work done that blocks, on whichever thread, before it goes on."""
-        self._flight = flight = Flight(work)
-        yield 0
-        self._flight = None
-        flight.land()
-
     # --- files that are nearly empty ---
 
-    def _compact(self) -> Iterator[int]:
+    def _compact(self) -> Iterator[Flight | int]:
         while victims := self._victims():
             yield from self._copy(victims)
             yield from self._remove_unneeded()
@@ -158,7 +157,7 @@ class Upkeep:
         small = {file for file, kept in retained.kept_files.items() if kept.size < small_bytes}
         return victims | small if len(small) >= limits.SMALL_KEPT_FILES_MAX else victims
 
-    def _copy(self, victims: set[int]) -> Iterator[int]:
+    def _copy(self, victims: set[int]) -> Iterator[Flight | int]:
         """Copies live entries of `victims` into one kept file, at most a segment full."""
         store = self._store
         # A snapshot that begins before all entries have moved has to look into the new file.
@@ -168,23 +167,25 @@ class Upkeep:
         finally:
             store.return_number(number)
 
-    def _copy_into(self, number: int, victims: set[int]) -> Iterator[int]:
+    def _copy_into(self, number: int, victims: set[int]) -> Iterator[Flight | int]:
         store, places = self._store, self._store.retained.places
         writer = KeptWriter(store.storage, store.owner, number, "the compaction")
         slots: list[int] = []
         try:
+            batch = _Batch(store, writer)
             for slot in self._slots_in(victims):
-                if store.retained.places is not places or writer.file.size >= store.segment_bytes:
+                if store.retained.places is not places or batch.size >= store.segment_bytes:
                     break
-                if slot is not None:
-                    place = places[slot]
-                    writer.add(store.read(place), place.log_index, place.term)
-                    slots.append(slot)
-                    yield place.size + limits.ENTRY_COST_BYTES
-                else:
+                if slot is None:
                     yield limits.PLACE_COST_BYTES
+                    continue
+                slots.append(slot)
+                if batch.add(places[slot]):
+                    yield from landing(batch.copy)
+                    batch = _Batch(store, writer)
+            yield from landing(batch.copy)
             writer.seal(store.files)
-            yield from self._landing(writer.file.publish)
+            yield from landing(writer.file.publish)
             if store.retained.places is not places:
                 # An installation has taken the place of everything: nobody needs the file.
                 store.retained.unneeded.append(writer.file.name)
@@ -214,3 +215,33 @@ class Upkeep:
             use.live_bytes += live_bytes
             use.end = place.offset + live_bytes
             yield limits.PLACE_COST_BYTES
+
+
+class _Batch:
+    """Entries that are copied together: told on the loop's thread, read and written on another."""
+
+    def __init__(self, store: SnapshotStore, writer: KeptWriter) -> None:
+        self._store = store
+        self._writer = writer
+        self._order: list[EntryPlace] = []
+        self._places: dict[Holder, list[EntryPlace]] = {}
+        self._cost_bytes = 0
+        self.size = writer.file.size
+        """Bytes that the kept file will have with them."""
+
+    def add(self, place: EntryPlace) -> bool:
+        """One more, higher than all before. True when that is enough for a read."""
+        self._order.append(place)
+        self._places.setdefault(self._store.holder(place), []).append(place)
+        self.size += records.RECORD_BYTES + place.size
+        self._cost_bytes += place.size + limits.ENTRY_COST_BYTES
+        return self._cost_bytes >= limits.RUN_BYTES
+
+    def copy(self) -> None:
+        """Brings them into the kept file, each with its checksum checked."""
+        commands: dict[int, bytes] = {}
+        for holder, places in self._places.items():
+            for place, command in read_places(self._store.storage, holder, places):
+                commands[place.log_index] = command
+        for place in self._order:
+            self._writer.add(commands[place.log_index], place.log_index, place.term)

@@ -155,16 +155,17 @@ def test_a_segment_that_cannot_be_begun_ends_the_journal() -> None:
 
 
 class OnLoop:
-    """The syncs of a node, and the removing of its files, that its loop had to wait for."""
+    """The syncs and reads of a node, and the removing of its files, that its loop waited for."""
 
     def __init__(self, node: SimNode) -> None:
         self._node = node
         self.found: list[tuple[str, str]] = []
         self.beside: list[tuple[str, str]] = []
         node.storage.hook = self._note
+        node.storage.read_hook = lambda name: self._note("read", name)
 
     def _note(self, operation: str, name: str) -> None:
-        if operation in ("sync", "sync_folder", "unlink"):
+        if operation in ("sync", "sync_folder", "unlink", "read"):
             (self.beside if self._node.beside_loop else self.found).append((operation, name))
 
 
@@ -187,10 +188,10 @@ def keeps_syncs_off_the_loop(node_class: NodeClass = RaftNode) -> None:
     busy(world, leader, 60)
     assert leader.node.status().counters.snapshots_taken_total > taken + 3
     assert not waits.found
-    names = [name for operation, name in waits.beside if operation == "sync"]
-    assert [name for operation, name in waits.beside if operation == "unlink"]
-    for ending in (".segment.tmp", ".snapshot.tmp", ".kept.tmp"):
-        assert any(name.endswith(ending) for name in names), ending
+    seen = {(operation, name.partition(".")[2]) for operation, name in waits.beside}
+    written = {("sync", ending) for ending in ("segment.tmp", "snapshot.tmp", "kept.tmp")}
+    cleaned_up = {("read", "snapshot"), ("read", "segment"), ("read", "kept")}
+    assert written | cleaned_up | {("unlink", "segment")} <= seen
     world.run(5.0)
     world.checks.at_rest()
 

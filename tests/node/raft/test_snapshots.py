@@ -6,12 +6,13 @@ import errno
 import os
 import random
 from array import array
+from collections.abc import Callable
 
 import pytest
 
 from node.raft import limits
 from node.raft.durablelog import PLACEHOLDER
-from node.raft.errors import JournalFailed, RaftStopped, SnapshotFailed
+from node.raft.errors import JournalDamaged, JournalFailed, RaftStopped, SnapshotFailed
 from node.raft.flight import Flight
 from node.raft.journal import Journal
 from tests.support.journals import command, fill, open_journal
@@ -255,7 +256,7 @@ def until_it_syncs(storage: SimStorage, journal: Journal) -> Flight:
     while True:
         assert journal.compact_step(1)
         work = journal.blocking_work()
-        if work is not None and names(storage, ".kept.tmp"):
+        if work is not None and any(map(storage.content, names(storage, ".kept.tmp"))):
             return work
 
 
@@ -266,14 +267,101 @@ def test_a_file_that_nobody_needs_is_removed_on_another_thread() -> None:
         take(journal, [2, 20], index=index)
     before = storage.listdir()
     journal.release()
-    work = journal.blocking_work()
-    assert work is not None
-    assert storage.listdir() == before
-    work.run()
+    while storage.listdir() == before:
+        assert journal.compact_step(1)
+        work = journal.blocking_work()
+        assert work is None or storage.listdir() == before
+        if work is not None:
+            work.run()
     [gone] = set(before) - set(storage.listdir())
     assert gone.endswith(".segment")
     clean_up(journal)
     assert [journal.read(index) for index in (2, 20)] == [command(2, 60), command(20, 60)]
+
+
+def reads_by(storage: SimStorage, work: Callable[[], object]) -> int:
+    """How often the disk was read for it."""
+    before = storage.reads
+    work()
+    return storage.reads - before
+
+
+def test_what_cleaning_up_reads_is_read_on_another_thread() -> None:
+    storage = SimStorage()
+    journal = filled(storage, 60)
+    for index in (40, 50):
+        take(journal, [2, 20], index=index)
+    journal._snapshots.retire()
+    here = beside = 0
+    more = True
+    while more:
+        work = journal.blocking_work()
+        beside += reads_by(storage, work.run) if work is not None else 0
+        before = storage.reads
+        more = journal.compact_step(1)
+        here += storage.reads - before
+    assert (here, beside) == (0, 3), "the places, and two entries far from each other"
+    assert names(storage, ".kept")
+    assert storage.open_files <= 3, "the journal's own, and none of the cleaning up"
+    assert [journal.read(index) for index in (2, 20)] == [command(2, 60), command(20, 60)]
+
+
+@pytest.mark.parametrize("what", ["entry", "place"])
+def test_damage_that_cleaning_up_reads_on_another_thread_ends_the_journal(what: str) -> None:
+    storage = SimStorage()
+    journal = filled(storage, 60)
+    metas = [take(journal, [2, 20], index=index) for index in (40, 50)]
+    journal._snapshots.retire()
+    place = journal._snapshots.locate(2)
+    assert place is not None
+    name = journal._snapshots.holder(place).name if what == "entry" else metas[0].name
+    # The last record but one of the snapshot is its places.
+    at = place.offset + 40 if what == "entry" else len(storage.content(name)) - 120
+    storage.rot(name, flipped(storage.content(name), at))
+    with pytest.raises(JournalDamaged, match=name):
+        go_on_beside(journal)
+    with pytest.raises(JournalFailed):
+        journal.sync()
+
+
+def go_on_beside(journal: Journal) -> None:
+    """Cleans up as a node does, with all that blocks done on another thread."""
+    while journal.compact_step(1):
+        work = journal.blocking_work()
+        if work is not None:
+            work.run()
+
+
+def flipped(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes((content[at] ^ 1,)) + content[at + 1 :]
+
+
+def test_a_disk_that_does_not_read_for_cleaning_up_ends_the_journal() -> None:
+    storage = SimStorage()
+    journal = filled(storage, 60)
+    for index in (40, 50):
+        take(journal, [2, 20], index=index)
+    storage.read_hook = lambda name: _fail_with(errno.EIO)
+    with pytest.raises(JournalFailed, match="the disk failed"):
+        clean_up(journal)
+
+
+def test_a_journal_that_ends_while_entries_are_copied_leaves_nothing_open() -> None:
+    storage = SimStorage()
+    journal = filled(storage, 60)
+    for index in (40, 50):
+        take(journal, [2, 20], index=index)
+    journal.release()
+    while not names(storage, ".kept.tmp") or journal.blocking_work() is None:
+        assert journal.compact_step(1)
+    work = journal.blocking_work()
+    assert work is not None
+    journal.close()
+    work.run()
+    assert not names(storage, ".kept.tmp")
+    assert storage.open_files == 0
+    clean_up(reopened(storage))
+    assert len(names(storage, ".kept")) == 1
 
 
 def test_a_compaction_waits_for_its_sync_on_another_thread() -> None:
