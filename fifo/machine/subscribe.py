@@ -40,7 +40,7 @@ def subscribe(step: Step, command: Subscribe) -> Reply:
     except SpecError as error:
         return Refused(Code.INVALID, str(error))
     session = step.open_session(command.session)
-    known = session.tags.get((queue.number, command.tag))
+    known = _staying(step, session.tags.get((queue.number, command.tag)))
     refused = _check(step, queue, session.consumers, options, known)
     if refused is not None:
         return refused
@@ -62,6 +62,14 @@ def subscribe(step: Step, command: Subscribe) -> Reply:
     consumers.elect(step, queue)
     active = consumer.base == Base.ACTIVE
     return Subscribed(consumer.number, queue.number, consumer.lock_ms, consumer.prefetch, active)
+
+
+def _staying(step: Step, known: int | None) -> int | None:
+    """The session's consumer of that name; not one that is being emptied over several steps, which
+    is as good as gone: what came to it now would go back with the rest."""
+    if known is None or step.state.consumers[known].leaving is not None:
+        return None
+    return known
 
 
 def _check(
@@ -169,7 +177,7 @@ def get(step: Step, command: Get) -> Reply:
         return Refused(Code.SUBSCRIBED, "the queue is single-active and somebody is subscribed")
     session = step.open_session(command.session)
     lock_ms = command.lock_ms or queue.spec.lock_ms
-    known = session.gets.get(queue.number)
+    known = _staying(step, session.gets.get(queue.number))
     if known is None:
         if len(session.consumers) >= limits.CONSUMERS_PER_SESSION:
             most = limits.CONSUMERS_PER_SESSION

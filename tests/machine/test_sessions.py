@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from fifo.machine import commands, replies
+from fifo.machine import commands, limits, replies
 from fifo.machine.effects import Deliver, Fenced, Notify, SessionEnded
 from tests.support.machine import Bench, absent, expect, present, refused, sixteen, statuses
 
@@ -184,6 +184,37 @@ def test_ending_a_session_with_many_locks_goes_on_by_ticks() -> None:
     bench.tick_all()
     assert bench.counts("q") == (25_000, 0, 0)
     assert ann not in bench.machine.state.sessions
+
+
+@pytest.mark.parametrize("verb", ["subscribe", "get"])
+def test_who_comes_back_while_its_cancelled_consumer_is_being_emptied_gets_another(
+    verb: str,
+) -> None:
+    bench = Bench()
+    bench.declare("q")
+    session = bench.attach()
+    count = limits.STEP_MESSAGES // limits.RECORD_COST + 10  # one step does not give all back
+
+    def begin() -> int:
+        if verb == "subscribe":
+            return bench.subscribe(session, "q", prefetch=2 * count).consumer
+        command = commands.Get(session, "q", limits.GET_MESSAGES)
+        return expect(replies.Got, bench.do(command)).consumer
+
+    bench.publish(session, "q", *["m"] * count)
+    old = begin()
+    while bench.counts("q")[0]:
+        assert begin() == old
+    bench.do(commands.Cancel(session, old))
+    bench.disconnect(session)
+    bench.attach()
+    new = begin()
+    assert new != old
+    bench.tick_all()
+    held = {number: one.held for number, one in bench.machine.state.consumers.items()}
+    assert held == {new: count if verb == "subscribe" else limits.GET_MESSAGES}
+    assert bench.ack(old, 1, session=session) == ["unknown_consumer"]
+    assert bench.overview("q")["counters"]["redelivered_disconnect"] == count
 
 
 def test_deleting_a_queue_tells_its_consumers() -> None:
