@@ -260,8 +260,24 @@ def _add_range(taken: list[tuple[int, int, bool]], first: int, last: int, *, dea
     if place < len(taken) and last + 1 == taken[place][0] and taken[place][2] == dead:
         last = taken.pop(place)[1]
     taken.insert(place, (first, last, dead))
+    _merge_lowest(taken)
+
+
+def _merge_lowest(taken: list[tuple[int, int, bool]]) -> None:
+    """One range more was made: above the bound the two lowest become one."""
     if len(taken) > limits.TAKEN_RANGES:
         taken[:2] = [(taken[0][0], taken[1][1], False)]
+
+
+def untake(consumer: Consumer, token: int) -> None:
+    """A token that was taken has been settled late: it is taken no more, and parts its range."""
+    taken = consumer.taken
+    place = bisect_right(taken, (token, NEVER_MS, True)) - 1
+    first, last, dead = taken[place]
+    assert first <= token <= last, "a token that can be settled late was not taken"
+    parts = ((first, token - 1, dead), (token + 1, last, dead))
+    taken[place : place + 1] = [part for part in parts if part[0] <= part[1]]
+    _merge_lowest(taken)
 
 
 def resolve(consumer: Consumer, below: int) -> None:

@@ -249,7 +249,7 @@ def _settle_late(step: Step, command: Settle, queue: Queue, consumer: Consumer, 
         return False
     del consumer.late[token]
     # It is settled now, so a retry hears that, not that it was taken.
-    _untake(consumer, token)
+    consumers.untake(consumer, token)
     queue.counters["late_acks"] += 1
     if command.verb == _ACK:
         queue.counters["acked"] += 1
@@ -260,14 +260,6 @@ def _settle_late(step: Step, command: Settle, queue: Queue, consumer: Consumer, 
         death = death_of(step, command)
         _bury_terminated(step, queue, consumer.number, position, record, death)
     return True
-
-
-def _untake(consumer: Consumer, token: int) -> None:
-    for place, (first, last, dead) in enumerate(consumer.taken):
-        if first <= token <= last:
-            parts = [(first, token - 1, dead), (token + 1, last, dead)]
-            consumer.taken[place : place + 1] = [part for part in parts if part[0] <= part[1]]
-            return
 
 
 def add_line(lines: list[Line], first: int, last: int, status: int, *, late: bool = False) -> None:

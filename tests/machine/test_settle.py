@@ -127,6 +127,21 @@ def test_taken_ranges_are_bounded_and_merge_into_lock_lost(bench: Bench) -> None
     assert bench.ack(1, 3, 6, 7) == ["lock_lost", "dead_lettered", "already_settled"]
 
 
+def test_taken_ranges_are_bounded_though_late_acks_part_them(bench: Bench) -> None:
+    consumer = bench.machine.state.consumers[bench.subscribe(1, "q", prefetch=20).consumer]
+    bench.publish(1, "q", *"abcdefghijkl")
+    bench.do(commands.PauseQueue("q"))
+    bench.advance(2_000)
+    bench.tick_all()
+    assert consumer.taken == [(1, 12, False)]
+    with patch.object(limits, "TAKEN_RANGES", 3):
+        assert bench.ack(1, 2, 4, 6, 8) == ["ok+late"] * 4
+        assert consumer.taken == [(1, 5, False), (7, 7, False), (9, 12, False)]
+        # 2 and 4 were settled; in doubt they are lost. What is in a merged range can still be late.
+        assert bench.ack(1, 2, 6, 8) == ["lock_lost", "already_settled", "already_settled"]
+        assert bench.ack(1, 3, 12) == ["ok+late", "ok+late"]
+
+
 def test_notices_are_bounded_and_keep_the_newest_ranges(bench: Bench) -> None:
     bench.subscribe(1, "q", prefetch=1)
     for _ in range(limits.NOTICES + 20):

@@ -195,8 +195,13 @@ def take(world: World, message: Message, cause: str) -> None:
 
 
 def remember_taken(consumer: Consumer, token: int, fate: str) -> None:
-    """The token was taken; of too many ranges the two lowest become one that says returned."""
+    """The token was taken."""
     consumer.taken.setdefault(token, fate)
+    bound_taken(consumer)
+
+
+def bound_taken(consumer: Consumer) -> None:
+    """Of too many ranges of taken tokens the two lowest become one that says returned."""
     ranges: list[list[Any]] = []
     for known in sorted(consumer.taken):
         dead = consumer.taken[known] == "dead"

@@ -410,6 +410,7 @@ def settle_one(
         finish(world, consumer, waiting, verb, texts)
         world.count(consumer.queue, "late_acks")  # late terminates too
         del consumer.taken[token]
+        moving.bound_taken(consumer)
         return ("ok", True)
     return ("lock_lost", False)
 
