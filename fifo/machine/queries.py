@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from fifo.machine import checkout, consumers, locks, ready, spec
 from fifo.machine.effects import Run
 from fifo.machine.limits import BLOCK_BITS
-from fifo.machine.state import LANE_SHIFT, Consumer, Hold, HoldLane, Queue, State
+from fifo.machine.state import LANE_SHIFT, Consumer, Hold, HoldLane, Producer, Queue, State
 from fifo.machine.types import Base, Cause, Range, Suspicion
 
 Plain = dict[str, Any]
@@ -167,7 +167,7 @@ def producers_of(state: State, name: str, limit: int) -> list[Plain]:
             "name": producer.name,
             "producer": producer.number,
             "last": last,
-            "queues": len(producer.queues),
+            "queues": len(_queues_of(state, producer)),
             "unused_ms": state.cluster_time_ms - producer.used_ms,
         }
         for producer, last in islice(named, limit)
@@ -175,11 +175,14 @@ def producers_of(state: State, name: str, limit: int) -> list[Plain]:
 
 
 def queues_of_producer(state: State, name: str) -> list[str]:
-    """The queues that a named producer has published to."""
+    """The queues that a named producer has published to, those left out that were deleted."""
     number = state.producer_names.get(name)
-    if number is None:
-        return []
-    return [state.queues[queue].name for queue in state.producers[number].queues]
+    return [] if number is None else _queues_of(state, state.producers[number])
+
+
+def _queues_of(state: State, producer: Producer) -> list[str]:
+    """A deleted queue does not walk its producers: they may know of queues that are gone."""
+    return [state.queues[number].name for number in producer.queues if number in state.queues]
 
 
 def consumers_of(state: State, name: str) -> list[Plain]:

@@ -114,7 +114,7 @@ class Queries:
                 connection.refuse(
                     frame.correlation,
                     Code.INVALID_ARGUMENT,
-                    "a query must be one of list, show, locks, delayed, consumers",
+                    "a query must be one of list, show, locks, delayed, consumers, producers",
                 )
                 return
         self._answer(connection, frame, plain(found))

@@ -22,6 +22,7 @@ from fifo.wire.messages import (
     Ok,
     OpenProducer,
     Publish,
+    QueueAction,
     QueueQuery,
     Redirect,
     Status,
@@ -152,6 +153,10 @@ async def test_a_named_producer_shows_only_the_queues_that_the_user_publishes_to
         again = await bob.ask(OpenProducer("shared"))
         assert isinstance(again, Ok)
         assert again.result["last"] == {"orders": 1}
+        # Of a queue that is deleted nobody has to be asked.
+        await ann.declare("gone")
+        await ann.confirmed(ann.publish("gone", 0, 1, [b"x"], opened.result["producer"]))
+        assert isinstance(await ann.ask(QueueAction("gone", "delete")), Ok)
         # It would begin anew for all queues, so who gives it up has to manage them all.
         refused = await bob.ask(ForgetProducer("shared"))
         assert isinstance(refused, Error)
