@@ -107,7 +107,7 @@ class Broker:
         )  # fmt: skip
         self.sessions = Sessions()
         self.locks = LockClock(self.host.machine, self.figures)
-        self._gets = WaitingGets(now, self.host.ready)
+        self._gets = WaitingGets(now, self.host.for_a_get)
         self._effects = Effects(
             self.sessions, self.locks, now_ms=self.clock.now_ms, read_area=self.host.read_area
         )

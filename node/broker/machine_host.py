@@ -111,6 +111,12 @@ class MachineHost:
         number = state.queue_names.get(name)
         return 0 if number is None else state.queues[number].ready
 
+    def for_a_get(self, name: str) -> int:
+        """The same without what a get would not find: a paused queue's, and what waits for its key.
+        Nobody may have the rest either, perhaps, but that depends on who asks."""
+        queue = self.queue(name)
+        return 0 if queue is None or queue.paused else queue.ready - queue.in_line.count
+
     def consumer_count(self) -> int:
         """How many consumers there are."""
         return len(self.machine.state.consumers)

@@ -303,25 +303,31 @@ class Requests:
             session.number, message.queue, message.count, message.lock_ms, _fence(connection)
         )
         deadline = self._gets.deadline(message.wait_ms)
+        waited = False
+
+        def step() -> bool:
+            return self.ask(connection, frame, command, answer, late=True)
 
         def answer(reply: Reply) -> None:
             assert isinstance(reply, replies.Got)
             if reply.count == 0 and connection.open:
                 # Nothing in what the machine could look at in one step says nothing of the rest.
                 if reply.more:
-                    again()
+                    step()
                     return
-                if self._gets.add(message.queue, deadline, again, give_up):
+                if self._gets.add(message.queue, deadline, again, give_up, in_vain=waited):
                     return
             connection.send(Got(reply.consumer, reply.first_token, reply.count), frame.correlation)
 
         def again() -> bool:
-            return connection.open and self.ask(connection, frame, command, answer, late=True)
+            nonlocal waited
+            waited = True
+            return connection.open and step()
 
         def give_up() -> None:
             connection.send(Got(0, 0, 0), frame.correlation)
 
-        self.ask(connection, frame, command, answer, late=True)
+        step()
 
     def alive(self, connection: Connection, session: Session, frame: Frame) -> None:
         """The program behind a consumer speaks."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fifo.machine.types import Verb
 from fifo.wire import columns
 from fifo.wire.messages import (
     Close,
@@ -22,6 +23,7 @@ from fifo.wire.messages import (
     Ok,
     Ping,
     Publish,
+    QueueAction,
     QueueQuery,
     Redirect,
     Renew,
@@ -29,6 +31,7 @@ from fifo.wire.messages import (
     Status,
     Welcome,
 )
+from node.broker import limits
 from node.broker.node import Node
 from tests.support.cluster import LocalCluster, eventually, passed, running
 from tests.support.rawclient import RawClient, connected
@@ -425,6 +428,35 @@ async def test_a_get_finds_what_is_there_or_waits_for_it(node: Node) -> None:
     assert loop.time() - started >= 0.2
     await client.close()
     await other.close()
+
+
+@pytest.mark.parametrize("why", ["paused", "key_is_held", "released", "other_holds"])
+async def test_a_get_that_waits_for_what_it_may_not_have_does_not_fill_the_log(
+    node: Node, why: str
+) -> None:
+    client = await connected(node.me.client)
+    orderings = {"key_is_held": "key", "other_holds": "single_active"}
+    await client.declare("q", ordering=orderings.get(why, "none"))
+    keyed = columns.Publication([b"one", b"two"], keys=[b"k", b"k"])
+    listed, raw = columns.pack_publication(keyed)
+    correlation = client.next_correlation()
+    client.send(Publish("q", 0, 0, 1, 2, listed), correlation, raw)
+    await client.confirmed(correlation)
+    if why == "paused":
+        assert isinstance(await client.ask(QueueAction("q", "pause")), Ok)
+    elif why == "released":
+        got = await client.ask(Get("q", 2))
+        assert isinstance(got, Got)
+        await client.settle(got.consumer, 1, 2, verb=Verb.RELEASE)
+    else:
+        other = await connected(node.me.client)
+        assert isinstance(await other.ask(Get("q", 1)), Got)
+    before = node.broker.proposals.entries_total
+    nothing = await client.ask(Get("q", 1, wait_ms=500))
+    assert isinstance(nothing, Got)
+    assert nothing.count == 0
+    looks = 0 if why in ("paused", "key_is_held") else int(0.5 / limits.LOOK_SECONDS)
+    assert node.broker.proposals.entries_total - before <= looks + 2
 
 
 async def test_every_column_of_a_publish_arrives(node: Node) -> None:
