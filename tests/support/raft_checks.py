@@ -95,6 +95,12 @@ class Checks:
             self.fail(f"{node.name} went back from {node.applied[-1][0]} to {index}")
         self._world.happened("installed" if node.applied or node.alive else "restored")
 
+    def resumed(self, node: SimNode) -> None:
+        """Who was paused heard nobody: a leader's time alone counts from now. (The last step may
+        lie far back: where all others are down too, nothing happens.)"""
+        if node.alive:
+            self._heard[node.name, node.incarnation, node.node.term] = node.clock()
+
     # --- after each step ---
 
     def after_step(self) -> None:
@@ -227,11 +233,8 @@ class Checks:
     def _check_alone(self, node: SimNode) -> None:
         """A leader that hears no majority stops believing in itself (b12)."""
         key = (node.name, node.incarnation, node.node.term)
-        now = node.clock()
-        if node.paused:
-            self._heard[key] = now
-        elif now > self._heard[key] + ALONE_SECONDS:
-            since = self._heard[key]
+        since = self._heard[key]
+        if not node.paused and node.clock() > since + ALONE_SECONDS:
             self.fail(f"{node.name} leads term {node.node.term} alone since {since:.2f}")
 
     def _check_commit(self, node: SimNode) -> None:

@@ -459,6 +459,7 @@ class SimNode:
         """Go on with everything that waited."""
         self.touched = True
         self.paused = False
+        self._world.checks.resumed(self)
         inbox, self._inbox = self._inbox, []
         for frame in inbox:
             self.receive(frame)

@@ -102,3 +102,16 @@ def test_looking_at_every_node_after_every_step_finds_no_more_and_nothing_sooner
     monkeypatch.setattr(raft_world, "Checks", Everywhere)
     assert outcome(seed, node_class) == found
     assert f"seed {seed}" in found or "ZeroDivisionError" in found
+
+
+def test_a_leader_that_was_paused_while_nobody_else_ran_has_its_time_to_step_down() -> None:
+    world = raft_world.World().start()
+    leader = world.elect()
+    for node in world.nodes.values():
+        if node is not leader:
+            node.kill(power=True)
+    leader.pause()
+    world.run(2.0)  # Nothing happens, so nothing is looked at.
+    world.at(world.now, leader.resume)
+    world.run(1.0)
+    assert leader.node.role != "leader"
