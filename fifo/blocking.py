@@ -39,7 +39,7 @@ from fifo.client import (
 )
 from fifo.client import DurableConsumer as _AsyncDurable
 from fifo.client import Producer as _AsyncProducer
-from fifo.client.durations import Duration
+from fifo.client.durations import Duration, patience
 from fifo.client.message import ACK, OPEN, Settling, nacking, releasing, terminating
 
 __all__ = ["connect", "BlockingClient", "BlockingConsumer", "BlockingMessage", "BlockingProducer"]
@@ -259,7 +259,7 @@ class BlockingConsumer:
             raise StopIteration
         return message
 
-    def next(self, timeout: float | None = None) -> BlockingMessage | None:
+    def next(self, timeout: Duration | None = None) -> BlockingMessage | None:
         """The next message; None when `timeout` seconds are over, or the consumer was cancelled."""
         while True:
             try:
@@ -271,9 +271,9 @@ class BlockingConsumer:
             if not message.is_lost:
                 return message
 
-    def _fetch_more(self, timeout: float | None) -> bool:
+    def _fetch_more(self, timeout: Duration | None) -> bool:
         """Get messages over here, one thread at a time; False when there are none (any more)."""
-        if not self._fetching.acquire(timeout=-1 if timeout is None else timeout):
+        if not self._fetching.acquire(timeout=-1 if timeout is None else patience(timeout)):
             return False
         try:
             # Another thread may have fetched while this one waited for its turn.
@@ -281,13 +281,13 @@ class BlockingConsumer:
         finally:
             self._fetching.release()
 
-    async def _fetch(self, timeout: float | None) -> bool:
+    async def _fetch(self, timeout: Duration | None) -> bool:
         # Kept over there: a thread that is interrupted while it waits loses nothing.
         found = await self._consumer.next_batch(_BATCH, timeout)
         self._fetched.extend(found)
         return bool(found)
 
-    def next_batch(self, count: int, timeout: float | None = None) -> list[BlockingMessage]:
+    def next_batch(self, count: int, timeout: Duration | None = None) -> list[BlockingMessage]:
         """At least one and at most `count` messages; empty when too late, or cancelled."""
         found: list[BlockingMessage] = []
         while self._fetched and len(found) < count:
@@ -527,92 +527,97 @@ class BlockingClient:
 
     # Queues.
 
-    def declare(self, spec: QueueSpec, *, timeout: float | None = None) -> bool:
+    def declare(self, spec: QueueSpec, *, timeout: Duration | None = None) -> bool:
         """Create the queue; True if it was not there. Raises QueueExists with the difference."""
         return self._run(self._client.declare(spec, timeout=timeout))
 
-    def update(self, queue: str, *, timeout: float | None = None, **changes: Any) -> None:
+    def update(self, queue: str, *, timeout: Duration | None = None, **changes: Any) -> None:
         """Change fields of a QueueSpec on a live queue; None restores a default."""
         self._run(self._client.update(queue, timeout=timeout, **changes))
 
-    def delete(self, queue: str, *, timeout: float | None = None) -> None:
+    def delete(self, queue: str, *, timeout: Duration | None = None) -> None:
         """Delete the queue with its messages."""
         self._run(self._client.delete(queue, timeout=timeout))
 
-    def purge(self, queue: str, *, timeout: float | None = None) -> int | None:
+    def purge(self, queue: str, *, timeout: Duration | None = None) -> int | None:
         """Delete what is not locked; how many messages that were, where the node says so.
 
         Returns when they are gone.
         """
         return self._run(self._client.purge(queue, timeout=timeout))
 
-    def pause(self, queue: str, *, timeout: float | None = None) -> None:
+    def pause(self, queue: str, *, timeout: Duration | None = None) -> None:
         """Stop deliveries; publishing and settling go on."""
         self._run(self._client.pause(queue, timeout=timeout))
 
-    def resume(self, queue: str, *, timeout: float | None = None) -> None:
+    def resume(self, queue: str, *, timeout: Duration | None = None) -> None:
         """Deliver again."""
         self._run(self._client.resume(queue, timeout=timeout))
 
-    def queues(self, *, timeout: float | None = None) -> list[dict[str, Any]]:
+    def queues(self, *, timeout: Duration | None = None) -> list[dict[str, Any]]:
         """An overview of every queue."""
         return self._run(self._client.queues(timeout=timeout))
 
-    def queue(self, name: str, *, timeout: float | None = None) -> dict[str, Any]:
+    def queue(self, name: str, *, timeout: Duration | None = None) -> dict[str, Any]:
         """The overview of one queue."""
         return self._run(self._client.queue(name, timeout=timeout))
 
     def locks(
-        self, queue: str, limit: int = 1000, *, timeout: float | None = None
+        self, queue: str, limit: int = 1000, *, timeout: Duration | None = None
     ) -> list[dict[str, Any]]:
         """Who holds which message, and until when."""
         return self._run(self._client.locks(queue, limit, timeout=timeout))
 
     def delayed(
-        self, queue: str, limit: int = 1000, *, timeout: float | None = None
+        self, queue: str, limit: int = 1000, *, timeout: Duration | None = None
     ) -> list[dict[str, Any]]:
         """Delayed messages, with why and until when."""
         return self._run(self._client.delayed(queue, limit, timeout=timeout))
 
     def consumers(
-        self, queue: str, limit: int = 1000, *, timeout: float | None = None
+        self, queue: str, limit: int = 1000, *, timeout: Duration | None = None
     ) -> list[dict[str, Any]]:
         """The queue's consumers and how they are."""
         return self._run(self._client.consumers(queue, limit, timeout=timeout))
 
     def producers(
-        self, queue: str, limit: int = 1000, *, timeout: float | None = None
+        self, queue: str, limit: int = 1000, *, timeout: Duration | None = None
     ) -> list[dict[str, Any]]:
         """The named producers that have published to the queue."""
         return self._run(self._client.producers(queue, limit, timeout=timeout))
 
     def peek(
-        self, queue: str, count: int = 1, *, timeout: float | None = None
+        self, queue: str, count: int = 1, *, timeout: Duration | None = None
     ) -> list[StoredMessage]:
         """The next messages, without locking them."""
         return self._run(self._client.peek(queue, count, timeout=timeout))
 
     def redrive(
-        self, queue: str, target: str | None = None, *, timeout: float | None = None, **options: Any
+        self,
+        queue: str,
+        target: str | None = None,
+        *,
+        timeout: Duration | None = None,
+        **options: Any,
     ) -> dict[str, Any]:
         """Move dead letters back; options as in `fifo.Client.redrive`."""
         return self._run(self._client.redrive(queue, target, timeout=timeout, **options))
 
-    def cancel_redrive(self, queue: str, *, timeout: float | None = None) -> dict[str, Any]:
+    def cancel_redrive(self, queue: str, *, timeout: Duration | None = None) -> dict[str, Any]:
         """End the redrive of this queue; what was moved stays moved."""
         return self._run(self._client.cancel_redrive(queue, timeout=timeout))
 
     def move(
-        self, queue: str, target: str, limit: int | None = None, *, timeout: float | None = None
+        self, queue: str, target: str, limit: int | None = None, *, timeout: Duration | None = None
     ) -> int:
         """Move ready messages from the front to another queue; how many were moved."""
         return self._run(self._client.move(queue, target, limit, timeout=timeout))
 
-    def status(self, *, timeout: float | None = None) -> dict[str, Any]:
+    def status(self, *, timeout: Duration | None = None) -> dict[str, Any]:
         """How the node that we are connected to is."""
         return self._run(self._client.status(timeout=timeout))
 
-    def transfer_leadership(self, node: str, *, timeout: float | None = None) -> None:
+    def transfer_leadership(self, node: str, *, timeout: Duration | None = None) -> None:
         """Let the named node lead; as `fifo.Client.transfer_leadership`."""
         self._run(self._client.transfer_leadership(node, timeout=timeout))
 
@@ -629,7 +634,7 @@ class BlockingClient:
         priority: int = 4,
         ttl: Duration | None = None,
         dedup_id: str | bytes | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> Confirm:
         """Publish one message; returns once it is on the disks of a majority."""
         return self._run(
@@ -650,12 +655,12 @@ class BlockingClient:
         """Publish many messages; one confirm per body, in order. Lists as in `fifo.Client`."""
         return self._run(self._client.publish_many(queue, bodies, **columns))
 
-    def open_producer(self, name: str, *, timeout: float | None = None) -> BlockingProducer:
+    def open_producer(self, name: str, *, timeout: Duration | None = None) -> BlockingProducer:
         """A named producer, whose numbers outlive this client."""
         producer = self._run(self._client.open_producer(name, timeout=timeout))
         return BlockingProducer(producer, self._threads)
 
-    def forget_producer(self, name: str, *, timeout: float | None = None) -> None:
+    def forget_producer(self, name: str, *, timeout: Duration | None = None) -> None:
         """Give up a named producer: opened again it is a new one, whose numbers start anew."""
         self._run(self._client.forget_producer(name, timeout=timeout))
 
@@ -680,7 +685,7 @@ class BlockingClient:
         lock: Duration | None = None,
         auto_renew: bool = False,
         *,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> list[BlockingMessage]:
         """Up to `count` messages, waiting `wait` seconds for the first; maybe none."""
         return self._run(self._client.get(queue, count, wait, lock, auto_renew, timeout=timeout))

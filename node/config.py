@@ -378,17 +378,18 @@ def _check_members(config: ClusterConfig, label: str) -> None:
     """Names, addresses and folders are each used once, or two nodes would fight over them."""
     if len(config.nodes) > NODES_MAX:
         raise ConfigError(f"{label}: {len(config.nodes)} [[node]] sections; {NODES_MAX} at most")
-    _refuse_repeat(((node.name, f"{node.name}: name") for node in config.nodes), label)
+    nodes = list(enumerate(config.nodes, 1))
+    _refuse_repeat(((node.name, f"{number} name") for number, node in nodes), label)
     _refuse_repeat(
         (
-            (str(address), f"{node.name}: {kind}")
-            for node in config.nodes
+            (str(address), f"{number} {kind}")
+            for number, node in nodes
             for kind, address in _addresses_of(node)
         ),
         label,
     )
     _refuse_repeat(
-        ((str(n.data_dir.resolve()), f"{n.name}: data_dir") for n in config.nodes), label
+        ((str(node.data_dir.resolve()), f"{number} data_dir") for number, node in nodes), label
     )
 
 
@@ -420,7 +421,7 @@ def _refuse_repeat(values: Iterable[tuple[str, str]], label: str) -> None:
     for value, place in values:
         if value in seen:
             raise ConfigError(
-                f"{label}: [[node]] {place}: {value} is already the one of {seen[value]}"
+                f"{label}: [[node]] {place}: {value} is that of [[node]] {seen[value]} already"
             )
         seen[value] = place
 

@@ -191,23 +191,23 @@ class BaseClient(Generic[M]):
 
     # Queues.
 
-    async def declare(self, spec: QueueSpec, *, timeout: float | None = None) -> bool:
+    async def declare(self, spec: QueueSpec, *, timeout: Duration | None = None) -> bool:
         """Create the queue; True if it was not there. Raises QueueExists with the difference."""
         if not isinstance(spec, QueueSpec):
             raise InvalidArgument("declare takes a fifo.QueueSpec")
         result = await self._ask(Declare(spec.name, spec.to_wire()), timeout)
         return bool(result.get("created")) if isinstance(result, dict) else False
 
-    async def update(self, queue: str, *, timeout: float | None = None, **changes: Any) -> None:
+    async def update(self, queue: str, *, timeout: Duration | None = None, **changes: Any) -> None:
         """Change fields of a QueueSpec on a live queue; None restores a default."""
         checks.name(queue, "queue")
         await self._ask(Update(queue, changes_to_wire(changes)), timeout)
 
-    async def delete(self, queue: str, *, timeout: float | None = None) -> None:
+    async def delete(self, queue: str, *, timeout: Duration | None = None) -> None:
         """Delete the queue with its messages."""
         await self._act(queue, "delete", timeout, safe=False)
 
-    async def purge(self, queue: str, *, timeout: float | None = None) -> int | None:
+    async def purge(self, queue: str, *, timeout: Duration | None = None) -> int | None:
         """Delete what is not locked; how many messages that were, where the node says so.
 
         Returns when they are gone.
@@ -216,48 +216,48 @@ class BaseClient(Generic[M]):
         count = result.get("messages") if isinstance(result, dict) else result
         return count if isinstance(count, int) else None
 
-    async def pause(self, queue: str, *, timeout: float | None = None) -> None:
+    async def pause(self, queue: str, *, timeout: Duration | None = None) -> None:
         """Stop deliveries; publishing and settling go on."""
         await self._act(queue, "pause", timeout, safe=True)
 
-    async def resume(self, queue: str, *, timeout: float | None = None) -> None:
+    async def resume(self, queue: str, *, timeout: Duration | None = None) -> None:
         """Deliver again."""
         await self._act(queue, "resume", timeout, safe=True)
 
-    async def queues(self, *, timeout: float | None = None) -> list[dict[str, Any]]:
+    async def queues(self, *, timeout: Duration | None = None) -> list[dict[str, Any]]:
         """An overview of every queue."""
         return list(await self._ask(QueueQuery(None, "list", wire.ITEMS_MAX), timeout) or ())
 
-    async def queue(self, name: str, *, timeout: float | None = None) -> dict[str, Any]:
+    async def queue(self, name: str, *, timeout: Duration | None = None) -> dict[str, Any]:
         """The overview of one queue: spec, depth, counters."""
         return dict(await self._query(name, "show", 1, timeout))
 
     async def locks(
-        self, queue: str, limit: int = 1000, *, timeout: float | None = None
+        self, queue: str, limit: int = 1000, *, timeout: Duration | None = None
     ) -> list[dict[str, Any]]:
         """Who holds which message, and until when."""
         return list(await self._query(queue, "locks", limit, timeout) or ())
 
     async def delayed(
-        self, queue: str, limit: int = 1000, *, timeout: float | None = None
+        self, queue: str, limit: int = 1000, *, timeout: Duration | None = None
     ) -> list[dict[str, Any]]:
         """Delayed messages, with why and until when."""
         return list(await self._query(queue, "delayed", limit, timeout) or ())
 
     async def consumers(
-        self, queue: str, limit: int = 1000, *, timeout: float | None = None
+        self, queue: str, limit: int = 1000, *, timeout: Duration | None = None
     ) -> list[dict[str, Any]]:
         """The queue's consumers and how they are."""
         return list(await self._query(queue, "consumers", limit, timeout) or ())
 
     async def producers(
-        self, queue: str, limit: int = 1000, *, timeout: float | None = None
+        self, queue: str, limit: int = 1000, *, timeout: Duration | None = None
     ) -> list[dict[str, Any]]:
         """The named producers that have published to the queue, with their last numbers there."""
         return list(await self._query(queue, "producers", limit, timeout) or ())
 
     async def peek(
-        self, queue: str, count: int = 1, *, timeout: float | None = None
+        self, queue: str, count: int = 1, *, timeout: Duration | None = None
     ) -> list[StoredMessage]:
         """The next messages, without locking them."""
         checks.name(queue, "queue")
@@ -283,7 +283,7 @@ class BaseClient(Generic[M]):
         rate: int | None = None,
         reset_counts: bool = True,
         dry_run: bool = False,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> dict[str, Any]:
         """Move dead letters back to where each came from, or to `target`: each once, in order.
 
@@ -310,13 +310,15 @@ class BaseClient(Generic[M]):
         request = Redrive(queue, target, options)
         return dict(await self._ask(request, timeout, safe=dry_run))
 
-    async def cancel_redrive(self, queue: str, *, timeout: float | None = None) -> dict[str, Any]:
+    async def cancel_redrive(
+        self, queue: str, *, timeout: Duration | None = None
+    ) -> dict[str, Any]:
         """End the redrive of this queue; what was moved stays moved. Returns how it ended."""
         request = Redrive(checks.name(queue, "queue"), None, {"cancel": True})
         return dict(await self._ask(request, timeout, safe=False))
 
     async def move(
-        self, queue: str, target: str, limit: int | None = None, *, timeout: float | None = None
+        self, queue: str, target: str, limit: int | None = None, *, timeout: Duration | None = None
     ) -> int:
         """Move ready messages from the front to another queue, counts kept; how many were moved.
 
@@ -330,11 +332,11 @@ class BaseClient(Generic[M]):
         result = await self._ask(request, timeout, safe=False)
         return int(result["messages"])
 
-    async def status(self, *, timeout: float | None = None) -> dict[str, Any]:
+    async def status(self, *, timeout: Duration | None = None) -> dict[str, Any]:
         """How the node that we are connected to is: role, term, indexes, peers."""
         return dict(await self._ask(StatusRequest(), timeout))
 
-    async def transfer_leadership(self, node: str, *, timeout: float | None = None) -> None:
+    async def transfer_leadership(self, node: str, *, timeout: Duration | None = None) -> None:
         """Let the named node lead; returns once it does, also where it did already.
 
         Nothing that is on its way is lost or refused: it is answered by the new leader. Raises
@@ -357,7 +359,7 @@ class BaseClient(Generic[M]):
         priority: int = 4,
         ttl: Duration | None = None,
         dedup_id: str | bytes | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> Confirm:
         """Publish one message; returns once it is on the disks of a majority.
 
@@ -389,7 +391,7 @@ class BaseClient(Generic[M]):
         priorities: Sequence[int] | None = None,
         ttls: Sequence[Duration | None] | None = None,
         dedup_ids: Sequence[str | bytes | None] | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> Confirms:
         """Publish many messages in as few frames as can be; one confirm per body, in order.
 
@@ -409,7 +411,7 @@ class BaseClient(Generic[M]):
         )
         return await self._publisher.publish_many(_OWN, queue, batch, timeout)
 
-    async def open_producer(self, name: str, *, timeout: float | None = None) -> Producer:
+    async def open_producer(self, name: str, *, timeout: Duration | None = None) -> Producer:
         """A named producer, whose numbers outlive this client: a retry stores nothing twice."""
         checks.name(name, "producer name")
         result = await self._ask(OpenProducer(name), timeout)
@@ -418,7 +420,7 @@ class BaseClient(Generic[M]):
         last = result.get("last") or {}
         return Producer(self._publisher, name, result["producer"], dict(last))
 
-    async def forget_producer(self, name: str, *, timeout: float | None = None) -> None:
+    async def forget_producer(self, name: str, *, timeout: Duration | None = None) -> None:
         """Give up a named producer: opened again it is a new one, whose numbers start anew.
 
         Who still publishes as it is refused (`unknown_producer`). What it published stays; but what
@@ -495,7 +497,7 @@ class BaseClient(Generic[M]):
         lock: Duration | None = None,
         auto_renew: bool = False,
         *,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> list[M]:
         """Up to `count` messages, waiting `wait` seconds for the first; maybe none."""
         checks.name(queue, "queue")
@@ -508,7 +510,7 @@ class BaseClient(Generic[M]):
             renewable=True,
         )
         checks.flag(auto_renew, "auto_renew")
-        patience = (self.options.timeout if timeout is None else timeout) + request.wait_ms / 1000
+        patience = self._session.patience(timeout) + request.wait_ms / 1000
         found = await self._getter.get(request, timeout=patience, renew=auto_renew)
         if auto_renew and found:
             self._start_control()
@@ -529,7 +531,7 @@ class BaseClient(Generic[M]):
         reason: str | None = None,
         description: str | None = None,
         exception: BaseException | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> SettleResult:
         """Settle a message by its (queue, consumer, token), also one that is held elsewhere."""
         checks.name(queue, "queue")
@@ -588,16 +590,18 @@ class BaseClient(Generic[M]):
         self._control.start()
         self._control.nudge()
 
-    async def _ask(self, message: WireMessage, timeout: float | None, *, safe: bool = True) -> Any:
+    async def _ask(
+        self, message: WireMessage, timeout: Duration | None, *, safe: bool = True
+    ) -> Any:
         frame = await self._session.call(message, timeout, safe=safe)
         if not isinstance(frame.message, Ok):
             raise ProtocolError(f"{type(message).__name__} was answered by something else")
         return frame.message.result
 
-    async def _act(self, queue: str, action: str, timeout: float | None, *, safe: bool) -> Any:
+    async def _act(self, queue: str, action: str, timeout: Duration | None, *, safe: bool) -> Any:
         return await self._ask(QueueAction(checks.name(queue, "queue"), action), timeout, safe=safe)
 
-    async def _query(self, queue: str, query: str, limit: int, timeout: float | None) -> Any:
+    async def _query(self, queue: str, query: str, limit: int, timeout: Duration | None) -> Any:
         checks.name(queue, "queue")
         checks.integer(limit, "limit", 1, wire.ITEMS_MAX)
         return await self._ask(QueueQuery(queue, query, limit), timeout)

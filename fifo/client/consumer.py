@@ -19,6 +19,7 @@ from fifo.client import checks, limits, ranges
 from fifo.client.backoff import BackoffCallable
 from fifo.client.calls import EXPIRED, Call, until
 from fifo.client.delivery import Delivery
+from fifo.client.durations import Duration, patience
 from fifo.client.errors import FifoError, LockLost, QueueNotFound, SessionEnded, again
 from fifo.client.holding import Holding
 from fifo.client.message import LockedMessage, SettleResult
@@ -129,14 +130,14 @@ class Consumer(Generic[M]):
             await asyncio.sleep(0)
         return message
 
-    async def next(self, timeout: float | None = None) -> M | None:
+    async def next(self, timeout: Duration | None = None) -> M | None:
         """The next message; None when `timeout` seconds are over, or the consumer was cancelled."""
         message = self._take()
         if message is not None:
             return message
         return await self._wait(timeout)
 
-    async def next_batch(self, count: int, timeout: float | None = None) -> list[M]:
+    async def next_batch(self, count: int, timeout: Duration | None = None) -> list[M]:
         """At least one and at most `count` messages: all that are there.
 
         Empty when `timeout` seconds are over without one, or the consumer was cancelled.
@@ -325,12 +326,12 @@ class Consumer(Generic[M]):
             holding.suspected = False
             self._session.link.send(Alive(holding.number), self._session.next_correlation())
 
-    async def _wait(self, timeout: float | None) -> M | None:
+    async def _wait(self, timeout: Duration | None) -> M | None:
         """Wait for a message; None when cancelled or too late. Raises what ended the consumer."""
         if not self._subscribed_once and not self.cancelled:
             await self.subscribe()
         loop = self._session.loop
-        deadline = None if timeout is None else loop.time() + timeout
+        deadline = None if timeout is None else loop.time() + patience(timeout)
         while True:
             message = self._take()
             if message is not None:

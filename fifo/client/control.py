@@ -231,7 +231,7 @@ class Control:
             elif message.retryable and renewal is not None:
                 self._retry_soon = True
                 self._set_wake()
-            elif renewal is not None:
+            elif renewal is not None and not self._session.closing:
                 _log.warning("a renewal was refused: %s", message.text)
 
     def _renewed(self, answer: Renewed, sent_at: float | None) -> None:

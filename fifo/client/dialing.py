@@ -139,7 +139,7 @@ class Dialer:
         if isinstance(error, FATAL):
             raise error
         if isinstance(error, FifoError | OSError):
-            self.tried[address] = _words(error)
+            self.tried[address] = words(error)
             return None, None
         raise error
 
@@ -182,7 +182,8 @@ async def connect(
     return link
 
 
-def _words(error: Exception) -> str:
+def words(error: Exception) -> str:
+    """Why a node could not be reached, short enough for a list of nodes."""
     if isinstance(error, ConnectionRefusedError):
         return "refused"
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -32,6 +32,14 @@ def seconds(value: Duration, name: str) -> float:
     return float(value)
 
 
+def patience(timeout: Duration) -> float:
+    """Seconds to wait; a time that is over already is none. Raises InvalidArgument as above."""
+    if isinstance(timeout, timedelta):
+        timeout = timeout.total_seconds()
+    is_over = isinstance(timeout, float | int) and timeout < 0
+    return 0.0 if is_over else seconds(timeout, "timeout")
+
+
 def milliseconds(
     value: Duration,
     name: str,

@@ -144,7 +144,7 @@ class ProtocolError(FifoError):
 
 
 class ClientClosed(FifoError, RuntimeError):
-    """This client object was closed, or belongs to the process that this one was forked from."""
+    """This client was closed, or belongs to another event loop, or to another process (a fork)."""
 
 
 class Terminal(Exception):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from fifo.client.dialing import connect
+from fifo.client.dialing import connect, words
 from fifo.client.errors import ConnectionLost, FifoError, ProtocolError, Timeout, from_code
 from fifo.client.link import Link
 from fifo.client.options import Options
@@ -43,7 +43,7 @@ async def observe(
     except OSError as error:
         if isinstance(error, FifoError):
             raise
-        raise ConnectionLost(f"{address}: {error}") from error
+        raise ConnectionLost(f"{address}: {words(error)}") from error
 
 
 async def _ask(link: Link, seams: Seams, options: Options) -> dict[str, Any]:

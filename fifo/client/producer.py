@@ -51,7 +51,7 @@ class Producer:
         priority: int = 4,
         ttl: Duration | None = None,
         dedup_id: str | bytes | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> Confirm:
         """As `client.publish`, under this producer's numbers."""
         checks.name(queue, "queue")
@@ -81,7 +81,7 @@ class Producer:
         priorities: Sequence[int] | None = None,
         ttls: Sequence[Duration | None] | None = None,
         dedup_ids: Sequence[str | bytes | None] | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> Confirms:
         """As `client.publish_many`, under this producer's numbers."""
         columns = (keys, headers, delays, priorities, ttls, dedup_ids)
@@ -100,7 +100,7 @@ class Producer:
         priorities: Sequence[int] | None = None,
         ttls: Sequence[Duration | None] | None = None,
         dedup_ids: Sequence[str | bytes | None] | None = None,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
     ) -> asyncio.Task[Confirms]:
         """As `publish_many`, but returns as soon as the window has room for all of it.
 

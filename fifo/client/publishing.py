@@ -179,12 +179,12 @@ class Publisher:
     # One message.
 
     async def publish(
-        self, producer: int, queue: str, item: Item, timeout: float | None
+        self, producer: int, queue: str, item: Item, timeout: Duration | None
     ) -> Confirm:
         """Publish one message; its confirm. Raises what the node says, ConnectionLost, Timeout."""
         self.session.check()
         loop = self.session.loop
-        seconds = self.session.options.timeout if timeout is None else timeout
+        seconds = self.session.patience(timeout)
         deadline = loop.time() + seconds
         if self._is_full():
             await self._wait_for_room(deadline, seconds)
@@ -225,10 +225,10 @@ class Publisher:
         producer: int,
         queue: str,
         batch: Batch,
-        timeout: float | None,
+        timeout: Duration | None,
     ) -> Confirms:
         """Publish in frames; one confirm per body, or the error of the first not stored."""
-        seconds = self.session.options.timeout if timeout is None else timeout
+        seconds = self.session.patience(timeout)
         return await self._results(await self._hand_over(producer, queue, batch, seconds), seconds)
 
     async def send_many(
@@ -236,10 +236,10 @@ class Publisher:
         producer: int,
         queue: str,
         batch: Batch,
-        timeout: float | None,
+        timeout: Duration | None,
     ) -> asyncio.Task[Confirms]:
         """The same in two steps: all frames are in the window when this returns."""
-        seconds = self.session.options.timeout if timeout is None else timeout
+        seconds = self.session.patience(timeout)
         parts = await self._hand_over(producer, queue, batch, seconds)
         return self.session.loop.create_task(self._results(parts, seconds))
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from fifo.client.calls import EXPIRED, Call, Expected, until
 from fifo.client.delivery import Delivery
 from fifo.client.dialing import Dialer
+from fifo.client.durations import Duration, patience
 from fifo.client.errors import (
     ClientClosed,
     ConnectionLost,
@@ -55,6 +57,9 @@ from fifo.wire.messages import (
 
 _log = logging.getLogger("fifo.client")
 
+
+_CAPITAL: Final = re.compile(r"(?<=.)(?=[A-Z])")
+"""Where a request's name falls into words: QueueQuery is told as "queue query"."""
 
 _NOTICE_CONSUMER_REMOVED: Final = 3
 """A kind of notice beside those of `fifo.wire.messages`: the consumer's queue was deleted."""
@@ -317,6 +322,16 @@ class Session:
         """Raise what stands in the way of any use."""
         if self.fatal is not None:
             raise again(self.fatal)
+        running = asyncio._get_running_loop()
+        if running is not None and running is not self.loop:
+            raise ClientClosed(
+                "this client belongs to another event loop: connect on this one as well,"
+                " or use fifo.blocking, which all threads may share"
+            )
+
+    def patience(self, timeout: Duration | None) -> float:
+        """The seconds that a call may take; those of the options unless told."""
+        return self.options.timeout if timeout is None else patience(timeout)
 
     # Frames out.
 
@@ -335,7 +350,7 @@ class Session:
     async def call(
         self,
         message: Message,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         *,
         safe: bool = True,
         on_answer: Callable[[Frame], Any] | None = None,
@@ -344,14 +359,15 @@ class Session:
 
         Raises the node's error, ConnectionLost where it was never sent, Timeout where it was.
         """
+        seconds = self.patience(timeout)
         call = self.begin(message, safe=safe, on_answer=on_answer)
-        seconds = self.options.timeout if timeout is None else timeout
         try:
             result = await until(call.future, self.loop.time() + seconds, self.loop)
         finally:
             self._forget(call)
         if result is EXPIRED:
-            raise self.expired(seconds, type(message).__name__, sent=call.sent)
+            what = _CAPITAL.sub(" ", type(message).__name__).lower()
+            raise self.expired(seconds, what, sent=call.sent)
         return result
 
     def begin(

@@ -113,7 +113,7 @@ class Doorkeeper:
         else:
             connection.fail(
                 Code.AUTHENTICATION_FAILED,
-                "this cluster knows no users: connect without user and mechanism",
+                "this cluster knows no users: connect without user, password and token",
             )
 
     def _ask_who(self, connection: Connection, hello: Hello) -> None:

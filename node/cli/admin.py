@@ -122,9 +122,10 @@ def move(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Move the messages that are ready now to another queue, from the front, counts kept.
+    """Move what is ready now to another queue.
 
-    What is locked or delayed stays. After Ctrl-C each message is in one of the two queues.
+    From the front, counts kept; what is locked or delayed stays. After Ctrl-C each message is in
+    one of the two queues.
     """
 
     async def work(client: fifo.Client) -> tuple[int, int]:
@@ -197,7 +198,7 @@ def transfer_leadership(
     node: Annotated[str, typer.Argument(metavar="NODE", help="The node that is to lead.")],
     url: Url = None,
 ) -> None:
-    """Let another node lead, without losing or refusing anything."""
+    """Let another node lead. Nothing is lost or refused."""
 
     async def work(client: fifo.Client) -> str:
         leader: str = (await client.status())["node"]  # Sessions are the leader's.

@@ -63,7 +63,7 @@ def bench(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Publish and consume at full speed, and print rates and latencies.
+    """Measure rates and latencies: publish and consume.
 
     A confirm counts from handing a batch to the client until a majority of nodes has it on disk
     (--window 1: one message at a time), end to end until a consumer has the message in hand.

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from node.cli.state import ClusterState, NodeState
     from node.config import ClusterConfig
 
-app = typer.Typer(no_args_is_help=True, help="Run a cluster of several nodes on this machine.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Run a cluster of several nodes on this machine.",
+    epilog="Example: fifo cluster start --detach",
+)
 
 Folder = Annotated[
     Path, typer.Option("--dir", help="Where the cluster keeps its files.", show_default=True)

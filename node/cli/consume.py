@@ -46,19 +46,25 @@ def consume(
     url: Url = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object per line.")] = False,
 ) -> None:
-    """Receive messages, print their bodies one per line, and settle them (ack)."""
+    """Receive, print and settle messages.
+
+    One body per line; acked unless an option says else.
+    """
     if sum((ack, nack, release, terminate is not None)) > 1:
         raise UsageProblem("give one of --ack, --nack, --release and --terminate REASON")
     if (nack or release) and count is None:
         raise UsageProblem("--nack and --release need --count N, for the messages come again")
     unsettled: list[str] = []
+    received_any = False
 
     async def work(client: fifo.Client) -> None:
+        nonlocal received_any
         client.on_unsettled = lambda message, error: unsettled.append(f"{message!r}: {error}")
         held = prefetch if count is None else min(prefetch, count)
         async with client.consume(queue, prefetch=held) as messages:
             idle = None if follow else CONSUME_IDLE_S
             async for batch in received(messages, count=count, idle=idle):
+                received_any = True
                 for message in batch:
                     _print(message, as_json=as_json)
                 # What is acked must have been seen, whatever becomes of this process.
@@ -69,6 +75,8 @@ def consume(
                     messages.ack_many(batch)
 
     run(url, work)
+    if not received_any:
+        output.note(f"nothing came from queue {queue}; fifo queue show {queue}")
     if unsettled:
         raise CliError(f"{len(unsettled)} settlements failed, the first of {unsettled[0]}")
 

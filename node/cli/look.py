@@ -13,6 +13,7 @@ from node.cli import output
 from node.cli.limits import LIST_COUNT
 from node.cli.messages import MESSAGE_COLUMNS, message_lines, message_row, message_view
 from node.cli.session import Json, Url, run
+from node.cli.text import seconds_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,7 +72,7 @@ def delayed(queue: Queue, url: Url = None, as_json: Json = False) -> None:
 
 
 def consumers(queue: Queue, url: Url = None, as_json: Json = False) -> None:
-    """Show who consumes, in which state, and what each holds."""
+    """Show consumers, their states and what each holds."""
 
     async def work(client: fifo.Client) -> list[dict[str, Any]]:
         return [dict(row) for row in await client.consumers(queue)]
@@ -80,7 +81,7 @@ def consumers(queue: Queue, url: Url = None, as_json: Json = False) -> None:
 
 
 def producers(queue: Queue, url: Url = None, as_json: Json = False) -> None:
-    """Show the named producers that have published here, and the number that each stored last."""
+    """Show named producers, and what each stored here last."""
 
     async def work(client: fifo.Client) -> list[dict[str, Any]]:
         return [dict(row) for row in await client.producers(queue)]
@@ -99,12 +100,27 @@ def _print_rows(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
     shown = rows[:LIST_COUNT]
     keys = list(dict.fromkeys(key for row in shown for key in row))
     output.print_table(
-        [_column(key, shown) for key in keys], ([row.get(key) for key in keys] for row in shown)
+        [_column(key, shown) for key in keys],
+        ([_cell(key, row.get(key)) for key in keys] for row in shown),
     )
     if len(rows) > len(shown):
         output.note(f"{len(rows) - len(shown)} more; --json prints all")
 
 
 def _column(key: str, rows: Iterable[dict[str, Any]]) -> str:
-    numbers = all(isinstance(row.get(key), int | float | None) for row in rows)
-    return key.replace("_", " ") + ("#" if numbers else "")
+    values = [row.get(key) for row in rows]
+    numbers = all(isinstance(v, int | float | None) and not isinstance(v, bool) for v in values)
+    return key.replace("_ms", "").replace("_", " ") + ("#" if numbers else "")
+
+
+def _cell(key: str, value: object) -> object:
+    """What a program reads as milliseconds, true or a list, a person reads otherwise."""
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int() | float() if "_ms" in key:
+            return seconds_text(value / 1000)
+        case list() | tuple():
+            return ", ".join(map(str, value)) or None
+        case _:
+            return value

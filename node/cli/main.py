@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.main import get_command
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="fifo",
     no_args_is_help=True,
-    help="fifo: a replicated work queue whose messages and message locks survive. Set FIFO_URL to"
-    " the cluster you mean; FIFO_DEBUG=1 shows more of what goes wrong.",
     epilog="Example: fifo cluster start",
     context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     pretty_exceptions_enable=False,
+    # Plain help: the framed one cuts long option names, and takes [[node]] for markup.
+    rich_markup_mode=None,
 )
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(queue.app, name="queue")
@@ -43,7 +44,7 @@ app.add_typer(user.app, name="user")
 for command, example in (
     (serve, "fifo serve --config cluster.toml --node n1"),
     (status, "fifo status --json"),
-    (publish, "fifo publish orders --body hello --key customer-7 --header source=web"),
+    (publish, "fifo publish orders --body hello --key c7 --header source=web"),
     (consume, "fifo consume orders --count 10 --json"),
     (look.peek, "fifo peek orders --count 5"),
     (look.locks, "fifo locks orders"),
@@ -59,8 +60,32 @@ for command, example in (
     app.command(epilog=f"Example: {example}")(command)
 
 
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        output.say(f"fifo {version('fifo-quorum')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    wants_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_tell_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """fifo: a replicated work queue whose messages and message locks survive.
+
+    Set FIFO_URL to the cluster you mean; FIFO_DEBUG=1 shows more of what goes wrong.
+    """
+
+
 def main() -> None:
     """What the ``fifo`` script calls."""
+    # Python has None for a stream that the shell closed (`>&-`).
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - lives as long as we do
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     sys.exit(run(sys.argv[1:]))
 
 
@@ -106,12 +131,13 @@ def _explain(error: Exception) -> tuple[str, int]:
 
 
 def _usage_line(error: typer.TyperException) -> str:
-    """A usage error on one line. A group without a verb has printed its help instead."""
+    """A usage error on one line. A group without a verb prints its help instead."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "fifo"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        output.say(error.format_message())
+        return ""
     message = one_line(Exception(error.format_message()))
     if error.exit_code != USAGE or context is None:
         return f"{command}: {message}"
-    if type(error).__name__ == "NoArgsIsHelpError":
-        return ""
     return f"{command}: {message.rstrip('.')}; see: {command} --help"

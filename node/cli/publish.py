@@ -60,7 +60,7 @@ def publish(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Publish, and wait until a majority of the nodes has it on disk."""
+    """Publish, and wait until it is on a majority's disks."""
     if sum(source is not None for source in (body, file, lines)) != 1:
         raise UsageProblem("give one of --body TEXT, --file F and --lines F")
     if lines is not None and dedup_id is not None:

@@ -19,7 +19,11 @@ from node.cli.text import duration, size
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-app = typer.Typer(no_args_is_help=True, help="Declare, show and change queues.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Declare, show and change queues.",
+    epilog="Example: fifo queue declare orders --lock 30s",
+)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue.")]
 
@@ -71,8 +75,8 @@ _CLEARED = "none"
 
 
 @app.command(
-    epilog="Example: fifo queue declare orders --lock 30s --max-deliveries 5"
-    " --dead-letter orders.dlq --nack-backoff exponential:1s..60s*2"
+    epilog="\b\nExample: fifo queue declare orders --lock 30s --max-deliveries 5 \\\n"
+    "           --dead-letter orders.dlq --nack-backoff exponential:1s..60s*2"
 )
 def declare(
     name: Name,
@@ -133,7 +137,10 @@ def update(
     dedup_max: DedupMax = None,
     url: Url = None,
 ) -> None:
-    """Change a live queue; what is not named stays, and `none` takes a time or a name away."""
+    """Change a live queue.
+
+    What is not named stays, and `none` takes a time or a name away.
+    """
     changes = spec_options(locals())
     if not changes:
         raise UsageProblem("nothing to change: name at least one option, as in --ttl 1h")

@@ -56,7 +56,7 @@ def serve(
     ] = BASE_PORT_DEFAULT,
     parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
 ) -> None:
-    """Run one node until SIGTERM or Ctrl-C; without arguments one node alone, on loopback."""
+    """Run one node until SIGTERM or Ctrl-C. Without arguments one node alone, on loopback."""
     if parent is not None:
         die_with_parent(parent)
     settings, name = _choose(config, node, data_dir, base_port)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def status(url: Url = None, as_json: Json = False) -> None:
-    """Show nodes, roles, term, commit and applied index, lag and disk."""
+    """Show the nodes: roles, logs, lag and disks."""
     address = choose_url(url)
     options = node_options(address)
     nodes = merged(options.addresses, asyncio.run(observe_all(options.addresses, options=options)))

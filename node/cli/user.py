@@ -17,13 +17,15 @@ from node.cli.session import Json
 from node.credentials import hash_password, hash_token, new_token
 
 app = typer.Typer(
-    no_args_is_help=True, help="Make the hashes of passwords and tokens for cluster.toml."
+    no_args_is_help=True,
+    help="Hash passwords and tokens for cluster.toml.",
+    epilog="Example: fifo user hash",
 )
 
 
 @app.command("hash", epilog="Example: fifo user hash < password.txt")
 def hash_(as_json: Json = False) -> None:
-    """Hash a password, asked for on the terminal or read as one line from standard input."""
+    """Hash a password. It is asked for on the terminal, or one line of standard input."""
     try:
         hashed = hash_password(_password())
     except ValueError as error:
@@ -36,7 +38,7 @@ def hash_(as_json: Json = False) -> None:
 
 @app.command(epilog="Example: fifo user token --json")
 def token(as_json: Json = False) -> None:
-    """Make a random token for a program; it is shown this once, only its hash is kept."""
+    """Make a random token for a program. It is shown this once; only its hash is kept."""
     made = new_token()
     hashed = hash_token(made)
     if as_json:

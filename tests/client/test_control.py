@@ -173,6 +173,29 @@ async def test_a_renewal_that_is_refused_for_the_moment_is_tried_again_soon() ->
             assert loop.time() - began < 2
 
 
+async def test_a_renewal_that_crosses_the_end_of_its_session_is_no_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Peer() as peer:
+        refused: list[Frame] = []
+
+        def answer(line: Line, frame: Frame) -> None:
+            if not peer.count(Close):
+                renew_all(line, frame)
+                return
+            refused.append(frame)
+            line.send(Error(Code.SESSION_ENDED, "the session is closing"), frame.correlation)
+
+        peer.answers[Renew] = answer
+        peer.answers[Subscribe] = subscribe_as(11, lock_ms=300)
+        async with consuming(peer) as (_, messages):
+            peer.line().deliver(11, 1, bodies(1), remaining_ms=300)
+            await take(messages, 1)
+            peer.answers[Close] = lambda line, frame: None
+        assert refused
+    assert "refused" not in caplog.text
+
+
 async def test_renewals_end_with_their_number_and_with_the_time_of_the_handler() -> None:
     async with Peer() as peer:
         peer.answers[Subscribe] = subscribe_as(11, lock_ms=300)

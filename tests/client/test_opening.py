@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -299,8 +301,8 @@ async def test_a_request_is_sent_again_after_a_reconnection_and_one_that_may_not
 
 async def test_every_call_ends_by_its_timeout_and_says_whether_it_may_have_happened() -> None:
     async with Peer() as peer, fifo.connect(peer.url) as client:
-        with pytest.raises(fifo.Timeout) as caught:
-            await client.queues(timeout=0.05)
+        with pytest.raises(fifo.Timeout, match="queue query: no answer within") as caught:
+            await client.queues(timeout=timedelta(milliseconds=50))
         assert caught.value.unknown
         assert isinstance(caught.value, TimeoutError)
         await peer.stop()
@@ -308,6 +310,30 @@ async def test_every_call_ends_by_its_timeout_and_says_whether_it_may_have_happe
         with pytest.raises(fifo.ConnectionLost, match=peer.address) as lost:
             await client.queues(timeout=0.1)
         assert not lost.value.unknown
+
+
+@pytest.mark.parametrize("timeout", ["3s", float("nan"), True])
+async def test_a_timeout_that_is_none_is_refused_before_anything_is_sent(timeout: Any) -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        for call in (client.queues(timeout=timeout), client.publish("q", b"", timeout=timeout)):
+            with pytest.raises(fifo.InvalidArgument, match="timeout: must be"):
+                await call
+        assert peer.count(QueueQuery) == 0
+
+
+async def test_a_client_refuses_another_event_loop_and_goes_on_in_its_own() -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+
+        async def elsewhere() -> None:
+            for call in (client.queues(), client.publish("q", b"")):
+                with pytest.raises(fifo.ClientClosed, match=r"another event loop.*fifo\.blocking"):
+                    await call
+
+        await asyncio.to_thread(lambda: asyncio.run(elsewhere()))
+        asking = asyncio.create_task(client.queues())
+        line, frame, _ = await peer.hear(QueueQuery)
+        line.send(Ok([]), frame.correlation)
+        assert await asking == []
 
 
 async def test_a_refused_request_that_may_succeed_later_is_tried_again() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import fifo
 from fifo.client import errors, limits, ranges
 from fifo.client.backoff import parse
-from fifo.client.durations import milliseconds, parse_ms, to_text
+from fifo.client.durations import milliseconds, parse_ms, patience, to_text
 from fifo.client.link import coalesced
 from fifo.client.ranges import Ranges
 from fifo.client.spec import changes_to_wire
@@ -61,6 +61,13 @@ def test_tokens_in_any_order_become_the_same_ranges(tokens: set[int], chance: An
 )
 def test_seconds_become_milliseconds_and_never_less(value: Any, expected: int) -> None:
     assert milliseconds(value, "lock") == expected
+
+
+@pytest.mark.parametrize(
+    ("timeout", "expected"), [(0.5, 0.5), (timedelta(seconds=2), 2.0), (-3, 0.0), (0, 0.0)]
+)
+def test_a_timeout_that_is_over_already_waits_for_nothing(timeout: Any, expected: float) -> None:
+    assert patience(timeout) == expected
 
 
 @pytest.mark.parametrize("value", [-1, float("inf"), float("nan"), "1s", True, None, 10**12])

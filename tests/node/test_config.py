@@ -162,7 +162,7 @@ def test_an_unknown_node_is_refused_with_the_known_ones(tmp_path: Path) -> None:
         (ONE_NODE.replace("127.0.0.1:1", "::1:1"), "[[node]] 1 client: '::1:1': write an IPv6"),
         (
             ONE_NODE.replace("127.0.0.1:2", "127.0.0.1:1"),
-            "[[node]] a: peer: 127.0.0.1:1 is already",
+            "[[node]] 1 peer: 127.0.0.1:1 is that of [[node]] 1 client already",
         ),
         (ONE_NODE.replace('"a"\nclient', '"a b"\nclient'), "[[node]] 1 name: 'a b' is not a name"),
         (ONE_NODE.replace('data_dir = "a"', ""), "[[node]] 1 data_dir: is missing"),
@@ -190,7 +190,7 @@ def test_two_nodes_may_not_share_a_name_or_a_folder(tmp_path: Path) -> None:
     for port in "123":
         twin = twin.replace(f"127.0.0.1:{port}", f"127.0.0.1:1{port}")
     assert refusal(tmp_path, ONE_NODE + twin) == (
-        "[[node]] a: name: a is already the one of a: name"
+        "[[node]] 2 name: a is that of [[node]] 1 name already"
     )
     assert "data_dir" in refusal(tmp_path, ONE_NODE + twin.replace('name = "a"', 'name = "b"'))
 

@@ -250,10 +250,14 @@ def test_a_delayed_message_is_shown_with_its_time(local: Local) -> None:
     assert len(local.ok("delayed", "later", "--json").json) == 1
     assert local.ok("locks", "later", "--json").json == []
     assert local.ok("consumers", "later", "--json").json == []
-    assert "cause" in local.ok("delayed", "later").out
+    table = local.ok("delayed", "later").out.splitlines()
+    assert table[0].split() == ["id", "cause", "due", "in", "attempt", "failures"]
+    assert " 59 m " in table[1]
     nothing = local.type("locks", "later")
     assert (nothing.code, nothing.out, nothing.err) == (0, "", "none\n")
-    assert local.ok("consume", "later").out == ""
+    nothing = local.type("consume", "later")
+    assert (nothing.code, nothing.out) == (0, "")
+    assert nothing.err == "nothing came from queue later; fifo queue show later\n"
     local.ok("queue", "delete", "later")
 
 
@@ -436,7 +440,9 @@ def test_a_client_pointed_at_a_dead_cluster_fails_in_bounded_time(local: Local) 
         done = local.type("publish", "q", "--body", "x", "--url", url)
         assert done.code == 1
         assert url in done.line
-        assert "no node answers at" in local.type("status", "--url", url).line
+        line = local.type("status", "--url", url).line
+        assert f"no node answers at {url}: " in line
+        assert "refused;" in line
 
 
 def test_a_node_started_twice_is_refused(local: Local) -> None:

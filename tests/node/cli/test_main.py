@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -78,6 +79,42 @@ def test_every_command_has_help_with_an_example_of_itself(cli: Cli, words: tuple
     text = " ".join(done.out.split())
     assert "Example: fifo " in text
     assert f"fifo {' '.join(words)}" in text.partition("Example:")[2]
+
+
+@pytest.mark.parametrize("words", [(), ("cluster",), ("queue",), ("user",), *ALL], ids=" ".join)
+def test_help_is_never_cut_and_names_every_option(
+    cli: Cli, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = cli(*words, "--help")
+    assert "\N{HORIZONTAL ELLIPSIS}" not in done.out
+    assert "..." not in done.out.replace("[ARGS]...", "")
+    command: Any = get_command(main.app)
+    for word in words:
+        command = command.commands[word]
+    for parameter in command.params:
+        if getattr(parameter, "hidden", False):
+            continue
+        for name in (*parameter.opts, *parameter.secondary_opts):
+            assert name in done.out or not name.startswith("-")
+
+
+def test_what_stands_in_brackets_is_no_markup(cli: Cli) -> None:
+    assert "[[node]]" in cli("serve", "--help").out
+
+
+def test_the_version_is_told(cli: Cli) -> None:
+    done = cli("--version")
+    assert (done.code, done.out) == (0, f"fifo {version('fifo-quorum')}\n")
+
+
+def test_a_closed_stdout_is_no_error(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m node user token >&-"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0
+    assert "unexpected" not in done.stderr
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
