@@ -123,8 +123,11 @@ def add(step: Step, queue: Queue, session: int, tag: str) -> Consumer:
     return consumer
 
 
-def drop(step: Step, consumer: Consumer) -> None:
-    """The consumer is gone; it holds nothing any more. Its number never comes again."""
+def drop(step: Step, consumer: Consumer, *, elects: bool = True) -> None:
+    """The consumer is gone; it holds nothing any more. Its number never comes again.
+
+    Without `elects` the caller looks who is active, once for all that go together.
+    """
     assert consumer.held == 0, "a consumer that holds messages cannot go"
     state = step.state
     queue = step.open_queue(consumer.queue)
@@ -145,7 +148,8 @@ def drop(step: Step, consumer: Consumer) -> None:
     if queue.durables.get(consumer.tag) == consumer.number:
         del queue.durables[consumer.tag]
     queue.used_ms = step.now
-    elect(step, queue)
+    if elects:
+        elect(step, queue)
 
 
 def drop_if_done(step: Step, consumer: Consumer) -> None:

@@ -273,3 +273,6 @@ def _tables(state: State) -> None:
         target = state.queues[number].spec.dead_letter
         assert target is None or target in state.queue_names, "a dead-letter queue is missing"
     assert len(state.queue_names) == len(state.queues), "a nameless queue"
+    named = Counter(queue.spec.dead_letter for queue in state.queues.values())
+    del named[None]
+    assert named == state.dead_letter_users, "the users of dead-letter queues are miscounted"

@@ -50,6 +50,7 @@ def _create(step: Step, name: str, wanted: QueueSpec) -> Queue:
     queue.used_ms = step.now
     state.queues[queue.number] = queue
     state.queue_names[name] = queue.number
+    state.note_dead_letter(wanted.dead_letter, 1)
     step.touched[queue.number] = queue
     return queue
 
@@ -84,6 +85,8 @@ def update(step: Step, command: UpdateQueue) -> Reply:
     refused = _dead_letter_queue(step, queue.name, changed, new=0)
     if refused is not None:
         return refused
+    step.state.note_dead_letter(queue.spec.dead_letter, -1)
+    step.state.note_dead_letter(changed.dead_letter, 1)
     skips_now = changed.on_delay == "skip" and queue.spec.on_delay != "skip"
     queue.spec = changed
     queue.used_ms = step.now
@@ -108,14 +111,14 @@ def delete(step: Step, command: DeleteQueue) -> Reply:
     queue = checks.queue_named(step, command.name)
     if isinstance(queue, Refused):
         return queue
-    users = named_by(step, queue.name)
-    if users:
+    if queue.name in step.state.dead_letter_users:
+        users = _named_by(step, queue.name)
         text = f"it is the dead-letter queue of {', '.join(users[:3])}"
         return Refused(Code.IN_USE, text, {"queues": users[:100]})
     return Deleted(remove(step, queue))
 
 
-def named_by(step: Step, name: str) -> list[str]:
+def _named_by(step: Step, name: str) -> list[str]:
     """The queues that have this one as their dead-letter queue."""
     return [queue.name for queue in step.state.queues.values() if queue.spec.dead_letter == name]
 
@@ -129,6 +132,7 @@ def remove(step: Step, queue: Queue) -> int:
         state.remains.append(gone)
     step.arm(queue, None)
     del state.queues[queue.number], state.queue_names[queue.name]
+    state.note_dead_letter(queue.spec.dead_letter, -1)
     state.pending.pop(queue.number, None)
     step.touched.pop(queue.number, None)
     remains.leave(state, queue)

@@ -185,13 +185,15 @@ def set_disconnected(step: Step, session: Session) -> None:
     session.disconnected = True
     session.disconnected_ms = step.now
     step.arm(session, step.now + limits.SESSION_TIMEOUT_MS)
-    for number in list(session.consumers):
+    cancelled = []
+    for number in session.consumers:
         consumer = step.open_consumer(number)
         grace_ms = step.state.queues[consumer.queue].spec.disconnect_grace_ms
         if consumer.base == Base.CANCELLED:
-            start_leaving(step, number, Cause.DISCONNECT)
+            cancelled.append(number)
         elif grace_ms is not None and consumer.held:
             step.arm(consumer, step.now + grace_ms)
+    _start_leaving_together(step, cancelled, Cause.DISCONNECT)
     _reconsider(step, session)
 
 
@@ -237,11 +239,22 @@ def end(step: Step, session: Session, cause: EndCause) -> None:
     returned_as = Cause.RELEASED if cause == EndCause.CLOSED else Cause.DISCONNECT
     if not session.consumers:
         forget_if_over(step, session.number)
-    for number in list(session.consumers):
-        start_leaving(step, number, returned_as)
+    _start_leaving_together(step, list(session.consumers), returned_as)
 
 
-def start_leaving(step: Step, number: int, cause: Cause) -> None:
+def _start_leaving_together(step: Step, numbers: list[int], cause: Cause) -> None:
+    """The same for several consumers of a session. Who is active then is looked at once for each
+    queue: a session may have a thousand consumers of one, and each look walks those that wait."""
+    affected: dict[int, Queue] = {}
+    for number in numbers:
+        queue = step.state.queues[step.state.consumers[number].queue]
+        affected[queue.number] = queue
+        start_leaving(step, number, cause, elects=False)
+    for queue in affected.values():
+        consumers.elect(step, queue)
+
+
+def start_leaving(step: Step, number: int, cause: Cause, *, elects: bool = True) -> None:
     """A consumer gets nothing more, is emptied and removed; at once, if the budget allows."""
     consumer = step.open_consumer(number)
     queue = step.open_queue(consumer.queue)
@@ -249,11 +262,11 @@ def start_leaving(step: Step, number: int, cause: Cause) -> None:
         consumer.base = int(Base.CANCELLED)
         consumer.leaving = int(cause)
         consumers.refresh(step, queue, consumer)
-    if not go_on_leaving(step, number):
+    if not go_on_leaving(step, number, elects=elects):
         step.state.chores.append(("consumer", number, 0))
 
 
-def go_on_leaving(step: Step, number: int) -> bool:
+def go_on_leaving(step: Step, number: int, *, elects: bool = True) -> bool:
     """Empty a leaving consumer as far as the budget goes; whether it is gone."""
     if number not in step.state.consumers:
         return True
@@ -262,7 +275,7 @@ def go_on_leaving(step: Step, number: int) -> bool:
     returns.give_back_all(step, consumer, Cause(consumer.leaving))
     if consumer.held:
         return False
-    consumers.drop(step, consumer)
+    consumers.drop(step, consumer, elects=elects)
     forget_if_over(step, consumer.session)
     return True
 

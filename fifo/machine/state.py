@@ -2,8 +2,8 @@
 
 Owns what is kept. Rule 1: all that affects a reply or an effect of a later command lives here.
 Rule 2: the indexes (`lock_index`, `timers`, `Queue.service`, `Queue.delays`, `Queue.expiries`) say
-nothing that the records do not say, and are built again by a restore; so are `Queue.in_line`, and
-what is only a lower bound: `Queue.front_lane`, `HoldLane.bound_ms`.
+nothing that the records do not say, and are built again by a restore; so are `Queue.in_line`,
+`dead_letter_users`, and what is only a lower bound: `Queue.front_lane`, `HoldLane.bound_ms`.
 
 Whoever changes a session, consumer, producer or queue calls `State.touch` on it first, so that a
 frozen view keeps what it was. Update with a new field: `layout.py` (its form, and the version of
@@ -542,6 +542,7 @@ class State:
         self.next_queue = self.next_session = self.next_consumer = self.next_producer = 1
         self.queues: dict[int, Queue] = {}
         self.queue_names: dict[str, int] = {}
+        self.dead_letter_users: dict[str, int] = {}  # name -> queues that have it as theirs
         self.sessions: dict[int, Session] = {}
         self.session_ids: dict[bytes, int] = {}
         self.consumers: dict[int, Consumer] = {}
@@ -561,6 +562,14 @@ class State:
             if self.frozen is not None:
                 self.frozen.keep(item)
             item.generation = self.generation
+
+    def note_dead_letter(self, name: str | None, change: int) -> None:
+        """So many queues more have the one of this name as their dead-letter queue."""
+        if name is not None:
+            users = self.dead_letter_users
+            users[name] = users.get(name, 0) + change
+            if not users[name]:
+                del users[name]
 
     def freeze(self) -> Frozen:
         """A view of the state as it is now, at a cost that does not depend on its size.

@@ -302,6 +302,7 @@ def _index(state: State) -> Generator[None, None, None]:
             state.producer_names[producer.name] = producer.number
     for queue in state.queues.values():
         state.queue_names[queue.name] = queue.number
+        state.note_dead_letter(queue.spec.dead_letter, 1)
         queue.has_priorities = queue.spec.has_priorities
         queue.front_lane = 0
         queue.expiries = SortedList((bound, key) for key, bound in queue.expiry_of.items())

@@ -69,6 +69,7 @@ def _disconnect_unresumed(step: Step) -> None:
             continue
         if session.lead_epoch == state.lead_epoch:
             continue
+        objects -= len(session.consumers)
         session = step.open_session(number)
         sessions.sync(step, session)
         sessions.set_disconnected(step, session)
@@ -81,7 +82,7 @@ def _fire_timers(step: Step) -> None:
         due_ms, kind, number = state.timers[0]
         if due_ms > step.now:
             return
-        objects -= 1
+        objects -= 1 if kind != "session" else 1 + len(state.sessions[number].consumers)
         if not _fire(step, kind, number):
             return
 
@@ -156,7 +157,7 @@ def queue_due(step: Step, queue: Queue) -> None:
     dedup.forget_due(step, queue)
     unused_ms = _unused_ms(step.state, queue)
     if unused_ms is not None and unused_ms <= step.now:
-        if queues.named_by(step, queue.name):
+        if queue.name in step.state.dead_letter_users:
             queue.used_ms = step.now  # it is in use as a dead-letter queue: looked at again later
         else:
             queues.remove(step, queue)

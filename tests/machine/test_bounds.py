@@ -370,6 +370,51 @@ def test_sessions_that_do_not_come_back_are_disconnected_in_ticks() -> None:
     carry_on(bench)
 
 
+def test_sessions_with_many_consumers_are_disconnected_and_ended_in_as_many_more_ticks() -> None:
+    bench = Bench(check=False)
+    bench.declare("q")
+    sessions = [bench.attach(f"s{place}") for place in range(4)]
+    for session in sessions:
+        for place in range(limits.STEP_OBJECTS // 2):
+            bench.subscribe(session, "q", f"t{place}")
+    bench.do(commands.Lead(1))
+    bench.advance(limits.RESUME_MS)
+    assert bench.tick()
+    assert [one.disconnected for one in bench.machine.state.sessions.values()].count(True) == 2
+    bench.tick_all()
+    bench.advance(limits.SESSION_TIMEOUT_MS)
+    assert bench.tick()
+    assert len(bench.machine.state.sessions) == 2
+    bench.tick_all()
+    assert not bench.machine.state.consumers
+
+
+def test_queues_that_end_unused_together_are_not_looked_through_for_each_of_them() -> None:
+    walks = 0
+
+    class Walked(dict[int, Any]):
+        def values(self) -> Any:
+            nonlocal walks
+            walks += 1
+            return super().values()
+
+    bench = Bench(check=False)
+    for place in range(10):
+        bench.declare(f"q{place}", expires_unused_ms=1_000)
+    bench.declare("user", dead_letter="q3")
+    bench.advance(1_000)
+    state = bench.machine.state
+    state.queues = Walked(state.queues)
+    bench.tick()
+    assert walks == 0
+    state.queues = dict(state.queues)
+    assert bench.machine.queues() == ["q3", "user"], "it is in use as a dead-letter queue"
+    bench.do(commands.UpdateQueue("user", {"dead_letter": None}))
+    bench.advance(1_000)
+    bench.tick()
+    assert bench.machine.queues() == ["user"]
+
+
 def test_a_chain_of_dead_letter_queues_that_all_drop_comes_to_an_end() -> None:
     bench = Bench(check=False)
     names = [f"q{place}" for place in range(20)]
@@ -405,6 +450,29 @@ def test_a_session_with_a_thousand_consumers_of_one_single_active_queue_resumes_
     bench.detach(session)
     calls = counted(bench, lambda: bench.attach())
     assert calls < 60 * limits.CONSUMERS_PER_SESSION, "it looks at all of them for each of them"
+
+
+@pytest.mark.parametrize("how", ["ends", "disconnects"])
+def test_a_session_with_a_thousand_consumers_of_one_single_active_queue_leaves_quickly(
+    how: str,
+) -> None:
+    bench = Bench(check=False)
+    bench.declare("q", ordering="single_active")
+    session, other = bench.attach(), bench.attach("other")
+    for place in range(limits.CONSUMERS_PER_SESSION):
+        bench.subscribe(session, "q", f"t{place}")
+    heir = bench.subscribe(other, "q").consumer
+    if how == "ends":
+        calls = counted(bench, lambda: bench.do(commands.EndSession(session)))
+    else:
+        bench.publish(session, "q", "held")  # so that nobody goes at once
+        for consumer in list(bench.machine.state.sessions[session].consumers):
+            bench.machine.state.consumers[consumer].next_token = 2
+            bench.do(commands.Cancel(session, consumer))
+        calls = counted(bench, lambda: bench.disconnect(session))
+    assert calls < 100 * limits.CONSUMERS_PER_SESSION, "it looks at all of them for each of them"
+    assert list(bench.machine.state.consumers) == [heir]
+    assert bench.machine.state.queues[1].active == heir
 
 
 def test_settling_what_was_handed_out_one_by_one_takes_steps_in_proportion() -> None:
