@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
+from functools import partial
 
 from tests.sim.mutants import MUTANTS, found_by
 from tests.sim.plan import PLANS, Plan, cut
 from tests.sim.run import run
 from tests.sim.world import World
+from tests.support.many_seeds import Ran, cores, many
 
 
 def main() -> int:
@@ -22,7 +22,9 @@ def main() -> int:
         return _score(options.mutants)
     if options.seeds:
         first = random.SystemRandom().randrange(10**6, 10**9) if options.fresh else options.seed
-        return _many(PLANS[options.plan], first, options.seeds)
+        repeat = f"python -m tests.sim --plan {options.plan}"
+        seeds = range(first, first + options.seeds)
+        return many(partial(_ran, options.plan), seeds, jobs=options.jobs, repeat=repeat)
     return _one(PLANS[options.plan](options.seed), tracing=options.trace, cutting=options.cut)
 
 
@@ -34,6 +36,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--cut", action="store_true", help="leave out the faults it fails without")
     parser.add_argument("--seeds", type=int, metavar="N", help="run N seeds from --seed on")
     parser.add_argument("--fresh", action="store_true", help="with --seeds: seeds nobody has run")
+    parser.add_argument("--jobs", type=int, default=cores(), help="at a time (default: all cores)")
     parser.add_argument("--mutants", type=int, metavar="N", help="score each mutant on N seeds")
     return parser.parse_args()
 
@@ -67,28 +70,16 @@ def _fails(plan: Plan) -> bool:
     return False
 
 
-def _many(planned: Callable[[int], Plan], first: int, count: int) -> int:
-    began = time.monotonic()
-    simulated = 0.0
-    failed: list[int] = []
-    counts: Counter[str] = Counter()
-    for seed in range(first, first + count):
-        seen: list[World] = []
-        try:
-            run(planned(seed), prepare=seen.append)
-        except AssertionError as error:
-            failed.append(seed)
-            print(error, flush=True)
-        simulated += seen[0].loop.now
-        counts.update(seen[0].counts)
-    for what, times in sorted(counts.items()):
-        print(f"{times:8} {what}")
-    took = time.monotonic() - began
-    print(
-        f"{count} seeds from {first} in {took:.0f} s: {count / took:.1f} seeds/s,"
-        f" {simulated / took:.0f} simulated s/s; failed: {failed or 'none'}"
-    )
-    return 1 if failed else 0
+def _ran(plan: str, seed: int) -> Ran:
+    """What becomes of one seed of many."""
+    seen: list[World] = []
+    error = None
+    try:
+        run(PLANS[plan](seed), prepare=seen.append)
+    except Exception as raised:  # whatever breaks: nothing may
+        error = f"{type(raised).__name__}: {raised}"
+    counts = Counter(seen[0].counts)
+    return Ran(seed, error, seen[0].loop.now, counts)
 
 
 def _score(seeds: int) -> int:

@@ -9,17 +9,14 @@ import argparse
 import logging
 import random
 import sys
-import time
 from collections import Counter
 from dataclasses import replace
 
 from node.raft.node import RaftNode
 from tests.support import raft_mutants
+from tests.support.many_seeds import Ran, cores, many
 from tests.support.raft_schedule import Fault, Plan, plan_of, run_plan
 from tests.support.shrinking import shortest
-
-TELL_SECONDS = 60.0
-"""Between two lines of progress."""
 
 
 def main() -> int:
@@ -29,6 +26,7 @@ def main() -> int:
     parser.add_argument("--cut", action="store_true", help="leave out the faults it fails without")
     parser.add_argument("--seeds", type=int, metavar="N", help="run N seeds from --seed on")
     parser.add_argument("--fresh", action="store_true", help="with --seeds: seeds nobody has run")
+    parser.add_argument("--jobs", type=int, default=cores(), help="at a time (default: all cores)")
     parser.add_argument("--mutants", type=int, metavar="N", help="score each mutant on N seeds")
     parser.add_argument("--only", metavar="NAME", help="with --mutants: this one")
     options = parser.parse_args()
@@ -37,7 +35,8 @@ def main() -> int:
         return score(options.mutants, options.only)
     if options.seeds:
         first = random.SystemRandom().randrange(10**6, 10**9) if options.fresh else options.seed
-        return many(first, options.seeds)
+        seeds = range(first, first + options.seeds)
+        return many(ran, seeds, jobs=options.jobs, repeat="python -m tests.node.raft")
     return one(plan_of(options.seed), cutting=options.cut)
 
 
@@ -69,34 +68,12 @@ def one(plan: Plan, *, cutting: bool) -> int:
     return 1
 
 
-def many(first: int, count: int) -> int:
-    """Run seeds in order; each that fails is told with the command that repeats it."""
-    began = told = time.monotonic()
-    failed: list[int] = []
-    sizes: Counter[str] = Counter()
-    simulated = 0.0
-    print(f"{count} seeds from {first}", flush=True)
-    for done, seed in enumerate(range(first, first + count), 1):
-        plan = plan_of(seed)
-        slow, lost = ", slow disks" * plan.slow, ", lost journals" * plan.losses
-        sizes[f"{len(plan.names)} nodes{slow}{lost}"] += 1
-        simulated += plan.faults[-1].at
-        error = failure(plan)
-        if error is not None:
-            failed.append(seed)
-            again = f"python -m tests.node.raft --seed {seed} --cut"
-            print(f"seed {seed}: {error}; repeat and cut it: {again}", flush=True)
-        if (now := time.monotonic()) > told + TELL_SECONDS:
-            told = now
-            print(f"{done} of {count}, failed: {failed or 'none'}", flush=True)
-    took = time.monotonic() - began
-    for what, times in sorted(sizes.items()):
-        print(f"{times:8} {what}")
-    print(
-        f"{count} seeds from {first} in {took:.0f} s: {count / took:.1f} seeds/s,"
-        f" {simulated / took:.0f} simulated s/s of faults; failed: {failed or 'none'}"
-    )
-    return 1 if failed else 0
+def ran(seed: int) -> Ran:
+    """What becomes of one seed of many."""
+    plan = plan_of(seed)
+    slow, lost = ", slow disks" * plan.slow, ", lost journals" * plan.losses
+    kind = f"{len(plan.names)} nodes{slow}{lost}"
+    return Ran(seed, failure(plan), plan.faults[-1].at, Counter([kind]))
 
 
 def score(seeds: int, only: str | None = None) -> int:
