@@ -204,11 +204,6 @@ class Holding:
             self._renewed.pop(token, None)
 
     @property
-    def last_seen(self) -> int:
-        """The highest token that ever arrived; 0 for none."""
-        return self._last_seen
-
-    @property
     def resolved_below(self) -> int:
         """The client never asks about a token below this one again."""
         with self.lock:

@@ -40,14 +40,13 @@ class Item(NamedTuple):
 class Singles:
     """Messages published one by one in one turn, in one frame."""
 
-    __slots__ = ("_frame_sent", "_items", "bytes_held", "column_bytes", "flush_due", "numbers")
+    __slots__ = ("_frame_sent", "_items", "bytes_held", "column_bytes", "numbers")
 
     def __init__(self) -> None:
         self._items: list[Item] = []
         self._frame_sent = False
         self.bytes_held = 0
         self.column_bytes = 0
-        self.flush_due = False
         self.numbers: Sequence[int] | None = None
 
     def __len__(self) -> int:

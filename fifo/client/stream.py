@@ -91,11 +91,6 @@ class Stream:
     def __repr__(self) -> str:
         return f"<stream to {self.queue}: {len(self._frames)} unanswered, {self._waiting} unsent>"
 
-    @property
-    def idle(self) -> bool:
-        """Nothing is unanswered."""
-        return not self._frames
-
     def add(self, work: Work) -> PublishFrame:
         """Send it as soon as may be, after all that was added before."""
         frame = PublishFrame(self, work)

@@ -21,10 +21,13 @@ from fifo.machine.limits import BATCH_CHECKOUT_MESSAGES, BLOCK_BITS
 from fifo.machine.positions import PositionMap, Positions
 from fifo.machine.spec import QueueSpec
 from fifo.machine.tables import Line, Table
-from fifo.machine.types import Attempt, Base, DeadLetter, Suspicion
+from fifo.machine.types import DEFAULT_PRIORITY, Attempt, Base, DeadLetter, Suspicion
 
 LANES = 10
 LANE_SHIFT = 48
+"""A position says where a message stands in its queue: its lane (9 - priority) in the bits from
+this one on, the order of publishing below. So ascending positions are the order of delivery."""
+
 VERSION = 1
 """The machine version that this code starts a new state with, and the highest that it knows."""
 
@@ -416,7 +419,7 @@ class Queue:
             return LANES - 1 - (position >> LANE_SHIFT)
         block = self.blocks[position >> BLOCK_BITS]
         if block.priorities is None:
-            return 4
+            return DEFAULT_PRIORITY
         return block.priorities[position & ((1 << BLOCK_BITS) - 1)]
 
     def clone(self) -> "Queue":

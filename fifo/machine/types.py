@@ -8,20 +8,6 @@ and a new one is only ever added at the end. The wire room keeps the same number
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-Millis = int
-"""Milliseconds of cluster time, unless a name says wall time or duration."""
-
-QueueNumber = int
-ConsumerNumber = int
-SessionNumber = int
-ProducerNumber = int
-Token = int
-Position = int
-"""Where a message stands in its queue: lane (9 - priority) in the high bits, publish order below.
-
-Ascending positions are the order of delivery, so one comparison decides between any two messages.
-"""
-
 Range = tuple[int, int]
 """An inclusive range (first, last) of tokens."""
 
@@ -115,7 +101,7 @@ class Base(IntEnum):
 class Attempt(NamedTuple):
     """One line of a dead letter's history."""
 
-    consumer: ConsumerNumber
+    consumer: int
     outcome: int
     wall_ms: int
 
@@ -162,7 +148,6 @@ class DeadLetter(NamedTuple):
 class Code:
     """Every code that a `Refused` reply can carry."""
 
-    UNSUPPORTED: Final = "unsupported"
     INVALID: Final = "invalid"
     TOO_LARGE: Final = "too_large"
     LIMIT: Final = "limit"
@@ -175,10 +160,8 @@ class Code:
     UNKNOWN_SESSION: Final = "unknown_session"
     UNKNOWN_CONSUMER: Final = "unknown_consumer"
     UNKNOWN_PRODUCER: Final = "unknown_producer"
-    UNKNOWN_NOTICE: Final = "unknown_notice"
     GAP: Final = "gap"
     FENCED: Final = "fenced"
-    SESSION_TAKEN: Final = "session_taken"
     SESSION_CONNECTED: Final = "session_connected"
     FORBIDDEN: Final = "forbidden"
     SUBSCRIBED: Final = "subscribed"

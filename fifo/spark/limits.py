@@ -52,6 +52,3 @@ MAX_MESSAGES: Final = 2**53
 BATCH_BITS: Final = 32
 """A streaming write numbers its rows `batch << 32 | row`: four thousand million rows a partition
 and batch, two thousand million batches."""
-
-NAMED_AT_MOST: Final = 5
-"""Names listed in an error, so that it stays one readable line."""

@@ -305,11 +305,6 @@ class Connection(asyncio.Protocol):
 
     # --- what is unanswered -----------------------------------------------------------------------
 
-    @property
-    def requests_in_flight(self) -> int:
-        """Requests of this connection that have no answer yet."""
-        return self._requests
-
     def begin(self, size_bytes: int, messages: int) -> None:
         """A request is on its way; too many, and the peer is not read."""
         self._requests += 1

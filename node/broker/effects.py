@@ -22,6 +22,7 @@ from fifo.machine.effects import (
 )
 from fifo.wire.messages import (
     NOTICE_ACTIVITY,
+    NOTICE_CONSUMER_REMOVED,
     NOTICE_MESSAGE_TIMEOUT,
     NOTICE_SESSION_ENDED,
     Notice,
@@ -30,9 +31,6 @@ from node.broker import deliveries
 from node.broker.later import Delivery
 from node.broker.lock_clock import LockClock
 from node.broker.sessions import Sessions
-
-NOTICE_CONSUMER_REMOVED = 3
-"""The consumer is gone, for its queue was deleted; a client that does not know it may ignore it."""
 
 
 class Effects:

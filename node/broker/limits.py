@@ -52,6 +52,10 @@ LOOK_SECONDS: Final = 0.05
 LOOK_CONSUMERS_MAX: Final = 10_000
 """Consumers looked at in one look; the next look goes on."""
 
+LOOK_TOKENS_MAX: Final = 1 << 20
+"""Tokens of one consumer in a look: more than anybody can hold, so that renewed ones cannot hide
+expired ones behind them."""
+
 EVAL_RANGES_MAX: Final = 10_000
 """Token ranges in one tick; what is left follows in the next."""
 
@@ -65,9 +69,6 @@ granted must be remembered."""
 LAPSED_MS: Final = 1_000
 """Promises of renewals are remembered so long after they have ended: by them the clock measures how
 late it was."""
-
-RESUME_SECONDS: Final = 10.0
-"""After a change of leader, sessions that have not resumed by now become disconnected."""
 
 # --- connections ---------------------------------------------------------------------------------
 

@@ -21,10 +21,6 @@ from node.broker import limits
 from node.broker.figures import Figures
 from node.broker.renewals import Granted, Range, meet, subtract
 
-HELD_MAX = 1 << 20
-"""Asked of the machine in one look at a consumer: more than anybody can hold, so that renewed
-tokens cannot hide expired ones behind them."""
-
 
 class Locks(Protocol):
     """What the lock clock asks of the replicated state."""
@@ -117,7 +113,7 @@ class LockClock:
 
     def _expired(self, consumer: int, now_ms: int) -> list[Range]:
         """What of this consumer's locks has ended; where nothing has, it is put back."""
-        ranges, next_ms = self._locks.expired(consumer, now_ms, HELD_MAX)
+        ranges, next_ms = self._locks.expired(consumer, now_ms, limits.LOOK_TOKENS_MAX)
         left = list(ranges)
         granted = self._granted.get(consumer)
         if granted is not None:

@@ -13,7 +13,6 @@ from fifo.machine.types import Code as Inner
 from fifo.wire.errors import RETRYABLE, Code
 
 _TABLE: Final[dict[str, Code]] = {
-    Inner.UNSUPPORTED: Code.UNSUPPORTED,
     Inner.INVALID: Code.INVALID_ARGUMENT,
     Inner.TOO_LARGE: Code.TOO_LARGE,
     Inner.LIMIT: Code.LIMIT,
@@ -26,10 +25,8 @@ _TABLE: Final[dict[str, Code]] = {
     Inner.UNKNOWN_SESSION: Code.SESSION_ENDED,
     Inner.UNKNOWN_CONSUMER: Code.UNKNOWN_CONSUMER,
     Inner.UNKNOWN_PRODUCER: Code.UNKNOWN_PRODUCER,
-    Inner.UNKNOWN_NOTICE: Code.INVALID_ARGUMENT,
     Inner.GAP: Code.GAP,
     Inner.FENCED: Code.MOVED,
-    Inner.SESSION_TAKEN: Code.SESSION_TAKEN,
     Inner.SESSION_CONNECTED: Code.INVALID_ARGUMENT,
     Inner.FORBIDDEN: Code.PERMISSION_DENIED,
     Inner.SUBSCRIBED: Code.IN_USE,
@@ -41,8 +38,8 @@ _TABLE: Final[dict[str, Code]] = {
 
 
 def wire_code(refused: Refused) -> str:
-    """The protocol's code for a refusal; one that is not in the table is passed on as it is."""
-    return _TABLE.get(refused.code, refused.code)
+    """The protocol's code for a refusal."""
+    return _TABLE[refused.code]
 
 
 def error_item(refused: Refused) -> tuple[str, str, bool, object]:

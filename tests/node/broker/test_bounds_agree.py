@@ -9,9 +9,13 @@ import pytest
 from fifo.client import limits as client
 from fifo.machine import commands, spec
 from fifo.machine import limits as machine
+from fifo.machine.replies import Refused
+from fifo.machine.types import Code
 from fifo.wire import limits as wire
 from fifo.wire import messages
+from fifo.wire.errors import Code as WireCode
 from fifo.wire.fields import FieldError
+from node.broker.refusals import wire_code
 
 SAME = {
     "BODY_BYTES_MAX": machine.BODY_BYTES,
@@ -62,3 +66,9 @@ def test_what_the_protocol_lets_through_the_machine_takes_and_no_more() -> None:
     ):
         with pytest.raises(FieldError):
             messages.from_fields(kind, beyond)
+
+
+def test_every_refusal_of_the_machine_has_a_code_of_the_protocol() -> None:
+    codes = [value for name, value in vars(Code).items() if name.isupper()]
+    assert codes
+    assert {wire_code(Refused(code, "no")) for code in codes} <= set(WireCode)
