@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
+from fifo.client import limits, ranges
 from fifo.client.calls import EXPIRED, Call, Expected, until
 from fifo.client.delivery import Delivery
 from fifo.client.dialing import Dialer
@@ -35,8 +36,10 @@ from fifo.client.metrics import Metrics
 from fifo.client.options import Options
 from fifo.client.seams import Seams
 from fifo.wire import VERSION_MAX, VERSION_MIN, Frame
+from fifo.wire import limits as wire
 from fifo.wire.messages import (
     NOTICE_ACTIVITY,
+    NOTICE_CONSUMER_REMOVED,
     NOTICE_MESSAGE_TIMEOUT,
     NOTICE_SESSION_ENDED,
     ROLE_DATA,
@@ -60,9 +63,6 @@ _log = logging.getLogger("fifo.client")
 
 _CAPITAL: Final = re.compile(r"(?<=.)(?=[A-Z])")
 """Where a request's name falls into words: QueueQuery is told as "queue query"."""
-
-_NOTICE_CONSUMER_REMOVED: Final = 3
-"""A kind of notice beside those of `fifo.wire.messages`: the consumer's queue was deleted."""
 
 
 class Identity(NamedTuple):
@@ -499,8 +499,10 @@ class Session:
             return
         orphans, self._orphans = self._orphans, {}
         for number, deliveries in orphans.items():
-            for one in deliveries:
-                tokens = ((one.first_token, one.first_token + one.count - 1),)
+            found = ranges.Ranges(
+                [(one.first_token, one.first_token + one.count - 1) for one in deliveries]
+            )
+            for tokens in ranges.chunks(found, wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS):
                 if self.link is not None:
                     self.link.send(Settle(number, VERB_RELEASE, tokens), self.next_correlation())
 
@@ -517,7 +519,7 @@ class Session:
             sink = self._sinks.get(notice.consumer)
             if sink is not None:
                 sink.activity(notice.active)
-        elif notice.kind == _NOTICE_CONSUMER_REMOVED:
+        elif notice.kind == NOTICE_CONSUMER_REMOVED:
             sink = self._sinks.get(notice.consumer)
             if sink is not None:
                 sink.removed()

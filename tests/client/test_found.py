@@ -156,6 +156,18 @@ async def test_what_comes_for_a_get_that_was_given_up_goes_back() -> None:
         assert (settle.consumer, settle.verb, settle.tokens) == (21, VERB_RELEASE, ((1, 2),))
 
 
+async def test_what_comes_for_nobody_goes_back_in_pieces_that_a_command_may_touch() -> None:
+    async with Peer() as peer, fifo.connect(peer.url):
+        peer.line().deliver(21, 1, [b""] * 2_500)
+        back: list[ranges.Range] = []
+        while ranges.count(back) < 2_500:
+            _, _, settle = await peer.hear(Settle)
+            assert (settle.consumer, settle.verb) == (21, VERB_RELEASE)
+            assert ranges.count(settle.tokens) <= limits.SETTLE_TOKENS
+            back += settle.tokens
+        assert list(ranges.tokens(back)) == list(range(1, 2_501))
+
+
 async def test_a_message_goes_to_somebody_else_when_who_waited_was_cancelled() -> None:
     async with Peer() as peer, consuming(peer) as (_, messages):
         first = asyncio.create_task(messages.next())
