@@ -139,7 +139,7 @@ class Dialer:
         if isinstance(error, FATAL):
             raise error
         if isinstance(error, FifoError | OSError):
-            self.tried[address] = words(error)
+            self.tried[address] = words(error).removeprefix(f"{address}: ")
             return None, None
         raise error
 

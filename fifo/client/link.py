@@ -168,9 +168,7 @@ class Link(asyncio.Protocol):
         self._opening.closed()
         if self._watch is not None:
             self._watch.cancel()
-        reason = self._error or ConnectionLost(
-            f"{self.address}: {error or 'the node closed the connection'}"
-        )
+        reason = self._error or ConnectionLost(f"{self.address}: {error or self._hung_up()}")
         self._error = reason
         if not self._opened.done():
             self._opened.set_exception(reason)
@@ -180,6 +178,13 @@ class Link(asyncio.Protocol):
             self.closed.set_result(None)
             if self._receiver is not None:
                 self._receiver.link_lost(self, reason)
+
+    def _hung_up(self) -> str:
+        said = "the node closed the connection"
+        plain = self._transport is None or self._transport.get_extra_info("ssl_object") is None
+        # A port that speaks TLS answers a plain opening by nothing else.
+        hint = "; is it fifos:// and not fifo://?"
+        return said + hint if plain and not self._opened.done() else said
 
     def pause_writing(self) -> None:
         """Too many unsent bytes: publishers wait."""

@@ -80,7 +80,8 @@ async def _observe(address: str, timeout: float, options: Options | None) -> Vie
     try:
         status = await fifo.client.observe(address, timeout, options=options)
     except (fifo.FifoError, OSError, TimeoutError) as error:
-        return {"role": "down", "error": one_line(error)}
+        refused = isinstance(error, PermissionError)
+        return {"role": "down", "error": one_line(error), "refused": refused}
     return dict(status)
 
 

@@ -14,7 +14,7 @@ import fifo
 from node.cli import output
 from node.cli.errors import UsageProblem
 from node.cli.session import Json, Url, run
-from node.cli.text import duration, size
+from node.cli.text import count, duration, messages, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ def _option(help_text: str, metavar: str | None = None) -> Any:
 
 Lock = Annotated[str | None, _option("How long a delivery is locked, 1s to 5m; 30s.", "TIME")]
 MaxLock = Annotated[str | None, _option("At most, renewals included; 30m.", "TIME")]
-MaxDeliveries = Annotated[int | None, _option("Failures until it is a dead letter.", "N")]
+MaxDeliveries = Annotated[str | None, _option("Failures until it is a dead letter.", "N")]
 DeadLetter = Annotated[str | None, _option("Where dead letters go; made if missing.", "QUEUE")]
 DeadLetterExpired = Annotated[
     bool | None,
@@ -59,7 +59,7 @@ NackBackoff = Annotated[
     str | None, _option("fixed:1s, exponential:1s..60s*2 or table:1s,5s,30s.", "BACKOFF")
 ]
 TimeoutBackoff = Annotated[str | None, _option("The same, after a lost lock.", "BACKOFF")]
-MaxLength = Annotated[int | None, _option("Messages at most.", "N")]
+MaxLength = Annotated[str | None, _option("Messages at most.", "N")]
 MaxBytes = Annotated[str | None, _option("Bytes of bodies at most, as in 64MiB.", "SIZE")]
 Overflow = Annotated[str | None, _option("reject publishers, or drop_oldest.", "WHAT")]
 Ttl = Annotated[str | None, _option("Messages expire after this.", "TIME")]
@@ -71,6 +71,7 @@ DedupWindow = Annotated[str | None, _option("Remember dedup ids so long.", "TIME
 DedupMax = Annotated[int | None, _option("And so many at most.", "N")]
 
 _DURATIONS = ("lock", "max_lock", "ttl", "expires_unused", "disconnect_grace", "dedup_window")
+_COUNTS = ("max_deliveries", "max_length")
 _CLEARED = "none"
 
 
@@ -139,7 +140,7 @@ def update(
 ) -> None:
     """Change a live queue.
 
-    What is not named stays, and `none` takes a time or a name away.
+    What is not named stays, and `none` takes a time, a limit or a name away.
     """
     changes = spec_options(locals())
     if not changes:
@@ -190,11 +191,11 @@ def show(name: Name, url: Url = None, as_json: Json = False) -> None:
 def purge(name: Name, url: Url = None) -> None:
     """Delete all messages that are not locked."""
 
-    async def work(client: fifo.Client) -> object:
+    async def work(client: fifo.Client) -> int | None:
         return await client.purge(name)
 
     purged = run(url, work)
-    output.say(f"queue {name} is purged" + (f": {purged} messages" if purged is not None else ""))
+    output.say(f"queue {name} is purged" + ("" if purged is None else f": {messages(purged)}"))
 
 
 @app.command(epilog="Example: fifo queue delete orders")
@@ -240,6 +241,8 @@ def spec_options(given: Mapping[str, Any]) -> dict[str, Any]:
             options[key] = None
         elif key in _DURATIONS:
             options[key] = duration(value)
+        elif key in _COUNTS:
+            options[key] = count(value)
         elif key == "max_bytes":
             options[key] = size(value)
         else:

@@ -80,6 +80,8 @@ def cli_error(error: fifo.FifoError, url: str) -> CliError:
             return CliError(f"{said}; `fifo queue list` shows those that exist")
         case fifo.QueueExists():
             return CliError(f"{said}; change it with `fifo queue update`")
+        case fifo.QueueFull():
+            return CliError(f"{said}; consume from it, or raise its limit with `fifo queue update`")
         case fifo.NoDeadLetterQueue():
             return CliError(f"{said}; give it one: fifo queue update NAME --dead-letter NAME.dlq")
         case fifo.Unsupported():

@@ -26,6 +26,9 @@ def status(url: Url = None, as_json: Json = False) -> None:
     options = node_options(address)
     nodes = merged(options.addresses, asyncio.run(observe_all(options.addresses, options=options)))
     if all(node["role"] == "down" for node in nodes):
+        refusal = next((node["error"] for node in nodes if node.get("refused")), None)
+        if refusal is not None:
+            raise CliError(f"{refusal}; at {options.shown}")
         why = nodes[0]["error"]
         raise CliError(
             f"no node answers at {options.shown}: {why}; start a cluster: fifo cluster start"

@@ -51,6 +51,13 @@ def optional_duration(text: str | None) -> float | None:
     return None if text is None else duration(text)
 
 
+def count(text: str) -> int:
+    """A whole number."""
+    if not re.fullmatch(r"-?[0-9]{1,19}", text.strip()):
+        raise UsageProblem(f"{text!r} is not a whole number")
+    return int(text)
+
+
 def size(text: str) -> int:
     """Bytes from ``1024``, ``10MB`` or ``64MiB``."""
     match = _SIZE.fullmatch(text.strip())

@@ -244,6 +244,21 @@ def test_nack_counts_release_does_not_and_terminate_makes_a_dead_letter(local: L
     local.ok("queue", "delete", "work.dlq")
 
 
+def test_a_full_queue_says_what_to_do_and_its_limit_can_be_taken_away(local: Local) -> None:
+    limits = ("--max-length", "1", "--max-deliveries", "3", "--on-exhausted", "drop")
+    local.ok("queue", "declare", "small", *limits)
+    local.ok("publish", "small", "--body", "x")
+    full = local.type("publish", "small", "--body", "y")
+    assert full.code == 1
+    assert full.line.endswith("or raise its limit with `fifo queue update`")
+    local.ok("queue", "update", "small", "--max-length", "none", "--max-deliveries", "none")
+    spec = local.ok("queue", "show", "small", "--json").json["spec"]
+    assert (spec["max_length"], spec["max_deliveries"]) == (None, None)
+    local.ok("publish", "small", "--body", "y")
+    assert local.ok("queue", "purge", "small").out == "queue small is purged: 2 messages\n"
+    local.ok("queue", "delete", "small")
+
+
 def test_a_delayed_message_is_shown_with_its_time(local: Local) -> None:
     local.ok("queue", "declare", "later")
     local.ok("publish", "later", "--body", "x", "--delay", "1h")

@@ -77,6 +77,13 @@ def test_everything_that_is_told_is_shown(cli: Cli, monkeypatch: pytest.MonkeyPa
     assert " ".join(peer) == "n2 connected 41 1 0 B 1.0 KiB of 2.0 KiB, 3 of 9 entries"
 
 
+def test_a_node_that_refuses_is_not_called_dead(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = {"role": "down", "error": "user ann may not ask", "refused": True}
+    answering(monkeypatch, DOWN, refused)
+    done = cli("status", "--url", URL)
+    assert (done.code, done.line) == (1, f"fifo: user ann may not ask; at {URL}")
+
+
 @pytest.mark.parametrize("key", [key for key in STATUS if key not in CORE])
 def test_what_a_node_does_not_tell_is_a_dash(
     key: str, cli: Cli, monkeypatch: pytest.MonkeyPatch

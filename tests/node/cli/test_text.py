@@ -38,6 +38,13 @@ def test_a_size_is_read_in_bytes(written: str, count: int) -> None:
     assert text.size(written) == count
 
 
+def test_a_count_is_a_whole_number() -> None:
+    assert text.count(" 12 ") == 12
+    for wrong in ("", "1.5", "many", "1k", "9" * 30):
+        with pytest.raises(UsageProblem, match="not a whole number"):
+            text.count(wrong)
+
+
 @pytest.mark.parametrize("written", ["", "10 elephants", "-1", "MiB"])
 def test_what_is_no_size_is_a_usage_error(written: str) -> None:
     with pytest.raises(UsageProblem):
