@@ -133,7 +133,8 @@ _LIMIT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     # A body travels whole in one log entry, which is at most 2 MiB: lower, never higher.
     "body_bytes": (1, _MEBIBYTE),
     "queues": (1, 10_000),
-    "sessions": (1, 1_000_000),
+    # The machine takes no more.
+    "sessions": (1, 100_000),
     "consumers": (1, 1_000_000),
     # The wire carries prefetch in 16 bits.
     "prefetch": (1, 65_535),

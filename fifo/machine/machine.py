@@ -123,13 +123,13 @@ class Machine:
         """The names of all queues, in the order of their creation."""
         return [queue.name for queue in self.state.queues.values()]
 
-    def queue_overview(self, name: str) -> "queries.Plain | None":
-        """Counts, spec and counters of a queue, as plain data."""
-        return queries.queue_overview(self.state, name)
+    def queue_overview(self, name: str, *, brief: bool = False) -> "queries.Plain | None":
+        """Counts, spec and counters of a queue, as plain data; `brief`: only the counts."""
+        return queries.queue_overview(self.state, name, brief=brief)
 
-    def consumers_of(self, name: str) -> "list[queries.Plain]":
-        """The consumers of a queue, with status, flags, credit and held."""
-        return queries.consumers_of(self.state, name)
+    def consumers_of(self, name: str, limit: int | None = None) -> "list[queries.Plain]":
+        """The consumers of a queue, or the first so many, with status, flags, credit and held."""
+        return queries.consumers_of(self.state, name, limit)
 
     def producers_of(self, name: str, limit: int) -> "list[queries.Plain]":
         """Up to `limit` named producers that have published to a queue."""

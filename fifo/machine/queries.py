@@ -117,12 +117,12 @@ def _named(state: State, name: str) -> Queue | None:
     return None if number is None else state.queues[number]
 
 
-def queue_overview(state: State, name: str) -> Plain | None:
-    """Counts, spec and counters of a queue."""
+def queue_overview(state: State, name: str, *, brief: bool = False) -> Plain | None:
+    """Counts, spec and counters of a queue; only the counts where it is to be `brief`."""
     queue = _named(state, name)
     if queue is None:
         return None
-    return {
+    found = {
         "name": queue.name,
         "number": queue.number,
         "ready": queue.ready,
@@ -133,9 +133,10 @@ def queue_overview(state: State, name: str) -> Plain | None:
         "paused": queue.paused,
         "consumers": len(queue.consumers),
         "active": queue.active,
-        "spec": spec.plain(queue.spec),
-        "counters": dict(queue.counters),
     }
+    if not brief:
+        found |= {"spec": spec.plain(queue.spec), "counters": dict(queue.counters)}
+    return found
 
 
 def flags_of(state: State, consumer: Consumer) -> list[str]:
@@ -185,13 +186,13 @@ def _queues_of(state: State, producer: Producer) -> list[str]:
     return [state.queues[number].name for number in producer.queues if number in state.queues]
 
 
-def consumers_of(state: State, name: str) -> list[Plain]:
-    """The consumers of a queue."""
+def consumers_of(state: State, name: str, limit: int | None = None) -> list[Plain]:
+    """The consumers of a queue, or the first so many."""
     queue = _named(state, name)
     if queue is None:
         return []
     found = []
-    for number in queue.consumers:
+    for number in islice(queue.consumers, limit):
         consumer = state.consumers[number]
         session = state.sessions.get(consumer.session)
         found.append(
@@ -236,6 +237,7 @@ def locks_of(state: State, name: str, limit: int) -> list[Plain]:
                 found.append(
                     {
                         "consumer": number,
+                        "tag": consumer.tag,
                         "token": token,
                         "session": consumer.session,
                         "address": session.address if session else "",
@@ -243,17 +245,12 @@ def locks_of(state: State, name: str, limit: int) -> list[Plain]:
                         "failures": record.failures if record else 0,
                         "checkout_ms": hold.checkout_ms,
                         "remaining_ms": max(deadline - state.cluster_time_ms, 0),
-                        "message": _message_id(queue, hold, offset),
+                        "message": message_id(queue, hold.position + offset),
                     }
                 )
             if len(found) >= limit:
                 return found
     return found
-
-
-def _message_id(queue: Queue, hold: Hold, offset: int) -> tuple[int, int, int]:
-    """(queue it was published to, producer, number)."""
-    return message_id(queue, hold.position + offset)
 
 
 def message_id(queue: Queue, position: int) -> tuple[int, int, int]:

@@ -7,13 +7,13 @@ gone on meanwhile. Must not know how views are computed: `fifo/machine/queries.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 import msgpack
 
-from fifo.machine import limits as machine_limits
 from fifo.machine.state import RedriveState
 from fifo.wire import Code, Frame
 from fifo.wire.messages import Ok, Peek, QueueQuery
@@ -69,29 +69,39 @@ class Queries:
             self._one_queue(connection, frame, query, query.queue)
 
     def _list(self, connection: Connection, frame: Frame, limit: int) -> None:
-        found = plain(self.overviews(connection.rights, limit))
-        if _packed_bytes(found) > limits.LIST_BYTES_MAX:
-            found = [
-                {key: value for key, value in one.items() if key not in ("spec", "counters")}
-                for one in self.overviews(connection.rights, limit)
-            ]
-        self._answer(connection, frame, found)
+        found = _fitting(self._overviews(connection.rights, limit))
+        if found is None:
+            found = _fitting(self._overviews(connection.rights, limit, brief=True))
+        if found is None:
+            self._too_long(connection, frame)
+        else:
+            connection.send(Ok(found), frame.correlation)
 
-    def overviews(
-        self, rights: Rights | None = None, limit: int = machine_limits.QUEUES
-    ) -> list[Plain]:
-        """The queues that somebody may know of, oldest first; all of them without `rights`."""
-        names = [one for one in self._machine.queues() if rights is None or rights.sees(one)]
-        return [found for name in names[:limit] if (found := self._machine.queue_overview(name))]
+    def overviews(self, limit: int) -> list[Plain]:
+        """The first queues, oldest first."""
+        return list(self._overviews(None, limit))
+
+    def _overviews(
+        self, rights: Rights | None, limit: int, *, brief: bool = False
+    ) -> Iterator[Plain]:
+        """The queues that somebody may know of, oldest first; of all of them without `rights`."""
+        names = (one for one in self._machine.queues() if rights is None or rights.sees(one))
+        for name in islice(names, limit):
+            found = self._machine.queue_overview(name, brief=brief)
+            assert found is not None, "nothing changes while one answer is made"
+            yield found
 
     def _answer(self, connection: Connection, frame: Frame, found: object) -> None:
         """Answer with plain data, where a frame can hold it."""
         if _packed_bytes(found) > limits.LIST_BYTES_MAX:
-            connection.refuse(
-                frame.correlation, Code.TOO_LARGE, "the answer is too long: ask with a lower limit"
-            )
+            self._too_long(connection, frame)
         else:
             connection.send(Ok(found), frame.correlation)
+
+    def _too_long(self, connection: Connection, frame: Frame) -> None:
+        connection.refuse(
+            frame.correlation, Code.TOO_LARGE, "the answer is too long: ask with a lower limit"
+        )
 
     def _one_queue(
         self, connection: Connection, frame: Frame, query: QueueQuery, name: str
@@ -106,7 +116,7 @@ class Queries:
                 found = [_delayed(one) for one in self._machine.delayed_of(name, query.limit)]
             case "consumers":
                 found = [
-                    self._consumer(one) for one in self._machine.consumers_of(name)[: query.limit]
+                    self._consumer(one) for one in self._machine.consumers_of(name, query.limit)
                 ]
             case "producers":
                 found = self._machine.producers_of(name, query.limit)
@@ -163,7 +173,6 @@ class Queries:
     def _locks_of(self, name: str, limit: int) -> list[Plain]:
         now_ms = self._clock.now_ms()
         passed_ms = now_ms - self._machine.cluster_time_ms
-        tags = {one["consumer"]: one["tag"] for one in self._machine.consumers_of(name)}
         sessions: dict[int, str] = {}
         found = []
         for lock in self._machine.locks_of(name, limit):
@@ -176,7 +185,7 @@ class Queries:
                 {
                     "token": lock["token"],
                     "consumer": lock["consumer"],
-                    "tag": tags.get(lock["consumer"], ""),
+                    "tag": lock["tag"],
                     "session": sessions[number],
                     "address": lock["address"],
                     "id": _id(lock["message"]),
@@ -270,6 +279,20 @@ def _quantile_ms(buckets: Sequence[int], fraction: float) -> float:
         wanted -= count
         below = upper
     return round(1000 * below, 3) if sum(buckets) else 0.0
+
+
+def _fitting(views: Iterable[Plain]) -> list[Plain] | None:
+    """All of them, where one answer holds them. None where it does not: no more of them are looked
+    at than it would hold, for thousands of whole ones take the loop most of a second."""
+    found: list[Plain] = []
+    left_bytes = limits.LIST_BYTES_MAX
+    for view in views:
+        shown = plain(view)
+        left_bytes -= _packed_bytes(shown)
+        if left_bytes < 0:
+            return None
+        found.append(shown)
+    return found
 
 
 def _packed_bytes(found: object) -> int:

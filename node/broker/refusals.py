@@ -6,7 +6,7 @@ what a client cannot act on by itself, and the protocol has fewer. Change it wit
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from fifo.machine.replies import Refused
 from fifo.machine.types import Code as Inner
@@ -53,7 +53,7 @@ def detail_of(refused: Refused) -> object:
     return None if refused.detail is None else plain(refused.detail)
 
 
-def plain(value: object) -> object:
+def plain(value: Any) -> Any:
     """A value of the machine as the wire carries it: tuples as lists, keys as text."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}

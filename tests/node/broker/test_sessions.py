@@ -459,6 +459,36 @@ async def test_a_get_that_waits_for_what_it_may_not_have_does_not_fill_the_log(
     assert node.broker.proposals.entries_total - before <= looks + 2
 
 
+async def test_a_long_list_of_queues_is_told_without_what_makes_it_long_and_looked_at_no_further(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await connected(node.me.client)
+    for place in range(20):
+        await client.declare(f"q{place}")
+    machine = node.broker.host.machine
+    whole, look = 0, machine.queue_overview
+
+    def counted(name: str, *, brief: bool = False) -> dict[str, object] | None:
+        nonlocal whole
+        whole += not brief
+        return look(name, brief=brief)
+
+    monkeypatch.setattr(machine, "queue_overview", counted)
+    monkeypatch.setattr(limits, "LIST_BYTES_MAX", 4 * limits.KIB)
+    answer = await client.ask(QueueQuery(None, "list", 1_000))
+    assert isinstance(answer, Ok), answer
+    assert [one["name"] for one in answer.result] == [f"q{place}" for place in range(20)]
+    assert "spec" not in answer.result[0]
+    assert whole < 10, "all of them are looked at, though few fit"
+    monkeypatch.setattr(limits, "LIST_BYTES_MAX", limits.KIB)
+    answer = await client.ask(QueueQuery(None, "list", 1_000))
+    assert isinstance(answer, Error), answer
+    assert answer.code == "too_large"
+    answer = await client.ask(QueueQuery(None, "list", 1))
+    assert isinstance(answer, Ok), answer
+    assert "spec" in answer.result[0]
+
+
 async def test_every_column_of_a_publish_arrives(node: Node) -> None:
     client = await connected(node.me.client)
     await client.declare("q", dedup_window_ms=60_000)
