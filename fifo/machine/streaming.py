@@ -27,7 +27,7 @@ from fifo.machine.layout import (
     same,
 )
 from fifo.machine.positions import Positions
-from fifo.machine.state import KINDS, SCALARS, State
+from fifo.machine.state import KINDS, SCALARS, VERSION, State
 
 MAGIC = "fifo machine"
 
@@ -237,6 +237,12 @@ def _read(source: _Source) -> Generator[None, None, State]:
         raise SnapshotError("not a snapshot: other fields")
     for name in SCALARS:
         setattr(state, name, (yield from _field(source, SCALAR_READERS.get(name, same))))
+    if type(state.version) is not int or state.version > VERSION:
+        # Read as if it were this one's, it would be applied to otherwise than on the other nodes.
+        raise SnapshotError(
+            f"a state of machine version {state.version}; this program knows versions up to"
+            f" {VERSION}: use the newer program on every node"
+        )
     if source.list_header() != len(KINDS):
         raise SnapshotError("not a snapshot: other tables")
     for kind, table in KINDS.items():

@@ -17,10 +17,11 @@ from typing import Any, Final
 
 import msgpack
 
+from fifo.machine.state import VERSION
 from fifo.wire import Buffer
 
 FORMAT: Final = 1
-MACHINE_VERSION: Final = 1
+MACHINE_VERSION: Final = VERSION
 
 _HEADER: Final = struct.Struct("<BBHIQQ")
 HEADER_BYTES: Final = _HEADER.size

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fifo.machine import Machine, codec, layout, replies, snapshot
 from fifo.machine.snapshot import SnapshotError
-from fifo.machine.state import Consumer, Producer, Queue, Session
+from fifo.machine.state import VERSION, Consumer, Producer, Queue, Session
 from tests.machine import earlier
 from tests.machine.test_fuzz import Fuzz
 from tests.support.machine import expect
@@ -60,6 +60,13 @@ def test_an_id_that_an_earlier_format_remembers_is_a_duplicate_without_a_name() 
     assert bench.overview("q")["counters"]["published"] == 5
     reply = expect(replies.Published, bench.publish(1, "q", "new", dedup=[b"9"]))
     assert reply.repeats == (replies.Repeat(0, 1, 1, 7),)
+
+
+def test_a_state_of_a_later_machine_version_is_refused() -> None:
+    machine = Machine()
+    machine.state.version = VERSION + 1
+    with pytest.raises(SnapshotError, match="newer program"):
+        Machine.restore(machine.snapshot())
 
 
 def test_a_later_format_is_refused_by_its_number() -> None:
