@@ -188,6 +188,10 @@ RECOVER_MEMBERS_MIN: Final = 3
 COMMIT_NOTICE_SECONDS: Final = 0.02
 """Followers learn of a commit with the next entries, or at the latest after this."""
 
+FOLLOW_SECONDS: Final = 0.005
+"""A follower applies what is committed at the latest after this, and the entries of this time
+together: nobody waits for it, unlike for its acknowledgements."""
+
 SLOW_SYNC_SECONDS: Final = 0.002
 """Recent mean above which syncs leave the loop's thread: a turn must not stand still for them."""
 

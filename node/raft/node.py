@@ -84,6 +84,7 @@ class RaftNode:
         self._fetching = Fetching(journal, self._reads, self._read_failed)
         self._syncs_aside = False
         self._taking = False
+        self._rests_until = 0.0
         self._core = self.core_class(
             config,
             journal=journal,
@@ -173,10 +174,14 @@ class RaftNode:
 
     def _turn(self) -> float:
         core = self._core
-        self._taking = True  # What is submitted before the last sync is taken by this turn.
         self._announce()
         self._judge_disk()
         self._sync()
+        if self._rests_until and core.merely_follows():
+            rest = self._rests_until - self._clock()
+            if rest > 0:
+                return max(rest, limits.TURN_SECONDS_MIN)
+        self._taking = True  # What is submitted before the last sync is taken by this turn.
         core.submissions.answer_refused()
         core.submissions.expire(self._clock())
         core.prepare_election()
@@ -194,6 +199,8 @@ class RaftNode:
         self._sync()
         self._raise_failure()
         working = core.work_on_snapshots()
+        rests = core.merely_follows()
+        self._rests_until = self._clock() + limits.FOLLOW_SECONDS if rests else 0.0
         # Alone, the next turn commits what this one made durable; a sync aside asks for it itself.
         again = appended and not self._config.peers and not self._journal.dirty
         delay = self._delay(again=again)

@@ -95,6 +95,12 @@ class Snapshotting:
         """Whether a snapshot is being installed: this node does not stand for election."""
         return not self._installing.idle or self._receiving.complete
 
+    @property
+    def at_work(self) -> bool:
+        """Whether anything is under way: one is taken, cleaned up after, received or installed."""
+        taking = self._taking
+        return self.busy or self._receiving.meta is not None or not (taking is None or taking.idle)
+
     def received(self, message: Message, commit_index: int) -> Message | None:
         """Take an offer or a piece; what to answer, if anything."""
         if message["index"] <= commit_index:

@@ -241,6 +241,18 @@ class Core(Elections):
             )
         return news or self.journal.dirty
 
+    def merely_follows(self) -> bool:
+        """Whether this node has a leader and nothing to do that is urgent, once it has synced what
+        it was sent: neither an election nor a snapshot, and nobody waits for an outcome."""
+        return (
+            self._SyncObj__raftState == FOLLOWER
+            and self._SyncObj__raftElectionDeadline > self.clock()
+            and not self._SyncObj__transferInProgress
+            and self.rejoin is None
+            and not self.submissions.refused
+            and not self.snapshots.at_work
+        )
+
     def answers_at_once(self) -> bool:
         """Whether a heartbeat may be answered although a sync is under way: what is in the making
         are entries only. An answer in a term that could be forgotten would promise too much."""

@@ -56,6 +56,11 @@ class Taking:
         """The snapshot in the making, 0 for none."""
 
     @property
+    def idle(self) -> bool:
+        """Whether nothing is in the making and nothing is cleaned up."""
+        return self._slices.idle
+
+    @property
     def waiting(self) -> bool:
         """Whether something runs beside the loop: there is no stopping it."""
         return self._slices.waiting

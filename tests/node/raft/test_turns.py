@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from node.raft import limits
 from node.raft.config import Outcome
 from node.raft.peer import PeerNode
 from tests.support.raft_world import Frame, SimNode, World
@@ -167,3 +168,53 @@ def test_a_busy_leader_tells_of_commits_with_entries_and_a_quiet_one_with_a_hear
     assert frames[False] <= 4
     world.run(0.06)
     assert {node.node.commit_index for node in world.nodes.values()} == {leader.node.last_index}
+
+
+def test_a_follower_acknowledges_at_once_and_applies_what_came_in_a_while_together() -> None:
+    world = World("abc", seed=6).start()
+    leader = world.elect("a")
+    world.commit(leader, 3)
+    world.run(1.0)
+    follower = world.nodes["b"]
+    came: list[float] = []
+    acknowledged: list[float] = []
+    applied_at: list[float] = []
+
+    def watch(frame: Frame) -> str:
+        if frame.source == "b" and frame.message()["type"] == "next_node_idx":
+            acknowledged.append(world.now)
+        return "pass"
+
+    receive = follower.receive
+
+    def received(frame: Frame) -> None:
+        if frame.message().get("entries"):
+            came.append(world.now)
+        receive(frame)
+
+    follower.receive = received  # type: ignore[method-assign]  # to see frames as they come
+    world.network.intercept = watch
+    follower.node._before_sync = lambda: applied_at.append(world.now)
+    started = world.now
+    for _ in range(200):
+        world.submit(leader, world.payload())
+        world.run(0.0005)
+    world.run(0.05)
+    assert len(came) > 100
+    assert set(came) <= set(acknowledged)
+    assert len(applied_at) <= (world.now - started) / limits.FOLLOW_SECONDS + 1
+    assert follower.node.applied_index == leader.node.applied_index == leader.node.last_index
+
+
+def test_a_follower_that_is_told_to_stand_does_not_rest() -> None:
+    world = World("abc", seed=7).start()
+    leader = world.elect("a")
+    world.commit(leader, 3)
+    world.run(1.0)
+    follower = world.nodes["b"]
+    world.commit(leader, 1)
+    world.run_until(lambda: follower.node._rests_until > follower.clock())
+    message = {"type": "timeout_now", "term": leader.node.term}
+    follower.node._core._SyncObj__onMessageReceived(PeerNode("a"), message)
+    follower.node.turn()
+    assert follower.node.role == "candidate"
