@@ -182,8 +182,12 @@ class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the librar
         last = self.last_index
         if max_count is not None:
             last = min(last, first + max_count - 1)
-        if first > last:
-            return []
+        if first >= last:
+            if first > last:
+                return []
+            command = self._cache.peek(first)
+            if command is not None:  # One command at a time is all that there is, then.
+                return [(command, first, self._log.term_at(first))]
         last = self._log.last_within(first, last, max_bytes)
         commands, terms = self._runs.commands(first, last), self._log.terms(first, last)
         return list(zip(commands, range(first, last + 1), terms, strict=True))
@@ -250,16 +254,20 @@ class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the librar
 
     def _take_off(self) -> GroupFlight:
         self._write_hint()
-        with self._final():
+        try:
             return self._writer.take_off(*self._next_segment())
+        except OSError as problem:
+            self._fail(problem)
 
     def land(self, flight: GroupFlight) -> None:
         """What `begin_sync` gave is waited for, or has run: its records are durable. Harmless
         where `sync` was first. Raises `JournalFailed`, which is final."""
         before = self._writer.synced_end
-        with self._final():
+        try:
             if not self._writer.land(flight):
                 return
+        except OSError as problem:
+            self._fail(problem)
         if before < self._term_end <= flight.end:
             # With the mark, damage to this very record is seen as damage, not as a torn tail.
             self._write_mark()

@@ -170,6 +170,7 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
 """Every frame there is: type number and fields, in order."""
 
 _BY_NUMBER: Final = {number: (name, fields) for name, (number, fields) in FORMATS.items()}
+_packer = msgpack.Packer()
 _ENTRY_BYTES_MAX: Final = limits.ENTRY_BYTES_MAX + 1
 
 
@@ -206,7 +207,7 @@ def encode(message: Message) -> list[Bytes]:
         raw_bytes = sum(map(len, raw))
     if len(raw) > 1 and raw_bytes <= limits.JOIN_BYTES * len(raw):
         raw = [b"".join(raw)]
-    header = msgpack.packb([number, *values])
+    header = _packer.pack([number, *values])
     return [LENGTHS.pack(len(header), raw_bytes) + header, *raw]
 
 
@@ -226,7 +227,9 @@ def decode(header: Bytes, raw: memoryview) -> Message:
         raise FrameInvalid(f"{name} has {len(values) - 1} fields, not {len(fields)}")
     message: Message = {"type": name}
     for (field, fits), value in zip(fields, values[1:], strict=True):
-        if not fits(value):
+        # Most are numbers, and a call for each of them costs more than all else here.
+        number = type(value) is int
+        if not (0 <= value < UINT_MAX and fits is _uint if number else fits(value)):
             raise FrameInvalid(f"{name}.{field} is ill-typed or out of range")
         message[field] = value
     if name == "append_entries":
@@ -322,6 +325,9 @@ class Decoder:
     def _make_room(self, need: int) -> None:
         """Keep the incomplete frame, in a buffer where the whole of it fits."""
         rest = self._end - self._start
+        if not rest:
+            self._buffer, self._start, self._end = self._base, 0, 0
+            return
         if need > len(self._base):
             if need != len(self._buffer) or self._start:
                 # A buffer of exactly this frame: nothing of the next one can land in it.
@@ -329,7 +335,7 @@ class Decoder:
                 larger[:rest] = memoryview(self._buffer)[self._start : self._end]
                 self._buffer, self._start, self._end = larger, 0, rest
             return
-        if self._buffer is not self._base or self._start + need > len(self._base) or not rest:
+        if self._buffer is not self._base or self._start + need > len(self._base):
             moved = bytes(memoryview(self._buffer)[self._start : self._end])
             self._buffer = self._base
             self._buffer[:rest] = moved

@@ -40,12 +40,18 @@ def in_order(indexes: Sequence[int], terms: Sequence[int], index: int, term: int
 
 
 class LogIndex:
-    """Entries `first_index` to `last_index`, without gaps; empty when last is first - 1."""
+    """Entries `first_index` to `last_index`, without gaps; empty when last is first - 1.
 
-    __slots__ = ("_first_index", "_positions", "_previous_term", "_sizes", "_terms")
+    Both are read many times for each command, and so kept instead of computed.
+    """
+
+    __slots__ = ("_positions", "_previous_term", "_sizes", "_terms", "first_index", "last_index")
 
     def __init__(self, first_index: int, previous_term: int) -> None:
-        self._first_index = first_index
+        self.first_index = first_index
+        """The index of the first entry held, or of the first to come."""
+        self.last_index = first_index - 1
+        """The index of the last entry; one below `first_index` when there is none."""
         self._previous_term: int | None = previous_term
         self._terms = array("Q")
         self._positions = array("Q")
@@ -55,17 +61,7 @@ class LogIndex:
         return len(self._terms)
 
     def __repr__(self) -> str:
-        return f"<LogIndex {self._first_index}..{self.last_index}, last term {self.last_term}>"
-
-    @property
-    def first_index(self) -> int:
-        """The index of the first entry held, or of the first to come."""
-        return self._first_index
-
-    @property
-    def last_index(self) -> int:
-        """The index of the last entry; one below `first_index` when there is none."""
-        return self._first_index + len(self._terms) - 1
+        return f"<LogIndex {self.first_index}..{self.last_index}, last term {self.last_term}>"
 
     @property
     def last_term(self) -> int:
@@ -77,24 +73,27 @@ class LogIndex:
         self._terms.extend(terms)
         self._positions.extend(positions)
         self._sizes.extend(sizes)
+        self.last_index += len(terms)
 
     def append(self, term: int, position: int, size: int) -> None:
         """Adds the entry after the last."""
         self._terms.append(term)
         self._positions.append(position)
         self._sizes.append(size)
+        self.last_index += 1
 
     def begin_at(self, index: int, term: int, previous_term: int) -> None:
         """A snapshot stands for everything up to `index`: that entry and the one before become
         the head, without a place, and what follows them stays."""
-        gone = max(0, index - self._first_index + 1)
+        gone = max(0, index - self.first_index + 1)
         del self._terms[:gone]
         del self._positions[:gone]
         del self._sizes[:gone]
         self._terms[0:0] = array("Q", (previous_term, term))
         self._positions[0:0] = array("Q", (NOWHERE, NOWHERE))
         self._sizes[0:0] = array("I", (PLACEHOLDER_BYTES, PLACEHOLDER_BYTES))
-        self._first_index = index - 1
+        self.first_index = index - 1
+        self.last_index = max(self.last_index, index)
         self._previous_term = None
 
     def restart(self, first_index: int, previous_term: int) -> None:
@@ -102,7 +101,8 @@ class LogIndex:
         del self._terms[:]
         del self._positions[:]
         del self._sizes[:]
-        self._first_index = first_index
+        self.first_index = first_index
+        self.last_index = first_index - 1
         self._previous_term = previous_term
 
     def truncate_from(self, index: int) -> None:
@@ -111,10 +111,11 @@ class LogIndex:
         del self._terms[slot:]
         del self._positions[slot:]
         del self._sizes[slot:]
+        self.last_index = index - 1
 
     def term_at(self, index: int) -> int:
         """The term of an entry; also of the one before the first, while that is known."""
-        if index == self._first_index - 1 and self._previous_term is not None:
+        if index == self.first_index - 1 and self._previous_term is not None:
             return self._previous_term
         return self._terms[self._slot(index)]
 
@@ -152,7 +153,7 @@ class LogIndex:
 
     def columns(self, indexes: Sequence[int]) -> tuple[array[int], array[int], array[int]]:
         """(terms, positions, sizes) of one entry or more, ascending, all in the log."""
-        first = self._first_index
+        first = self.first_index
         for index in (indexes[0], indexes[-1]):
             self._slot(index)
         slots = [index - first for index in indexes]
@@ -163,9 +164,9 @@ class LogIndex:
         )
 
     def _slot(self, index: int) -> int:
-        slot = index - self._first_index
-        if not 0 <= slot < len(self._terms):
+        slot = index - self.first_index
+        if slot < 0 or index > self.last_index:
             raise IndexError(
-                f"entry {index} is not in the log ({self._first_index}..{self.last_index})"
+                f"entry {index} is not in the log ({self.first_index}..{self.last_index})"
             )
         return slot

@@ -16,7 +16,7 @@ from node.raft.errors import RaftStopped
 from node.raft.fetching import Asker, Fetching, NotAtHand
 from node.raft.offload import Inline, Offload
 from node.raft.submissions import Submission
-from node.raft.syncobj import CANDIDATE, LEADER, Core, command_of
+from node.raft.syncobj import CANDIDATE, FOLLOWER, LEADER, Core, command_of
 from node.raft.transfer import TransferRefused, best_target
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from node.raft.journal import Journal
     from node.raft.statesource import StateSource
 
-ROLES = {LEADER: "leader", CANDIDATE: "candidate"}
+ROLES = {FOLLOWER: "follower", LEADER: "leader", CANDIDATE: "candidate"}
 
 
 class RaftNode:
@@ -75,7 +75,6 @@ class RaftNode:
         self._before_sync = before_sync
         self._wake = wake
         self._on_role = on_role
-        self._announced = ("follower", 0)
         self._announced_leading: int | None = None
         self._closed = False
         self._offload: Offload = Inline() if offload is None else offload
@@ -96,7 +95,7 @@ class RaftNode:
             background=self._background,
             source=source,
         )
-        self._announced = ("follower", self.term)
+        self._announced = FOLLOWER, self.term
 
     # --- work ---
 
@@ -195,8 +194,7 @@ class RaftNode:
         self._taking = False
         if core.submissions.refused:
             self._wake()  # The next turn tells them.
-        appended = self._journal.dirty
-        self._sync()
+        appended = self._sync()
         self._raise_failure()
         working = core.work_on_snapshots()
         rests = core.merely_follows()
@@ -215,19 +213,22 @@ class RaftNode:
         # Alone, an election has nobody whose answer comes after the sync.
         journal.votes_aside = self._syncs_aside and bool(self._config.peers)
 
-    def _sync(self) -> None:
-        """Make everything gathered durable, then let go what stands on it.
+    def _sync(self) -> bool:
+        """Make everything gathered durable, then let go what stands on it. False where there was
+        nothing.
 
         A slow disk does it beside the loop: turns go on, and what stands on a sync waits for it.
         """
         journal = self._journal
-        if not journal.dirty and not self._core.held:
-            return
+        dirty = journal.dirty
+        if not dirty and not self._core.held:
+            return False
         if not self._syncs_aside:
             journal.sync()
         elif (flight := journal.begin_sync()) is not None:
             self._offload.run(flight.run, lambda _: self._landed(flight))
         self._core.held.release(self.term)
+        return dirty
 
     def _landed(self, flight: GroupFlight) -> None:
         """A sync beside the loop has ended: its promises leave now, the commit in a turn."""
@@ -244,11 +245,12 @@ class RaftNode:
 
     def _announce(self) -> None:
         """Tell the owner of a change of role or term before anything happens in it."""
-        announced = (self.role, self.term)
-        if announced != self._announced:
-            self._announced = announced
-            self._announced_leading = self.term if self.role == "leader" else None
-            self._on_role(*announced)
+        core = self._core
+        state, term = core._SyncObj__raftState, core._SyncObj__raftCurrentTerm
+        if (state, term) != self._announced:
+            self._announced = state, term
+            self._announced_leading = term if state == LEADER else None
+            self._on_role(self.role, term)
 
     def _delay(self, *, again: bool) -> float:
         core = self._core
@@ -313,7 +315,7 @@ class RaftNode:
     @property
     def role(self) -> str:
         """leader, follower or candidate."""
-        return ROLES.get(self._core._SyncObj__raftState, "follower")
+        return ROLES[self._core._SyncObj__raftState]
 
     @property
     def is_leader(self) -> bool:

@@ -114,7 +114,11 @@ class Replicator:
             progress.sending.begin_again()
             return
         known = progress.match_index + 1
-        start = known if progress.match_index else min(progress.next_index, self._last + 1)
+        start = (
+            known
+            if progress.match_index
+            else min(progress.next_index, self._journal.last_index + 1)
+        )
         progress.probe(start, last_round + 1)
 
     def disconnected(self, node: PeerNode) -> None:
@@ -133,7 +137,7 @@ class Replicator:
             self._end_sending(progress)
             progress.probe(claimed + 1, round_number)
         if message["success"]:
-            news = progress.matched(min(claimed, self._last))
+            news = progress.matched(min(claimed, self._journal.last_index))
             if progress.probing and round_number >= progress.floor_round:
                 progress.probing = False
                 progress.next_index = progress.match_index + 1
@@ -206,15 +210,11 @@ class Replicator:
     def probe_start(self, hint: int) -> int:
         """Where to probe after a reset: inside this log. A peer may hold more than its leader, an
         uncommitted tail of an earlier one, and name an index beyond it (b26)."""
-        return min(max(hint, 2), self._last + 1)
-
-    @property
-    def _last(self) -> int:
-        return self._journal.last_index
+        return min(max(hint, 2), self._journal.last_index + 1)
 
     def wanted(self) -> bool:
         """Whether some peer can be sent entries, or is to be probed, right now."""
-        last = self._last
+        last = self._journal.last_index
         for progress in self.peers.values():
             if not progress.connected:
                 continue
@@ -299,16 +299,13 @@ class Replicator:
             budget_bytes > 0
             and budget_entries > 0
             and progress.connected
-            and progress.next_index <= self._last
+            and progress.next_index <= self._journal.last_index
             and progress.in_flight_bytes < self._config.window_bytes
         ):
-            first = progress.next_index
-            message = self._window_message(frame, first, budget_entries)
+            message, count, size = self._window_message(frame, progress.next_index, budget_entries)
             if not self._sender.send(node, message):
                 break
-            count = len(message["entries"])
-            end = first + count - 1
-            size = self._journal.command_bytes(first, end)
+            end = progress.next_index + count - 1
             progress.in_flight.append((end, size))
             progress.in_flight_bytes += size
             progress.next_index = end + 1
@@ -317,20 +314,25 @@ class Replicator:
             sent = True
         return sent
 
-    def _window_message(self, frame: _Frame, first: int, count_max: int) -> Message:
-        """Entries from `first` on; peers that are level are sent the very same message."""
-        message = frame.messages.get((first, count_max))
-        if message is None:
+    def _window_message(
+        self, frame: _Frame, first: int, count_max: int
+    ) -> tuple[Message, int, int]:
+        """Entries from `first` on, how many and the bytes of their commands; peers that are level
+        are sent the very same message."""
+        found = frame.messages.get((first, count_max))
+        if found is None:
             previous = first - 1
             entries = self._batch(first, count_max)
             message = self._message(frame, previous, self._journal.term_at(previous), entries)
-            frame.messages[first, count_max] = message
-        return message
+            count = len(entries)
+            size = self._journal.command_bytes(first, previous + count)
+            found = frame.messages[first, count_max] = message, count, size
+        return found
 
     def _batch(
         self, first: int, count_max: int = limits.SEND_ENTRIES_PER_TURN
     ) -> list[tuple[bytes, int, int]]:
-        if first > self._last:
+        if first > self._journal.last_index:
             return []
         return self._journal.entries(first, self._config.batch_bytes, count_max)
 
@@ -370,9 +372,9 @@ class Replicator:
 @dataclass(frozen=True, slots=True)
 class _Frame:
     """What every frame of one round says, and the messages that it has made, by the first index and
-    how many entries were asked for."""
+    how many entries were asked for: (message, entries, bytes of their commands)."""
 
     term: int
     commit_index: int
     round_number: int
-    messages: dict[tuple[int, int], Message] = field(default_factory=dict)
+    messages: dict[tuple[int, int], tuple[Message, int, int]] = field(default_factory=dict)

@@ -269,7 +269,7 @@ class Core(Elections):
             self._SyncObj__transferInProgress = False
         if not self._SyncObj__transferInProgress:
             self._SyncObj__raftElectionDeadline = now + self._SyncObj__generateRaftTimeout()
-        news = leader != self._SyncObj__raftLeader
+        news = leader is not self._SyncObj__raftLeader
         if term > self._SyncObj__raftCurrentTerm:
             self._SyncObj__setCurrentTerm(term, None)
             news = True
