@@ -281,7 +281,10 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
         """The bytes of a message, which does not change any more. Those of the last one are kept:
         a leader sends the same entries to one peer after the other."""
         if message is not self._last_sent[0]:
-            self._last_sent = message, encode(message)
+            buffers = encode(message)
+            if sum(map(len, buffers)) <= limits.JOIN_BYTES:
+                buffers = [b"".join(buffers)]
+            self._last_sent = message, buffers
         return self._last_sent[1]
 
     # --- life ---
