@@ -255,7 +255,7 @@ class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the librar
     def _take_off(self) -> GroupFlight:
         self._write_hint()
         try:
-            return self._writer.take_off(*self._next_segment())
+            return self._writer.take_off(self._log.last_index, self._next_segment)
         except OSError as problem:
             self._fail(problem)
 

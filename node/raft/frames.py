@@ -272,8 +272,10 @@ def _cut(name: str, raw: memoryview, sizes: list[int]) -> Sequence[bytes]:
     for size in (min(sizes), max(sizes)):
         if not 1 <= size <= _ENTRY_BYTES_MAX:
             raise FrameInvalid(f"{name}: an entry of {size} bytes")
-    # One call for all of them; not `struct.unpack`, which would keep the formats.
-    commands = struct.Struct("%ds" * len(sizes) % tuple(sizes)).unpack(raw)
+    commands: Sequence[bytes] = (bytes(raw),)
+    if len(sizes) > 1:
+        # One call for all of them; not `struct.unpack`, which would keep the formats.
+        commands = struct.Struct("%ds" * len(sizes) % tuple(sizes)).unpack(raw)
     if not known_commands(commands):
         raise FrameInvalid(f"{name}: an entry of unknown type")
     return commands

@@ -71,21 +71,21 @@ class LogWriter:
             self._parts.append(records.encode_group(self.end, self.synced_end, self._seed))
             self.end += records.GROUP_BYTES
 
-    def take_off(self, first_index: int, previous_term: int, opening: Opening) -> GroupFlight:
-        """Everything gathered as work for whichever thread; `land` has to follow it on this one.
-        None may be under way.
+    def take_off(self, index: int, follow: Callable[[], tuple[int, int, Opening]]) -> GroupFlight:
+        """Everything gathered, up to entry `index`, as work for whichever thread; `land` has to
+        follow it on this one. None may be under way.
 
-        Where it fills its segment the next one, which begins with what is told here, is made
+        Where it fills its segment the next one, which begins with what `follow` tells, is made
         along with it: what is added from now on goes there.
         """
         assert self._flight is None, "one group after the other"
         size = self.end - self.synced_end
         parts, self._parts = self._parts, []
         write = self._segments.append(parts, size)
-        flight = GroupFlight(write, self._clock, end=self.end, index=first_index - 1, size=size)
+        flight = GroupFlight(write, self._clock, end=self.end, index=index, size=size)
         self._flight = flight
         if self._segments.full:
-            flight.following = self._follow(first_index, previous_term, opening)
+            flight.following = self._follow(*follow())
             flight.end = self.end
         return flight
 
