@@ -38,9 +38,9 @@ from node.raft.segments import Opening
 from node.raft.storage import FULL_ERRNOS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from node.raft.flight import GroupFlight
+    from node.raft.flight import Flight, GroupFlight
     from node.raft.folder import Folder
     from node.raft.records import Entry
     from node.raft.snapshotfile import SnapshotMeta
@@ -106,7 +106,7 @@ class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the librar
         self._commit_written = self._commit_index
         self._cache = CommandCache(journal_limits.cache_bytes)
         self._runs = RunReader(
-            self._log, self._cache, segments, self._snapshots.files, self._reading
+            self._log, self._cache, segments, self._snapshots.files, storage, self._reading
         )
         self._head: Entry | None = None
         self._tail: Entry | None = None
@@ -177,20 +177,42 @@ class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the librar
 
         IndexError if `first` is below `first_whole_index`.
         """
+        last = self.last_of(first, max_bytes, max_count)
+        return self._as_entries(first, self._runs.commands(first, last))
+
+    def entries_at_hand(self, first: int, max_bytes: int, max_count: int) -> list[Entry]:
+        """The same from memory alone: fewer, or none, where one of them is not in it."""
+        if first == self.last_index > self._snapshots.base_index:
+            # One command at a time is all that there is, then.
+            command = self._cache.peek(first)
+            return [] if command is None else [(command, first, self._log.term_at(first))]
+        last = self.last_of(first, max_bytes, max_count)
+        return self._as_entries(first, self._runs.at_hand(first, last))
+
+    def entries_beside(
+        self, first: int, last: Callable[[], int]
+    ) -> Generator[Flight | list[Entry]]:
+        """The entries from `first` on that are not in memory, in bounded pieces: yields what
+        blocks, for whichever thread, and then what it has read. Puts nothing into memory. Ends
+        behind the entry that `last` says then, where the rest is in memory, or where the log has
+        begun later meanwhile. Raises what `read` does.
+        """
+        return self._runs.beside(first, lambda: min(last(), self._synced_index))
+
+    def last_of(self, first: int, max_bytes: int, max_count: int | None) -> int:
+        """The last entry of those that `entries` gives; `first - 1` where it gives none."""
         if first < self.first_whole_index:
             raise IndexError(f"entries from {first} on: the log begins at {self.first_whole_index}")
         last = self.last_index
         if max_count is not None:
             last = min(last, first + max_count - 1)
-        if first >= last:
-            if first > last:
-                return []
-            command = self._cache.peek(first)
-            if command is not None:  # One command at a time is all that there is, then.
-                return [(command, first, self._log.term_at(first))]
-        last = self._log.last_within(first, last, max_bytes)
-        commands, terms = self._runs.commands(first, last), self._log.terms(first, last)
-        return list(zip(commands, range(first, last + 1), terms, strict=True))
+        return self._log.last_within(first, last, max_bytes) if first <= last else first - 1
+
+    def _as_entries(self, first: int, commands: list[bytes]) -> list[Entry]:
+        if not commands:
+            return []
+        indexes = range(first, first + len(commands))
+        return list(zip(commands, indexes, self._log.terms(first, indexes[-1]), strict=True))
 
     # --- durability ---
 

@@ -86,7 +86,7 @@ class Fetch(Flight):
         for group in islice(needs, limits.FETCH_GROUPS_MAX):
             for index in group:
                 if index not in self._wanted:
-                    self._want(index)
+                    self.want(index)
             if self.size >= full:
                 break
         if index:
@@ -95,12 +95,12 @@ class Fetch(Flight):
     def _read_on(self, first: int) -> None:
         index, full = first, self.size + limits.FETCH_AHEAD_BYTES
         while self.size < full and index not in self._wanted and self._cache.peek(index) is None:
-            if not self._want(index):
+            if not self.want(index):
                 break
             index += 1
         self.ahead = range(first, index)
 
-    def _want(self, index: int) -> bool:
+    def want(self, index: int) -> bool:
         """Have it read, or held until then; whether there is such an entry."""
         self._wanted[index] = None
         place = self._store.locate(index)

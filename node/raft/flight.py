@@ -44,10 +44,12 @@ class Flight:
         if self.error is not None:
             raise self.error
 
-    def cancel(self) -> None:
-        """Work that has not begun never will; what has begun is waited for."""
-        with self._lock:
+    def cancel(self, *, wait: bool = True) -> None:
+        """Work that has not begun never will; what has begun is waited for, or with `wait` false
+        left alone."""
+        if self._lock.acquire(blocking=wait):
             self._work = None
+            self._lock.release()
 
 
 def landing(work: Callable[[], None]) -> Generator[Flight]:

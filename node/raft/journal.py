@@ -11,29 +11,33 @@ from __future__ import annotations
 import contextlib
 import time
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from node.raft import aside, limits
+from node.raft.ahead import reading
 from node.raft.durablelog import DurableLog, JournalLimits, check_name
 from node.raft.errors import RaftStopped, SnapshotFailed
 from node.raft.fetching import Fetch
 from node.raft.folder import take
 from node.raft.install import InstallWriter
 from node.raft.journalstats import JournalStats
+from node.raft.openfiles import OpenFiles
 from node.raft.owner import Owner
 from node.raft.places import PLACE_BYTES
 from node.raft.records import Entry
-from node.raft.snapshotfile import SnapshotBuilder, SnapshotMeta
+from node.raft.snapshotfile import SnapshotBuilder, SnapshotFile, SnapshotMeta
 from node.raft.snapshots import SnapshotWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from node.raft.flight import Flight
     from node.raft.folder import Folder
     from node.raft.storage import Storage
 
 __all__ = ["Entry", "Journal", "JournalLimits", "JournalStats"]
+
+T = TypeVar("T")
 
 CLUSTER_ID_BYTES = 16
 
@@ -259,27 +263,56 @@ class Journal(DurableLog):
         with self._reading():
             return self._snapshots.of(meta).read_state(offset, size)
 
-    def live_entries(self, meta: SnapshotMeta, first: int = 0) -> Iterator[int]:
-        """The indexes of the entries that a snapshot needs, ascending, but for the `first` ones;
-        read from the disk a few thousand at a time, as they are asked for. `SnapshotFailed` if it
-        is not kept any more."""
-        pieces = self._snapshots.of(meta).indexes(first)
-        while True:
-            self._snapshots.of(meta)
-            with self._reading():
-                indexes = next(pieces, None)
-            if indexes is None:
-                return
-            yield from indexes
+    def state_beside(
+        self, meta: SnapshotMeta, offset: int, size: int
+    ) -> Generator[Flight, None, bytes]:
+        """The same; yields what blocks, for whichever thread."""
+        return self._beside(meta, lambda snapshot: snapshot.read_state(offset, size))
 
-    def kept_entry(self, index: int) -> Entry:
-        """An entry that a snapshot needs, or of the log, with its term, past the cache: it is for
-        a peer that catches up. IndexError if there is no such entry."""
+    def live_beside(self, meta: SnapshotMeta, first: int) -> Generator[Flight, None, array[int]]:
+        """Some thousand indexes of the entries that a snapshot needs, ascending, from the `first`
+        of them on, counted from 0, of which there has to be one. Otherwise as `state_beside`."""
+        return self._beside(meta, lambda snapshot: next(snapshot.indexes(first)))
+
+    def _beside(
+        self, meta: SnapshotMeta, read: Callable[[SnapshotFile], T]
+    ) -> Generator[Flight, None, T]:
+        snapshot = self._snapshots.of(meta)
+
+        def work() -> T:
+            with contextlib.closing(OpenFiles(self._storage, 1)) as files:
+                return read(snapshot.through(files))
+
+        kept = self._snapshots.retained
+        found = yield from reading(work, self._reading, lambda: snapshot in kept.snapshots)
+        if found is None:
+            raise SnapshotFailed(f"snapshot {meta.name} is not kept any more")
+        return found
+
+    def kept_size(self, index: int) -> int:
+        """Bytes of an entry that a snapshot needs, or of the log. IndexError if there is none."""
         place = self._snapshots.locate(index)
         if place is None:
             raise IndexError(f"entry {index} is not kept")
-        command = self._cache.peek(index)
-        return self._read_from_disk(index) if command is None else command, index, place.term
+        return place.size
+
+    def kept_beside(self, indexes: Sequence[int]) -> Generator[Flight, None, list[Entry]]:
+        """Entries that a snapshot needs, or of the log, by ascending index, past the cache: they
+        are for a peer that catches up. Yields what blocks, for whichever thread. IndexError if one
+        is not there."""
+        fetch = self.begin_fetch()
+        for index in indexes:
+            if not fetch.want(index):
+                raise IndexError(f"entry {index} is not kept")
+        yield fetch
+        with self._reading():
+            fetch.land()
+            found = {entry[1]: entry for entry in fetch.still_there()}
+        # A compaction has moved some before their file was opened.
+        moved = [index for index in indexes if index not in found]
+        if moved:
+            found |= {entry[1]: entry for entry in (yield from self.kept_beside(moved))}
+        return [found[index] for index in indexes]
 
     def pin(self, meta: SnapshotMeta) -> None:
         """Keeps a snapshot and what it needs until `unpin`, whatever newer ones come; ends with

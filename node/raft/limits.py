@@ -105,7 +105,8 @@ PLACE_COST_BYTES: Final = 256
 """What the place of an entry counts for in a budget of bytes, where many are gone through."""
 
 ENTRY_COST_BYTES: Final = 2 * KIB
-"""What an entry that is copied counts for beside its own bytes: the time of small ones."""
+"""What an entry counts for beside its own bytes where many are read at once: the time of small
+ones."""
 
 UNLINK_COST_BYTES: Final = 1 * MIB
 """What removing a file counts for in a budget of bytes: a file system frees 64 MiB in about the
@@ -130,8 +131,8 @@ WINDOW_BYTES: Final = 16 * MIB
 
 SEND_BYTES_PER_TURN: Final = 4 * MIB
 SEND_ENTRIES_PER_TURN: Final = 1_000
-"""Entries handed to one peer's connection in one turn: a peer that catches up has them read from
-the disk, and nobody else may wait for that."""
+"""Entries handed to one peer's connection in one turn, so that nobody else waits for a peer that
+catches up; no more of them are read from the disk for it at once."""
 
 UNCOMMITTED_BYTES_MAX: Final = 32 * MIB
 """Appended on the leader and not committed; what is submitted beyond it waits in the queue."""
@@ -249,7 +250,7 @@ SLICE_STEPS: Final = 64
 """Steps of the same, for a clock that stands still in a turn."""
 
 COMPACT_BYTES_PER_STEP: Final = 256 * KIB
-"""Copied out of nearly empty segments in one step."""
+"""What cleaning up may cost in one step, in the bytes that its parts count for: a millisecond."""
 
 # --- transport -----------------------------------------------------------------------------------
 

@@ -43,10 +43,10 @@ class RaftNode:
     after replication and apply, before the last sync. `wake()` asks the owner for a turn soon,
     from inside any call. `transport` is a pysyncobj transport with `start` and `close`.
     `offload` takes the syncs of a slow disk, `background` all syncs of snapshots and of cleaning up
-    behind them, `reads` what is fetched (None: they stay on the caller's thread); the node closes
-    all three. `source` owns the
-    state that is applied to: what the newest snapshot holds is handed to it here, before the first
-    entry; without one there are no snapshots.
+    behind them, `reads` what is fetched and what a peer that is far behind is sent (None: they stay
+    on the caller's thread); the node closes all three. `source` owns the state that is applied to:
+    what the newest snapshot holds is handed to it here, before the first entry; without one there
+    are no snapshots.
     """
 
     core_class: type[Core] = Core
@@ -93,6 +93,7 @@ class RaftNode:
             apply=apply,
             wake=wake,
             background=self._background,
+            reads=self._reads,
             source=source,
         )
         self._announced = FOLLOWER, self.term
@@ -254,8 +255,7 @@ class RaftNode:
 
     def _delay(self, *, again: bool) -> float:
         core = self._core
-        behind = core._SyncObj__raftLastApplied < core._SyncObj__raftCommitIndex
-        if again or (behind and not core.snapshots.restoring):
+        if again or core.applying:
             return 0.0
         now = self._clock()
         if core._SyncObj__raftState == LEADER:

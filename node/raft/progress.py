@@ -2,7 +2,8 @@
 
 Owns next and match index per peer, the byte window, and the probing that finds where two logs
 agree (raft.md 3.6; b25, b26), and whether it needs a snapshot because the entries that it lacks
-are gone (`sending.py`). Sends whole batches through the transport it is given; knows
+are gone (`sending.py`). Sends whole batches through the transport it is given, from memory; what
+is not there is read beside the loop, and nobody but the peer that lacks it waits for that. Knows
 nothing of terms but the one it is told, and nothing of elections.
 """
 
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from node.raft import limits
 from node.raft.errors import SnapshotFailed
+from node.raft.feed import Feed
 from node.raft.sending import Sending
 
 if TYPE_CHECKING:
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
     from node.raft.config import RaftConfig, RaftCounters
     from node.raft.held import Message, Sender
     from node.raft.journal import Journal
+    from node.raft.offload import Offload
     from node.raft.peer import PeerNode
+    from node.raft.records import Entry
 
 
 logger = logging.getLogger(__name__)
@@ -40,6 +44,7 @@ class Progress:
     """
 
     next_index: int
+    feed: Feed
     match_index: int = 0
     connected: bool = False
     probing: bool = True
@@ -87,24 +92,38 @@ class Replicator:
         *,
         clock: Callable[[], float],
         counters: RaftCounters,
+        offload: Offload,
+        wake: Callable[[], None],
     ) -> None:
+        """`offload` takes what is read for a peer; `wake` asks for a turn when that is there."""
         self._config = config
         self._clock = clock
         self._counters = counters
+        self._offload = offload
+        self._wake = wake
         self._journal = journal
         self._sender = sender
         # A fixed order, so that a simulation repeats itself.
         ordered = sorted(peers, key=lambda node: node.id)
-        self.peers: dict[PeerNode, Progress] = {node: Progress(2) for node in ordered}
+        self.peers = {node: Progress(2, self._feed()) for node in ordered}
         self._sent_round = 0
+
+    def _feed(self) -> Feed:
+        return Feed(self._journal, self._offload, self._wake, last=lambda: self._journal.last_index)
 
     def begin(self, last_round: int) -> None:
         """A new leadership: nothing is known of anyone, every peer is probed."""
+        self.end()
         for progress in self.peers.values():
-            self._end_sending(progress)
             progress.match_index = 0
             progress.counted = True
             progress.probe(self._journal.last_index + 1, last_round + 1)
+
+    def end(self) -> None:
+        """This node leads no more: nothing is read, and no snapshot held, for a peer."""
+        for progress in self.peers.values():
+            self._end_sending(progress)
+            progress.feed.stop()
 
     def connected(self, node: PeerNode, last_round: int) -> None:
         """A new connection: what was in flight on the old one may be lost."""
@@ -194,7 +213,10 @@ class Replicator:
         return sending.wants()
 
     def _begin_sending(self, progress: Progress) -> None:
-        sending = progress.sending = Sending(self._journal, self._config, self._clock())
+        progress.feed.stop()
+        sending = progress.sending = Sending(
+            self._journal, self._config, self._clock(), self._offload, self._wake
+        )
         progress.next_index = sending.meta.index + 1
 
     def _end_sending(self, progress: Progress) -> None:
@@ -225,7 +247,9 @@ class Replicator:
                 if progress.probe_round == 0:
                     return True
             elif (
-                progress.next_index <= last and progress.in_flight_bytes < self._config.window_bytes
+                progress.next_index <= last
+                and progress.in_flight_bytes < self._config.window_bytes
+                and not progress.feed.waits(progress.next_index)
             ):
                 return True
         return False
@@ -257,7 +281,7 @@ class Replicator:
     def _look_at_sending(self, progress: Progress) -> None:
         """Ask a silent peer anew; give up one that is gone, for a snapshot is held for it."""
         sending = progress.sending
-        if sending is None:
+        if sending is None or sending.reading:
             return
         silent_seconds = self._clock() - sending.heard_at
         if silent_seconds >= limits.SNAPSHOT_PIN_SECONDS:
@@ -288,7 +312,10 @@ class Replicator:
         if progress.probe_round:
             return False
         progress.probe_round = progress.floor_round = frame.round_number
-        entries = self._batch(progress.next_index)
+        # Of use without entries too, where these would have to be read first.
+        entries = self._journal.entries_at_hand(
+            progress.next_index, self._config.batch_bytes, limits.SEND_ENTRIES_PER_TURN
+        )
         self._send_entries(node, progress, frame, entries)
         return True
 
@@ -302,7 +329,10 @@ class Replicator:
             and progress.next_index <= self._journal.last_index
             and progress.in_flight_bytes < self._config.window_bytes
         ):
-            message, count, size = self._window_message(frame, progress.next_index, budget_entries)
+            found = self._window_message(progress, frame, budget_entries)
+            if found is None:
+                break
+            message, count, size = found
             if not self._sender.send(node, message):
                 break
             end = progress.next_index + count - 1
@@ -315,33 +345,29 @@ class Replicator:
         return sent
 
     def _window_message(
-        self, frame: _Frame, first: int, count_max: int
-    ) -> tuple[Message, int, int]:
-        """Entries from `first` on, how many and the bytes of their commands; peers that are level
-        are sent the very same message."""
+        self, progress: Progress, frame: _Frame, count_max: int
+    ) -> tuple[Message, int, int] | None:
+        """The next entries, how many and the bytes of their commands; peers that are level are sent
+        the very same message. None while they are read."""
+        first = progress.next_index
         found = frame.messages.get((first, count_max))
         if found is None:
             previous = first - 1
-            entries = self._batch(first, count_max)
+            entries = progress.feed.take(first, self._config.batch_bytes, count_max)
+            if not entries:
+                return None
             message = self._message(frame, previous, self._journal.term_at(previous), entries)
             count = len(entries)
             size = self._journal.command_bytes(first, previous + count)
             found = frame.messages[first, count_max] = message, count, size
         return found
 
-    def _batch(
-        self, first: int, count_max: int = limits.SEND_ENTRIES_PER_TURN
-    ) -> list[tuple[bytes, int, int]]:
-        if first > self._journal.last_index:
-            return []
-        return self._journal.entries(first, self._config.batch_bytes, count_max)
-
     def _send_entries(
         self,
         node: PeerNode,
         progress: Progress,
         frame: _Frame,
-        entries: list[tuple[bytes, int, int]],
+        entries: list[Entry],
     ) -> bool:
         previous = progress.next_index - 1
         sending = progress.sending
@@ -356,7 +382,7 @@ class Replicator:
         frame: _Frame,
         previous: int,
         previous_term: int,
-        entries: list[tuple[bytes, int, int]],
+        entries: list[Entry],
     ) -> Message:
         return {
             "type": "append_entries",

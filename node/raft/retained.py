@@ -130,7 +130,7 @@ def load_places(into: Retained, base: SnapshotFile, files: OpenFiles) -> Generat
     on another thread if nobody else uses `files`. Uses `into.kept_files`. Raises `JournalDamaged`.
     """
     places = Places()
-    pieces = base.places(files)
+    pieces = base.through(files).places()
     while (some := (yield from _next(pieces))) is not None:
         if not places.extend(some):
             raise JournalDamaged(base.meta.name, 0, "its places are out of order", REMEDY)

@@ -1,27 +1,73 @@
 """Reading consecutive entries of the log: from memory what is there, the rest in runs.
 
-Owns how far a run goes, which is one read of the disk: within one segment, and of bounded size.
-Each record in it is checked as if it were read alone. Puts nothing into the cache, which keeps
-what is fresh: a peer that catches up would only drive that out. Knows nothing of snapshots.
+Owns how far a run goes, which is one read of the disk: within one segment, and of bounded size, on
+the caller's thread or beside the loop. Each record in it is checked as if it were read alone. Puts
+nothing into the cache, which keeps what is fresh: a peer that catches up would only drive that out.
+Knows nothing of snapshots.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from node.raft import limits, records
+from node.raft.ahead import reading
 from node.raft.errors import REMEDY, JournalDamaged
+from node.raft.placereader import Holder
 from node.raft.recordreader import check_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from array import array
+    from collections.abc import Callable, Generator
     from contextlib import AbstractContextManager
 
     from node.raft.cache import CommandCache
+    from node.raft.flight import Flight
     from node.raft.logindex import LogIndex, Place
     from node.raft.openfiles import OpenFiles
-    from node.raft.segments import Segments
+    from node.raft.records import Entry
+    from node.raft.segments import Segment, Segments
+    from node.raft.storage import Storage, StorageFile
+
+
+class Run(NamedTuple):
+    """Consecutive entries from `first` on in one file, at `places` of the log."""
+
+    holder: Holder
+    first: int
+    places: list[Place]
+    terms: array[int]
+
+    def commands(self, file: StorageFile) -> list[bytes]:
+        """What stands there, in one read. `JournalDamaged` if it is not what was written."""
+        name, base, seed = self.holder
+        start, newest = self.places[0].position, self.places[-1]
+        end = newest.position + records.RECORD_BYTES + newest.size
+        content = file.read(start - base, end - start)
+        view = memoryview(content)
+        commands = []
+        for index, (position, size), term in zip(
+            count(self.first), self.places, self.terms, strict=False
+        ):
+            at = position - start
+            head = check_record(view, at, size, position=position, seed=seed)
+            wanted = (records.ENTRY, index, term)
+            if isinstance(head, str) or (head.kind, head.log_index, head.term) != wanted:
+                problem = f"entry {index} does not read as it was written"
+                raise JournalDamaged(name, position - base, problem, REMEDY)
+            at += records.RECORD_BYTES
+            commands.append(content[at : at + size])
+        return commands
+
+    def entries(self, storage: Storage) -> list[Entry]:
+        """The same with a descriptor of its own, for whichever thread."""
+        file = storage.open(self.holder.name)
+        try:
+            return list(zip(self.commands(file), count(self.first), self.terms, strict=False))
+        finally:
+            file.close()
 
 
 class RunReader:
@@ -33,14 +79,17 @@ class RunReader:
         cache: CommandCache,
         segments: Segments,
         files: OpenFiles,
-        reading: Callable[[], AbstractContextManager[None]],
+        storage: Storage,
+        final: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """`reading` is entered around each read of the disk."""
+        """`final` is entered around each read of the disk, and around the end of one beside the
+        loop."""
         self._log = log
         self._cache = cache
         self._segments = segments
         self._files = files
-        self._reading = reading
+        self._storage = storage
+        self._final = final
 
     def commands(self, first: int, last: int) -> list[bytes]:
         """The commands of entries `first` to `last`.
@@ -56,31 +105,45 @@ class RunReader:
             if command is not None:
                 found.append(command)
             else:
-                with self._reading():
-                    found += self._read_run(index, self._cache.missing_until(index, last))
+                with self._final():
+                    run = self._run(index, self._cache.missing_until(index, last))
+                    found += run.commands(self._files.get(run.holder.name))
         return found
 
-    def _read_run(self, first: int, last: int) -> list[bytes]:
+    def at_hand(self, first: int, last: int) -> list[bytes]:
+        """The same from memory alone: as many as are there before the first that is not."""
+        whole = self._cache.peek_run(first, last)
+        if whole is not None:
+            return whole
+        found: list[bytes] = []
+        while (command := self._cache.peek(first + len(found))) is not None:
+            found.append(command)
+        return found
+
+    def beside(self, first: int, last: Callable[[], int]) -> Generator[Flight | list[Entry]]:
+        """The entries from `first` on, read beside the loop run by run, up to the first that is in
+        memory, or is not below what `last` says then."""
+        while first <= last() and self._cache.peek(first) is None:
+            run = self._run(first, min(last(), first + limits.SEND_ENTRIES_PER_TURN - 1))
+            segment = self._segments.at(run.places[0].position)
+            entries = yield from reading(
+                partial(run.entries, self._storage), self._final, partial(self._is_kept, segment)
+            )
+            if entries is None:
+                return  # The log begins later by now.
+            yield entries
+            first += len(entries)
+
+    def _is_kept(self, segment: Segment) -> bool:
+        return self._segments.get(segment.header.sequence) is segment
+
+    def _run(self, first: int, last: int) -> Run:
         """`first`, and what follows it up to `last`, as far as one read goes."""
         start = self._log.place_at(first).position
         segment = self._segments.at(start)
-        base, seed = segment.header.base, segment.seed
         places = self._places(first, last, start, segment.end)
-        end = places[-1].position + records.RECORD_BYTES + places[-1].size
-        content = self._files.get(segment.name).read(start - base, end - start)
-        view = memoryview(content)
-        terms = self._log.terms(first, first + len(places) - 1)
-        commands = []
-        for index, (position, size), term in zip(count(first), places, terms, strict=False):
-            at = position - start
-            head = check_record(view, at, size, position=position, seed=seed)
-            wanted = (records.ENTRY, index, term)
-            if isinstance(head, str) or (head.kind, head.log_index, head.term) != wanted:
-                problem = f"entry {index} does not read as it was written"
-                raise JournalDamaged(segment.name, position - base, problem, REMEDY)
-            at += records.RECORD_BYTES
-            commands.append(content[at : at + size])
-        return commands
+        holder = Holder(segment.name, segment.header.base, segment.seed)
+        return Run(holder, first, places, self._log.terms(first, first + len(places) - 1))
 
     def _places(self, first: int, last: int, start: int, segment_end: int) -> list[Place]:
         """What lies between entries (a group's head, a vote) is read along, and passed over."""

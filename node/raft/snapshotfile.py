@@ -114,6 +114,10 @@ class SnapshotFile:
         meta = SnapshotMeta(index, term, previous_term, end.state_bytes, end.live_count, end.digest)
         return cls(files, meta, next_number, seed, layout)
 
+    def through(self, files: OpenFiles) -> SnapshotFile:
+        """The same snapshot, read through other descriptors, maybe on another thread."""
+        return SnapshotFile(files, self.meta, self.next_number, self._seed, self._layout)
+
     def read_state(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes of the state from `offset`, fewer only where it ends.
 
@@ -131,14 +135,13 @@ class SnapshotFile:
     def _piece(self, number: int) -> bytes:
         at = number * self._layout.piece_bytes
         size = min(self._layout.piece_bytes, self.meta.state_bytes - at)
-        return self._record(self._layout.state_at[number], size, records.STATE, at, self._files)
+        return self._record(self._layout.state_at[number], size, records.STATE, at)
 
-    def places(self, files: OpenFiles) -> Iterator[Places]:
-        """Where its entries were when it was made, in ascending order, some at a time, each read
-        when it is asked for, through `files`."""
+    def places(self) -> Iterator[Places]:
+        """Where its entries were when it was made, in ascending order, some at a time."""
         layout = self._layout
         for offset, size in zip(layout.places_at, layout.places_bytes, strict=True):
-            yield self._places_at(offset, size, files)
+            yield self._places_at(offset, size)
 
     def indexes(self, first: int) -> Iterator[array[int]]:
         """The indexes of its entries from the `first`-th on, counted from 0, in ascending order,
@@ -147,17 +150,17 @@ class SnapshotFile:
         for offset, size in zip(layout.places_at, layout.places_bytes, strict=True):
             count = size // PLACE_BYTES
             if first < count:
-                yield self._places_at(offset, size, self._files).indexes[first:]
+                yield self._places_at(offset, size).indexes[first:]
             first = max(0, first - count)
 
-    def _places_at(self, offset: int, size: int, files: OpenFiles) -> Places:
-        found = Places.decode(self._record(offset, size, records.PLACES, 0, files))
+    def _places_at(self, offset: int, size: int) -> Places:
+        found = Places.decode(self._record(offset, size, records.PLACES, 0))
         if found is None:
             raise self._damaged(offset, "the places do not read as they were written")
         return found
 
-    def _record(self, offset: int, size: int, kind: int, index: int, files: OpenFiles) -> bytes:
-        file = files.get(self.meta.name)
+    def _record(self, offset: int, size: int, kind: int, index: int) -> bytes:
+        file = self._files.get(self.meta.name)
         found = read_record(file, offset, size, base=0, seed=self._seed)
         if isinstance(found, str):
             raise self._damaged(offset, found)

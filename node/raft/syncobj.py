@@ -19,6 +19,7 @@ from node.raft.append import COMMAND_BYTE, MessageRefused, accept, check, known_
 from node.raft.config import RaftCounters, library_conf
 from node.raft.elections import CANDIDATE, FOLLOWER, LEADER, Elections
 from node.raft.errors import RaftError, RaftStopped
+from node.raft.feed import Feed
 from node.raft.held import HeldFrames, Message
 from node.raft.lease import NEVER, Lease
 from node.raft.peer import PeerNode
@@ -71,6 +72,7 @@ class Core(Elections):
         apply: Callable[[int, int, memoryview], None],
         wake: Callable[[], None],
         background: Offload,
+        reads: Offload,
         source: StateSource | None = None,
     ) -> None:
         seams.run_as(clock, rng)
@@ -85,6 +87,7 @@ class Core(Elections):
         self.prevote = PreVote(needed=(len(self.nodes) + 1) // 2)
         self.submissions = self.submissions_class(config, self.counters)
         self.log_bytes = 0
+        self._feed = Feed(journal, reads, wake, last=lambda: self._SyncObj__raftCommitIndex)
         self._apply = apply
         self._apply_most = limits.APPLY_ENTRIES_PER_TURN  # in the next turn
         self._wake = wake
@@ -106,7 +109,14 @@ class Core(Elections):
         self.held = HeldFrames(transport, journal, self.counters)
         self._SyncObj__transport = self.held
         self.replicator = self.replicator_class(
-            self.nodes, config, journal, self.held, clock=clock, counters=self.counters
+            self.nodes,
+            config,
+            journal,
+            self.held,
+            clock=clock,
+            counters=self.counters,
+            offload=reads,
+            wake=wake,
         )
         self._adopt_journal()
         self.snapshots = self.snapshotting_class(
@@ -475,6 +485,7 @@ class Core(Elections):
     def replicate(self) -> None:
         """After a tick: send what is new at once; tell a mere commit with the next frames."""
         if self._SyncObj__raftState != LEADER:
+            self.replicator.end()
             return
         now = self.clock()
         if self.replicator.wanted() and self._send_round(now, heartbeat=False):
@@ -501,7 +512,7 @@ class Core(Elections):
 
         The index moves before any callback runs; an apply that raises stops the node, for its
         state may be half changed. A bounded amount per turn, in entries, bytes and time: the rest
-        follows in the next, and in between the loop sees to everything else.
+        follows in the next, or when it was read, and in between the loop sees to everything else.
         """
         commit_index = self._SyncObj__raftCommitIndex
         self._count_committed(commit_index)
@@ -511,7 +522,7 @@ class Core(Elections):
         most = min(self._apply_most, limits.APPLY_ENTRIES_PER_TURN)
         count = min(commit_index - first + 1, most)
         until = self.clock() + limits.APPLY_SECONDS_PER_TURN
-        entries = self.journal.entries(first, limits.APPLY_BYTES_PER_TURN, count)
+        entries = self._feed.take(first, limits.APPLY_BYTES_PER_TURN, count)
         clock, submissions, awaited = self.clock, self.submissions, self.submissions.awaited
         for command, index, term in entries:
             if index != self._SyncObj__raftLastApplied + 1:
@@ -527,6 +538,14 @@ class Core(Elections):
                 return False
         self._apply_most = min(2 * self._apply_most, limits.APPLY_ENTRIES_PER_TURN)
         return False
+
+    @property
+    def applying(self) -> bool:
+        """Whether there is something to apply right now."""
+        first = self._SyncObj__raftLastApplied + 1
+        if first > self._SyncObj__raftCommitIndex or self.snapshots.restoring:
+            return False
+        return not self._feed.waits(first)
 
     def _SyncObj__doApplyCommand(self, command: bytes, index: int = 0, term: int = 0) -> None:
         """One entry: ours goes to the owner, a no-op nowhere, anything else stops the node."""

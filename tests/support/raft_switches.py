@@ -18,8 +18,11 @@ import pysyncobj.syncobj
 
 from node.raft import records, recovery
 from node.raft.accepting import Acceptor
+from node.raft.ahead import Ahead
+from node.raft.feed import Feed
 from node.raft.flight import Flight, GroupFlight
 from node.raft.journal import Journal
+from node.raft.offload import Inline
 from node.raft.recovery import Recovered, Recovery
 from node.raft.room import Room
 from node.raft.segments import NewSegment
@@ -54,6 +57,7 @@ _make_tail_durable = Recovery._make_tail_durable
 _make_segment = NewSegment.make
 _land = Flight.land
 _step = Slices.step
+_wait_for = Ahead._wait_for
 
 
 def _uncut_tail(recovery: Recovery, found: Recovered) -> None:
@@ -97,6 +101,20 @@ def _lands_unproven(flight: Flight) -> None:
 def _nobody_waits() -> Iterator[None]:
     with patch.object(Slices, "step", _goes_on), patch.object(Flight, "land", _lands_unproven):
         yield
+
+
+def _run_on_the_loop(slices: Slices) -> bool:
+    with patch.object(slices, "_offload", Inline()):
+        return _step(slices)
+
+
+def _read_on_the_loop(ahead: Ahead[object], flight: Flight) -> None:
+    with patch.object(ahead, "_offload", Inline()):
+        _wait_for(ahead, flight)
+
+
+def _keeps_what_it_read(_: Feed) -> None:
+    pass
 
 
 def _never_again(acceptor: Acceptor, listening: socket.socket) -> None:
@@ -154,6 +172,18 @@ SWITCHES: dict[str, tuple[str, Switch]] = {
     "GoesOnBeforeItsDisk": (
         "snapshots and kept files count before they are durable",
         _nobody_waits,
+    ),
+    "CleansUpOnTheLoop": (
+        "what snapshots, compactions and installations wait for is done on the loop",
+        replaced(Slices, "step", _run_on_the_loop),
+    ),
+    "ReadsOnTheLoop": (
+        "what a peer that is far behind is sent is read on the loop",
+        replaced(Ahead, "_wait_for", _read_on_the_loop),
+    ),
+    "SendsWhatItReadBefore": (
+        "what was read for a peer stays when the leadership ends",
+        replaced(Feed, "stop", _keeps_what_it_read),
     ),
     "Unpickles": ("b19: the library finds the real pickle", _pickle_is_back),
 }

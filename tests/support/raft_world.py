@@ -382,6 +382,7 @@ class SimNode:
             on_role=lambda role, term: self.roles.append((role, term)),
             offload=SimOffload(self._world, self),
             background=SimOffload(self._world, self),
+            reads=SimOffload(self._world, self),
             source=self.state,
         )
         self.wake()

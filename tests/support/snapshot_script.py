@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from node.raft.errors import RaftError, SnapshotFailed
 from tests.support.journals import command, fill, open_journal
 from tests.support.simdisk import PowerCut, SimStorage
-from tests.support.snapshots import carry, state_at, take
+from tests.support.snapshots import carry, kept_entry, live_entries, state_at, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -174,9 +174,9 @@ def check_holds(journal: Journal, moments: list[Moment]) -> Moment:
         assert whole <= newest.index + 1
         assert journal.getRaftCommitIndex() >= newest.index
         assert journal.read_state(newest, 0, 1000) == state_at(newest.index)
-        assert tuple(journal.live_entries(newest)) == LIVE[newest.index]
+        assert tuple(live_entries(journal, newest)) == LIVE[newest.index]
         for index in LIVE[newest.index]:
-            assert journal.kept_entry(index) == moment.entries[index - 1]
+            assert kept_entry(journal, index) == moment.entries[index - 1]
             assert journal.read(index) == moment.entries[index - 1][0]
     return moment
 

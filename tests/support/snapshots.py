@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator, Iterable, Iterator
 
-    from node.raft.journal import Journal
+    from node.raft.flight import Flight
+    from node.raft.journal import Entry, Journal
     from node.raft.snapshotfile import SnapshotMeta
+
+T = TypeVar("T")
 
 
 def state_at(index: int, size: int = 60) -> bytes:
@@ -38,11 +41,34 @@ def clean_up(journal: Journal, budget_bytes: int = 1) -> int:
     return steps
 
 
+def at_once(steps: Generator[Flight, None, T]) -> T:
+    """What is read beside the loop, read here."""
+    while True:
+        try:
+            next(steps).run()
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
+
+def live_entries(journal: Journal, meta: SnapshotMeta, first: int = 0) -> Iterator[int]:
+    """The indexes of the entries that a snapshot needs, but for the `first` ones."""
+    while first < meta.live_count:
+        indexes = at_once(journal.live_beside(meta, first))
+        yield from indexes
+        first += len(indexes)
+
+
+def kept_entry(journal: Journal, index: int) -> Entry:
+    """One entry, as a peer is sent it."""
+    return at_once(journal.kept_beside([index]))[0]
+
+
 def carry(source: Journal, target: Journal, meta: SnapshotMeta) -> bool:
     """Installs a snapshot of one journal in another, as a node would, in small pieces."""
     writer = target.begin_install(meta)
     for offset in range(0, meta.state_bytes, 25):
         writer.add_state(source.read_state(meta, offset, 25))
-    for index in source.live_entries(meta):
-        writer.add_entry(*source.kept_entry(index))
+    for index in live_entries(source, meta):
+        writer.add_entry(*kept_entry(source, index))
     return writer.finish()

@@ -13,7 +13,7 @@ from node.raft.journal import JournalLimits
 from tests.node.raft.test_snapshots import filled, names, reopened
 from tests.support.journals import command, fill, open_journal, state_of
 from tests.support.simdisk import SimStorage
-from tests.support.snapshots import carry, clean_up, state_at, take
+from tests.support.snapshots import carry, clean_up, kept_entry, state_at, take
 
 
 def test_an_install_replaces_the_log_of_a_follower_and_survives_a_restart() -> None:
@@ -112,14 +112,14 @@ def test_an_install_that_is_not_what_was_announced_is_given_up_and_can_be_repeat
         writer = target.begin_install(wrong)
         writer.add_state(source.read_state(meta, 0, 100))
         for index in (4, 17):
-            writer.add_entry(*source.kept_entry(index))
+            writer.add_entry(*kept_entry(source, index))
         assert (writer.state_bytes, writer.entries) == (60, 2)
         with pytest.raises(SnapshotFailed, match="which are not those of snapshot"):
             writer.finish()
         assert (storage.listdir(), state_of(target)) == before
     writer = target.begin_install(meta)
-    writer.add_entry(*source.kept_entry(17))
-    for entry in (source.kept_entry(4), (b"x", 36, 1), (b"x", 20, 2)):
+    writer.add_entry(*kept_entry(source, 17))
+    for entry in (kept_entry(source, 4), (b"x", 36, 1), (b"x", 20, 2)):
         with pytest.raises(SnapshotFailed, match=r"cannot follow|ended before"):
             writer.add_entry(*entry)
     target.begin_install(meta).abort()
@@ -148,7 +148,7 @@ def test_the_log_may_grow_while_an_install_waits_for_its_disk(waits: int) -> Non
         writer = target.begin_install(meta)
         writer.add_state(source.read_state(meta, 0, 100))
         for index in live:
-            writer.add_entry(*source.kept_entry(index))
+            writer.add_entry(*kept_entry(source, index))
         steps = writer.finishing()
         for _ in range(waits):
             next(steps)
@@ -178,7 +178,7 @@ def test_an_install_that_is_stopped_while_it_waits_leaves_the_log_as_it_was() ->
         writer = target.begin_install(meta)
         writer.add_state(source.read_state(meta, 0, 100))
         for index in (4, 17):
-            writer.add_entry(*source.kept_entry(index))
+            writer.add_entry(*kept_entry(source, index))
         steps = writer.finishing()
         for _ in range(waits):
             next(steps)
@@ -205,7 +205,7 @@ def test_b22_an_install_that_was_overtaken_by_the_log_takes_nothing_back() -> No
     fill(target, 10, size=60)
     target.setRaftCommitIndex(38)
     writer.add_state(source.read_state(meta, 0, 100))
-    writer.add_entry(*source.kept_entry(4))
+    writer.add_entry(*kept_entry(source, 4))
     assert writer.finish() is True
     assert (target.first_index, target.last_index) == (1, 40)
     # Committed here in another term than the snapshot says: the logs have parted.
@@ -215,7 +215,7 @@ def test_b22_an_install_that_was_overtaken_by_the_log_takes_nothing_back() -> No
     fill(other, 40, term=0)
     other.setRaftCommitIndex(38)
     writer.add_state(source.read_state(meta, 0, 100))
-    writer.add_entry(*source.kept_entry(4))
+    writer.add_entry(*kept_entry(source, 4))
     with pytest.raises(RaftStopped, match="entry 35 is committed here, in another term"):
         writer.finish()
 

@@ -18,7 +18,7 @@ from node.raft.segments import MARK_NAME, parse_segment_name
 from node.raft.storage import LOCK_NAME, OsStorage
 from tests.support.journals import SMALL, command, fill, open_journal, state_of
 from tests.support.privileges import ordinary_user
-from tests.support.snapshots import clean_up, state_at, take
+from tests.support.snapshots import clean_up, kept_entry, live_entries, state_at, take
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -231,8 +231,8 @@ def test_snapshots_kept_files_and_an_install_on_a_real_folder(tmp_path: Path) ->
     target.setCurrentTerm(1, None)
     writer = target.begin_install(meta)
     writer.add_state(journal.read_state(meta, 0, meta.state_bytes))
-    for index in journal.live_entries(meta):
-        writer.add_entry(*journal.kept_entry(index))
+    for index in live_entries(journal, meta):
+        writer.add_entry(*kept_entry(journal, index))
     assert writer.finish() is False
     for opened in (journal, target):
         opened.close()

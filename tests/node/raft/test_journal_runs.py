@@ -18,7 +18,7 @@ from tests.support.journals import (
     open_journal,
 )
 from tests.support.simdisk import SimStorage
-from tests.support.snapshots import take
+from tests.support.snapshots import kept_entry, take
 
 EVERYTHING = 1 << 30
 FIRST_SEGMENT = segment_name(1, 1)
@@ -124,7 +124,7 @@ def test_sending_a_snapshot_leaves_the_fresh_entries_in_memory() -> None:
     take(journal, range(2, 301))
     in_groups(journal, 1, of=10, size=100)
     for index in range(2, 301):
-        assert journal.kept_entry(index) == (command(index, 100), index, 1)
+        assert kept_entry(journal, index) == (command(index, 100), index, 1)
     reads = storage.reads
     assert commands(journal, 380) == [command(index, 100) for index in range(380, 411)]
     assert storage.reads == reads

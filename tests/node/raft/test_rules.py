@@ -12,6 +12,7 @@ from node.raft.append import MessageRefused, accept, check
 from node.raft.config import Outcome, RaftConfig, RaftCounters
 from node.raft.journal import Journal
 from node.raft.lease import NEVER
+from node.raft.offload import Inline
 from node.raft.peer import PeerNode
 from node.raft.peer_auth import DialerSide, Identity, ListenerSide, PeerRefused
 from node.raft.progress import Replicator
@@ -122,7 +123,14 @@ def answer(round_number: int, next_index: int, *, success: bool) -> dict[str, An
 def test_resets_of_rounds_before_the_probe_are_ignored_until_it_succeeds() -> None:
     b, sent = PeerNode("b"), Sent()
     replicator = Replicator(
-        [b], config(), log_of(0, *[1] * 19), sent, clock=lambda: 0.0, counters=RaftCounters()
+        [b],
+        config(),
+        log_of(0, *[1] * 19),
+        sent,
+        clock=lambda: 0.0,
+        counters=RaftCounters(),
+        offload=Inline(),
+        wake=lambda: None,
     )
     replicator.begin(0)
     replicator.connected(b, 0)

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 from node.raft.journal import Journal, JournalLimits
 from tests.support.journals import command, open_journal
 from tests.support.simdisk import SimStorage
-from tests.support.snapshots import state_at
+from tests.support.snapshots import kept_entry, live_entries, state_at
 
 if TYPE_CHECKING:
     from node.raft.journal import Entry
@@ -162,9 +162,9 @@ class SnapshotModel(RuleBasedStateMachine):
             return
         assert whole <= self.index
         assert journal.read_state(newest, 0, 1 << 20) == state_at(self.index)
-        assert set(journal.live_entries(newest)) == self.live
+        assert set(live_entries(journal, newest)) == self.live
         for index in self.live:
-            assert journal.kept_entry(index) == entries[index - 1]
+            assert kept_entry(journal, index) == entries[index - 1]
 
 
 SnapshotModel.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

@@ -52,7 +52,7 @@ def one_behind(seed: int, **settings: Any) -> tuple[World, SimNode, SimNode]:
 def test_an_interrupted_transfer_goes_on_where_it_was() -> None:
     world, _, behind = one_behind(1)
     watch = Watch(world)
-    cuts = iter((5, 9, 14))
+    cuts = iter((5, 14, 23))  # further apart than what is on its way
     cut_at = next(cuts)
 
     def cut() -> None:

@@ -17,7 +17,7 @@ from node.raft.flight import Flight
 from node.raft.journal import Journal
 from tests.support.journals import command, fill, open_journal
 from tests.support.simdisk import SimStorage
-from tests.support.snapshots import clean_up, state_at, take
+from tests.support.snapshots import clean_up, kept_entry, live_entries, state_at, take
 
 
 def filled(storage: SimStorage, count: int = 30, size: int = 60) -> Journal:
@@ -50,8 +50,8 @@ def test_a_snapshot_is_read_back_in_any_pieces_also_after_a_restart() -> None:
         assert journal.read_state(meta, 0, 1 << 30) == whole
         for offset, size in [(0, 1), (262_143, 2), (300_000, 300_000), (699_999, 5), (700_000, 1)]:
             assert journal.read_state(meta, offset, size) == whole[offset : offset + size]
-        assert list(journal.live_entries(meta)) == [3, 5, 20]
-        assert journal.kept_entry(5) == (command(5, 60), 5, 1)
+        assert list(live_entries(journal, meta)) == [3, 5, 20]
+        assert kept_entry(journal, 5) == (command(5, 60), 5, 1)
         journal = reopened(storage)
 
 
@@ -65,7 +65,7 @@ def test_what_is_live_is_read_a_piece_at_a_time_as_it_is_asked_for(
     live = list(range(2, 242))
     meta = take(journal, live, index=250)
     reads = storage.reads
-    indexes = journal.live_entries(meta)
+    indexes = live_entries(journal, meta)
     assert storage.reads == reads
     assert [next(indexes) for _ in range(10)] == live[:10]
     assert storage.reads - reads <= 2
@@ -113,7 +113,7 @@ def test_live_entries_move_out_of_nearly_empty_segments() -> None:
     for journal in (journal, reopened(storage)):  # noqa: B020
         for index in live:
             assert journal.read(index) == command(index, 60)
-            assert journal.kept_entry(index) == (command(index, 60), index, 1)
+            assert kept_entry(journal, index) == (command(index, 60), index, 1)
         clean_up(journal)
         assert storage.listdir() == before
     # Later most of them die, and what holds them goes.
@@ -136,9 +136,9 @@ def test_live_entries_are_read_from_any_of_them_on_without_those_before(
     meta = take(journal, live, index=55)
     for first in range(len(live) + 1):
         reads = storage.reads
-        assert next(journal.live_entries(meta, first), None) == dict(enumerate(live)).get(first)
+        assert next(live_entries(journal, meta, first), None) == dict(enumerate(live)).get(first)
         assert storage.reads - reads == (first < len(live))
-        assert list(journal.live_entries(meta, first)) == live[first:]
+        assert list(live_entries(journal, meta, first)) == live[first:]
 
 
 def test_a_snapshot_of_what_is_not_synced_syncs_it_first() -> None:
@@ -235,9 +235,9 @@ def test_a_pinned_snapshot_stays_with_all_it_needs_until_it_is_unpinned() -> Non
         clean_up(journal)
     journal.unpin(pinned)
     clean_up(journal)
-    assert list(journal.live_entries(pinned)) == [2, 3, 4]
+    assert list(live_entries(journal, pinned)) == [2, 3, 4]
     assert journal.read_state(pinned, 0, 100) == state_at(10)
-    assert journal.kept_entry(3) == (command(3, 60), 3, 1)
+    assert kept_entry(journal, 3) == (command(3, 60), 3, 1)
     journal.unpin(pinned)
     clean_up(journal)
     assert len(names(storage, ".snapshot")) == 2
@@ -246,8 +246,8 @@ def test_a_pinned_snapshot_stays_with_all_it_needs_until_it_is_unpinned() -> Non
     with pytest.raises(SnapshotFailed, match="is not kept any more"):
         journal.pin(pinned)
     with pytest.raises(IndexError):
-        journal.kept_entry(3)
-    assert journal.kept_entry(2) == reopened(storage).kept_entry(2)
+        kept_entry(journal, 3)
+    assert kept_entry(journal, 2) == kept_entry(reopened(storage), 2)
 
 
 def until_it_syncs(storage: SimStorage, journal: Journal) -> Flight:

@@ -10,6 +10,7 @@ import pytest
 from tests.mutants.hunting import scenario
 from tests.node.raft import (
     test_beside_loop,
+    test_feed,
     test_journal_damage,
     test_journal_power,
     test_journal_room,
@@ -71,6 +72,9 @@ SCENARIOS: list[tuple[Callable[[], object], str]] = [
     (test_beside_loop.sweep_of_a_new_segment, "BeginsSegmentFirst"),
     (test_beside_loop.sweep_of_a_new_segment, "BeginsSegmentUnsynced"),
     (test_beside_loop.snapshots_wait_for_their_disk, "GoesOnBeforeItsDisk"),
+    (test_beside_loop.keeps_syncs_off_the_loop, "CleansUpOnTheLoop"),
+    (test_feed.keeps_reads_off_the_loop, "ReadsOnTheLoop"),
+    (test_feed.nothing_old_is_sent, "SendsWhatItReadBefore"),
 ]
 """Tests of hazards as scenarios, each with the bug that it has to notice."""
 
