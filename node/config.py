@@ -57,6 +57,14 @@ class Address:
         except ValueError:
             return False
 
+    @property
+    def is_wildcard(self) -> bool:
+        """True for "all addresses of this machine" (0.0.0.0), which nobody else can dial."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:

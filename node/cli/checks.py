@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 def check_ports(node: NodeConfig, remedy: str) -> None:
     """Refuse a port that something else listens on; the line names port, use and node."""
     for use, address in (("client", node.client), ("peer", node.peer), ("http", node.http)):
-        problem = _bind_problem(address)
+        try:
+            problem = _bind_problem(address)
+        except OSError as error:
+            raise CliError(
+                f"{use} address {address} of {node.name} cannot be used: {error.strerror};"
+                " it has to be an address of this machine"
+            ) from None
         if problem is not None:
             raise CliError(f"port {address.port} ({use} port of {node.name}) {problem}; {remedy}")
 
@@ -46,10 +52,8 @@ def writable(folder: Path) -> bool:
 
 
 def _bind_problem(address: Address) -> str | None:
-    try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        return f"cannot be used: {address.host}: {error.strerror}"
+    """Why the port cannot be had; raises OSError where the address cannot."""
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     family, kind, protocol, _, place = found[0]
     with socket.socket(family, kind, protocol) as probe:
         # As the node itself will: a connection of an earlier run in TIME_WAIT is no obstacle.
@@ -60,7 +64,7 @@ def _bind_problem(address: Address) -> str | None:
         except PermissionError:
             return "may not be used by this user"
         except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                return "is already in use"
-            return f"cannot be used: {error.strerror}"
+            if error.errno != errno.EADDRINUSE:
+                raise
+            return "is already in use"
     return None

@@ -64,6 +64,7 @@ def serve(
     check_ports(member, "is the node already running? else choose another port for it")
     check_data_dir(member)
     _start_logging()
+    _warn_of_wildcards(settings)
     _run(settings, name, config, recover=recover)
 
 
@@ -108,6 +109,17 @@ def _start_logging() -> None:
     if level > logging.DEBUG:
         # A line per request of a health probe would drown what matters.
         logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+
+
+def _warn_of_wildcards(settings: ClusterConfig) -> None:
+    """Nodes and clients dial what the file says: 0.0.0.0 leads each of them to its own machine."""
+    for node in settings.nodes if len(settings.nodes) > 1 else ():
+        for key, address in (("client", node.client), ("peer", node.peer)):
+            if address.is_wildcard:
+                _LOG.warning(
+                    "event=wildcard_address node=%s %s=%s advice=name the host as others dial it",
+                    *(node.name, key, address),
+                )
 
 
 def _run(config: ClusterConfig, name: str, path: Path | None, *, recover: bool) -> None:

@@ -13,6 +13,8 @@ from typer.main import get_command
 
 from node.cli import main
 from node.cli.errors import FAILED, USAGE
+from node.cli.serve import _warn_of_wildcards
+from node.config import load_config
 from tests.support.privileges import ordinary_user
 
 if TYPE_CHECKING:
@@ -232,6 +234,36 @@ def test_serve_names_the_port_that_is_in_use(cli: Cli, base_port: int) -> None:
         done = cli("serve", "--base-port", str(base_port))
     assert done.code == FAILED
     assert done.line.startswith(f"fifo: port {base_port + 2} (peer port of n1) is already in use;")
+
+
+def test_serve_names_an_address_that_is_not_of_this_machine(cli: Cli, tmp_path: Path) -> None:
+    from tests.node.test_config import EXAMPLE
+
+    text = EXAMPLE.read_text("utf-8").replace(
+        'http = "127.0.0.1:7103"', 'http = "203.0.113.7:7103"'
+    )
+    config = tmp_path / "c.toml"
+    config.write_text(text.replace("[raft]", '[[user]]\nname = "u"\nloopback = true\n[raft]'))
+    line = cli("serve", "--config", str(config), "--node", "n1").line
+    assert line.startswith("fifo: client address 203.0.113.7:7101 of n1 cannot be used: ")
+    assert line.endswith("; it has to be an address of this machine")
+
+
+def test_a_wildcard_that_others_would_dial_is_warned_of(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    from tests.node.test_config import EXAMPLE
+
+    text = EXAMPLE.read_text("utf-8").replace(
+        'client = "127.0.0.1:7111"', 'client = "0.0.0.0:7111"'
+    )
+    config = tmp_path / "c.toml"
+    config.write_text(text.replace("[raft]", '[[user]]\nname = "u"\nloopback = true\n[raft]'))
+    _warn_of_wildcards(load_config(config))
+    assert "event=wildcard_address node=n2 client=0.0.0.0:7111" in caplog.text
+    caplog.clear()
+    _warn_of_wildcards(load_config(EXAMPLE))
+    assert not caplog.text
 
 
 def test_serve_refuses_a_data_folder_that_is_a_file(
