@@ -118,6 +118,7 @@ def add(step: Step, queue: Queue, session: int, tag: str) -> Consumer:
     consumer.turn = queue.turns
     state.consumers[consumer.number] = consumer
     queue.consumers[consumer.number] = None
+    queue.note_rank(consumer.priority, 1)
     if session:
         step.open_session(session).consumers[consumer.number] = None
     return consumer
@@ -137,6 +138,7 @@ def drop(step: Step, consumer: Consumer, *, elects: bool = True) -> None:
     if consumer.service_key is not None:
         leave_service(queue, consumer)
     del state.consumers[consumer.number], queue.consumers[consumer.number]
+    queue.note_rank(consumer.priority, -1)
     session = state.sessions.get(consumer.session)
     if session is not None:
         state.touch(session)
@@ -174,18 +176,18 @@ def elect(step: Step, queue: Queue) -> None:
     if active is None:
         queue.active = None
         queue.handover = False
-    best = _best_waiting(state, queue)
     if active is None:
         # Nobody is activated while another holds any: a get, or one whose turn is over.
-        if best is not None and queue.locked == 0:
+        best = _best_waiting(state, queue) if queue.locked == 0 else None
+        if best is not None:
             activate(step, queue, best)
         return
     stays = is_eligible(state, active)
-    challenged = best is not None and (not stays or best.priority > active.priority)
     if active.held == 0:
         queue.handover = False
+        best = _challenger(state, queue, active, stays=stays)
         # Only a get holds beside an active one, whose seat was kept though it had been cancelled.
-        if queue.locked or (best is not None and challenged):
+        if queue.locked or best is not None:
             deactivate(step, queue, active)
             if best is not None and queue.locked == 0:
                 activate(step, queue, best)
@@ -193,13 +195,23 @@ def elect(step: Step, queue: Queue) -> None:
     else:
         # It gets nothing more and hands over when it has settled; if the challenger goes away
         # first, it carries on.
-        queue.handover = stays and challenged
+        queue.handover = stays and _challenger(state, queue, active, stays=True) is not None
     if active.generation != state.generation:
         state.touch(active)
     refresh(step, queue, active)
 
 
+def _challenger(state: State, queue: Queue, active: Consumer, *, stays: bool) -> Consumer | None:
+    """Who takes over from the active one: whoever is next where it may not stay, else only one of
+    higher priority. Those that wait are walked only where there may be such a one."""
+    if stays and max(queue.ranks) <= active.priority:
+        return None
+    best = _best_waiting(state, queue)
+    return None if best is None or (stays and best.priority <= active.priority) else best
+
+
 def _best_waiting(state: State, queue: Queue) -> Consumer | None:
+    """Of those that wait and may become active the first by priority, then by arrival."""
     best: Consumer | None = None
     for number in queue.consumers:
         consumer = state.consumers[number]

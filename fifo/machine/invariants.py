@@ -172,6 +172,8 @@ def _service(state: State, queue: Queue) -> None:
             idle = queue.handover or consumers.capacity(consumer) <= 0
             assert idle, f"{consumer!r} is forgotten"
     assert sorted(keys) == queue.service, f"{queue!r}: the service order is off"
+    ranks = Counter(state.consumers[number].priority for number in queue.consumers)
+    assert ranks == queue.ranks, f"{queue!r}: its consumers' priorities are miscounted"
     nothing_left = queue.paused or not queue.ready or not keys or queue.number in state.pending
     stale = any(_is_lagging(state, key[2]) for key in keys)
     held_back = queue.avoided or queue.blocking or queue.waiting

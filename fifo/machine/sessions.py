@@ -118,12 +118,15 @@ def _resume(step: Step, session: Session, role: int) -> None:
 
 def _reconsider(step: Step, session: Session) -> None:
     """What the session is has changed: so may who is served, and who is active."""
-    affected: dict[int, Queue] = {}
+    electing: dict[int, Queue] = {}
     for number in session.consumers:
         consumer = step.open_consumer(number)
-        queue = affected[consumer.queue] = step.open_queue(consumer.queue)
+        queue = step.open_queue(consumer.queue)
         consumers.refresh(step, queue, consumer)
-    for queue in affected.values():
+        # One that may not be active, and is not, decides nothing, unless it was to take over.
+        if queue.handover or queue.active == number or consumers.is_eligible(step.state, consumer):
+            electing[queue.number] = queue
+    for queue in electing.values():
         consumers.elect(step, queue)
 
 

@@ -3,7 +3,8 @@
 Owns what is kept. Rule 1: all that affects a reply or an effect of a later command lives here.
 Rule 2: the indexes (`lock_index`, `timers`, `Queue.service`, `Queue.delays`, `Queue.expiries`) say
 nothing that the records do not say, and are built again by a restore; so are `Queue.in_line`,
-`dead_letter_users`, and what is only a lower bound: `Queue.front_lane`, `HoldLane.bound_ms`.
+`Queue.ranks`, `dead_letter_users`, and what is only a lower bound: `Queue.front_lane`,
+`HoldLane.bound_ms`.
 
 Whoever changes a session, consumer, producer or queue calls `State.touch` on it first, so that a
 frozen view keeps what it was. Update with a new field: `layout.py` (its form, and the version of
@@ -349,6 +350,7 @@ class Queue:
         "number",
         "paused",
         "purge_below",
+        "ranks",
         "ready",
         "records",
         "redrive",
@@ -394,6 +396,7 @@ class Queue:
         self.locked = 0
         self.bytes = 0
         self.consumers: dict[int, None] = {}
+        self.ranks: dict[int, int] = {}  # priority -> consumers that have it
         self.service: list[tuple[int, int, int]] = []  # (-priority, turn, consumer) in order
         self.turns = 0
         self.active: int | None = None
@@ -422,6 +425,12 @@ class Queue:
             return DEFAULT_PRIORITY
         return block.priorities[position & ((1 << BLOCK_BITS) - 1)]
 
+    def note_rank(self, priority: int, change: int) -> None:
+        """So many consumers more have this priority."""
+        self.ranks[priority] = self.ranks.get(priority, 0) + change
+        if not self.ranks[priority]:
+            del self.ranks[priority]
+
     def clone(self) -> "Queue":
         """What a frozen view keeps: its own lists of blocks and pages, which are shared and copied
         before they change."""
@@ -446,7 +455,10 @@ class Queue:
 
 Item = Session | Consumer | Producer | Queue
 
-QUEUE_DERIVED = ("service", "delays", "expiries", "front_lane", "has_priorities", "in_line")
+QUEUE_DERIVED = (
+    *("service", "ranks", "delays", "expiries"),
+    *("front_lane", "has_priorities", "in_line"),
+)
 """Fields of a queue that a restore builds again from the others."""
 
 

@@ -312,7 +312,7 @@ def _index(state: State) -> Generator[None, None, None]:
         queue.has_priorities = queue.spec.has_priorities
         queue.front_lane = 0
         queue.expiries = SortedList((bound, key) for key, bound in queue.expiry_of.items())
-        queue.service = []
+        queue.service, queue.ranks = [], {}
         queue.delays = SortedList()
         for count, (at, (due_ms, _)) in enumerate(queue.delayed.items()):
             queue.delays.add((due_ms, at))
@@ -325,6 +325,7 @@ def _index(state: State) -> Generator[None, None, None]:
                 yield
     yield
     for count, consumer in enumerate(state.consumers.values()):
+        state.queues[consumer.queue].note_rank(consumer.priority, 1)
         if consumer.service_key is not None:
             state.queues[consumer.queue].service.append(consumer.service_key)
         for lane in consumer.lanes.values():

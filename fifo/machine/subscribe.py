@@ -106,7 +106,9 @@ def _set_options(queue: Queue, consumer: Consumer, options: ConsumerOptions) -> 
     consumer.lock_ms = options.lock_ms or queue.spec.lock_ms
     consumer.max_lock_ms = options.max_lock_ms or max(queue.spec.max_lock_ms, consumer.lock_ms)
     consumer.prefetch = options.prefetch
+    queue.note_rank(consumer.priority, -1)
     consumer.priority = options.priority
+    queue.note_rank(consumer.priority, 1)
     consumer.renewable = options.renewable
     consumer.nack_backoff = options.nack_backoff
     consumer.timeout_backoff = options.timeout_backoff

@@ -452,6 +452,25 @@ def test_a_session_with_a_thousand_consumers_of_one_single_active_queue_resumes_
     assert calls < 60 * limits.CONSUMERS_PER_SESSION, "it looks at all of them for each of them"
 
 
+def test_who_waits_for_a_single_active_queue_is_not_walked_for_each_that_comes_or_goes() -> None:
+    bench = Bench(check=False)
+    bench.declare("q", ordering="single_active")
+    sessions = [bench.attach(f"s{place}") for place in range(500)]
+    for session in sessions:
+        bench.subscribe(session, "q")
+    few = 300  # calls; a walk past those that wait would take more for each
+    assert counted(bench, lambda: bench.subscribe(sessions[9], "q", "another")) < few
+    bench.do(commands.Lead(1))
+    bench.attach("s7")
+    bench.attach("s5")
+    assert counted(bench, lambda: bench.attach("s6")) < few
+    bench.advance(limits.RESUME_MS)
+    assert counted(bench, bench.tick) < few * len(sessions)
+    assert [one.disconnected for one in bench.machine.state.sessions.values()].count(False) == 3
+    assert bench.machine.state.queues[1].active == sessions[7]
+    invariants.check(bench.machine.state)
+
+
 @pytest.mark.parametrize("how", ["ends", "disconnects"])
 def test_a_session_with_a_thousand_consumers_of_one_single_active_queue_leaves_quickly(
     how: str,

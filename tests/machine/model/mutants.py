@@ -174,7 +174,7 @@ MUTANTS = {
         consumers,
         "elect",
         "if active.held == 0:",
-        "if challenged or active.held == 0:",
+        "if active.held == 0 or _challenger(state, queue, active, stays=stays):",
     ),
     "a delayed return blocks nothing": edited(
         ordering,
