@@ -240,7 +240,7 @@ def test_serve_names_an_address_that_is_not_of_this_machine(cli: Cli, tmp_path: 
     from tests.node.test_config import EXAMPLE
 
     text = EXAMPLE.read_text("utf-8").replace(
-        'http = "127.0.0.1:7103"', 'http = "203.0.113.7:7103"'
+        'client = "127.0.0.1:7101"', 'client = "203.0.113.7:7101"'
     )
     config = tmp_path / "c.toml"
     config.write_text(text.replace("[raft]", '[[user]]\nname = "u"\nloopback = true\n[raft]'))
