@@ -107,17 +107,18 @@ class Checks:
         """Everything that can be seen from outside between two steps: of the nodes that this one
         touched, and of all what changes with time alone."""
         touched = []
+        leases_moved = False
         for node in self._world.nodes.values():
             if node.touched:
                 node.touched = False
                 touched.append(node)
-                self._look(node)
+                leases_moved |= self._look(node)
             elif node.name in self._leading and self.alone:
                 self._check_alone(node)
-        if touched:
+        if leases_moved:
             self._check_leases()
-            if self.disks and self.committed_index > 1:
-                self._check_disks(touched)
+        if touched and self.disks and self.committed_index > 1:
+            self._check_disks(touched)
 
     def look_everywhere(self) -> None:
         """The same, of all nodes: what was done did not come by way of the world."""
@@ -125,39 +126,40 @@ class Checks:
             node.touched = True
         self.after_step()
 
-    def _look(self, node: SimNode) -> None:
-        """Everything about one node that cannot change while nothing is done to it."""
+    def _look(self, node: SimNode) -> bool:
+        """Everything about one node that cannot change while nothing is done to it. Whether leases
+        have to be looked at: a follower neither holds one nor stands under one."""
         self._leading.discard(node.name)
         if not node.alive or node.node._core.failure is not None:
-            return  # It says and does nothing any more.
-        assert node.journal is not None
-        if not node.journal.recovering:
+            return True  # It says and does nothing any more.
+        raft, journal = node.node, node.journal
+        assert journal is not None
+        if self._lost_logs and not journal.recovering:
             self._lost_logs.pop(node.name, None)
-        self._check_hard_state(node.name, node.journal)
-        self._check_snapshot(node.name, node.journal)
-        self._check_applied(node)
-        self._check_waiting(node)
-        if node.node.role == "leader":
+        self._check_hard_state(node.name, journal)
+        self._check_snapshot(node.name, journal)
+        self._check_applied(node, raft.applied_index)
+        self._check_waiting(node, raft.applied_index)
+        role = raft.role
+        if role == "leader":
             self._leading.add(node.name)
             self._check_leader(node)
             self._hear(node)
             if self.alone:
                 self._check_alone(node)
-        self._check_commit(node)
+        self._check_commit(node, journal, raft.commit_index)
+        return role != "follower"
 
     def _check_leases(self) -> None:
         """Two never overlap, and who is asked to stand is asked after the lease was given up.
         Time alone only ends them."""
-        nodes = [node for node in self._world.nodes.values() if node.alive]
-        holders = [
-            node
-            for node in nodes
-            if node.name in self._leading and node.node.lease_until() > node.clock()
-        ]
+        nodes = self._world.nodes
+        leading = (nodes[name] for name in sorted(self._leading))
+        holders = [node for node in leading if node.node.lease_until() > node.clock()]
         if len(holders) > 1:
             self.fail(f"{[node.name for node in holders]} hold a lease at once")
-        for node in nodes if holders else ():
-            if node.node.role != "candidate":
+        for node in nodes.values() if holders else ():
+            if not node.alive or node.node.role != "candidate":
                 continue
             term = node.node.term
             if node.node._core.held.transfer_term == term > holders[0].node.term:
@@ -176,20 +178,21 @@ class Checks:
             self.fail(f"{name} voted twice in term {term}")
 
     def _check_snapshot(self, name: str, journal: Journal) -> None:
-        index = 0 if journal.snapshot is None else journal.snapshot.index
+        snapshot, first_index = journal.snapshot, journal.first_index
+        index = 0 if snapshot is None else snapshot.index
         if index < self._snapshot_index.get(name, 0):
             self.fail(f"{name} went back to snapshot {index}")
         self._snapshot_index[name] = index
-        if journal.first_index > 1 and index <= journal.first_index:
-            self.fail(f"{name} has a log from {journal.first_index} on and snapshot {index}")
+        if first_index > 1 and index <= first_index:
+            self.fail(f"{name} has a log from {first_index} on and snapshot {index}")
         if len(journal) == 0:
             self.fail(f"{name} has an empty log")
 
-    def _check_applied(self, node: SimNode) -> None:
+    def _check_applied(self, node: SimNode, applied_index: int) -> None:
         key = (node.name, node.incarnation)
-        if node.node.applied_index < self._applied_index.get(key, 0):
-            self.fail(f"{node.name} went back to {node.node.applied_index}")
-        self._applied_index[key] = node.node.applied_index
+        if applied_index < self._applied_index.get(key, 0):
+            self.fail(f"{node.name} went back to {applied_index}")
+        self._applied_index[key] = applied_index
 
     def _check_leader(self, node: SimNode) -> None:
         key = (node.name, node.incarnation)
@@ -215,12 +218,14 @@ class Checks:
         if votes.count(node.name) <= len(votes) // 2:
             self.fail(f"{node.name} leads term {term} with the votes {votes}")
 
-    def _check_waiting(self, node: SimNode) -> None:
+    def _check_waiting(self, node: SimNode, applied_index: int) -> None:
         """Nobody waits for what this node has applied, or got with a snapshot (b22)."""
         submissions = node.node._core.submissions
-        waiting = [*(one.index for one in submissions._waiting), *submissions._left]
-        if waiting and min(waiting) <= node.node.applied_index and not node.paused:
-            self.fail(f"{node.name} left entry {min(waiting)} without an outcome")
+        if node.paused or not (submissions._waiting or submissions._left):
+            return
+        first = min([*(one.index for one in submissions._waiting), *submissions._left])
+        if first <= applied_index:
+            self.fail(f"{node.name} left entry {first} without an outcome")
 
     def _hear(self, node: SimNode) -> None:
         """Remember when a majority last answered a leader."""
@@ -237,9 +242,7 @@ class Checks:
         if not node.paused and node.clock() > since + ALONE_SECONDS:
             self.fail(f"{node.name} leads term {node.node.term} alone since {since:.2f}")
 
-    def _check_commit(self, node: SimNode) -> None:
-        journal, commit = node.journal, node.node.commit_index
-        assert journal is not None
+    def _check_commit(self, node: SimNode, journal: Journal, commit: int) -> None:
         if commit > journal.last_index:
             self.fail(f"{node.name} has committed {commit} of {journal.last_index}")
         if commit > self.committed_index:
@@ -258,14 +261,16 @@ class Checks:
             self.fail(f"entry {self.committed_index} is committed with {copies} durable copies")
 
     def _has(self, node: SimNode, index: int) -> bool:
-        logs = [*self._lost_logs.get(node.name, ())]
         journal = node.journal
-        if journal is None:
-            logs.append(self._dead_logs.get(node.name, (1, [])))
-        elif journal.synced_index >= index and (
-            index < journal.first_index or journal.term_at(index) == self._commit_term
+        if (
+            journal is not None
+            and journal.synced_index >= index
+            and (index < journal.first_index or journal.term_at(index) == self._commit_term)
         ):
             return True
+        logs = [*self._lost_logs.get(node.name, ())]
+        if journal is None:
+            logs.append(self._dead_logs.get(node.name, (1, [])))
         return any(
             index < first or terms[index - first : index - first + 1] == [self._commit_term]
             for first, terms in logs
