@@ -474,14 +474,23 @@ class Broker:
         if farewell is Farewell.NOTHING or session is None or not self._led:
             return
         if farewell is Farewell.DETACH:
-            command = Detach(session.number, connection.role, connection.epoch)
-            self.proposals.propose(command, None)
+            self._say(Detach(session.number, connection.role, connection.epoch))
             return
         known = self.host.epochs_and_consumers(session.number)
         if known is not None:
             epochs, consumers = known
             floors = self.locks.floors(consumers)
-            self.proposals.propose(Disconnect(session.number, *epochs, floors), None)
+            self._say(Disconnect(session.number, *epochs, floors))
+
+    def _say(self, command: Detach | Disconnect) -> None:
+        """Propose it, again where it does not get into the log: nobody would say it later, and the
+        session would be handed messages, and never end, for as long as this term lasts."""
+
+        def lost(outcome: Outcome) -> None:
+            if self._led:
+                self._say(command)
+
+        self.proposals.propose(command, Waiter(lambda _: None, lost=lost))
 
     def request_lost(self, connection: Connection) -> None:
         """The client has to come back, and to ask again what it has no answer to."""

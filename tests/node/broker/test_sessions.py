@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from fifo.machine.types import Verb
-from fifo.wire import columns
+from fifo.wire import Buffer, columns
 from fifo.wire.messages import (
     Close,
     Confirms,
@@ -33,6 +33,7 @@ from fifo.wire.messages import (
 )
 from node.broker import limits
 from node.broker.node import Node
+from node.raft import Outcome, RaftNode
 from tests.support.cluster import LocalCluster, eventually, passed, running
 from tests.support.rawclient import RawClient, connected
 
@@ -200,6 +201,34 @@ async def test_a_late_close_of_an_old_connection_harms_nobody(node: Node) -> Non
     await again.confirmed(again.publish("q", 1, 2, [b"two"]))
     assert (await again.delivery())[1] == [b"two"]
     await again.close()
+
+
+async def test_a_disconnect_that_does_not_get_into_the_log_is_said_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, _ = await holding(node, [b"one"])
+    machine = node.broker.host.machine
+    number = machine.session_of(client.session)
+    assert number is not None
+    submit = RaftNode.submit
+    refused: list[Outcome] = []
+
+    def full(raft: RaftNode, parts: Sequence[Buffer], done: Callable[[Outcome, int], None]) -> None:
+        if refused:
+            submit(raft, parts, done)
+            return
+        refused.append(Outcome.QUEUE_FULL)
+        asyncio.get_running_loop().call_soon(done, refused[0], 0)
+
+    monkeypatch.setattr(RaftNode, "submit", full)
+    await client.close()
+
+    def is_disconnected() -> bool:
+        view = machine.session_view(number)
+        return view is not None and view["disconnected"]
+
+    await eventually(is_disconnected)
+    assert refused
 
 
 async def test_a_silent_session_is_disconnected_and_gets_nothing_new(node: Node) -> None:
