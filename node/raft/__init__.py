@@ -8,6 +8,7 @@ from node.raft.accepting import Acceptor, listening_socket
 from node.raft.config import (
     ConfigInvalid,
     EntryTooLarge,
+    JournalLimits,
     Outcome,
     PeerStatus,
     RaftConfig,
@@ -28,7 +29,7 @@ from node.raft.errors import (
     RaftStopped,
 )
 from node.raft.fetching import Asker, NotAtHand
-from node.raft.journal import Journal, JournalLimits
+from node.raft.journal import Journal
 from node.raft.journalstats import JournalStats
 from node.raft.node import RaftNode
 from node.raft.offload import Inline, Offload, WorkerThread

@@ -23,7 +23,6 @@ PySyncObj calls it through the methods named in its own style; the node uses the
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, overload
 
 import pysyncobj.journal
@@ -40,6 +39,7 @@ from node.raft.storage import FULL_ERRNOS
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
+    from node.raft.config import JournalLimits
     from node.raft.flight import Flight, GroupFlight
     from node.raft.folder import Folder
     from node.raft.records import Entry
@@ -50,33 +50,6 @@ if TYPE_CHECKING:
 PLACEHOLDER = b"\x01"
 """What `read` gives for the two entries at the head of a log that a snapshot stands for, where
 their own command is not needed any more: a no-op. It is never applied and never sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class JournalLimits:
-    """What an operator or a test may set; the reasons stand in `limits.py`. All are bytes but
-    `open_segments`, which counts files."""
-
-    segment_bytes: int = limits.SEGMENT_BYTES
-    room_bytes: int = limits.ROOM_BYTES
-    command_bytes: int = limits.COMMAND_BYTES_MAX
-    cache_bytes: int = limits.CACHE_BYTES
-    replay_chunk_bytes: int = limits.REPLAY_CHUNK_BYTES
-    open_segments: int = limits.OPEN_SEGMENTS_MAX
-
-    def __post_init__(self) -> None:
-        if not limits.SEGMENT_BYTES_MIN <= self.segment_bytes <= limits.SEGMENT_BYTES_MAX:
-            raise ValueError(
-                f"segment_bytes must be {limits.SEGMENT_BYTES_MIN} to {limits.SEGMENT_BYTES_MAX}"
-            )
-        if not 1 <= self.command_bytes <= limits.COMMAND_BYTES_MAX:
-            raise ValueError(f"command_bytes must be 1 to {limits.COMMAND_BYTES_MAX}")
-        if self.room_bytes < 0:
-            raise ValueError("room_bytes must be 0 or more")
-        if self.cache_bytes < 0 or self.replay_chunk_bytes < 1:
-            raise ValueError("cache_bytes must be 0 or more, replay_chunk_bytes 1 or more")
-        if self.open_segments < 2:
-            raise ValueError("open_segments must be 2 or more: one to write, one to read")
 
 
 class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library has no types

@@ -1,32 +1,23 @@
 """Entries that are not in memory, read beside the loop for those who wait for them.
 
-Owns who waits, one flight after the other, and how a flight reads: whatever gathered while the one
-before was in the air, neighbours on the disk in one read, each entry checked as if it were read
-alone. What a flight brought is in the cache while those who waited for it are told, whatever the
-cache's bound; who does not use it then asks again. Knows nothing of what is done with an entry.
+Owns who waits, and one flight after the other (`fetch.py`), each with whatever gathered while the
+one before was in the air. What a flight brought is in the cache while those who waited for it are
+told, whatever the cache's bound; who does not use it then asks again. Knows nothing of what is done
+with an entry.
 """
 
 from __future__ import annotations
 
-import errno
-import os
-from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from node.raft import limits
-from node.raft.flight import Flight
-from node.raft.placereader import Holder, read_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from node.raft.cache import CommandCache
+    from node.raft.fetch import Fetch
     from node.raft.journal import Journal
     from node.raft.offload import Offload
-    from node.raft.places import EntryPlace
-    from node.raft.records import Entry
-    from node.raft.snapshots import SnapshotStore
-    from node.raft.storage import Storage
 
 
 class NotAtHand(Exception):
@@ -57,85 +48,6 @@ class Following:
 
     def came(self) -> None:
         """It is in the cache for whoever comes."""
-
-
-class Fetch(Flight):
-    """What is read together: made on the loop's thread, read on another with descriptors of its
-    own, so that nothing that is closed or removed meanwhile concerns it."""
-
-    def __init__(self, storage: Storage, cache: CommandCache, store: SnapshotStore) -> None:
-        super().__init__(self._read)
-        self._storage = storage
-        self._cache = cache
-        self._store = store
-        self._wanted: dict[int, None] = {}
-        self._places: dict[Holder, list[EntryPlace]] = {}
-        self.size = 0
-        """Bytes of the entries in it, those that were at hand included."""
-        self.entries: list[Entry] = []
-        self.gone: list[EntryPlace] = []
-        """Entries whose file was removed before it was opened."""
-        self.ahead = range(0)
-        """Entries that nobody has asked for yet: what follows in the log."""
-
-    def add(self, needs: Iterable[Sequence[int]]) -> None:
-        """Takes what somebody needs, but not much more than `limits.FETCH_ASKER_BYTES`, and what
-        follows in the log: most queues are read in the order in which they were written."""
-        full = self.size + limits.FETCH_ASKER_BYTES
-        index = 0
-        for group in islice(needs, limits.FETCH_GROUPS_MAX):
-            for index in group:
-                if index not in self._wanted:
-                    self.want(index)
-            if self.size >= full:
-                break
-        if index:
-            self._read_on(index + 1)
-
-    def _read_on(self, first: int) -> None:
-        index, full = first, self.size + limits.FETCH_AHEAD_BYTES
-        while self.size < full and index not in self._wanted and self._cache.peek(index) is None:
-            if not self.want(index):
-                break
-            index += 1
-        self.ahead = range(first, index)
-
-    def want(self, index: int) -> bool:
-        """Have it read, or held until then; whether there is such an entry."""
-        self._wanted[index] = None
-        place = self._store.locate(index)
-        if place is None:
-            return False
-        self.size += place.size + limits.ENTRY_COST_BYTES
-        command = self._cache.peek(index)
-        if command is None:
-            self._places.setdefault(self._store.holder(place), []).append(place)
-        else:
-            # It could be driven out while the others are read.
-            self.entries.append((command, index, place.term))
-        return True
-
-    def _read(self) -> None:
-        for holder, places in self._places.items():
-            try:
-                for place, command in read_places(self._storage, holder, places):
-                    self.entries.append((command, place.log_index, place.term))
-            except FileNotFoundError:
-                self.gone += places
-
-    def still_there(self) -> list[Entry]:
-        """What it has read, but for what is not in the journal any more. FileNotFoundError if a
-        file was missing that should be there."""
-        for place in self.gone:
-            if self._store.locate(place.log_index) == place:
-                name = self._store.holder(place).name
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-        return [entry for entry in self.entries if self._is_there(entry)]
-
-    def _is_there(self, entry: Entry) -> bool:
-        """Whether the journal still has an entry of that index, in that term: the same one."""
-        place = self._store.locate(entry[1])
-        return place is not None and place.term == entry[2]
 
 
 class Fetching:

@@ -20,7 +20,7 @@ from node.raft.snapshots import SnapshotStore
 
 if TYPE_CHECKING:
     from node.raft.aside import Marker
-    from node.raft.journal import JournalLimits
+    from node.raft.config import JournalLimits
     from node.raft.owner import Owner
     from node.raft.storage import Storage
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from node.raft import aside, limits
 from node.raft.ahead import reading
-from node.raft.durablelog import DurableLog, JournalLimits, check_name
+from node.raft.config import JournalLimits
+from node.raft.durablelog import DurableLog, check_name
 from node.raft.errors import RaftStopped, SnapshotFailed
-from node.raft.fetching import Fetch
+from node.raft.fetch import Fetch
 from node.raft.folder import take
 from node.raft.install import InstallWriter
 from node.raft.journalstats import JournalStats
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from node.raft.folder import Folder
     from node.raft.storage import Storage
 
-__all__ = ["Entry", "Journal", "JournalLimits", "JournalStats"]
+__all__ = ["Entry", "Journal", "JournalStats"]
 
 T = TypeVar("T")
 

@@ -214,9 +214,16 @@ SNAPSHOT_BYTES: Final = 256 * MIB
 """Journal written since the last snapshot that makes the next one due: a restart reads no more
 than about twice this, and a snapshot is a small part of what was written."""
 
-SNAPSHOT_LOOK_SECONDS: Final = 3600.0
+SNAPSHOT_LOOK_SECONDS: Final = 60.0
 """Between two looks whether the disk holds more than the log's growth gives back: bodies that were
-settled while little else was written. A snapshot an hour is no load where all of them live."""
+settled while little else was written."""
+
+SNAPSHOT_REST_SECONDS: Final = 3600.0
+"""Between two snapshots for that reason: one an hour is no load where all of them live."""
+
+SNAPSHOT_REST_SECONDS_SHORT: Final = 300.0
+"""The same where less is free than they could give back: who drains a queue to make room should not
+wait for hours."""
 
 SNAPSHOT_BYTES_MIN: Final = 1 * MIB
 """What an operator may set: below it a node would do little but take snapshots."""

@@ -1,7 +1,7 @@
-"""The snapshots of a journal and what they keep alive: where every entry lies that can be read.
+"""The snapshots of a journal and what they keep alive.
 
-Owns which snapshots there are, which is the base, the places of its entries, and the files those
-lie in. Cleaning up is `upkeep.py`, taking over another node's snapshot is `install.py`. Knows
+Owns which snapshots there are and which is the base. Where entries lie is `entrystore.py`, cleaning
+up is `upkeep.py`, taking over another node's snapshot is `install.py`. Knows
 bytes and indexes, nothing of Raft and nothing of what a state means.
 
 Three rules make every crash harmless:
@@ -17,17 +17,15 @@ Three rules make every crash harmless:
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from node.raft import limits
-from node.raft.errors import RaftStopped, SnapshotFailed
+from node.raft.entrystore import EntryStore
+from node.raft.errors import SnapshotFailed
 from node.raft.flight import Flight
 from node.raft.journalstats import SnapshotFigures
-from node.raft.logindex import NOWHERE
-from node.raft.placereader import Holder, read_neighbours
-from node.raft.places import KEPT_BIT, EntryPlace, Places
+from node.raft.places import Places
 from node.raft.recordwriter import aborting
 from node.raft.retained import newest_to_keep
 from node.raft.snapshotfile import SnapshotBuilder, SnapshotFile, SnapshotMeta
@@ -43,11 +41,11 @@ if TYPE_CHECKING:
     from node.raft.owner import Owner
     from node.raft.recordwriter import Abortable
     from node.raft.retained import Retained
-    from node.raft.segments import Segment, Segments
+    from node.raft.segments import Segments
     from node.raft.storage import Storage
 
 
-class SnapshotStore:
+class SnapshotStore(EntryStore):
     """One journal's snapshots. Shares segments, log and open files with the journal.
 
     OSErrors pass through where they are final: reading, and syncing the folder.
@@ -64,15 +62,10 @@ class SnapshotStore:
         *,
         segment_bytes: int,
     ) -> None:
-        self.storage = storage
-        self.files = files
-        self.owner = owner
-        self.segments = segments
-        self.log = log
-        self.retained = retained
-        self.segment_bytes = segment_bytes
+        super().__init__(
+            storage, files, owner, segments, log, retained, segment_bytes=segment_bytes
+        )
         self._pins: Counter[str] = Counter()
-        self._numbers_out: set[int] = set()
         self.upkeep: Upkeep | None = Upkeep(self)
         self.writer: Abortable | None = None
 
@@ -84,83 +77,12 @@ class SnapshotStore:
         """The newest snapshot."""
         return self.retained.snapshots[-1] if self.retained.snapshots else None
 
-    @property
-    def base_index(self) -> int:
-        """The last entry that the base stands for; 0 while the log begins at entry 1."""
-        return self.retained.base.meta.index if self.retained.base is not None else 0
-
     def of(self, meta: SnapshotMeta) -> SnapshotFile:
         """The file of a snapshot that is still kept. `SnapshotFailed` if it is not."""
         for snapshot in self.retained.snapshots:
             if snapshot.meta == meta:
                 return snapshot
         raise SnapshotFailed(f"snapshot {meta.name} is not kept any more")
-
-    # --- where entries are ---
-
-    def locate(self, index: int) -> EntryPlace | None:
-        """Where an entry lies, in the log or kept; None if only its term is left, or nothing."""
-        log = self.log
-        if self.base_index < index <= log.last_index:
-            position, size = log.place_at(index)
-            if position != NOWHERE:
-                segment = self.segments.at(position)
-                offset = position - segment.header.base
-                term = log.term_at(index)
-                return EntryPlace(index, term, segment.header.sequence, offset, size)
-        slot = self.retained.places.find(index)
-        return self.retained.places[slot] if slot >= 0 else None
-
-    def locate_all(self, indexes: array[int]) -> Places:
-        """Where many entries lie, by ascending index. `RaftStopped` if one is not here."""
-        kept = bisect_right(indexes, self.base_index)
-        places = self.retained.places.take(indexes[:kept])
-        if isinstance(places, int):
-            raise RaftStopped(f"entry {places} is live but not in the journal")
-        if kept < len(indexes):
-            logged = indexes[kept:]
-            terms, positions, sizes = self.log.columns(logged)
-            spots = self.segments.spots(positions)
-            if not places.extend(Places.of_log(logged, terms, sizes, spots)):
-                raise RaftStopped("live entries are out of order")
-        return places
-
-    def holds(self, index: int, term: int) -> bool:
-        """Whether the log has that entry, and not only its term."""
-        log = self.log
-        return self.base_index < index <= log.last_index and log.term_at(index) == term
-
-    def read(self, place: EntryPlace) -> bytes:
-        """The command of an entry. `JournalDamaged` if it does not read as it was written."""
-        holder = self.holder(place)
-        return next(read_neighbours(self.files.get(holder.name), holder, (place,)))
-
-    def holder(self, place: EntryPlace) -> Holder:
-        """The file that a place is in."""
-        if place.file & KEPT_BIT:
-            kept = self.retained.kept_files[place.file]
-            return Holder(kept.name, 0, kept.seed)
-        segment = self.segments.get(place.file)
-        if segment is None:
-            raise RaftStopped(f"segment {place.file} with entry {place.log_index} is gone")
-        return Holder(segment.name, segment.header.base, segment.seed)
-
-    # --- numbers of kept files ---
-
-    def take_number(self) -> int:
-        """The number of a new kept file, out until `return_number`."""
-        number = self.retained.next_number
-        self.retained.next_number += 1
-        self._numbers_out.add(number)
-        return number
-
-    def return_number(self, number: int) -> None:
-        """Places in memory speak of that file now, or it was given up."""
-        self._numbers_out.discard(number)
-
-    def adopt_kept(self, kept: KeptFile) -> None:
-        """A kept file is on the disk."""
-        self.retained.kept_files[kept.file] = kept
 
     def install(self, snapshot: SnapshotFile, kept: list[KeptFile], places: Places) -> None:
         """A snapshot of another node is on the disk and the log restarts with it: whatever was
@@ -173,11 +95,6 @@ class SnapshotStore:
         for file in kept:
             self.adopt_kept(file)
         self.retire()
-
-    def lowest_number_out(self) -> int:
-        """The `next_number` of a snapshot that begins now: places in memory know every kept
-        file below it."""
-        return min(self._numbers_out, default=self.retained.next_number)
 
     # --- snapshots ---
 
@@ -211,14 +128,6 @@ class SnapshotStore:
             held_bytes=sum(segment.size for segment in below)
             + sum(kept.size for kept in retained.kept_files.values()),
         )
-
-    def below_log(self) -> list[Segment]:
-        """The segments that hold nothing of the log any more, only entries the base needs."""
-        base = self.retained.base
-        if base is None:
-            return []
-        first_of_log = self.segments.at(base.end.log_position).header.sequence
-        return [seg for seg in self.segments if seg.header.sequence < first_of_log]
 
     def retire(self) -> None:
         """Sorts out the snapshots that need not stay, and begins to clean up after them."""

@@ -51,7 +51,7 @@ class Taking:
         self._slices.begin(self._clean_up())
         self._not_below_bytes = 0
         self._clock = clock
-        self._looked_at = clock()
+        self._looked_at = self._tried_at = clock()
         self.index = 0
         """The snapshot in the making, 0 for none."""
 
@@ -97,11 +97,20 @@ class Taking:
         grown = journal.bytes_since_snapshot
         if grown >= max(self._config.snapshot_bytes, self._not_below_bytes):
             return True
-        if self._clock() - self._looked_at < limits.SNAPSHOT_LOOK_SECONDS:
+        return self._holds_much()
+
+    def _holds_much(self) -> bool:
+        """Whether to look after bodies that a few entries may have settled: only a snapshot finds
+        out."""
+        now = self._clock()
+        if now - self._looked_at < limits.SNAPSHOT_LOOK_SECONDS:
             return False
-        # Much may have been settled by a few entries; only a snapshot finds out.
-        self._looked_at = self._clock()
-        return journal.stats().snapshots.held_bytes >= self._config.snapshot_bytes
+        self._looked_at = now
+        figures = self._journal.stats()
+        held_bytes = figures.snapshots.held_bytes
+        short = figures.free_bytes < held_bytes
+        rest = limits.SNAPSHOT_REST_SECONDS_SHORT if short else limits.SNAPSHOT_REST_SECONDS
+        return held_bytes >= self._config.snapshot_bytes and now - self._tried_at >= rest
 
     def _take(self, index: int) -> Work:
         self.index = index
@@ -122,7 +131,7 @@ class Taking:
         )
         self._counters.snapshots_taken_total += 1
         self._not_below_bytes = 0
-        self._looked_at = self._clock()
+        self._tried_at = self._clock()
         yield from self._clean_up()
 
     def _write(self, index: int) -> Generator[None, None, SnapshotWriter]:
@@ -153,6 +162,7 @@ class Taking:
     def _failed(self, failed: SnapshotFailed) -> None:
         """Not before the log has grown again: a full disk is not asked in every turn."""
         self._counters.snapshots_failed_total += 1
+        self._tried_at = self._clock()
         pause_bytes = self._config.snapshot_bytes // limits.SNAPSHOT_RETRY_PARTS
         self._not_below_bytes = self._journal.bytes_since_snapshot + pause_bytes
         logger.warning("event=snapshot_failed reason=%s", failed)

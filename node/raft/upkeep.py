@@ -22,16 +22,16 @@ from node.raft.retained import Retained, check_uses, choose_base, load_places
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+    from node.raft.entrystore import EntryStore
     from node.raft.placereader import Holder
     from node.raft.places import EntryPlace
-    from node.raft.snapshots import SnapshotStore
 
 
 class Upkeep:
     """One pass, driven by `step`. Raises what `SnapshotStore` says, and `SnapshotFailed` when a
     compaction was given up or a file could not be removed."""
 
-    def __init__(self, store: SnapshotStore) -> None:
+    def __init__(self, store: EntryStore) -> None:
         self._store = store
         self._steps = self._passes()
         self._again = False
@@ -220,7 +220,7 @@ class Upkeep:
 class _Batch:
     """Entries that are copied together: told on the loop's thread, read and written on another."""
 
-    def __init__(self, store: SnapshotStore, writer: KeptWriter) -> None:
+    def __init__(self, store: EntryStore, writer: KeptWriter) -> None:
         self._store = store
         self._writer = writer
         self._order: list[EntryPlace] = []

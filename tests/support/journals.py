@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from node.raft.journal import Entry, Journal, JournalLimits
+from node.raft.config import JournalLimits
+from node.raft.journal import Entry, Journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

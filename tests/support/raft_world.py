@@ -21,10 +21,10 @@ from pysyncobj.transport import Transport
 
 from node.raft.append import MessageRefused
 from node.raft.aside import MARKER_NAME
-from node.raft.config import Outcome, RaftConfig
+from node.raft.config import JournalLimits, Outcome, RaftConfig
 from node.raft.errors import RaftStopped
 from node.raft.frames import LENGTHS, decode, encode
-from node.raft.journal import Journal, JournalLimits
+from node.raft.journal import Journal
 from node.raft.node import RaftNode
 from node.raft.peer import PeerNode
 from tests.support.raft_checks import Checks

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from node.raft import limits
-from node.raft.config import RaftConfig, RaftCounters
+from node.raft.config import JournalLimits, RaftConfig, RaftCounters
 from node.raft.errors import JournalDamaged, JournalFailed
 from node.raft.feed import Feed
-from node.raft.journal import JournalLimits
 from node.raft.node import RaftNode
 from node.raft.offload import Inline
 from node.raft.peer import PeerNode

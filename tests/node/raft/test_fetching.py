@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 import pytest
 
 from node.raft import limits
+from node.raft.config import JournalLimits
 from node.raft.errors import JournalDamaged, JournalFailed
 from node.raft.fetching import Fetching
-from node.raft.journal import JournalLimits
 from node.raft.offload import Inline
 from tests.support.journals import SMALL, command, fill, open_journal
 from tests.support.raft_world import World

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pysyncobj.journal
 import pytest
 
+from node.raft.config import JournalLimits
 from node.raft.errors import JournalFailed, RaftStopped
-from node.raft.journal import Journal, JournalLimits
+from node.raft.journal import Journal
 from node.raft.journalstats import SYNC_BUCKET_SECONDS
 from tests.support.journals import (
     CLUSTER,

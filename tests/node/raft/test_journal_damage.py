@@ -32,7 +32,7 @@ from tests.support.simdisk import SimStorage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from node.raft.journal import JournalLimits
+    from node.raft.config import JournalLimits
 
 FIRST_SEGMENT = segment_name(1, 1)
 

@@ -14,7 +14,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from node.raft.journal import Entry, Journal, JournalLimits
+from node.raft.config import JournalLimits
+from node.raft.journal import Entry, Journal
 from tests.support.journals import State, open_journal, state_of
 from tests.support.simdisk import SimStorage
 

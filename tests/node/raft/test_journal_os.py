@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from node.raft import limits, storage
+from node.raft.config import JournalLimits
 from node.raft.errors import JournalForeign, JournalLocked, JournalUnusable
-from node.raft.journal import JournalLimits
 from node.raft.segments import MARK_NAME, parse_segment_name
 from node.raft.storage import LOCK_NAME, OsStorage
 from tests.support.journals import SMALL, command, fill, open_journal, state_of

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from node.raft.config import JournalLimits
 from node.raft.errors import JournalFailed, JournalFull, JournalUnusable
-from node.raft.journal import Journal, JournalLimits
+from node.raft.journal import Journal
 from tests.support.journals import (
     NODE,
     ONE_SEGMENT,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from node.raft import limits, records
+from node.raft.config import JournalLimits
 from node.raft.errors import JournalDamaged, JournalFailed
-from node.raft.journal import Journal, JournalLimits
+from node.raft.journal import Journal
 from node.raft.segments import segment_name
 from tests.support.journals import (
     NO_ROOM,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from node.raft import records
-from node.raft.journal import JournalLimits
+from node.raft.config import JournalLimits
 from node.raft.records import SegmentHeader
 from node.raft.segments import Opening, parse_segment_name, segment_name
 from tests.support.journals import (

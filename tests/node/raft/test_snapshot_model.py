@@ -16,7 +16,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from node.raft.journal import Journal, JournalLimits
+from node.raft.config import JournalLimits
+from node.raft.journal import Journal
 from tests.support.journals import command, open_journal
 from tests.support.simdisk import SimStorage
 from tests.support.snapshots import kept_entry, live_entries, state_at

@@ -16,6 +16,13 @@ SNAPSHOT_BYTES = 40_000
 LOOK_SECONDS = 20.0
 
 
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time in which a simulated node can be watched."""
+    monkeypatch.setattr(limits, "SNAPSHOT_LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(limits, "SNAPSHOT_REST_SECONDS", LOOK_SECONDS)
+    monkeypatch.setattr(limits, "SNAPSHOT_REST_SECONDS_SHORT", LOOK_SECONDS / 5)
+
+
 def kept_bytes(node: SimNode) -> int:
     """What lies before the log because something in it is said to be live."""
     assert node.journal is not None
@@ -38,7 +45,7 @@ def drained(world: World) -> SimNode:
 
 
 def test_what_few_entries_settled_is_given_back_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SNAPSHOT_LOOK_SECONDS", LOOK_SECONDS)
+    often(monkeypatch)
     world = World("abc", seed=4, snapshot_bytes=SNAPSHOT_BYTES).start()
     leader = drained(world)
     before = [kept_bytes(node) for node in world.nodes.values()]
@@ -61,9 +68,27 @@ def test_what_few_entries_settled_is_given_back_in_time(monkeypatch: pytest.Monk
 def test_an_idle_node_that_keeps_much_takes_no_second_snapshot_of_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limits, "SNAPSHOT_LOOK_SECONDS", LOOK_SECONDS)
+    often(monkeypatch)
     world = World("abc", seed=4, snapshot_bytes=SNAPSHOT_BYTES).start()
     drained(world)
     by_growth = taken(world)
     world.run(4 * LOOK_SECONDS)
     assert taken(world) == [count + 1 for count in by_growth]
+
+
+def test_where_room_is_short_it_is_given_back_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    often(monkeypatch)
+    world = World("abc", seed=4, snapshot_bytes=SNAPSHOT_BYTES).start()
+    leader = drained(world)
+    by_growth = taken(world)[0]
+    assert kept_bytes(leader) > 2 * SNAPSHOT_BYTES
+    free_bytes = kept_bytes(leader) // 2
+    monkeypatch.setattr(leader.storage, "free_bytes", lambda: free_bytes)
+    for _ in range(2):
+        world.commit(leader, 1)
+        world.run(LOOK_SECONDS / 5 + 1.5)
+    assert taken(world) == [by_growth + 2, *taken(world)[1:]]
+    assert kept_bytes(leader) < SNAPSHOT_BYTES
+    assert min(kept_bytes(node) for node in world.nodes.values()) < SNAPSHOT_BYTES
+    assert max(kept_bytes(node) for node in world.nodes.values()) > 2 * SNAPSHOT_BYTES, "no hurry"
+    world.checks.at_rest()
