@@ -198,7 +198,7 @@ class RaftNode:
         appended = self._sync()
         self._raise_failure()
         working = core.work_on_snapshots()
-        rests = core.merely_follows()
+        rests = self.applied_index == self.commit_index and core.merely_follows()
         self._rests_until = self._clock() + limits.FOLLOW_SECONDS if rests else 0.0
         # Alone, the next turn commits what this one made durable; a sync aside asks for it itself.
         again = appended and not self._config.peers and not self._journal.dirty

@@ -196,9 +196,9 @@ def test_a_follower_acknowledges_at_once_and_applies_what_came_in_a_while_togeth
     world.network.intercept = watch
     follower.node._before_sync = lambda: applied_at.append(world.now)
     started = world.now
-    for _ in range(200):
+    for _ in range(150):
         world.submit(leader, world.payload())
-        world.run(0.0005)
+        world.run(0.001)
     world.run(0.05)
     assert len(came) > 100
     assert set(came) <= set(acknowledged)
@@ -218,3 +218,20 @@ def test_a_follower_that_is_told_to_stand_does_not_rest() -> None:
     follower.node._core._SyncObj__onMessageReceived(PeerNode("a"), message)
     follower.node.turn()
     assert follower.node.role == "candidate"
+
+
+def test_a_follower_that_is_behind_applies_without_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "APPLY_ENTRIES_PER_TURN", 7)
+    world = World("abc", seed=8).start()
+    leader = world.elect("a")
+    follower = world.nodes["b"]
+    follower.kill()
+    world.commit(leader, 100)
+    follower.start()
+    turns: list[tuple[float, int]] = []
+    follower.node._before_sync = lambda: turns.append((world.now, follower.node.applied_index))
+    world.run(1.0)
+    assert follower.node.applied_index == leader.node.last_index
+    busy = [at for at, applied in turns if 2 < applied < follower.node.applied_index]
+    assert len(busy) > 10
+    assert busy[-1] - busy[0] < len(busy) * limits.FOLLOW_SECONDS / 2
