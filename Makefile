@@ -25,7 +25,7 @@ check: setup ## lint, formatting, types
 test: check ## everything that CI runs
 	$(PY) -m pytest -n 2 --dist loadgroup $(TESTS)
 
-thorough: setup ## half a day of two cores: the queue machine beside its model, fresh seeds in both simulators
+thorough: setup ## about eight hours of two cores: the queue machine beside its model, fresh seeds in both simulators
 	$(PY) -m pytest -n 2 --timeout 3600 --hypothesis-profile=thorough tests/machine/model
 	$(PY) -m tests.sim --fresh --seeds $(SEEDS)
 	$(PY) -m tests.sim --fresh --plan sharing --seeds $$(($(SEEDS) / 10))

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import many_seeds
-from tests.support.many_seeds import INTERRUPTED, Ran, many
+from tests.support.many_seeds import INTERRUPTED, Ran, add_jobs_option, many
 
 ROOT = Path(__file__).parents[1]
 SOON_SECONDS = 60.0
@@ -68,6 +69,15 @@ def test_a_worker_that_dies_is_a_failure(capsys: pytest.CaptureFixture[str]) -> 
     code = many(deadly, range(1, 6), jobs=1, repeat="")
     assert "a worker process died" in capsys.readouterr().out.splitlines()[-1]
     assert code == 1
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1", "all"])
+def test_jobs_are_a_number_of_processes(jobs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = ArgumentParser()
+    add_jobs_option(parser)
+    with pytest.raises(SystemExit):
+        parser.parse_args([f"--jobs={jobs}"])
+    assert f"{jobs} is no number of processes, 1 or more" in capsys.readouterr().err
 
 
 @contextmanager

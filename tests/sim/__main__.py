@@ -12,7 +12,7 @@ from tests.sim.mutants import MUTANTS, found_by
 from tests.sim.plan import PLANS, Plan, cut
 from tests.sim.run import run
 from tests.sim.world import World
-from tests.support.many_seeds import Ran, cores, many
+from tests.support.many_seeds import Ran, add_jobs_option, many
 
 
 def main() -> int:
@@ -36,7 +36,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--cut", action="store_true", help="leave out the faults it fails without")
     parser.add_argument("--seeds", type=int, metavar="N", help="run N seeds from --seed on")
     parser.add_argument("--fresh", action="store_true", help="with --seeds: seeds nobody has run")
-    parser.add_argument("--jobs", type=int, default=cores(), help="at a time (default: all cores)")
+    add_jobs_option(parser)
     parser.add_argument("--mutants", type=int, metavar="N", help="score each mutant on N seeds")
     return parser.parse_args()
 

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+from argparse import ArgumentParser, ArgumentTypeError
 from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -45,9 +46,18 @@ class Ran:
     counts: Counter[str]
 
 
-def cores() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def add_jobs_option(parser: ArgumentParser) -> None:
+    """How many seeds run at a time, as both simulators take it."""
+    affinity = getattr(os, "sched_getaffinity", None)  # not everywhere
+    cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    told = "with --seeds: so many at a time (default: one on each core)"
+    parser.add_argument("--jobs", type=_at_least_one, default=cores, metavar="N", help=told)
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"{text} is no number of processes, 1 or more")
+    return int(text)
 
 
 def many(run: Callable[[int], Ran], seeds: range, *, jobs: int, repeat: str) -> int:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from node.raft.node import RaftNode
 from tests.support import raft_mutants
-from tests.support.many_seeds import Ran, cores, many
+from tests.support.many_seeds import Ran, add_jobs_option, many
 from tests.support.raft_schedule import Fault, Plan, plan_of, run_plan
 from tests.support.shrinking import shortest
 
@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument("--cut", action="store_true", help="leave out the faults it fails without")
     parser.add_argument("--seeds", type=int, metavar="N", help="run N seeds from --seed on")
     parser.add_argument("--fresh", action="store_true", help="with --seeds: seeds nobody has run")
-    parser.add_argument("--jobs", type=int, default=cores(), help="at a time (default: all cores)")
+    add_jobs_option(parser)
     parser.add_argument("--mutants", type=int, metavar="N", help="score each mutant on N seeds")
     parser.add_argument("--only", metavar="NAME", help="with --mutants: this one")
     options = parser.parse_args()
