@@ -254,6 +254,16 @@ class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the librar
         except OSError as problem:
             self._fail(problem)
 
+    def syncing_on(self) -> Generator[Flight]:
+        """Yields what blocks, for whichever thread, until everything gathered by now is durable.
+        Raises `JournalFailed`, which is final."""
+        end = self.gathered_end
+        while self.synced_end < end:
+            flight = self._writer.flight or self.begin_sync()
+            assert flight is not None, "something is gathered"
+            yield flight
+            self.land(flight)
+
     def land(self, flight: GroupFlight) -> None:
         """What `begin_sync` gave is waited for, or has run: its records are durable. Harmless
         where `sync` was first. Raises `JournalFailed`, which is final."""

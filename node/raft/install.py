@@ -38,6 +38,7 @@ class InstallWriter:
         builder: SnapshotBuilder,
         *,
         sync_log: Callable[[], None],
+        syncing_log: Callable[[], Generator[Flight]],
         restart_log: Callable[[SnapshotMeta], None],
         commit_index: Callable[[], int],
         fail: Callable[[OSError], NoReturn],
@@ -46,6 +47,7 @@ class InstallWriter:
         self._meta = meta
         self._builder = builder
         self._sync_log = sync_log
+        self._syncing_log = syncing_log
         self._restart_log = restart_log
         self._commit_index = commit_index
         self._fail = fail
@@ -109,15 +111,17 @@ class InstallWriter:
                 self._check_whole()
                 self._check_use()
                 yield from landing(self._builder.file.sync)
+                yield from self._syncing_log()
                 published: list[KeptFile] = []
                 if not self._beside_log:
                     published = yield from self._publish_kept()
                     self._check_use()
-                self._sync_log()
                 if self._beside_log:
+                    yield from self._syncing_log()  # The snapshot's own entry may be new.
                     self._store.retained.unneeded += [kept.name for kept in published]
                     yield from self._adopt_beside_log()
                     return True
+                self._sync_log()
                 self._adopt_instead_of_log(published)
         except OSError as problem:
             self._fail(problem)

@@ -382,6 +382,7 @@ class Journal(DurableLog):
             meta,
             builder,
             sync_log=self.sync,
+            syncing_log=self.syncing_on,
             restart_log=self._restart,
             commit_index=lambda: self._commit_index,
             fail=self._fail,

@@ -57,6 +57,31 @@ def test_an_install_keeps_the_tail_of_a_log_that_has_the_entry() -> None:
     assert names(storage, ".kept") == []
 
 
+def test_beside_a_log_that_grows_nothing_of_it_waits_for_the_disk() -> None:
+    storage = SimStorage()
+    source, target = filled(SimStorage(), 40), filled(storage, 33)
+    meta = take(source, [4, 17], index=35)
+    writer = target.begin_install(meta)
+    writer.add_state(source.read_state(meta, 0, meta.state_bytes))
+    for index in (4, 17):
+        writer.add_entry(*kept_entry(source, index))
+    fill(target, 3, size=60)
+    steps = writer.finishing()
+    syncs, flights = storage.syncs, 0
+    for flight in steps:
+        assert storage.syncs == syncs
+        fill(target, 1, size=60)
+        flight.run()
+        syncs, flights = storage.syncs, flights + 1
+    assert storage.syncs == syncs
+    assert flights >= 3
+    assert target.snapshot == meta
+    assert target.synced_index >= 35
+    target = reopened(storage)
+    assert target.snapshot == meta
+    assert target.read(35) == command(35, 60)
+
+
 def test_an_install_replaces_a_longer_log_of_another_term() -> None:
     source = filled(SimStorage(), 40)
     meta = take(source, [4], index=35)
