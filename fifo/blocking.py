@@ -262,14 +262,19 @@ class BlockingConsumer:
     def next(self, timeout: Duration | None = None) -> BlockingMessage | None:
         """The next message; None when `timeout` seconds are over, or the consumer was cancelled."""
         while True:
-            try:
-                message = self._fetched.popleft()
-            except IndexError:
+            message = self._fetched_one()
+            if message is None:
                 if not self._fetch_more(timeout):
                     return None
-                continue
-            if not message.is_lost:
+            elif not message.is_lost:
                 return message
+
+    def _fetched_one(self) -> BlockingMessage | None:
+        # One step, as another thread may take the last; and no trace of it in what a wait raises.
+        try:
+            return self._fetched.popleft()
+        except IndexError:
+            return None
 
     def _fetch_more(self, timeout: Duration | None) -> bool:
         """Get messages over here, one thread at a time; False when there are none (any more)."""

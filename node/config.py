@@ -258,7 +258,10 @@ def cluster_config(count: int, base_port: int, directory: Path) -> ClusterConfig
         raise ConfigError(f"a cluster has from 1 to {NODES_MAX} nodes, not {count}")
     last_port = base_port + 10 * (count - 1) + 3
     if base_port < 1 or last_port > PORT_MAX:
-        raise ConfigError(f"base port {base_port}: {count} nodes need ports 1 to {PORT_MAX}")
+        raise ConfigError(
+            f"base port {base_port}: {count} nodes need the ports up to {last_port},"
+            f" and the last there is is {PORT_MAX}"
+        )
     folder = directory.absolute()
     nodes = tuple(
         _loopback_node(f"n{i + 1}", base_port + 10 * i, folder / f"n{i + 1}" / "data")

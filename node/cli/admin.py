@@ -93,7 +93,11 @@ async def _until_ended(client: fifo.Client, queue: str, view: dict[str, Any]) ->
     """Watch a redrive until it is over, or waits for somebody; says how far it is."""
     told = asyncio.get_running_loop().time()
     while view["status"] == "running":
-        await asyncio.sleep(REDRIVE_LOOK_S)
+        try:
+            await asyncio.sleep(REDRIVE_LOOK_S)
+        except asyncio.CancelledError:
+            output.note(f"the redrive goes on by itself; end it: fifo redrive {queue} --cancel")
+            raise
         view = (await client.queue(queue))["redrive"]
         now = asyncio.get_running_loop().time()
         if view["status"] == "running" and now - told >= TELL_S:

@@ -145,6 +145,9 @@ def _publish_lines(
 
         try:
             run(address, work)
+        except KeyboardInterrupt:
+            output.note(f"{stream.confirmed} lines are published for certain")
+            raise
         except CliError as error:
             raise CliError(
                 f"{error} ({stream.confirmed} lines are published for certain)"

@@ -242,3 +242,16 @@ def test_a_callback_that_would_wait_for_its_own_thread_is_refused(
     client._threads.loop.call_soon_threadsafe(callback)  # type: ignore[union-attr]
     assert done.wait(5)
     assert len(raised) == 1
+
+
+def test_an_interrupted_wait_shows_nothing_but_the_interruption(
+    client: BlockingClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(timeout: object) -> bool:
+        raise KeyboardInterrupt
+
+    with client.consume("orders") as messages:
+        monkeypatch.setattr(messages, "_fetch_more", interrupted)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            next(iter(messages))
+    assert caught.value.__context__ is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -12,13 +13,13 @@ import pytest
 from typer.main import get_command
 
 from node.cli import main
-from node.cli.errors import FAILED, USAGE
+from node.cli.errors import FAILED, INTERRUPTED, USAGE
 from node.cli.serve import _warn_of_wildcards
 from node.config import load_config
 from tests.support.privileges import ordinary_user
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
     from pathlib import Path
 
     from tests.node.cli.conftest import Done
@@ -205,6 +206,43 @@ def test_an_error_nobody_thought_of_is_one_line_and_says_how_to_see_more(
     )
     monkeypatch.setenv("FIFO_DEBUG", "1")
     assert "Traceback" in cli("status").err
+
+
+def test_an_interrupted_publish_says_how_far_it_came(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(url: str, work: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("node.cli.publish.run", interrupted)
+    (tmp_path / "lines").write_text("a\nb\n", "utf-8")
+    done = cli("publish", "q", "--lines", "lines", "--url", "fifo://127.0.0.1:1")
+    assert done.code == INTERRUPTED
+    assert "0 lines are published for certain" in done.err
+
+
+def test_an_interrupted_redrive_says_that_it_goes_on(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Client:
+        async def redrive(self, *_: object, **__: object) -> dict[str, object]:
+            asyncio.get_running_loop().call_soon(cancel_all)
+            return {"status": "running", "moved": 0}
+
+    def cancel_all() -> None:
+        for task in asyncio.all_tasks():
+            task.cancel()
+
+    def run(url: str | None, work: Callable[[Any], Coroutine[Any, Any, object]]) -> object:
+        try:
+            return asyncio.run(work(Client()))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr("node.cli.admin.run", run)
+    done = cli("redrive", "q.dlq", "--url", "fifo://127.0.0.1:1")
+    assert done.code == INTERRUPTED
+    assert done.line == "the redrive goes on by itself; end it: fifo redrive q.dlq --cancel"
 
 
 def test_a_reader_that_goes_away_is_no_error_message(tmp_path: Path) -> None:
