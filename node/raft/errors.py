@@ -20,6 +20,11 @@ REMEDY: Final = (
 """What to do about a damaged journal."""
 
 
+def describe(error: BaseException) -> str:
+    """Somebody else's exception within a line of ours: its kind, and what it says."""
+    return f"{type(error).__name__}: {error}"
+
+
 class RaftError(Exception):
     """Anything that node/raft raises on purpose."""
 
