@@ -19,7 +19,7 @@ from fifo.machine.types import Code
 
 def full(queue: Queue) -> Refused:
     """What a publisher is told."""
-    return Refused(Code.QUEUE_FULL, "the queue is at its limit", {"queue": queue.name})
+    return Refused(Code.QUEUE_FULL, f"queue {queue.name!r} is at its limit", {"queue": queue.name})
 
 
 def room(queue: Queue, sizes: "array[int]", start: int) -> int:

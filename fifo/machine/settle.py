@@ -58,7 +58,7 @@ def settle(step: Step, command: Settle) -> Reply:
     if command.verb == _TERMINATE and queue.spec.dead_letter is None:
         if command.session == consumer.session:
             consumers.prove_alive(step, consumer)
-        text = "the queue has no dead-letter queue: the messages stay locked"
+        text = f"queue {queue.name!r} has no dead-letter queue: the messages stay locked"
         return Refused(Code.NO_DEAD_LETTER_QUEUE, text)
     lines_out: list[Line] = []
     way = None

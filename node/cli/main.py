@@ -126,6 +126,10 @@ def _explain(error: Exception) -> tuple[str, int]:
         return f"fifo: {one_line(error)}", FAILED
     if isinstance(error, fifo.FifoError):
         return f"fifo: {one_line(error)}", FAILED
+    if isinstance(error, OSError) and error.strerror:
+        # A full disk behind the output, a file that may not be read: nothing of ours to look into.
+        where = f"{error.filename}: " if error.filename else ""
+        return f"fifo: {where}{error.strerror}", FAILED
     what = f"{type(error).__name__}: {one_line(error)}"
     return f"fifo: unexpected {what}; set FIFO_DEBUG=1 to see where", FAILED
 

@@ -183,7 +183,7 @@ def served_by_two(story: Story) -> None:
 def full_while_one_is_down(story: Story) -> None:
     """Who says that a queue is full serves."""
     story.add("invoke", "nemesis", "nemesis", fault="kill", nodes=["n3"], lasting=True)
-    _failed_publish(story, "QueueFull('the queue is at its limit')")
+    _failed_publish(story, "QueueFull(\"queue 'q' is at its limit\")")
 
 
 def _failed_publish(story: Story, error: str) -> None:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +21,6 @@ from tests.support.privileges import ordinary_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
-    from pathlib import Path
 
     from tests.node.cli.conftest import Done
 
@@ -109,6 +109,20 @@ def test_what_stands_in_brackets_is_no_markup(cli: Cli) -> None:
 def test_the_version_is_told(cli: Cli) -> None:
     done = cli("--version")
     assert (done.code, done.out) == (0, f"fifo {version('fifo-quorum')}\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux's")
+def test_an_output_on_a_full_disk_is_told_for_what_it_is(tmp_path: Path) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "node", "--version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
+    assert (done.returncode, done.stderr) == (FAILED, "fifo: No space left on device\n")
 
 
 def test_a_closed_stdout_is_no_error(tmp_path: Path) -> None:
