@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from bench import hardware, machine_held, machine_pictures
 from bench.machine_cycle import LONG_MS, Cycle, reference
 from bench.statistics import spread
-from fifo.machine import bodies, commands, limits, snapshot
+from fifo.machine import commands, limits
+from fifo.machine.snapshot import bodies, format
 from node.collector import Collector
 
 if TYPE_CHECKING:
@@ -229,8 +230,8 @@ def _longest_in_a_crowd(look: Callable[[], None]) -> dict[str, list[float]]:
     pieces: list[bytes] = []
     walks: dict[str, Iterator[object]] = {
         "a step of looking for live entries": bodies.live(frozen),
-        "a step of writing a snapshot": map(pieces.append, snapshot.chunks(frozen)),
-        "a step of reading one": snapshot.restoring(iter(pieces)),
+        "a step of writing a snapshot": map(pieces.append, format.chunks(frozen)),
+        "a step of reading one": format.restoring(iter(pieces)),
     }
     for name, steps in walks.items():
         left = [True]

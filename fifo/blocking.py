@@ -39,8 +39,8 @@ from fifo.client import (
 )
 from fifo.client import DurableConsumer as _AsyncDurable
 from fifo.client import Producer as _AsyncProducer
+from fifo.client.consuming.message import ACK, OPEN, Settling, nacking, releasing, terminating
 from fifo.client.durations import Duration, patience
-from fifo.client.message import ACK, OPEN, Settling, nacking, releasing, terminating
 
 __all__ = ["connect", "BlockingClient", "BlockingConsumer", "BlockingMessage", "BlockingProducer"]
 

@@ -52,16 +52,23 @@ FLOORS: dict[str, Room] = {
     "fifo.client": room(knows="fifo.wire"),
     "fifo": room(knows="fifo.client fifo.wire"),  # the names that `import fifo` gives
     "fifo.spark": room(knows="fifo fifo.client", uses="pyspark pyarrow"),
-    "node.raft": room(uses="pysyncobj msgpack crc32c sortedcontainers"),
+    "node.journal": room(uses="msgpack crc32c sortedcontainers pysyncobj"),
+    "node.peers": room(knows="node.journal", uses="msgpack pysyncobj"),
+    "node.raft": room(knows="node.journal node.peers", uses="pysyncobj msgpack"),
     "node": room(),  # the configuration, which all of node's rooms read
     "node.broker": room(
-        knows="fifo.machine fifo.wire node.raft node", uses="msgpack sortedcontainers uvloop"
+        knows="fifo.machine fifo.wire node.journal node.peers node.raft node",
+        uses="msgpack sortedcontainers",
+    ),
+    "node.server": room(
+        knows="fifo.machine fifo.wire node.peers node.raft node.broker node", uses="uvloop"
     ),
     "node.http": room(
-        knows="fifo.machine fifo.wire node.raft node.broker node", uses="aiohttp prometheus_client"
+        knows="fifo.machine fifo.wire node.journal node.raft node.broker node.server node",
+        uses="aiohttp prometheus_client",
     ),
     "node.cli": room(
-        knows="fifo fifo.client fifo.wire node.raft node.broker node.http node",
+        knows="fifo fifo.client fifo.wire node.raft node.broker node.server node.http node",
         uses="typer click rich uvloop",
     ),
     "node.__main__": room(knows="node.cli"),
@@ -77,7 +84,8 @@ FLOORS: dict[str, Room] = {
     "tools": room(),
     "tests": room(
         knows="fifo fifo.machine fifo.wire fifo.client fifo.spark"
-        " node node.raft node.broker node.http node.cli node.__main__ bench bench.raft tools",
+        " node node.journal node.peers node.raft node.broker node.server node.http node.cli"
+        " node.__main__ bench bench.raft tools",
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
         " pyspark pyarrow matplotlib rich typer click crc32c uvloop xdist",
     ),

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bench.check.prefilter import EVENTS_OF_ORDINARY, Screen
 from bench.check.reading import tune
-from bench.check.screen import EVENTS_OF_ORDINARY, Screen
 from bench.check.specs import Rare
 
 if TYPE_CHECKING:

@@ -7,10 +7,20 @@ from fifo.client.client import (
     Connecting,
     connect,
 )
-from fifo.client.confirms import Confirm, Confirms
-from fifo.client.consumer import Consumer
-from fifo.client.delivery import DeadLetter, Delivery
-from fifo.client.durable import DurableConsumer, DurableMessage, NotAcked, Opened
+from fifo.client.connection.environment import Seams
+from fifo.client.connection.observing import observe
+from fifo.client.connection.options import Options, from_url, redacted
+from fifo.client.consuming.consumer import Consumer
+from fifo.client.consuming.delivery import DeadLetter, Delivery
+from fifo.client.consuming.durable import DurableConsumer, DurableMessage, NotAcked, Opened
+from fifo.client.consuming.message import (
+    LockedMessage,
+    Message,
+    SettleResult,
+    Status,
+    StoredMessage,
+)
+from fifo.client.consuming.signals import Signal
 from fifo.client.errors import (
     AckRetriesExhausted,
     AuthenticationFailed,
@@ -40,13 +50,9 @@ from fifo.client.errors import (
     UnknownProducer,
     Unsupported,
 )
-from fifo.client.message import LockedMessage, Message, SettleResult, Status, StoredMessage
 from fifo.client.metrics import Metrics
-from fifo.client.observing import observe
-from fifo.client.options import Options, from_url, redacted
-from fifo.client.producer import Producer
-from fifo.client.seams import Seams
-from fifo.client.signals import Signal
+from fifo.client.publishing.confirms import Confirm, Confirms
+from fifo.client.publishing.producer import Producer
 from fifo.client.spec import QueueSpec
 
 __all__ = [

@@ -18,15 +18,15 @@ from typing import Any, Final, Generic, TypeVar
 
 from fifo.client import checks, limits, redriving
 from fifo.client.backoff import Backoff, BackoffCallable, split_callable, to_text_form
-from fifo.client.confirms import Confirm, Confirms
-from fifo.client.consumer import ConsumeOptions, Consumer, Consumers
-from fifo.client.control import Control
-from fifo.client.delivery import Delivery
-from fifo.client.durable import DurableConsumer, Opened
-from fifo.client.durations import Duration, milliseconds, seconds
-from fifo.client.errors import ClientClosed, FifoError, InvalidArgument, ProtocolError
-from fifo.client.getting import Getter
-from fifo.client.message import (
+from fifo.client.connection.control import Control
+from fifo.client.connection.environment import Seams
+from fifo.client.connection.options import Options, from_url
+from fifo.client.connection.session import Session
+from fifo.client.consuming.consumer import ConsumeOptions, Consumer, Consumers
+from fifo.client.consuming.delivery import Delivery
+from fifo.client.consuming.durable import DurableConsumer, Opened
+from fifo.client.consuming.getting import Getter
+from fifo.client.consuming.message import (
     ACK,
     LockedMessage,
     Message,
@@ -37,13 +37,13 @@ from fifo.client.message import (
     releasing,
     terminating,
 )
+from fifo.client.consuming.settler import Settler
+from fifo.client.durations import Duration, milliseconds, seconds
+from fifo.client.errors import ClientClosed, FifoError, InvalidArgument, ProtocolError
 from fifo.client.metrics import Metrics
-from fifo.client.options import Options, from_url
-from fifo.client.producer import Producer
-from fifo.client.publishing import Batch, Publisher, item
-from fifo.client.seams import Seams
-from fifo.client.session import Session
-from fifo.client.settling import Settler
+from fifo.client.publishing.confirms import Confirm, Confirms
+from fifo.client.publishing.producer import Producer
+from fifo.client.publishing.publisher import Batch, Publisher, item
 from fifo.client.spec import QueueSpec, changes_to_wire
 from fifo.wire import limits as wire
 from fifo.wire.messages import (

@@ -9,11 +9,21 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from fifo.machine import consumers, deadletter, limits, locks, ordering, ready
-from fifo.machine.blocks import Block
+from fifo.machine import consumers, deadletter, limits
 from fifo.machine.effects import Deliver, Run
 from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
-from fifo.machine.state import LANE_SHIFT, Consumer, Hold, Queue, Record, Session, State, Step
+from fifo.machine.state import locks, ordering, ready
+from fifo.machine.state.blocks import Block
+from fifo.machine.state.records import (
+    LANE_SHIFT,
+    Consumer,
+    Hold,
+    Queue,
+    Record,
+    Session,
+    State,
+    Step,
+)
 from fifo.machine.types import NEVER_MS
 
 

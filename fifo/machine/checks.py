@@ -2,7 +2,7 @@
 
 from fifo.machine.commands import Fence
 from fifo.machine.replies import Refused
-from fifo.machine.state import Consumer, Queue, Step
+from fifo.machine.state.records import Consumer, Queue, Step
 from fifo.machine.types import Code
 
 

@@ -14,10 +14,10 @@ epoch of that role (semantics.md section 4). None is not checked.
 from dataclasses import MISSING, field, fields
 from typing import Any
 
-from fifo.machine import forms, limits
-from fifo.machine.forms import integer, label, name, natural, optional, positive, sequence
+from fifo.machine import limits, validators
+from fifo.machine.record import value
 from fifo.machine.types import Column, Range
-from fifo.machine.values import value
+from fifo.machine.validators import integer, label, name, natural, optional, positive, sequence
 
 Fence = tuple[int, int]
 
@@ -387,12 +387,12 @@ Command = (
 
 _role = integer(0, 1)
 _queue = name
-_area_offset = optional(forms.offset)
-_options = forms.mapping(limits.SPEC_FIELDS)
-_producer_name = forms.text(limits.LABEL_BYTES, empty=False)
-_text = optional(forms.text(limits.INLINE_TEXT_BYTES))
-_text_at = optional(forms.record(forms.offset, integer(0, limits.TEXT_BYTES)))
-_texts_at = forms.record(*[_text_at] * 4)
+_area_offset = optional(validators.offset)
+_options = validators.mapping(limits.SPEC_FIELDS)
+_producer_name = validators.text(limits.LABEL_BYTES, empty=False)
+_text = optional(validators.text(limits.INLINE_TEXT_BYTES))
+_text_at = optional(validators.record(validators.offset, integer(0, limits.TEXT_BYTES)))
+_texts_at = validators.record(*[_text_at] * 4)
 
 
 def _places(value: Any) -> Any:
@@ -404,14 +404,14 @@ def _places(value: Any) -> Any:
 
 _milliseconds = optional(integer(0, limits.DURATION_MS))
 
-_FORMS: dict[int, tuple[type[Any], tuple[forms.Checker, ...]]] = {
+_FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
     1: (Lead, (natural,)),
     2: (
         Tick,
-        (sequence(forms.record(positive, positive, positive), limits.EVAL_RANGES),),
+        (sequence(validators.record(positive, positive, positive), limits.EVAL_RANGES),),
     ),
     3: (SetVersion, (positive,)),
-    4: (Attach, (forms.raw(16), _role, forms.raw(16), label, label)),
+    4: (Attach, (validators.raw(16), _role, validators.raw(16), label, label)),
     5: (Detach, (positive, _role, positive)),
     6: (
         Disconnect,
@@ -419,10 +419,10 @@ _FORMS: dict[int, tuple[type[Any], tuple[forms.Checker, ...]]] = {
             positive,
             natural,
             natural,
-            sequence(forms.record(positive, natural), limits.FLOORS),
+            sequence(validators.record(positive, natural), limits.FLOORS),
         ),
     ),
-    7: (EndSession, (positive, integer(0, 1), forms.fence)),
+    7: (EndSession, (positive, integer(0, 1), validators.fence)),
     8: (Declare, (_queue, _options)),
     9: (UpdateQueue, (_queue, _options)),
     10: (DeleteQueue, (_queue,)),
@@ -439,23 +439,23 @@ _FORMS: dict[int, tuple[type[Any], tuple[forms.Checker, ...]]] = {
             natural,
             positive,
             integer(1, limits.PUBLISH_MESSAGES),
-            forms.offset,
-            forms.offset,
-            forms.column,
-            forms.column,
+            validators.offset,
+            validators.offset,
+            validators.column,
+            validators.column,
             _area_offset,
             _area_offset,
             _area_offset,
-            forms.column,
+            validators.column,
             _area_offset,
-            forms.fence,
+            validators.fence,
         ),
     ),
-    16: (Subscribe, (positive, label, _queue, _options, forms.fence)),
-    17: (Cancel, (positive, positive, forms.ranges(limits.SETTLE_RANGES), forms.fence)),
+    16: (Subscribe, (positive, label, _queue, _options, validators.fence)),
+    17: (Cancel, (positive, positive, validators.ranges(limits.SETTLE_RANGES), validators.fence)),
     18: (
         Credit,
-        (positive, positive, integer(0, limits.CREDIT_MAX), forms.flag, forms.fence),
+        (positive, positive, integer(0, limits.CREDIT_MAX), validators.flag, validators.fence),
     ),
     19: (
         Get,
@@ -464,29 +464,29 @@ _FORMS: dict[int, tuple[type[Any], tuple[forms.Checker, ...]]] = {
             _queue,
             integer(1, limits.GET_MESSAGES),
             optional(integer(limits.LOCK_MS_MIN, limits.LOCK_MS_MAX)),
-            forms.fence,
+            validators.fence,
         ),
     ),
-    20: (Alive, (positive, positive, forms.fence)),
+    20: (Alive, (positive, positive, validators.fence)),
     21: (
         Settle,
         (
             positive,
             positive,
             integer(0, 3),
-            forms.ranges(limits.SETTLE_RANGES),
+            validators.ranges(limits.SETTLE_RANGES),
             _milliseconds,
             _text,
             _text,
-            optional(forms.text(limits.EXCEPTION_TYPE_BYTES)),
+            optional(validators.text(limits.EXCEPTION_TYPE_BYTES)),
             _text,
             _text,
             natural,
             optional(_places),
-            forms.fence,
+            validators.fence,
         ),
     ),
-    22: (NoticeAck, (positive, positive, forms.fence)),
+    22: (NoticeAck, (positive, positive, validators.fence)),
     23: (
         Redrive,
         (
@@ -495,7 +495,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[forms.Checker, ...]]] = {
             _options,
             optional(positive),
             optional(positive),
-            forms.flag,
+            validators.flag,
         ),
     ),
     24: (
@@ -504,7 +504,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[forms.Checker, ...]]] = {
     ),
     25: (RedriveStop, (_queue,)),
     26: (Move, (_queue, _queue, integer(1, limits.STEP_MESSAGES))),
-    27: (OpenDurable, (_queue, forms.text(limits.LABEL_BYTES, empty=False), _options)),
+    27: (OpenDurable, (_queue, validators.text(limits.LABEL_BYTES, empty=False), _options)),
     28: (Reserve, (positive, positive, integer(1, limits.STEP_MESSAGES), natural)),
     29: (Fetch, (positive, positive, positive, positive, natural)),
     30: (AckUpto, (positive, positive, natural, natural, natural)),

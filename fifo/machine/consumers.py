@@ -11,9 +11,10 @@ holds is given back by `returns.py`, never here.
 from bisect import bisect_left, bisect_right, insort
 from itertools import islice
 
-from fifo.machine import limits, locks
+from fifo.machine import limits
 from fifo.machine.effects import Activity
-from fifo.machine.state import Consumer, Queue, Session, State, Step
+from fifo.machine.state import locks
+from fifo.machine.state.records import Consumer, Queue, Session, State, Step
 from fifo.machine.types import NEVER_MS, Base, Range, Role, Suspicion
 
 # Members of an enum cost more to look up than a settlement of one message has to spare.

@@ -9,9 +9,10 @@ from array import array
 from dataclasses import replace
 from typing import NamedTuple
 
-from fifo.machine import limits, ordering, overflow, ready
+from fifo.machine import limits, overflow
 from fifo.machine.limits import BLOCK_BITS
-from fifo.machine.state import Queue, Record, Step
+from fifo.machine.state import ordering, ready
+from fifo.machine.state.records import Queue, Record, Step
 from fifo.machine.types import DEFAULT_PRIORITY, DeadLetter, Reason, Text
 
 FRESH = Record(0, 0, 0, 0, (), None)

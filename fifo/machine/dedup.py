@@ -8,7 +8,7 @@ section 10). The bound is never weakened silently: at it, publishing with an id 
 from collections.abc import Sequence
 
 from fifo.machine.replies import Refused, Repeat
-from fifo.machine.state import Queue, Remembered, Step
+from fifo.machine.state.records import Queue, Remembered, Step
 from fifo.machine.types import Code
 
 

@@ -17,8 +17,8 @@ hold handles to bodies, never bodies.
 from array import array
 from typing import NamedTuple
 
+from fifo.machine.record import value
 from fifo.machine.types import DeadLetter, Range
-from fifo.machine.values import value
 
 
 class BlobColumn(NamedTuple):

@@ -8,9 +8,10 @@ each invariant is computed the obvious way, from the messages up. A broken one r
 from collections import Counter
 from itertools import pairwise
 
-from fifo.machine import consumers, locks
+from fifo.machine import consumers
 from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES, TAKEN_RANGES
-from fifo.machine.state import LANE_SHIFT, Consumer, Item, Queue, State
+from fifo.machine.state import locks
+from fifo.machine.state.records import LANE_SHIFT, Consumer, Item, Queue, State
 from fifo.machine.types import NEVER_MS, Base, Suspicion
 
 _MASK = BLOCK_MESSAGES - 1

@@ -13,29 +13,16 @@ How it is read: `types`, `commands`, `effects`, `replies` are the outside; `stat
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, assert_never
 
-from fifo.machine import (
-    checkout,
-    commands,
-    durable,
-    limits,
-    publish,
-    queries,
-    queues,
-    ready,
-    redrive,
-    remains,
-    sessions,
-    settle,
-    snapshot,
-    subscribe,
-    ticking,
-)
+from fifo.machine import checkout, commands, garbage, limits, queries
 from fifo.machine.commands import Command
 from fifo.machine.effects import Effect, Run
+from fifo.machine.record import value
 from fifo.machine.replies import Done, Refused, Reply
-from fifo.machine.state import VERSION, Frozen, State, Step
+from fifo.machine.snapshot import format
+from fifo.machine.state import ready
+from fifo.machine.state.records import VERSION, Frozen, State, Step
 from fifo.machine.types import Code, Range
-from fifo.machine.values import value
+from fifo.machine.verbs import durable, publish, queues, redrive, sessions, settle, subscribe, tick
 
 
 class Meta(NamedTuple):
@@ -82,7 +69,7 @@ class Machine:
             replies.append(_apply(step, command))
         _finish(step)
         if state.remains:
-            remains.let_go(state)
+            garbage.let_go(state)
         return Outcome(replies, step.effects)
 
     def apply(self, meta: Meta, command: Command) -> tuple[Reply, list[Effect]]:
@@ -97,7 +84,7 @@ class Machine:
 
     def next_due_ms(self) -> int | None:
         """The earliest cluster time at which a tick would do something other than lock timeouts."""
-        return ticking.next_due_ms(self.state)
+        return tick.next_due_ms(self.state)
 
     def first_deadline_ms(self, consumer: int) -> int | None:
         """When the first lock of the consumer ends by the state's word, floors included."""
@@ -182,16 +169,16 @@ class Machine:
 
     def snapshot(self) -> bytes:
         """The state in canonical bytes: equal states, equal bytes."""
-        return snapshot.encode(self.state)
+        return format.encode(self.state)
 
     def digest(self) -> bytes:
         """A hash of the canonical state, for comparing replicas; as slow as a snapshot."""
-        return snapshot.digest(self.state)
+        return format.digest(self.state)
 
     @staticmethod
     def restore(data: bytes) -> "Machine":
         """The machine that `data` is a snapshot of. Raises `SnapshotError`."""
-        return Machine(snapshot.decode(data))
+        return Machine(format.decode(data))
 
 
 def _finish(step: Step) -> None:
@@ -210,7 +197,7 @@ def _finish(step: Step) -> None:
                 checkout.checkout(step, queue)
             if queue.expiry_of:
                 ready.tidy(queue)
-            ticking.reschedule(step, queue)
+            tick.reschedule(step, queue)
 
 
 def _apply(step: Step, command: Command) -> Reply:
@@ -221,7 +208,7 @@ def _apply(step: Step, command: Command) -> Reply:
         case commands.Settle():
             return settle.settle(step, command)
         case commands.Tick():
-            return ticking.tick(step, command)
+            return tick.tick(step, command)
         case commands.Get():
             return subscribe.get(step, command)
         case commands.Credit():

@@ -10,10 +10,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from fifo.machine import ready
 from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.replies import Refused
-from fifo.machine.state import LANE_SHIFT, LANES, Queue
+from fifo.machine.state import ready
+from fifo.machine.state.records import LANE_SHIFT, LANES, Queue
 from fifo.machine.types import Code
 
 

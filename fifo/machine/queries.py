@@ -10,10 +10,11 @@ from heapq import merge
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from fifo.machine import checkout, consumers, locks, ready, spec
+from fifo.machine import checkout, consumers, spec
 from fifo.machine.effects import Run
 from fifo.machine.limits import BLOCK_BITS
-from fifo.machine.state import LANE_SHIFT, Consumer, Hold, HoldLane, Producer, Queue, State
+from fifo.machine.state import locks, ready
+from fifo.machine.state.records import LANE_SHIFT, Consumer, Hold, HoldLane, Producer, Queue, State
 from fifo.machine.types import Base, Cause, Range, Suspicion
 
 Plain = dict[str, Any]

@@ -6,7 +6,7 @@ Update with it: the table in `docs/machine.md`, and the broker, which turns them
 
 from typing import Any, NamedTuple
 
-from fifo.machine.values import value
+from fifo.machine.record import value
 
 Detail = dict[str, Any]
 

@@ -6,9 +6,10 @@ returned have been ended by the caller; the message stands in no place while it 
 
 from typing import NamedTuple
 
-from fifo.machine import backoff, consumers, deadletter, limits, locks, ordering, ready
+from fifo.machine import backoff, consumers, deadletter, limits
 from fifo.machine.effects import Notify
-from fifo.machine.state import Consumer, Hold, Notice, Queue, Record, Session, Step
+from fifo.machine.state import locks, ordering, ready
+from fifo.machine.state.records import Consumer, Hold, Notice, Queue, Record, Session, Step
 from fifo.machine.types import NEVER_MS, Attempt, Base, Cause, Range
 
 COUNTER_OF = {

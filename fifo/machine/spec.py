@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from fifo.machine import backoff, forms, limits
+from fifo.machine import backoff, limits, validators
 
 
 class SpecError(ValueError):
@@ -55,7 +55,7 @@ class QueueSpec:
         return self.max_deliveries
 
 
-def _one_of(*names: str) -> forms.Checker:
+def _one_of(*names: str) -> validators.Checker:
     def check(value: Any) -> str:
         if value not in names or type(value) is not str:
             raise ValueError("not one of " + ", ".join(names))
@@ -70,34 +70,34 @@ def _backoff(value: Any) -> str:
     return backoff.parse(value).text()
 
 
-_optional_flag = forms.optional(forms.flag)
-_lock = forms.integer(limits.LOCK_MS_MIN, limits.LOCK_MS_MAX)
-_max_lock = forms.integer(limits.LOCK_MS_MIN, limits.MAX_LOCK_MS_MAX)
+_optional_flag = validators.optional(validators.flag)
+_lock = validators.integer(limits.LOCK_MS_MIN, limits.LOCK_MS_MAX)
+_max_lock = validators.integer(limits.LOCK_MS_MIN, limits.MAX_LOCK_MS_MAX)
 
-_QUEUE_FORMS: Final[dict[str, forms.Checker]] = {
+_QUEUE_FORMS: Final[dict[str, validators.Checker]] = {
     "ordering": _one_of("none", "key", "single_active"),
     "priorities": _optional_flag,
     "on_delay": _one_of("block", "skip"),
     "lock_ms": _lock,
     "max_lock_ms": _max_lock,
-    "max_deliveries": forms.optional(forms.integer(1, limits.MAX_DELIVERIES_MAX)),
+    "max_deliveries": validators.optional(validators.integer(1, limits.MAX_DELIVERIES_MAX)),
     "on_exhausted": _one_of("dead_letter", "drop"),
-    "count_timeouts": forms.flag,
-    "nack_backoff": forms.optional(_backoff),
-    "timeout_backoff": forms.optional(_backoff),
-    "dead_letter": forms.optional(forms.name),
-    "dead_letter_expired": forms.flag,
-    "dead_letter_overflow": forms.flag,
-    "max_length": forms.optional(forms.integer(1, limits.QUEUE_LENGTH_MAX)),
-    "max_bytes": forms.optional(forms.integer(1, limits.QUEUE_BYTES_MAX)),
+    "count_timeouts": validators.flag,
+    "nack_backoff": validators.optional(_backoff),
+    "timeout_backoff": validators.optional(_backoff),
+    "dead_letter": validators.optional(validators.name),
+    "dead_letter_expired": validators.flag,
+    "dead_letter_overflow": validators.flag,
+    "max_length": validators.optional(validators.integer(1, limits.QUEUE_LENGTH_MAX)),
+    "max_bytes": validators.optional(validators.integer(1, limits.QUEUE_BYTES_MAX)),
     "overflow": _one_of("reject", "drop_oldest"),
-    "ttl_ms": forms.optional(forms.integer(1, limits.DURATION_MS)),
-    "expires_unused_ms": forms.optional(
-        forms.integer(limits.EXPIRES_UNUSED_MS_MIN, limits.DURATION_MS)
+    "ttl_ms": validators.optional(validators.integer(1, limits.DURATION_MS)),
+    "expires_unused_ms": validators.optional(
+        validators.integer(limits.EXPIRES_UNUSED_MS_MIN, limits.DURATION_MS)
     ),
-    "disconnect_grace_ms": forms.optional(forms.integer(0, limits.GRACE_MS_MAX)),
-    "dedup_window_ms": forms.optional(forms.integer(1, limits.DEDUP_WINDOW_MS_MAX)),
-    "dedup_max": forms.integer(1, limits.DEDUP_IDS),
+    "disconnect_grace_ms": validators.optional(validators.integer(0, limits.GRACE_MS_MAX)),
+    "dedup_window_ms": validators.optional(validators.integer(1, limits.DEDUP_WINDOW_MS_MAX)),
+    "dedup_max": validators.integer(1, limits.DEDUP_IDS),
 }
 
 FIXED_FIELDS: Final = ("ordering", "priorities")
@@ -118,14 +118,14 @@ class ConsumerOptions:
     credit: str = "auto"
 
 
-_CONSUMER_FORMS: Final[dict[str, forms.Checker]] = {
-    "prefetch": forms.integer(1, limits.PREFETCH),
-    "lock_ms": forms.optional(_lock),
-    "max_lock_ms": forms.optional(_max_lock),
-    "priority": forms.integer(-limits.CONSUMER_PRIORITY, limits.CONSUMER_PRIORITY),
-    "renewable": forms.flag,
-    "nack_backoff": forms.optional(_backoff),
-    "timeout_backoff": forms.optional(_backoff),
+_CONSUMER_FORMS: Final[dict[str, validators.Checker]] = {
+    "prefetch": validators.integer(1, limits.PREFETCH),
+    "lock_ms": validators.optional(_lock),
+    "max_lock_ms": validators.optional(_max_lock),
+    "priority": validators.integer(-limits.CONSUMER_PRIORITY, limits.CONSUMER_PRIORITY),
+    "renewable": validators.flag,
+    "nack_backoff": validators.optional(_backoff),
+    "timeout_backoff": validators.optional(_backoff),
     "credit": _one_of("auto", "explicit"),
 }
 
@@ -167,7 +167,7 @@ def consumer_options(given: Mapping[str, Any]) -> ConsumerOptions:
 
 
 def _build(
-    kind: Callable[..., Any], checks: Mapping[str, forms.Checker], given: Mapping[str, Any]
+    kind: Callable[..., Any], checks: Mapping[str, validators.Checker], given: Mapping[str, Any]
 ) -> Any:
     values = {}
     for field_name, value in given.items():

@@ -29,25 +29,25 @@ from fifo.wire.messages import (
     Renew,
     Status,
 )
-from node.broker import entry, limits, weights
-from node.broker.authentication import Authentication
+from node.broker import cost, entry, limits
 from node.broker.clock import ClusterClock
-from node.broker.connection import Connection
-from node.broker.durables import Durables
+from node.broker.connections.authentication import Authentication
+from node.broker.connections.connection import Connection
+from node.broker.connections.handshake import Doorkeeper, Identity
+from node.broker.connections.sessions import Farewell, Session, Sessions, beat, silent
+from node.broker.counters import Figures
 from node.broker.effects import Effects
-from node.broker.figures import Figures
-from node.broker.gets import WaitingGets
-from node.broker.handover import Handover
 from node.broker.lock_clock import LockClock
 from node.broker.machine_host import MachineHost, term_of
 from node.broker.permissions import Rights
 from node.broker.proposals import Applied, Proposals, Waiter
-from node.broker.queries import Queries
-from node.broker.redrives import Redrives
-from node.broker.renewer import Renewer
-from node.broker.requests import Handler, Requests
-from node.broker.sessions import Farewell, Session, Sessions, beat, silent
-from node.broker.welcome import Doorkeeper, Identity
+from node.broker.renewal import Renewer
+from node.broker.requests.durables import Durables
+from node.broker.requests.handover import Handover
+from node.broker.requests.queries import Queries
+from node.broker.requests.redrives import Redrives
+from node.broker.requests.requests import Handler, Requests
+from node.broker.waiting_gets import WaitingGets
 from node.config import LimitSettings
 from node.raft import Outcome, RaftNode
 
@@ -103,7 +103,7 @@ class Broker:
         self.figures = Figures()
         self.proposals = Proposals(
             self.clock, now=now, wall_ms=wall_ms, wake=wake, wake_within=wake_within,
-            figures=self.figures, weigh=partial(weights.weight, self.host),
+            figures=self.figures, weigh=partial(cost.weight, self.host),
         )  # fmt: skip
         self.sessions = Sessions()
         self.locks = LockClock(self.host.machine, self.figures)

@@ -28,9 +28,9 @@ from fifo.wire.messages import (
     Notice,
 )
 from node.broker import deliveries
-from node.broker.later import Delivery
+from node.broker.connections.deferred_frames import Delivery
+from node.broker.connections.sessions import Sessions
 from node.broker.lock_clock import LockClock
-from node.broker.sessions import Sessions
 
 
 class Effects:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgpack
 
-from fifo.machine.state import VERSION
+from fifo.machine.state.records import VERSION
 from fifo.wire import Buffer
 
 FORMAT: Final = 1

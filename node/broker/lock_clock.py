@@ -18,7 +18,7 @@ from sortedcontainers import SortedList
 
 from fifo.machine.queries import Held
 from node.broker import limits
-from node.broker.figures import Figures
+from node.broker.counters import Figures
 from node.broker.renewals import Granted, Range, meet, subtract
 
 

@@ -11,13 +11,13 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fifo.machine import bodies, snapshot
 from fifo.machine.commands import Command, Lead, Publish, Settle, code_of, from_list
 from fifo.machine.machine import Machine, Meta, Outcome
 from fifo.machine.queries import Held
-from fifo.machine.redrive import RUNNING
-from fifo.machine.state import Consumer, Frozen, Queue, RedriveState
+from fifo.machine.snapshot import bodies, format
+from fifo.machine.state.records import Consumer, Frozen, Queue, RedriveState
 from fifo.machine.types import Range
+from fifo.machine.verbs.redrive import RUNNING
 from node.broker import entry
 
 __all__ = ["MachineHost"]
@@ -30,7 +30,7 @@ _FREQUENT: dict[Any, Callable[..., Command]] = {
 
 
 class HostView:
-    """A frozen state, as Raft asks for it (`node.raft.statesource.StateView`)."""
+    """A frozen state, as Raft asks for it (`node.raft.state_source.StateView`)."""
 
     def __init__(self, frozen: Frozen) -> None:
         self._frozen = frozen
@@ -41,7 +41,7 @@ class HostView:
 
     def chunks(self) -> Iterator[bytes]:
         """The state's canonical bytes."""
-        return snapshot.chunks(self._frozen)
+        return format.chunks(self._frozen)
 
     def release(self) -> None:
         """It is not read any more."""
@@ -87,7 +87,7 @@ class MachineHost:
 
         Raises `SnapshotError` for what this program cannot read.
         """
-        state = yield from snapshot.restoring(chunks)
+        state = yield from format.restoring(chunks)
         self.machine.take_over(state)
         self._taken_over()
 

@@ -20,7 +20,7 @@ from fifo.wire import Buffer
 from node.broker import limits
 from node.broker.batcher import Batch, Batcher
 from node.broker.clock import ClusterClock
-from node.broker.figures import Figures
+from node.broker.counters import Figures
 from node.raft import Outcome, RaftNode
 
 logger = logging.getLogger(__name__)

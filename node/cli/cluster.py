@@ -21,7 +21,7 @@ from node.cli.session import Url, choose_url, node_options
 from node.cli.state import FOLDER_DEFAULT, ClusterFolder, state_of
 
 if TYPE_CHECKING:
-    from fifo.client.options import Options
+    from fifo.client.connection.options import Options
     from node.cli.observe import View
     from node.cli.processes import ProcessId
     from node.cli.state import ClusterState, NodeState

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-    from fifo.client.options import Options
+    from fifo.client.connection.options import Options
     from node.cli.observe import View
 
 NODES_DEFAULT = 3

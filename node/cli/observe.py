@@ -18,7 +18,7 @@ from node.cli.limits import LOGIN_TIMEOUT_S, OBSERVE_TIMEOUT_S
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fifo.client.options import Options
+    from fifo.client.connection.options import Options
     from node.cli.state import ClusterState, NodeState
 
 View = dict[str, Any]

@@ -1,7 +1,7 @@
 """``fifo serve``: be one node.
 
 Owns the life of the process: configuration, checks, event loop, signals, logging, exit code.
-What a node is, is the broker's (`node.broker.node`).
+What a node is, is the broker's (`node.server`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from node.config import BASE_PORT_DEFAULT, load_config, single_node_config
 from node.table import ConfigError
 
 if TYPE_CHECKING:
-    from node.broker.node import Node
     from node.config import ClusterConfig
+    from node.server import Node
 
 _LOG = logging.getLogger("node.serve")
 
@@ -144,8 +144,8 @@ async def _live(
     SIGHUP reads the users and certificates of the file again.
     """
     # Only here: the other commands start in half the time without a node's parts.
-    from node.broker.node import Node, RaftError
     from node.http.server import HttpServer
+    from node.server import Node, RaftError
 
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -17,13 +17,13 @@ from fifo.machine.consumers import is_present
 from fifo.machine.queries import flags_of
 from node.http.exposition import Page
 from node.http.process import add_process
-from node.raft.journalstats import SYNC_BUCKET_SECONDS
+from node.journal.stats import SYNC_BUCKET_SECONDS
 
 if TYPE_CHECKING:
-    from fifo.machine.state import Queue, State
-    from node.broker.node import Node
+    from fifo.machine.state.records import Queue, State
     from node.collector import Collected
     from node.raft import RaftStatus
+    from node.server import Node
 
 T = TypeVar("T")
 

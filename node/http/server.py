@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from aiohttp import web
 
 from fifo.wire import Code
-from node.broker.authentication import PASSWORD, TOKEN, Denied, Verdict
-from node.broker.listener import Listener
+from node.broker.connections.authentication import PASSWORD, TOKEN, Denied, Verdict
+from node.broker.connections.listener import Listener
 from node.http.exposition import CONTENT_TYPE
 from node.http.metrics import Metrics
 
 if TYPE_CHECKING:
-    from node.broker.node import Node
+    from node.server import Node
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -4,19 +4,8 @@ The only package that imports pysyncobj. What other rooms may use is named here;
 private to the package. Nothing here knows of queues.
 """
 
-from node.raft.accepting import Acceptor, listening_socket
-from node.raft.config import (
-    ConfigInvalid,
-    EntryTooLarge,
-    JournalLimits,
-    Outcome,
-    PeerStatus,
-    RaftConfig,
-    RaftCounters,
-    RaftStatus,
-    boot_clock,
-)
-from node.raft.errors import (
+from node.journal.config import JournalLimits
+from node.journal.errors import (
     JournalDamaged,
     JournalError,
     JournalFailed,
@@ -28,16 +17,27 @@ from node.raft.errors import (
     RaftError,
     RaftStopped,
 )
-from node.raft.fetching import Asker, NotAtHand
-from node.raft.journal import Journal
-from node.raft.journalstats import JournalStats
+from node.journal.io.body_fetcher import Asker, NotAtHand
+from node.journal.io.storage import OsStorage, Storage
+from node.journal.io.worker import Inline, Offload, WorkerThread
+from node.journal.journal import Journal
+from node.journal.stats import JournalStats
+from node.peers.accepting import Acceptor, listening_socket
+from node.peers.tls import PeerTls
+from node.peers.transport import TcpTransport, TransportCounters
+from node.raft.config import (
+    ConfigInvalid,
+    EntryTooLarge,
+    Outcome,
+    PeerStatus,
+    RaftConfig,
+    RaftCounters,
+    RaftStatus,
+    boot_clock,
+)
 from node.raft.node import RaftNode
-from node.raft.offload import Inline, Offload, WorkerThread
-from node.raft.peer_tls import PeerTls
 from node.raft.rejoin import RecoverRefused, check_members
-from node.raft.storage import OsStorage, Storage
 from node.raft.transfer import TransferRefused
-from node.raft.transport import TcpTransport, TransportCounters
 
 __all__ = [
     "Acceptor",

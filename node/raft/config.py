@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING
 
 from pysyncobj.config import SyncObjConf
 
+from node.journal import limits as journal_limits
+from node.journal.errors import RaftError
+from node.peers import limits as peers_limits
 from node.raft import limits
-from node.raft.errors import RaftError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from node.raft.journalstats import JournalStats
-    from node.raft.peer_tls import PeerTls
+    from node.journal.stats import JournalStats
+    from node.peers.tls import PeerTls
 
 CLUSTER_ID_BYTES = 16
 
@@ -54,33 +56,6 @@ class Outcome(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class JournalLimits:
-    """What an operator or a test may set; the reasons stand in `limits.py`. All are bytes but
-    `open_segments`, which counts files."""
-
-    segment_bytes: int = limits.SEGMENT_BYTES
-    room_bytes: int = limits.ROOM_BYTES
-    command_bytes: int = limits.COMMAND_BYTES_MAX
-    cache_bytes: int = limits.CACHE_BYTES
-    replay_chunk_bytes: int = limits.REPLAY_CHUNK_BYTES
-    open_segments: int = limits.OPEN_SEGMENTS_MAX
-
-    def __post_init__(self) -> None:
-        if not limits.SEGMENT_BYTES_MIN <= self.segment_bytes <= limits.SEGMENT_BYTES_MAX:
-            raise ValueError(
-                f"segment_bytes must be {limits.SEGMENT_BYTES_MIN} to {limits.SEGMENT_BYTES_MAX}"
-            )
-        if not 1 <= self.command_bytes <= limits.COMMAND_BYTES_MAX:
-            raise ValueError(f"command_bytes must be 1 to {limits.COMMAND_BYTES_MAX}")
-        if self.room_bytes < 0:
-            raise ValueError("room_bytes must be 0 or more")
-        if self.cache_bytes < 0 or self.replay_chunk_bytes < 1:
-            raise ValueError("cache_bytes must be 0 or more, replay_chunk_bytes 1 or more")
-        if self.open_segments < 2:
-            raise ValueError("open_segments must be 2 or more: one to write, one to read")
-
-
-@dataclass(frozen=True, slots=True)
 class RaftConfig:
     """One node of one cluster.
 
@@ -101,7 +76,7 @@ class RaftConfig:
     max_timeout_seconds: float = limits.RAFT_MAX_TIMEOUT_SECONDS
     connection_seconds: float = limits.CONNECTION_SECONDS
     submit_seconds: float = limits.SUBMIT_SECONDS
-    entry_bytes_max: int = limits.ENTRY_BYTES_MAX
+    entry_bytes_max: int = peers_limits.ENTRY_BYTES_MAX
     batch_bytes: int = limits.BATCH_BYTES
     window_bytes: int = limits.WINDOW_BYTES
     uncommitted_bytes_max: int = limits.UNCOMMITTED_BYTES_MAX
@@ -122,8 +97,10 @@ class RaftConfig:
     def validate(self) -> None:
         """Raise `ConfigInvalid` for values that would lose safety or never work."""
         for name in (self.name, *self.peers):
-            if not 1 <= len(name.encode()) <= limits.NODE_NAME_BYTES_MAX:
-                raise ConfigInvalid(f"node name {name!r}: 1 to {limits.NODE_NAME_BYTES_MAX} bytes")
+            if not 1 <= len(name.encode()) <= journal_limits.NODE_NAME_BYTES_MAX:
+                raise ConfigInvalid(
+                    f"node name {name!r}: 1 to {journal_limits.NODE_NAME_BYTES_MAX} bytes"
+                )
         if self.name in self.peers:
             raise ConfigInvalid(f"node {self.name!r} is named among its own peers")
         if len(self.cluster_id) != CLUSTER_ID_BYTES:
@@ -136,8 +113,8 @@ class RaftConfig:
             raise ConfigInvalid("max_timeout_seconds: above min_timeout_seconds")
         if self.connection_seconds < self.max_timeout_seconds:
             raise ConfigInvalid("connection_seconds: at least max_timeout_seconds")
-        if not 1 <= self.entry_bytes_max <= limits.ENTRY_BYTES_MAX:
-            raise ConfigInvalid(f"entry_bytes_max: 1 to {limits.ENTRY_BYTES_MAX}")
+        if not 1 <= self.entry_bytes_max <= peers_limits.ENTRY_BYTES_MAX:
+            raise ConfigInvalid(f"entry_bytes_max: 1 to {peers_limits.ENTRY_BYTES_MAX}")
         if not 1 <= self.batch_bytes <= limits.BATCH_BYTES:
             raise ConfigInvalid(f"batch_bytes: 1 to {limits.BATCH_BYTES}")
         if self.snapshot_bytes < 1 or self.slice_steps < 1:

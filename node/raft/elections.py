@@ -22,15 +22,16 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
+    from node.journal.journal import Journal
+    from node.peers.message import Message
+    from node.peers.peer import PeerNode
     from node.raft.config import RaftConfig, RaftCounters
-    from node.raft.held import HeldFrames, Message
-    from node.raft.journal import Journal
+    from node.raft.durable_outbox import HeldFrames
     from node.raft.lease import Lease
-    from node.raft.peer import PeerNode
     from node.raft.prevote import PreVote
-    from node.raft.progress import Replicator
     from node.raft.rejoin import Rejoin
-    from node.raft.snapshotting import Snapshotting
+    from node.raft.replication import Replicator
+    from node.raft.snapshots.manager import Snapshotting
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from node.raft.peer import PeerNode
+    from node.peers.peer import PeerNode
 
 NEVER = float("-inf")
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from node.journal.errors import RaftStopped
+from node.journal.io.body_fetcher import Asker, Fetching, NotAtHand
+from node.journal.io.worker import Inline, Offload
 from node.raft import limits
 from node.raft.config import EntryTooLarge, PeerStatus, RaftConfig, RaftStatus
-from node.raft.errors import RaftStopped
-from node.raft.fetching import Asker, Fetching, NotAtHand
-from node.raft.offload import Inline, Offload
+from node.raft.core import CANDIDATE, FOLLOWER, LEADER, Core, command_of
 from node.raft.submissions import Submission
-from node.raft.syncobj import CANDIDATE, FOLLOWER, LEADER, Core, command_of
 from node.raft.transfer import TransferRefused, best_target
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from node.journal.io.job import GroupFlight
+    from node.journal.journal import Journal
     from node.raft.config import Outcome
-    from node.raft.flight import GroupFlight
-    from node.raft.journal import Journal
-    from node.raft.statesource import StateSource
+    from node.raft.state_source import StateSource
 
 ROLES = {FOLLOWER: "follower", LEADER: "leader", CANDIDATE: "candidate"}
 

@@ -13,15 +13,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from node.journal.errors import RaftError
 from node.raft import limits
-from node.raft.errors import RaftError
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterable
 
+    from node.peers.message import Message
     from node.raft.config import RaftConfig
-    from node.raft.held import Message
 
 logger = logging.getLogger(__name__)
 

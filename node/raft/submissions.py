@@ -18,8 +18,8 @@ from node.raft.config import Outcome
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from node.journal.records import Entry
     from node.raft.config import RaftConfig, RaftCounters
-    from node.raft.records import Entry
 
 logger = logging.getLogger(__name__)
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from node.raft.errors import RaftError
+from node.journal.errors import RaftError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from node.raft.peer import PeerNode
-    from node.raft.progress import Progress
+    from node.peers.peer import PeerNode
+    from node.raft.replication import Progress
 
 
 class TransferRefused(RaftError):

@@ -10,7 +10,7 @@ import pytest
 
 import fifo
 from fifo.client import limits
-from fifo.client.threads import call_in
+from fifo.client.connection.threads import call_in
 from fifo.wire import Code, Frame
 from fifo.wire.messages import (
     Cancel,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import fifo
-from fifo.client.durable import STEP_MESSAGES
+from fifo.client.consuming.durable import STEP_MESSAGES
 from fifo.wire import Code, Frame
 from fifo.wire.messages import Durable, Error, Hello, Message, Ok, Receipt, Settle
 from tests.client.test_consuming import bodies

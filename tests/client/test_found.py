@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 import fifo
-from fifo.client import Seams, from_url, limits, ranges
-from fifo.client.dialing import Dialer
+from fifo.client import Seams, from_url, limits
+from fifo.client.connection.dialing import Dialer
+from fifo.client.consuming import ranges
 from fifo.wire import Code, Frame
 from fifo.wire.messages import (
     VERB_RELEASE,

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fifo
-from fifo.client import errors, limits, ranges
+from fifo.client import errors, limits
 from fifo.client.backoff import parse
+from fifo.client.connection.link import coalesced
+from fifo.client.consuming import ranges
+from fifo.client.consuming.ranges import Ranges
 from fifo.client.durations import milliseconds, parse_ms, patience, to_text
-from fifo.client.link import coalesced
-from fifo.client.ranges import Ranges
 from fifo.client.spec import changes_to_wire
 from fifo.wire import Code
 

@@ -426,7 +426,7 @@ async def test_no_messages_are_no_frames() -> None:
 
 
 def test_confirms_read_as_a_list() -> None:
-    from fifo.client.confirms import Confirmed, Confirms
+    from fifo.client.publishing.confirms import Confirmed, Confirms
 
     confirms = Confirms([Confirmed(3, 7, range(1, 4), 1, 2), Confirmed(3, 7, [9, 12], 0, 1)])
     assert len(confirms) == 4

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import fifo
-from fifo.client.durable import DurableConsumer, DurableMessage
+from fifo.client.consuming.durable import DurableConsumer, DurableMessage
 from tests.jepsen.checkers.told import RATE_ERROR
 
 NAME = "shared"

@@ -15,8 +15,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import fifo
-from fifo.client.durable import DurableMessage
-from fifo.client.message import Message
+from fifo.client.consuming.durable import DurableMessage
+from fifo.client.consuming.message import Message
 from tests.jepsen.bodies import body_of, name_of
 from tests.jepsen.checkers.told import RATE_ERROR
 from tests.jepsen.durably import HeldDurably

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
 from node.broker.broker import Broker
-from node.raft.storage import OsFile
+from node.journal.io.storage import OsFile
 from tests.sim import mutants as simulated
 
 SELDOM_S = 6.0

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fifo
-from node.raft.segments import parse_segment_name
+from node.journal.segments import parse_segment_name
 from tests.jepsen.cluster import LEADER_LIMIT_S, Cluster, RunFailed, until
 from tests.jepsen.network import CLIENTS
 

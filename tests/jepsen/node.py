@@ -23,7 +23,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from node.broker.node import Node
 from node.config import (
     ClusterConfig,
     LimitSettings,
@@ -33,7 +32,8 @@ from node.config import (
     parse_address,
 )
 from node.http.server import HttpServer
-from node.raft.storage import OsFile, OsStorage
+from node.journal.io.storage import OsFile, OsStorage
+from node.server import Node
 from tests.jepsen import mutants
 from tests.support.users import EVERYTHING, Certificate, user
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from node.raft.errors import JournalDamaged
-from node.raft.storage import OsStorage
+from node.journal.errors import JournalDamaged
+from node.journal.io.storage import OsStorage
 from tests.jepsen.checkers.sometimes import sometimes
 from tests.jepsen.history import Event
 from tests.jepsen.nemeses import flip_amid

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from fifo.machine import commands, invariants, limits, replies, state
+from fifo.machine import commands, invariants, limits, replies
+from fifo.machine.state import records
 from tests.support.machine import Bench
 
 TAKING: dict[str, Callable[[int], commands.Command]] = {
@@ -108,5 +109,5 @@ def test_small_steps_find_what_a_large_one_finds(
     whole = [drained(seed, verb) for seed in range(20)]
     assert any(whole)
     for budget in (1, 7, 41):
-        monkeypatch.setattr(state, "BATCH_CHECKOUT_MESSAGES", budget)
+        monkeypatch.setattr(records, "BATCH_CHECKOUT_MESSAGES", budget)
         assert [drained(seed, verb) for seed in range(20)] == whole

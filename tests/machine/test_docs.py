@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fifo.machine import commands, effects
-from fifo.machine.state import QUEUE_COUNTERS
+from fifo.machine.state.records import QUEUE_COUNTERS
 from fifo.machine.types import Status
 
 PAGE = (Path(__file__).parents[2] / "docs" / "machine.md").read_text()

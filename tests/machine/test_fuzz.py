@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from fifo.machine import Machine, commands, snapshot
+from fifo.machine import Machine, commands
 from fifo.machine.commands import Command
 from fifo.machine.effects import Deliver
+from fifo.machine.snapshot import format
 from tests.support.machine import Area, Bench, messages_of, publish_command, sixteen
 
 SPECS: dict[str, dict[str, Any]] = {
@@ -240,9 +241,9 @@ def test_a_frozen_view_does_not_see_what_happens_after_it(seed: int) -> None:
     fuzz.run(40)
     for _ in range(6):
         state = fuzz.bench.machine.state
-        then = snapshot.encode(state)
+        then = format.encode(state)
         frozen = fuzz.bench.machine.freeze()
         fuzz.run(25)
-        assert snapshot.encode(frozen) == then
-        assert snapshot.encode(state) != then
+        assert format.encode(frozen) == then
+        assert format.encode(state) != then
         frozen.release()

@@ -4,9 +4,10 @@ from unittest.mock import patch
 
 import pytest
 
-from fifo.machine import Machine, bodies, commands, consumers, limits, replies
+from fifo.machine import Machine, commands, consumers, limits, replies
 from fifo.machine.effects import Deliver
-from fifo.machine.streaming import Still
+from fifo.machine.snapshot import bodies
+from fifo.machine.snapshot.snapshot_stream import Still
 from fifo.machine.types import Status, Verb
 from tests.support.machine import Area, Bench, absent, expect, refused, statuses
 

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fifo.machine import Machine, codec, layout, replies, snapshot
-from fifo.machine.snapshot import SnapshotError
-from fifo.machine.state import VERSION, Consumer, Producer, Queue, Session
+from fifo.machine import Machine, replies
+from fifo.machine.snapshot import codec, format, snapshot_layout
+from fifo.machine.snapshot.format import SnapshotError
+from fifo.machine.state.records import VERSION, Consumer, Producer, Queue, Session
 from tests.machine import earlier
 from tests.machine.test_fuzz import Fuzz
 from tests.support.machine import expect
@@ -17,8 +18,8 @@ from tests.support.machine import expect
 @pytest.mark.parametrize("kind", [Session, Consumer, Producer, Queue])
 def test_every_field_of_a_record_is_written_or_built_again(kind: type) -> None:
     name = kind.kind  # type: ignore[attr-defined]
-    written = set(layout.FORMS[name])
-    derived = set(layout.DERIVED.get(name, ()))
+    written = set(snapshot_layout.FORMS[name])
+    derived = set(snapshot_layout.DERIVED.get(name, ()))
     assert written | derived | {"generation"} == set(kind.__slots__)  # type: ignore[attr-defined]
     assert not written & derived
 
@@ -40,7 +41,7 @@ def test_what_is_no_snapshot_is_refused(value: object) -> None:
         Machine.restore(codec.encode(value))
 
 
-@pytest.mark.parametrize("version", range(1, snapshot.FORMAT))
+@pytest.mark.parametrize("version", range(1, format.FORMAT))
 def test_a_snapshot_of_an_earlier_format_is_read(version: int) -> None:
     data = (Path(__file__).parent / "snapshots" / f"format-{version}.bin").read_bytes()
     restored, now = Machine.restore(data), earlier.build().machine
@@ -71,7 +72,7 @@ def test_a_state_of_a_later_machine_version_is_refused() -> None:
 
 def test_a_later_format_is_refused_by_its_number() -> None:
     with pytest.raises(SnapshotError, match="99"):
-        Machine.restore(codec.encode([snapshot.MAGIC, 99, [], []]))
+        Machine.restore(codec.encode([format.MAGIC, 99, [], []]))
 
 
 PLAIN = st.recursive(

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from fifo.machine import bodies, codec, invariants, snapshot, streaming
-from fifo.machine.layout import FORMS, plain
+from fifo.machine import invariants
 from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
-from fifo.machine.state import KINDS, SCALARS, State
-from fifo.machine.streaming import Still
+from fifo.machine.snapshot import bodies, codec, format, snapshot_stream
+from fifo.machine.snapshot.snapshot_layout import FORMS, plain
+from fifo.machine.snapshot.snapshot_stream import Still
+from fifo.machine.state.records import KINDS, SCALARS, State
 from fifo.machine.types import TextPlace
 from tests.machine.test_fuzz import Fuzz
 
@@ -18,10 +19,10 @@ from tests.machine.test_fuzz import Fuzz
 @pytest.fixture(autouse=True)
 def _tiny_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps so short, and everything so heavy, that small states take many of them."""
-    for module in (streaming, bodies):
+    for module in (snapshot_stream, bodies):
         monkeypatch.setattr(module, "STEP_ITEMS", 8)
-    monkeypatch.setattr(streaming, "HEAVY_ITEMS", 3)
-    monkeypatch.setattr(streaming, "PIECE_BYTES", 200)
+    monkeypatch.setattr(snapshot_stream, "HEAVY_ITEMS", 3)
+    monkeypatch.setattr(snapshot_stream, "PIECE_BYTES", 200)
 
 
 def fuzzed(seed: int, rounds: int) -> Fuzz:
@@ -41,7 +42,7 @@ def whole(state: State) -> bytes:
         ]
         for kind, table in KINDS.items()
     ]
-    return codec.encode([snapshot.MAGIC, snapshot.FORMAT, scalars, tables])
+    return codec.encode([format.MAGIC, format.FORMAT, scalars, tables])
 
 
 def pointed_to(state: State) -> list[int]:
@@ -71,7 +72,7 @@ def joined(arrays: Iterator["array[int]"]) -> list[int]:
 @pytest.mark.parametrize("seed", range(700, 706))
 def test_the_steps_write_what_one_stroke_would(seed: int) -> None:
     state = fuzzed(seed, 60).bench.machine.state
-    pieces = list(snapshot.chunks(state))
+    pieces = list(format.chunks(state))
     assert len(pieces) > 5
     assert b"".join(pieces) == whole(state)
     assert joined(bodies.live(Still(state))) == pointed_to(state)
@@ -90,7 +91,7 @@ def test_what_is_applied_between_the_steps_is_not_seen(seed: int) -> None:
             if count % 7 == 0:
                 fuzz.run(1)
         data = b""
-        for count, piece in enumerate(snapshot.chunks(frozen)):
+        for count, piece in enumerate(format.chunks(frozen)):
             data += piece
             if count % 7 == 0:
                 fuzz.run(1)
@@ -106,7 +107,7 @@ def test_a_state_comes_back_from_pieces_that_are_cut_anywhere(seed: int) -> None
     data, rng = whole(state), random.Random(seed)
     cuts = sorted(rng.randrange(len(data)) for _ in range(rng.choice((1, 30, 1000))))
     pieces = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
-    steps = snapshot.restoring(iter(pieces))
+    steps = format.restoring(iter(pieces))
     count = 0
     while True:
         try:

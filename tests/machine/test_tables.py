@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from fifo.machine import snapshot, tables
 from fifo.machine.limits import BLOCK_MESSAGES
-from fifo.machine.positions import PositionMap, Positions
-from fifo.machine.tables import Line, Table
+from fifo.machine.snapshot import format
+from fifo.machine.state import tables
+from fifo.machine.state.positions import PositionMap, Positions
+from fifo.machine.state.tables import Line, Table
 from tests.support.machine import Bench
 
 SPAN = 4 * BLOCK_MESSAGES
@@ -192,7 +193,7 @@ def test_a_view_has_what_waited_and_was_released_as_it_was() -> None:
     bench.advance(1_000)
     bench.tick()
     assert bench.machine.snapshot() != then
-    assert snapshot.encode(frozen) == then
+    assert format.encode(frozen) == then
 
 
 HELD = 20_000
@@ -280,4 +281,4 @@ def test_the_first_change_after_a_freeze_copies_no_more_than_pages(
     assert most_bytes < 10 * HELD, "what is held is copied"
     bench.advance(1_000_000)
     bench.tick_all()
-    assert snapshot.encode(frozen) == then
+    assert format.encode(frozen) == then

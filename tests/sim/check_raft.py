@@ -13,7 +13,7 @@ from fifo.machine import invariants
 from node.raft import Journal
 
 if TYPE_CHECKING:
-    from node.broker.node import Node
+    from node.server import Node
     from tests.sim.world import World
 
 DIGEST_EVERY = 40

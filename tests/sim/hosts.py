@@ -14,10 +14,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from node.broker.node import Node, NodeStopped
+from node.peers.handshake import ListenerSide
+from node.peers.transport import PeerLink
 from node.raft import Inline, JournalLimits, RaftConfig, RaftError, TcpTransport, TransferRefused
-from node.raft.peer_auth import ListenerSide
-from node.raft.transport import PeerLink
+from node.server import Node, NodeStopped
 from tests.sim.clockwork import Program
 from tests.support.simdisk import PowerCut, SimStorage
 

@@ -13,19 +13,21 @@ from itertools import count
 from typing import Any
 from unittest.mock import patch
 
-from fifo.machine import consumers, locks, returns, sessions, settle, ticking
+from fifo.machine import consumers, returns
 from fifo.machine.commands import Lead
 from fifo.machine.replies import Reply
-from fifo.machine.state import Consumer, State, Step
+from fifo.machine.state import locks
+from fifo.machine.state.records import Consumer, State, Step
 from fifo.machine.types import Status, Verb
+from fifo.machine.verbs import sessions, settle, tick
 from fifo.wire import Frame
 from node.broker import limits
 from node.broker.broker import Broker
 from node.broker.clock import ClusterClock
-from node.broker.connection import Connection
+from node.broker.connections.connection import Connection
+from node.broker.connections.sessions import Session
 from node.broker.lock_clock import LockClock
-from node.broker.requests import Requests
-from node.broker.sessions import Session
+from node.broker.requests.requests import Requests
 from tests.sim.plan import Consuming, Fault, Plan, basic
 from tests.sim.run import run
 from tests.support.simdisk import SimFile
@@ -181,7 +183,7 @@ def no_recheck() -> Iterator[None]:
                         consumer = step.open_consumer(found[0])
                         returns.time_out(step, consumer, [(found[1], found[1])])
 
-        with patch.object(ticking, "_evaluate", evaluate):
+        with patch.object(tick, "_evaluate", evaluate):
             yield
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from node.broker.node import NodeStopped
 from node.raft import RaftError
+from node.server import NodeStopped
 from tests.jepsen import checkers
 from tests.sim.plan import FAULT_SECONDS, Plan, draw
 from tests.sim.verbs import Verbal

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from fifo.machine import checkout, state
+from fifo.machine import checkout
+from fifo.machine.state import records
 from tests.sim.plan import PLANS, Consuming, Fault, Plan, Verbs
 from tests.sim.run import run
 from tests.sim.world import World
@@ -73,7 +74,7 @@ def test_steps_that_are_cut_short_break_no_promise(monkeypatch: pytest.MonkeyPat
         return cut_short[-1]
 
     monkeypatch.setattr(checkout, "is_cut_short", told)
-    monkeypatch.setattr(state, "BATCH_CHECKOUT_MESSAGES", 3)
+    monkeypatch.setattr(records, "BATCH_CHECKOUT_MESSAGES", 3)
     faults = (Fault(3.0, "kill_leader", "n1"), Fault(3.4, "restart", "n1"))
     verbs = Verbs(getters=1, durables=1, ttl=True)
     run(Plan(1, 3, (20, 20), (QUICK,), 3, faults, ordering="key", verbs=verbs))

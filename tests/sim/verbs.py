@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import fifo
-from fifo.client.durable import DurableMessage
+from fifo.client.consuming.durable import DurableMessage
 from tests.jepsen.bodies import body_of
 from tests.jepsen.durably import DOUBT_S, LOCK_S, HeldDurably, Holder
 from tests.sim.plan import Consuming

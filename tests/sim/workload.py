@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import fifo
-from fifo.client.message import Message
-from fifo.client.seams import Seams
+from fifo.client.connection.environment import Seams
+from fifo.client.consuming.message import Message
 from tests.jepsen.bodies import body_of, given, name_of
 from tests.jepsen.history import drops
 from tests.sim.clockwork import Program

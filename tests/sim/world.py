@@ -16,9 +16,9 @@ from typing import Any
 
 from fifo.machine.effects import Deliver
 from fifo.machine.machine import Outcome
-from node.broker.figures import Histogram
-from node.broker.node import Node
+from node.broker.counters import Histogram
 from node.config import Address, ClusterConfig, cluster_config
+from node.server import Node
 from tests.jepsen.history import History
 from tests.sim.check_raft import RaftChecks
 from tests.sim.clockwork import Program, VirtualLoop

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from node.config import TlsSettings
-from node.raft.peer_tls import PeerTls
+from node.peers.tls import PeerTls
 
 
 class Authority:

@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from node.broker.node import Node
 from node.config import Address, ClusterConfig, LimitSettings, cluster_config
 from node.http.server import HttpServer
+from node.server import Node
 
 T = TypeVar("T")
 

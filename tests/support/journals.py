@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from node.raft.config import JournalLimits
-from node.raft.journal import Entry, Journal
+from node.journal.config import JournalLimits
+from node.journal.journal import Entry, Journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from node.raft.storage import Storage
+    from node.journal.io.storage import Storage
 
 CLUSTER = bytes(range(16))
 NODE = "alpha"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fifo.client.ranges import chunks
+from fifo.client.consuming.ranges import chunks
 from fifo.machine import Machine, Meta, commands, effects, invariants, limits, replies
 from fifo.machine.commands import Command
 from fifo.machine.effects import Deliver, Effect, Notify

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from node.raft.config import Outcome
 
 if TYPE_CHECKING:
-    from node.raft.journal import Journal
+    from node.journal.journal import Journal
     from tests.support.raft_world import SimNode, World
 
 ALONE_SECONDS = 0.75

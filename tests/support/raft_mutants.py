@@ -12,24 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 from pysyncobj.syncobj import SyncObj
 
-from node.raft import append, aside
-from node.raft.append import Verdict
+from node.journal.recovery import recovery_marker
+from node.raft import append_entries
+from node.raft.append_entries import Verdict
+from node.raft.core import LEADER, Core
 from node.raft.node import RaftNode
-from node.raft.progress import Progress, Replicator
-from node.raft.snapshotting import Snapshotting
+from node.raft.replication import Progress, Replicator
+from node.raft.snapshots.manager import Snapshotting
+from node.raft.snapshots.taker import Taking
 from node.raft.submissions import Submission, Submissions
-from node.raft.syncobj import LEADER, Core
-from node.raft.taking import Taking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from node.journal.io.slices import Work
+    from node.journal.journal import Journal
+    from node.peers.message import Message
+    from node.peers.peer import PeerNode
     from node.raft.config import Outcome
-    from node.raft.held import Message
-    from node.raft.journal import Journal
-    from node.raft.peer import PeerNode
     from node.raft.rejoin import Rejoin
-    from node.raft.slices import Work
 
 
 def truncating(
@@ -39,14 +40,14 @@ def truncating(
     previous = message["prevLogIdx"]
     if previous <= journal.last_index and journal.term_at(previous) == message["prevLogTerm"]:
         journal.deleteEntriesFrom(previous + 1 - journal.first_index)
-    return append.accept(journal, message, commit_index, applied_index)
+    return append_entries.accept(journal, message, commit_index, applied_index)
 
 
 def stepping_back(
     journal: Journal, message: Message, commit_index: int, applied_index: int
 ) -> Verdict:
     """b25: a gap names the log's end, a mismatch the entry before."""
-    verdict = append.accept(journal, message, commit_index, applied_index)
+    verdict = append_entries.accept(journal, message, commit_index, applied_index)
     if verdict.success:
         return verdict
     previous = message["prevLogIdx"]
@@ -453,7 +454,7 @@ class ForgetsItsMarker(Core):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.journal.recovering:
-            aside.end(self.journal._storage)
+            recovery_marker.end(self.journal._storage)
             self.journal.end_recovery = lambda: None  # type: ignore[method-assign]  # it is gone
 
 

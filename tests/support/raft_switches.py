@@ -16,17 +16,18 @@ from unittest.mock import patch
 
 import pysyncobj.syncobj
 
-from node.raft import records, recovery
-from node.raft.accepting import Acceptor
-from node.raft.ahead import Ahead
-from node.raft.feed import Feed
-from node.raft.flight import Flight, GroupFlight
-from node.raft.journal import Journal
-from node.raft.offload import Inline
-from node.raft.recovery import Recovered, Recovery
-from node.raft.room import Room
-from node.raft.segments import NewSegment
-from node.raft.slices import Slices
+from node.journal import records
+from node.journal.io.job import Flight, GroupFlight
+from node.journal.io.log_reader import Feed
+from node.journal.io.prefetch import Ahead
+from node.journal.io.slices import Slices
+from node.journal.io.worker import Inline
+from node.journal.journal import Journal
+from node.journal.preallocation import Room
+from node.journal.recovery import recovery
+from node.journal.recovery.recovery import Recovered, Recovery
+from node.journal.segments import NewSegment
+from node.peers.accepting import Acceptor
 from tests.mutants.switch import Switch, replaced
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""A simulated disk: the twin of `node.raft.storage.OsStorage`, with power losses and faults.
+"""A simulated disk: the twin of `node.journal.io.storage.OsStorage`, with power losses and faults.
 
 Owns what a disk forgets. A write goes to the page cache and is noted as unsynced; a sync brings
 it to the platter. `power_loss` keeps, for each file and for the folder by itself, a random prefix
@@ -16,7 +16,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from node.raft.errors import JournalLocked
+from node.journal.errors import JournalLocked
 
 if TYPE_CHECKING:
     import random

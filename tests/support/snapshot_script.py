@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from node.raft.errors import RaftError, SnapshotFailed
+from node.journal.errors import RaftError, SnapshotFailed
 from tests.support.journals import command, fill, open_journal
 from tests.support.simdisk import PowerCut, SimStorage
 from tests.support.snapshots import carry, kept_entry, live_entries, state_at, take
@@ -18,8 +18,8 @@ from tests.support.snapshots import carry, kept_entry, live_entries, state_at, t
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from node.raft.journal import Entry, Journal
-    from node.raft.snapshotfile import SnapshotMeta
+    from node.journal.journal import Entry, Journal
+    from node.journal.snapshots.file import SnapshotMeta
 
 SIZE = 60
 """Bytes of a command: four records and a segment of the small journals is full."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
-    from node.raft.flight import Flight
-    from node.raft.journal import Entry, Journal
-    from node.raft.snapshotfile import SnapshotMeta
+    from node.journal.io.job import Flight
+    from node.journal.journal import Entry, Journal
+    from node.journal.snapshots.file import SnapshotMeta
 
 T = TypeVar("T")
 

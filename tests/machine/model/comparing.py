@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fifo.machine import Machine, Meta, commands, effects, invariants, queries, redrive, replies
+from fifo.machine import Machine, Meta, commands, effects, invariants, queries, replies
 from fifo.machine.commands import Command
 from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.spec import consumer_options
 from fifo.machine.types import Outcome, Reason, Status, Text, TextPlace
+from fifo.machine.verbs import redrive
 from tests.machine.model import durables, handing, lives, redriving, verbs
 from tests.machine.model.handing import Handed
 from tests.machine.model.records import DELAYED, LOCKED, READY, Consumer, Message

@@ -4,29 +4,10 @@ Owns the bugs, each as one place in the source of one function. `tests/mutants` 
 hunts them.
 """
 
-from fifo.machine import (
-    bodies,
-    checkout,
-    checks,
-    consumers,
-    deadletter,
-    dedup,
-    layout,
-    locks,
-    ordering,
-    overflow,
-    positions,
-    publish,
-    ready,
-    redrive,
-    returns,
-    sessions,
-    settle,
-    state,
-    subscribe,
-    tables,
-    ticking,
-)
+from fifo.machine import checkout, checks, consumers, deadletter, dedup, overflow, returns
+from fifo.machine.snapshot import bodies, snapshot_layout
+from fifo.machine.state import locks, ordering, positions, ready, records, tables
+from fifo.machine.verbs import publish, redrive, sessions, settle, subscribe, tick
 from tests.machine import test_bounds, test_cut_short, test_settle, test_tables
 from tests.machine.model import test_found
 from tests.mutants.switch import edited, entry
@@ -231,7 +212,7 @@ MUTANTS = {
         "floor) <= now_ms + 1:",
     ),
     "a delay is over one millisecond late": edited(
-        ticking,
+        tick,
         "queue_due",
         "queue.delays[0][0] <= step.now",
         "queue.delays[0][0] < step.now",
@@ -327,7 +308,9 @@ MUTANTS = {
         "TextPlace(step.index, place[0] + 1, place[1])",
     ),
     "the dedup window is not in the snapshot": entry(
-        layout.FORMS["queue"], "dedup", (lambda _: {}, layout.FORMS["queue"]["dedup"][1])
+        snapshot_layout.FORMS["queue"],
+        "dedup",
+        (lambda _: {}, snapshot_layout.FORMS["queue"]["dedup"][1]),
     ),
     "an older connection is believed": edited(
         checks,
@@ -372,7 +355,7 @@ MUTANTS = {
         "True",
     ),
     "a set of positions is changed though a view shares it": edited(
-        state.Queue,
+        records.Queue,
         "own",
         "positions.generation != self.generation",
         "False",

@@ -10,13 +10,19 @@ import pytest
 
 from fifo.wire import Code
 from node.broker import limits
-from node.broker.authentication import Authentication, Denied, Failures, Verdict, is_loopback
+from node.broker.connections.authentication import (
+    Authentication,
+    Denied,
+    Failures,
+    Verdict,
+    is_loopback,
+)
 from node.broker.permissions import Rights
 from node.users import User
 from tests.support.users import user
 
 if TYPE_CHECKING:
-    from node.raft.offload import Done, Work
+    from node.journal.io.worker import Done, Work
 
 
 class Bench:

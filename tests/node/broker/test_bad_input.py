@@ -45,7 +45,7 @@ from fifo.wire.messages import (
     Welcome,
 )
 from node.broker import limits
-from node.broker.node import Node
+from node.server import Node
 from tests.support.cluster import eventually, running
 from tests.support.rawclient import RawClient, connected
 

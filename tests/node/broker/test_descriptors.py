@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fifo.wire.messages import Error
-from node.broker import descriptors, limits
+from node.broker import limits
+from node.broker.connections import descriptors
 from tests.support.cluster import running
 from tests.support.rawclient import RawClient, connected
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from node.broker import limits
-from node.broker.gets import WaitingGets
+from node.broker.waiting_gets import WaitingGets
 
 
 class Scene:

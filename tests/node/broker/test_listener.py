@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from node.broker.node import Node
 from node.http.server import HttpServer
+from node.server import Node
 from tests.support.cluster import loopback_config, within
 from tests.support.users import certificate
 

@@ -8,7 +8,7 @@ import pytest
 
 from fifo.machine.queries import Held, HeldRange
 from node.broker import limits
-from node.broker.figures import Figures
+from node.broker.counters import Figures
 from node.broker.lock_clock import LockClock
 from node.broker.renewals import Range
 

@@ -23,11 +23,11 @@ from fifo.wire.messages import (
     Welcome,
 )
 from node.broker import limits
-from node.broker.connection import Connection
-from node.broker.node import Node, NodeStopped
+from node.broker.connections.connection import Connection
 from node.config import LimitSettings
 from node.http.server import HttpServer
 from node.raft import JournalLocked
+from node.server import Node, NodeStopped
 from tests.support.cluster import eventually, loopback_config, passed, running, within
 from tests.support.rawclient import Closed, RawClient, connected
 

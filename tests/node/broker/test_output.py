@@ -10,7 +10,7 @@ import pytest
 
 from fifo.wire import Buffer
 from node.broker import limits
-from node.broker.output import Output
+from node.broker.connections.output import Output
 
 
 class Socket:

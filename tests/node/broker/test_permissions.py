@@ -9,8 +9,8 @@ import pytest
 from fifo.wire import messages as wire
 from fifo.wire.messages import Message
 from node.broker import limits, permissions
-from node.broker.node import Node
 from node.broker.permissions import Rights
+from node.server import Node
 from node.users import Permission, User
 from tests.support.cluster import loopback_config
 

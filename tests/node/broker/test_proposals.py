@@ -12,15 +12,15 @@ from fifo.machine.replies import Done
 from fifo.wire import Buffer
 from fifo.wire.messages import Nodes
 from node.broker import entry, limits
-from node.broker.authentication import Authentication
 from node.broker.broker import Broker
 from node.broker.clock import ClusterClock
-from node.broker.figures import Figures
+from node.broker.connections.authentication import Authentication
+from node.broker.connections.handshake import Identity
+from node.broker.counters import Figures
 from node.broker.proposals import Proposals, Waiter
-from node.broker.welcome import Identity
 from node.config import LimitSettings
+from node.journal.io.worker import Inline
 from node.raft import Outcome, RaftNode
-from node.raft.offload import Inline
 
 NODES: Nodes = (("n1", "127.0.0.1:1"),)
 

@@ -12,9 +12,9 @@ import pytest
 from fifo.machine import commands
 from fifo.machine.commands import Command, Redrive, RedriveStep, RedriveStop
 from fifo.machine.effects import BlobColumn, Run
-from fifo.machine.redrive import parse_filter
 from fifo.machine.replies import Reply
 from fifo.machine.types import DeadLetter, Reason
+from fifo.machine.verbs.redrive import parse_filter
 from fifo.wire import Frame
 from fifo.wire.columns import encode_headers
 from fifo.wire.messages import Error, Message, Ok
@@ -22,7 +22,7 @@ from fifo.wire.messages import Redrive as RedriveFrame
 from node.broker import limits
 from node.broker.machine_host import MachineHost
 from node.broker.proposals import Waiter
-from node.broker.redrives import Redrives, matches
+from node.broker.requests.redrives import Redrives, matches
 from node.raft import Asker, NotAtHand
 from tests.support.machine import WALL_EPOCH_MS, Bench
 

@@ -32,8 +32,8 @@ from fifo.wire.messages import (
     Welcome,
 )
 from node.broker import limits
-from node.broker.node import Node
 from node.raft import Outcome, RaftNode
+from node.server import Node
 from tests.support.cluster import LocalCluster, eventually, passed, running
 from tests.support.rawclient import RawClient, connected
 

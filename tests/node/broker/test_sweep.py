@@ -10,10 +10,11 @@ import pytest
 
 from fifo.wire import Frame
 from fifo.wire.messages import ROLE_CONTROL, ROLE_DATA, Error
-from node.broker import limits, sessions
-from node.broker.connection import Connection
-from node.broker.node import Node
-from node.broker.sessions import Sessions, silent
+from node.broker import limits
+from node.broker.connections import sessions
+from node.broker.connections.connection import Connection
+from node.broker.connections.sessions import Sessions, silent
+from node.server import Node
 from tests.support.cluster import eventually, running
 from tests.support.rawclient import RawClient, connected
 

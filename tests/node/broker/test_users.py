@@ -30,9 +30,9 @@ from fifo.wire.messages import (
     Welcome,
 )
 from node.broker import limits
-from node.broker.node import Node
 from node.config import TlsSettings
 from node.credentials import PasswordHash
+from node.server import Node
 from node.table import ConfigError
 from node.users import User
 from tests.support.cluster import LocalCluster, eventually, loopback_config, running

@@ -6,8 +6,8 @@ import typing
 
 from fifo.machine import Machine, commands, limits
 from fifo.machine.types import Verb
+from node.broker import cost
 from node.broker import limits as broker
-from node.broker import weights
 from node.broker.machine_host import MachineHost
 from tests.support.machine import Bench
 
@@ -20,7 +20,7 @@ def host(machine: Machine | None = None) -> MachineHost:
 
 
 def weight(command: commands.Command, held: MachineHost | None = None) -> int:
-    return weights.weight(held or host(), commands.to_list(command))
+    return cost.weight(held or host(), commands.to_list(command))
 
 
 def settle(verb: Verb, *ranges: tuple[int, int]) -> commands.Settle:
@@ -29,7 +29,7 @@ def settle(verb: Verb, *ranges: tuple[int, int]) -> commands.Settle:
 
 def test_what_nobody_has_weighed_has_an_entry_of_its_own() -> None:
     named = {commands.code_of(kind) for kind in typing.get_args(commands.Command)}
-    assert weights._WEIGHTS.keys() < named
+    assert cost._WEIGHTS.keys() < named
     for heavy in (commands.Tick(), commands.Move("a", "b"), commands.AckUpto(1, 1, 9)):
         assert weight(heavy) == MOST
 
@@ -53,9 +53,9 @@ def test_a_publish_weighs_more_where_each_message_drops_another() -> None:
     bench.declare("plain")
     bench.declare("ring", overflow="drop_oldest", max_length=10)
     held = host(bench.machine)
-    plain, ring = (weights.published(held, name, 500) for name in ("plain", "ring"))
+    plain, ring = (cost.published(held, name, 500) for name in ("plain", "ring"))
     assert plain < MOST // 3 < MOST < ring
-    assert weights.published(held, "not declared yet", 500) == plain
+    assert cost.published(held, "not declared yet", 500) == plain
     command = commands.Publish(1, 0, "ring", 0, 1, 500, 0, 0)
     assert weight(command, held) == ring, "the place in the area is found with the same weight"
 

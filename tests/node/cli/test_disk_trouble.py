@@ -26,7 +26,7 @@ import pytest
 import fifo
 from fifo.client import observe
 from node.config import ClusterConfig, LimitSettings, cluster_config, to_toml
-from node.raft.limits import ROOM_BYTES
+from node.journal.limits import ROOM_BYTES
 from tests.node.cli.conftest import free_base_port
 from tests.support.cluster import passed
 

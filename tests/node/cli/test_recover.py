@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from node.broker.node import Node
 from node.raft import RecoverRefused
+from node.server import Node
 from tests.node.cli.test_disk_trouble import WAIT_SECONDS, Nodes, cluster, consumed, publish
 from tests.support.cluster import loopback_config, passed
 

@@ -21,7 +21,7 @@ from node.cli.main import app
 from node.cli.processes import identify
 from node.cli.state import ClusterFolder, state_of
 from node.config import TlsSettings
-from node.raft.peer_tls import PeerTls
+from node.peers.tls import PeerTls
 from tests.support.certificates import Authority
 from tests.support.cluster import loopback_config
 from tests.support.served import START_SECONDS, Served, served

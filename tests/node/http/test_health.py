@@ -8,9 +8,9 @@ from typing import cast
 
 import aiohttp
 
-from node.broker.node import Node
 from node.config import Address
 from node.raft import RaftNode
+from node.server import Node
 from tests.support.cluster import LocalCluster, eventually, loopback_config, running
 
 

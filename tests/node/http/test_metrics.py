@@ -17,9 +17,9 @@ import pytest
 
 import fifo
 from fifo.client import observe
-from node.broker.node import Node
 from node.http import metrics
 from node.http.exposition import Page
+from node.server import Node
 from node.users import User
 from tests.support.cluster import eventually, passed, running
 from tests.support.users import EVERYTHING, user

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from node.raft.errors import RaftStopped
-from node.raft.syncobj import Core
+from node.journal.errors import RaftStopped
+from node.raft.core import Core
 from tests.support import raft_mutants as mutants
 
 Rule = tuple[Callable[..., None], type[Core]]

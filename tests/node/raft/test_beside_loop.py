@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from node.raft.errors import JournalFailed
+from node.journal.errors import JournalFailed
 from node.raft.node import RaftNode
 from tests.support.journals import SMALL, command, fill, open_journal
 from tests.support.raft_world import SimNode, World
 from tests.support.simdisk import PowerCut, SimStorage
 
 if TYPE_CHECKING:
-    from node.raft.journal import Journal
+    from node.journal.journal import Journal
 
 NodeClass = type[RaftNode]
 

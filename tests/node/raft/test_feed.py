@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from node.journal.config import JournalLimits
+from node.journal.errors import JournalDamaged, JournalFailed
+from node.journal.io.log_reader import Feed
+from node.journal.io.worker import Inline
+from node.peers.peer import PeerNode
 from node.raft import limits
-from node.raft.config import JournalLimits, RaftConfig, RaftCounters
-from node.raft.errors import JournalDamaged, JournalFailed
-from node.raft.feed import Feed
+from node.raft.config import RaftConfig, RaftCounters
 from node.raft.node import RaftNode
-from node.raft.offload import Inline
-from node.raft.peer import PeerNode
-from node.raft.progress import Replicator
+from node.raft.replication import Replicator
 from tests.node.raft.test_beside_loop import OnLoop
 from tests.node.raft.test_fetching import Disk
 from tests.support.journals import SMALL, command, fill, open_journal
@@ -27,8 +28,8 @@ from tests.support.snapshots import clean_up, take
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from node.raft.journal import Journal
-    from node.raft.records import Entry
+    from node.journal.journal import Journal
+    from node.journal.records import Entry
     from tests.support.raft_world import SimNode
 
 NodeClass = type[RaftNode]

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from node.raft import limits
-from node.raft.config import JournalLimits
-from node.raft.errors import JournalDamaged, JournalFailed
-from node.raft.fetching import Fetching
-from node.raft.offload import Inline
+from node.journal import limits
+from node.journal.config import JournalLimits
+from node.journal.errors import JournalDamaged, JournalFailed
+from node.journal.io.body_fetcher import Fetching
+from node.journal.io.worker import Inline
 from tests.support.journals import SMALL, command, fill, open_journal
 from tests.support.raft_world import World
 from tests.support.simdisk import SimStorage

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.raft import limits
-from node.raft.frames import FORMATS, LENGTHS, Decoder, FrameInvalid, decode, encode
+from node.journal import limits
+from node.peers import limits as peers_limits
+from node.peers.frames import FORMATS, LENGTHS, Decoder, FrameInvalid, decode, encode
 
 UINT = st.integers(0, 2**62 - 1)
 
@@ -60,7 +61,7 @@ def raw_frame(values: Any, raw: bytes = b"") -> bytes:
 SAMPLES = [
     append(),
     append(0),
-    append(1, size=limits.ENTRY_BYTES_MAX),
+    append(1, size=peers_limits.ENTRY_BYTES_MAX),
     {"type": "keepalive"},
     {"type": "next_node_idx", "term": 1, "round": 2, "next_node_idx": 3, "reset": True}
     | {"success": False, "counted": True},
@@ -91,21 +92,21 @@ def test_large_payloads_are_written_uncopied_and_small_ones_end_to_end() -> None
 
 
 def test_frames_larger_than_the_buffer_and_frames_after_them_arrive() -> None:
-    large = append(3, size=limits.RECEIVE_BYTES)
+    large = append(3, size=peers_limits.RECEIVE_BYTES)
     content = b"".join(b"".join(encode(m)) for m in (append(), large, append(1), large, large))
     assert feed(trusted(), content, 100_000) == [append(), large, append(1), large, large]
 
 
 def test_a_length_is_refused_before_anything_is_allocated_for_it() -> None:
     for lengths in (
-        (limits.HEADER_BYTES_MAX + 1, 0),
-        (10, limits.FRAME_BYTES_MAX),
+        (peers_limits.HEADER_BYTES_MAX + 1, 0),
+        (10, peers_limits.FRAME_BYTES_MAX),
         (2**32 - 1, 2**32 - 1),
     ):
         with pytest.raises(FrameInvalid):
             feed(trusted(), LENGTHS.pack(*lengths))
     with pytest.raises(FrameInvalid):
-        feed(Decoder(), LENGTHS.pack(limits.HANDSHAKE_BYTES_MAX, 1))
+        feed(Decoder(), LENGTHS.pack(peers_limits.HANDSHAKE_BYTES_MAX, 1))
 
 
 BAD_HEADERS = [

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from node.raft.append import MessageRefused
+from node.journal.errors import RaftStopped
+from node.peers.message import MessageRefused
+from node.peers.peer import PeerNode
 from node.raft.config import Outcome
-from node.raft.errors import RaftStopped
 from node.raft.node import RaftNode
-from node.raft.peer import PeerNode
 from tests.support import raft_mutants as mutants
 from tests.support.raft_world import Frame, Submitted, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from node.raft.syncobj import Core
+    from node.raft.core import Core
     from tests.support.raft_world import SimNode
 
 NodeClass = type[RaftNode]

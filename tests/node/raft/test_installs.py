@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from node.raft.config import JournalLimits
-from node.raft.errors import RaftStopped, SnapshotFailed
+from node.journal.config import JournalLimits
+from node.journal.errors import RaftStopped, SnapshotFailed
 from tests.node.raft.test_snapshots import filled, names, reopened
 from tests.support.journals import command, fill, open_journal, state_of
 from tests.support.simdisk import SimStorage

@@ -18,8 +18,8 @@ from tests.support.raft_checks import Checks
 from tests.support.raft_schedule import plan_of, run_plan
 
 if TYPE_CHECKING:
+    from node.raft.core import Core
     from node.raft.node import RaftNode
-    from node.raft.syncobj import Core
     from tests.support.raft_world import SimNode
 
 SCALARS = (bool, int, float, str, bytes, type(None))

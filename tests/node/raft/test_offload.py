@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from node.raft.offload import Inline, Offload, WorkerThread
+from node.journal.io.worker import Inline, Offload, WorkerThread
 
 
 async def outcomes(offload: Offload, *works: object) -> list[BaseException | None]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from node.peers.peer import PeerNode
+from node.peers.tls import CertificateUnusable, PeerTls, names_in
 from node.raft import limits
 from node.raft.config import ConfigInvalid, RaftConfig
-from node.raft.peer import PeerNode
-from node.raft.peer_tls import CertificateUnusable, PeerTls, names_in
 from tests.node.raft.test_transport import CLUSTER, Member, free_ports, until
 from tests.support.certificates import Authority
 from tests.support.cluster import LocalCluster, eventually, loopback_config

@@ -15,13 +15,13 @@ from pysyncobj.journal import Journal as LibraryJournal
 from pysyncobj.transport import Transport
 
 import node.raft
-from node.raft import pin, seams
+from node.journal.errors import RaftStopped
+from node.journal.journal import Journal
+from node.journal.log import DurableLog
+from node.peers.transport import TcpTransport
 from node.raft.config import boot_clock
-from node.raft.durablelog import DurableLog
-from node.raft.errors import RaftStopped
-from node.raft.journal import Journal
-from node.raft.syncobj import CANDIDATE, FOLLOWER, LEADER, Core
-from node.raft.transport import TcpTransport
+from node.raft.core import CANDIDATE, FOLLOWER, LEADER, Core
+from node.raft.pysyncobj import pin, seams
 from tests.support.raft_world import World
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from node.raft.errors import JournalDamaged, JournalForeign, JournalWhole
+from node.journal.errors import JournalDamaged, JournalForeign, JournalWhole
 from node.raft.node import RaftNode
 from node.raft.rejoin import RecoverRefused, Rejoin, check_members
 from node.raft.transfer import TransferRefused
@@ -24,7 +24,7 @@ from tests.support.raft_world import Frame, SimNode, World
 from tests.support.simdisk import PowerCut, SimStorage
 
 if TYPE_CHECKING:
-    from node.raft.peer import PeerNode
+    from node.peers.peer import PeerNode
 
 NodeClass = type[RaftNode]
 STAMP = "20261122T043238Z"

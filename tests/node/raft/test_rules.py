@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from node.raft.append import MessageRefused, accept, check
+from node.journal.io.worker import Inline
+from node.journal.journal import Journal
+from node.peers.handshake import DialerSide, Identity, ListenerSide, PeerRefused
+from node.peers.message import MessageRefused
+from node.peers.peer import PeerNode
+from node.raft.append_entries import accept, check
 from node.raft.config import Outcome, RaftConfig, RaftCounters
-from node.raft.journal import Journal
 from node.raft.lease import NEVER
-from node.raft.offload import Inline
-from node.raft.peer import PeerNode
-from node.raft.peer_auth import DialerSide, Identity, ListenerSide, PeerRefused
-from node.raft.progress import Replicator
+from node.raft.replication import Replicator
 from node.raft.submissions import Submission, Submissions
 from tests.support.journals import open_journal
 from tests.support.raft_world import CLUSTER, World

@@ -16,7 +16,7 @@ from tests.support import raft_mutants as mutants
 from tests.support import raft_schedule
 
 if TYPE_CHECKING:
-    from node.raft.syncobj import Core
+    from node.raft.core import Core
 
 SEEDS = range(1000, 1060)
 """Fixed, so that an unrelated change is never refused by a fresh seed."""

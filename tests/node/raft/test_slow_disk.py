@@ -7,8 +7,8 @@ import os
 
 import pytest
 
+from node.journal.errors import JournalFailed
 from node.raft.config import Outcome
-from node.raft.errors import JournalFailed
 from node.raft.node import RaftNode
 from tests.node.raft.scenarios import Rule, as_tests
 from tests.support import raft_mutants as mutants

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from crc32c import crc32c
 
-from node.raft import records
-from node.raft.errors import JournalDamaged, JournalFailed, JournalForeign
-from node.raft.snapshotfile import snapshot_name
+from node.journal import records
+from node.journal.errors import JournalDamaged, JournalFailed, JournalForeign
+from node.journal.snapshots.file import snapshot_name
 from tests.support.journals import command, fill, open_journal
 from tests.support.simdisk import SimStorage
 from tests.support.snapshot_script import LIVE, Life, Moment, check_holds, script

@@ -16,15 +16,15 @@ from hypothesis.stateful import (
     rule,
 )
 
-from node.raft.config import JournalLimits
-from node.raft.journal import Journal
+from node.journal.config import JournalLimits
+from node.journal.journal import Journal
 from tests.support.journals import command, open_journal
 from tests.support.simdisk import SimStorage
 from tests.support.snapshots import kept_entry, live_entries, state_at
 
 if TYPE_CHECKING:
-    from node.raft.journal import Entry
-    from node.raft.snapshots import SnapshotWriter
+    from node.journal.journal import Entry
+    from node.journal.snapshots.store import SnapshotWriter
 
 SIZES = st.sampled_from([1, 30, 60, 200, 700])
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from node.raft.errors import JournalFailed, JournalFull, JournalUnusable
+from node.journal.errors import JournalFailed, JournalFull, JournalUnusable
 from tests.support.journals import fill, open_journal
 from tests.support.simdisk import PowerCut, SimStorage
 from tests.support.snapshot_script import LIVE, SIZE, Life, Moment, check_holds

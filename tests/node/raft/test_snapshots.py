@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
+from node.journal.errors import JournalDamaged, JournalFailed, RaftStopped, SnapshotFailed
+from node.journal.io.job import Flight
+from node.journal.journal import Journal
+from node.journal.log import PLACEHOLDER
 from node.raft import limits
-from node.raft.durablelog import PLACEHOLDER
-from node.raft.errors import JournalDamaged, JournalFailed, RaftStopped, SnapshotFailed
-from node.raft.flight import Flight
-from node.raft.journal import Journal
 from tests.support.journals import command, fill, open_journal
 from tests.support.simdisk import SimStorage
 from tests.support.snapshots import clean_up, kept_entry, live_entries, state_at, take

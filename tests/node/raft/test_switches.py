@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.mutants.hunting import scenario
-from tests.node.raft import (
-    test_beside_loop,
-    test_feed,
+from tests.node.journal import (
     test_journal_damage,
     test_journal_power,
-    test_journal_room,
+    test_journal_preallocation,
     test_journal_segments,
-    test_pin,
-    test_transport,
 )
+from tests.node.raft import test_beside_loop, test_feed, test_pin, test_transport
 from tests.support.raft_switches import SWITCHES
 
 if TYPE_CHECKING:
@@ -66,9 +63,9 @@ SCENARIOS: list[tuple[Callable[[], object], str]] = [
     (b14_past_4_gib, "CountsTo32Bits"),
     (b15_full_disk, "IgnoresWriteErrors"),
     (b19_unpickling, "Unpickles"),
-    (test_journal_room.stale_records_behind_a_cut_tail, "KeepsTornTails"),
-    (test_journal_room.b07_lost_sector_of_a_synced_group, "CutsWhateverFollows"),
-    (test_journal_room.the_log_goes_on_where_its_records_end, "KeepsRoom"),
+    (test_journal_preallocation.stale_records_behind_a_cut_tail, "KeepsTornTails"),
+    (test_journal_preallocation.b07_lost_sector_of_a_synced_group, "CutsWhateverFollows"),
+    (test_journal_preallocation.the_log_goes_on_where_its_records_end, "KeepsRoom"),
     (test_beside_loop.sweep_of_a_new_segment, "BeginsSegmentFirst"),
     (test_beside_loop.sweep_of_a_new_segment, "BeginsSegmentUnsynced"),
     (test_beside_loop.snapshots_wait_for_their_disk, "GoesOnBeforeItsDisk"),

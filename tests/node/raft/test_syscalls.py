@@ -22,8 +22,8 @@ import pytest
 import fifo
 import fifo.client
 from node.config import to_toml
-from node.raft import records
-from node.raft.frames import LENGTHS, decode
+from node.journal import records
+from node.peers.frames import LENGTHS, decode
 from tests.support import syscalls
 from tests.support.cluster import loopback_config, passed
 

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 import pytest
 
-from node.raft import limits
-from node.raft.append import MessageRefused
+from node.peers import limits
+from node.peers.frames import LENGTHS, PROTOCOL_VERSION, Decoder, encode
+from node.peers.handshake import DialerSide, Identity
+from node.peers.message import MessageRefused
+from node.peers.peer import PeerNode
+from node.peers.transport import TcpTransport
 from node.raft.config import ConfigInvalid, RaftConfig
-from node.raft.frames import LENGTHS, PROTOCOL_VERSION, Decoder, encode
-from node.raft.peer import PeerNode
-from node.raft.peer_auth import DialerSide, Identity
-from node.raft.transport import TcpTransport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from node.raft.held import Message
+    from node.peers.message import Message
 
 CLUSTER = b"transport-tests!"
 SECRET = b"only members know"

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
+from node.peers.peer import PeerNode
 from node.raft import limits
 from node.raft.config import Outcome
-from node.raft.peer import PeerNode
 from tests.support.raft_world import Frame, SimNode, World
 
 

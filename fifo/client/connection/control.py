@@ -1,0 +1,295 @@
+"""The control connection: a daemon thread with its own loop that renews locks and hears notices.
+
+Owns heartbeats, renewals and notices of a session, so that a handler that blocks the user's loop,
+or burns its CPU, neither looks dead nor loses its locks. Opened with the first consumer.
+It reads what the user's loop replaces (`identity`, `holdings`), and each holding under its own
+lock; it hands everything else over with `call_soon_threadsafe`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from typing import Final
+
+from fifo.client import limits
+from fifo.client.connection.dialing import Dialer
+from fifo.client.connection.link import Link
+from fifo.client.connection.session import Identity, Session, hello
+from fifo.client.connection.threads import OwnLoop, call_in
+from fifo.client.consuming import ranges
+from fifo.client.consuming.lock_ledger import Holding
+from fifo.client.errors import FifoError, SessionEnded, from_code
+from fifo.wire import Code, Frame
+from fifo.wire import limits as wire
+from fifo.wire.messages import (
+    NOTICE_MESSAGE_TIMEOUT,
+    ROLE_CONTROL,
+    Error,
+    Notice,
+    NoticeAck,
+    Redirect,
+    Renew,
+    Renewed,
+)
+
+_log = logging.getLogger("fifo.client")
+
+_IDLE_S: Final = 1.0
+"""How often it looks for something to renew when nothing is held."""
+
+_LOOK_AGAIN_S: Final = 0.25
+"""While it waits for the data connection: a word from the other thread may come just too early."""
+
+
+class Control:
+    """One per client. `start()`, `wake()` and `stop()` may be called from the user's loop."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._user_loop = session.loop
+        self._seams = session.seams
+        self._dialer = Dialer(session.options, session.seams)
+        self._thread: OwnLoop | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+        self._wake: asyncio.Event | None = None
+        self._lost: asyncio.Event | None = None
+        self.link: Link | None = None
+        self._identity: Identity | None = None
+        self._correlations = itertools.count(1)
+        self._sent: dict[int, float] = {}
+        self._retry_soon = False
+
+    def __repr__(self) -> str:
+        return f"<control {'off' if self._thread is None else repr(self.link)}>"
+
+    @property
+    def running(self) -> bool:
+        """Whether the thread has been started."""
+        return self._thread is not None
+
+    def start(self) -> None:
+        """Start the thread, once."""
+        if self._thread is None and not self._stopping:
+            self._thread = self._seams.own_loop()
+            self._thread.start(self._main)
+
+    def nudge(self) -> None:
+        """A lock may be shorter than those before: look at once. From any thread."""
+        loop, wake = self._loop, self._wake
+        if loop is not None and wake is not None:
+            call_in(loop, wake.set)
+
+    async def stop(self) -> None:
+        """End the thread; waits for it without blocking the user's loop."""
+        self._stopping = True
+        thread, loop = self._thread, self._loop
+        if thread is None:
+            return
+        if loop is not None:
+            call_in(loop, self._cancel)
+        await thread.join()
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    # On the control thread from here on.
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._task = asyncio.current_task()
+        try:
+            while not self._stopping:
+                await self._one_connection()
+        finally:
+            if self.link is not None:
+                self.link.close()
+
+    async def _one_connection(self) -> None:
+        """Wait for the session, connect, and renew until the connection or the session is over."""
+        assert self._wake is not None, "made in _main"
+        assert self._lost is not None, "made in _main"
+        await self._until_established()
+        identity = self._identity = self._session.identity
+        data = self._session.link
+        self._dialer.hint = data.address if data is not None else self._session.dialer.hint
+        try:
+            link, welcome = await self._dialer.dial(
+                lambda: hello(identity, self._session.options, ROLE_CONTROL)
+            )
+        except SessionEnded:
+            self._tell_ended(identity)
+            await self._until_another(identity)
+            return
+        except FifoError as error:
+            _log.warning("the control connection was refused: %s", error)
+            await asyncio.sleep(limits.REDIAL_MAX_S)
+            return
+        self.link = link
+        self._sent.clear()
+        self._lost.clear()
+        link.attach(self, welcome.heartbeat_ms / 1000)
+        while not self._lost.is_set() and self._belongs(link, identity):
+            self._wake.clear()
+            self._renew()
+            try:
+                async with asyncio.timeout(self._pause()):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+        link.close()
+        self.link = None
+
+    def _belongs(self, link: Link, identity: Identity) -> bool:
+        """Whether this connection goes where the session is: same session, same node.
+
+        The data connection may find the next leader first, where the old one only hangs.
+        """
+        data = self._session.link
+        return self._session.identity.session == identity.session and (
+            data is None or data.address == link.address
+        )
+
+    async def _until_another(self, identity: Identity) -> None:
+        """The session ended: wait until the user's loop has begun another."""
+        while self._session.identity.session == identity.session:
+            await self._woken()
+
+    async def _until_established(self) -> None:
+        """Wait until the data connection has a session that can be resumed."""
+        while not self._session.identity.established or self._session.fatal is not None:
+            await self._woken()
+
+    async def _woken(self) -> None:
+        """Wait for a word from the user's loop; the pause is for one that came just before."""
+        assert self._wake is not None, "made in _main"
+        self._wake.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_AGAIN_S):
+                await self._wake.wait()
+
+    def _pause(self) -> float:
+        """Until the next renewal: a third of the shortest lock that is held."""
+        if self._retry_soon:
+            self._retry_soon = False
+            return limits.RENEW_RETRY_S
+        locks = [
+            holding.lock_s
+            for holding in self._session.holdings.values()
+            if holding.renewable and not holding.void
+        ]
+        return min([*locks, limits.LOCK_S_MAX]) / limits.RENEWALS_PER_LOCK if locks else _IDLE_S
+
+    def _renew(self) -> None:
+        """One frame (or as many as the ranges need) that names all that we hold."""
+        link = self.link
+        if link is None:
+            return
+        now = self._seams.monotonic()
+        items: list[tuple[int, tuple[ranges.Range, ...]]] = []
+        room = wire.SETTLE_RANGES_MAX
+        for number, holding in self._session.holdings.items():
+            for part in ranges.chunks(
+                holding.to_renew(now), wire.SETTLE_RANGES_MAX, limits.RENEW_TOKENS
+            ):
+                if len(part) > room or len(items) >= wire.ITEMS_MAX:
+                    self._send(link, items, now)
+                    items, room = [], wire.SETTLE_RANGES_MAX
+                items.append((number, part))
+                room -= len(part)
+        self._send(link, items, now)
+
+    def _send(
+        self, link: Link, items: list[tuple[int, tuple[ranges.Range, ...]]], now: float
+    ) -> None:
+        if items:
+            correlation = next(self._correlations)
+            self._sent[correlation] = now
+            link.send(Renew(tuple(items)), correlation)
+
+    def frame_received(self, link: Link, frame: Frame) -> None:
+        """A renewal's answer, a notice, or the end."""
+        message = frame.message
+        if isinstance(message, Renewed):
+            self._renewed(message, self._sent.pop(frame.correlation, None))
+        elif isinstance(message, Notice):
+            self._notice(link, message)
+        elif isinstance(message, Redirect):
+            if message.address:
+                self._dialer.hint = message.address
+            link.abort(from_code(Code.MOVED, f"{link.address} does not lead any more"))
+        elif isinstance(message, Error):
+            renewal = self._sent.pop(frame.correlation, None)
+            if frame.correlation == 0:
+                link.abort(from_code(message.code, message.text, message.detail))
+            elif message.retryable and renewal is not None:
+                self._retry_soon = True
+                self._set_wake()
+            elif renewal is not None and not self._session.closing:
+                _log.warning("a renewal was refused: %s", message.text)
+
+    def _renewed(self, answer: Renewed, sent_at: float | None) -> None:
+        holdings = self._session.holdings
+        for number, granted, lost in answer.items:
+            holding = holdings.get(number)
+            if holding is None:
+                continue
+            if sent_at is not None and granted:
+                holding.renewed(granted, sent_at)
+                self._session.metrics.renewals += ranges.count([one[:2] for one in granted])
+            if lost:
+                # What was settled just before the renewal came is named as lost, too: not a sign
+                # that the node suspects us.
+                self._lose(holding, lost, suspected=False)
+
+    def _notice(self, link: Link, notice: Notice) -> None:
+        if notice.kind == NOTICE_MESSAGE_TIMEOUT:
+            holding = self._session.holdings.get(notice.consumer)
+            if holding is not None:
+                self._lose(holding, notice.tokens, suspected=True)
+        else:
+            self._tell(self._session.notice, notice)
+        if notice.notice:
+            link.send(NoticeAck(notice.notice), next(self._correlations))
+
+    def _lose(
+        self, holding: Holding, tokens: tuple[tuple[int, int], ...], *, suspected: bool
+    ) -> None:
+        """Flag the messages here and now: a handler that blocks the user's loop can look."""
+        self._session.lose(holding, tokens, suspected=suspected)
+        self._tell(self._session.told_lost, holding.number)
+
+    def _tell_ended(self, identity: Identity) -> None:
+        self._tell(self._session.ended_elsewhere, identity.session)
+
+    def _tell(self, callback: object, argument: object) -> None:
+        assert callable(callback), "a method of the session"
+        call_in(self._user_loop, callback, argument)
+
+    def link_lost(self, link: Link, error: FifoError) -> None:
+        """The control connection is gone: another one, at once."""
+        if isinstance(error, SessionEnded) and self._identity is not None:
+            self._tell_ended(self._identity)
+        if self.link is link:
+            self.link = None
+        if self._lost is not None:
+            self._lost.set()
+        self._set_wake()
+
+    def _set_wake(self) -> None:
+        if self._wake is not None:
+            self._wake.set()
+
+    def link_writable(self, link: Link) -> None:
+        """Renewals are small: they never waited."""
+
+    def owes_answers(self) -> bool:
+        """Whether a renewal is unanswered."""
+        return bool(self._sent)

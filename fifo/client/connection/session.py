@@ -1,0 +1,562 @@
+"""The session of one client object: its identity, its data connection, and who waits for what.
+
+Owns reconnecting, resuming, and handing each frame to whoever expects it. It outlives its
+connections: what is unanswered is sent again, by those who own it, once a leader welcomes us.
+Runs on the user's loop; `identity` and `holdings` are replaced, never changed, so that the control
+thread may read them at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import re
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol
+
+from fifo.client import limits
+from fifo.client.connection.calls import EXPIRED, Call, Expected, until
+from fifo.client.connection.dialing import Dialer
+from fifo.client.connection.environment import Seams
+from fifo.client.connection.link import Link
+from fifo.client.connection.options import Options
+from fifo.client.consuming import ranges
+from fifo.client.consuming.delivery import Delivery
+from fifo.client.consuming.lock_ledger import Holding
+from fifo.client.durations import Duration, patience
+from fifo.client.errors import (
+    ClientClosed,
+    ConnectionLost,
+    FifoError,
+    SessionEnded,
+    SessionTaken,
+    Timeout,
+    again,
+    from_code,
+)
+from fifo.client.metrics import Metrics
+from fifo.wire import VERSION_MAX, VERSION_MIN, Frame
+from fifo.wire import limits as wire
+from fifo.wire.messages import (
+    NOTICE_ACTIVITY,
+    NOTICE_CONSUMER_REMOVED,
+    NOTICE_MESSAGE_TIMEOUT,
+    NOTICE_SESSION_ENDED,
+    ROLE_DATA,
+    VERB_RELEASE,
+    Confirms,
+    Deliver,
+    Error,
+    Get,
+    Hello,
+    Message,
+    Notice,
+    NoticeAck,
+    Redirect,
+    Settle,
+    Subscribe,
+    Welcome,
+)
+
+_log = logging.getLogger("fifo.client")
+
+
+_CAPITAL: Final = re.compile(r"(?<=.)(?=[A-Z])")
+"""Where a request's name falls into words: QueueQuery is told as "queue query"."""
+
+
+class Identity(NamedTuple):
+    """Which session we are: `session` changes when one ended, `incarnation` never."""
+
+    session: bytes
+    incarnation: bytes
+    established: bool
+
+
+class Part(Protocol):
+    """A part of the client that has unanswered frames of its own: publisher, settler, consumers."""
+
+    def resumed(self) -> None:
+        """A leader has welcomed us: send what is unanswered."""
+
+    def detached(self) -> None:
+        """The connection is gone."""
+
+    def writable(self) -> None:
+        """The connection takes bytes again."""
+
+    def session_ended(self, error: SessionEnded) -> None:
+        """What the session held is void; a new one begins."""
+
+    def failed(self, error: FifoError) -> None:
+        """Nothing will ever be answered again."""
+
+    def owes(self) -> bool:
+        """Whether answers are outstanding."""
+
+
+class Sink(Protocol):
+    """Whoever takes the deliveries of one consumer number."""
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Messages came."""
+
+    def activity(self, active: bool) -> None:
+        """The consumer became active, or waits."""
+
+    def lost(self) -> None:
+        """Some of its locks were lost."""
+
+    def removed(self) -> None:
+        """The node has removed the consumer: its queue was deleted."""
+
+
+class Listener(Protocol):
+    """Whoever takes the deliveries of a durable consumer: they belong to no session."""
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Messages came."""
+
+
+class Session:
+    """See the module. `start()` once, `close()` once; everything else in between."""
+
+    def __init__(
+        self,
+        options: Options,
+        seams: Seams,
+        metrics: Metrics,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.options = options
+        self.seams = seams
+        self.metrics = metrics
+        self.loop = loop
+        self.dialer = Dialer(options, seams)
+        self.link: Link | None = None
+        self.welcome: Welcome | None = None
+        self.identity = Identity(seams.entropy(16), seams.entropy(16), established=False)
+        self.holdings: dict[int, Holding] = {}
+        self.parts: list[Part] = []
+        self.fatal: FifoError | None = None
+        self.closing = False
+        self.on_identity: Callable[[], object] | None = None
+        self.on_connected: Callable[[str], object] | None = None
+        self.on_disconnected: Callable[[FifoError], object] | None = None
+        self._sinks: dict[int, Sink] = {}
+        self._listeners: dict[int, Listener] = {}
+        self._orphans: dict[int, list[Delivery]] = {}
+        self._expected: dict[int, Expected] = {}
+        self._calls: dict[int, Call] = {}
+        self._correlations = itertools.count(1)
+        self._keeper: asyncio.Task[None] | None = None
+        self._first: asyncio.Future[None] = loop.create_future()
+        self._lost: asyncio.Event = asyncio.Event()
+        self._last_error: FifoError | None = None
+
+    def __repr__(self) -> str:
+        where = "not connected" if self.link is None else f"connected to {self.link.address}"
+        return f"<session {self.identity.session.hex()[:8]}, {where}>"
+
+    # The life of the connection.
+
+    async def start(self) -> None:
+        """Connect for the first time. Raises ConnectionLost that names what was tried."""
+        self._keeper = self.loop.create_task(self._keep(), name="fifo session")
+        deadline = self.loop.time() + self.options.connect_timeout
+        if await until(self._first, deadline, self.loop) is EXPIRED:
+            error = ConnectionLost(
+                f"no leader within {self.options.connect_timeout:g} s; {self.dialer.explain()}"
+            )
+            self._fail(error)
+            raise error
+
+    async def _keep(self) -> None:
+        """Connect, wait until it is lost, again; until closed or refused for good."""
+        while self.fatal is None:
+            before = self.identity.session
+            try:
+                link, welcome = await self.dialer.dial(self._hello)
+            except SessionEnded as error:
+                # The control connection may have told us meanwhile: then this is about the old one.
+                if self.identity.session == before:
+                    self.end(error)
+                continue
+            except FifoError as error:
+                self._fail(error)
+                return
+            self._lost.clear()
+            self._attach(link, welcome)
+            await self._lost.wait()
+
+    def _hello(self) -> Hello:
+        identity, options = self.identity, self.options
+        return hello(identity, options, ROLE_DATA)
+
+    def _attach(self, link: Link, welcome: Welcome) -> None:
+        self.link = link
+        self.welcome = welcome
+        self.metrics.connects += 1
+        self.identity = self.identity._replace(established=True)
+        if self.on_identity is not None:
+            self.on_identity()
+        _log.info("connected to %s at %s, term %d", welcome.node, link.address, welcome.term)
+        link.attach(self, welcome.heartbeat_ms / 1000)
+        if self.link is not link:
+            return
+        for call in list(self._calls.values()):
+            call.sent_again = call.sent
+            self._send_call(call)
+        for part in self.parts:
+            part.resumed()
+        if not self._first.done():
+            self._first.set_result(None)
+        if self.on_connected is not None:
+            self.on_connected(link.address)
+
+    def link_lost(self, link: Link, error: FifoError) -> None:
+        """The data connection is gone: tell everybody, and connect again."""
+        if self.link is not link:
+            return
+        self.link = None
+        self._orphans.clear()
+        if self.closing:
+            # The node hangs up on a closed session: that is no loss, and nothing to come back from.
+            self._fail(ClientClosed("the client is closed"))
+            return
+        self._last_error = error
+        self.metrics.disconnects += 1
+        if isinstance(error, SessionEnded):
+            self.end(error)
+        elif error.code == "session_taken" or isinstance(error, PermissionError):
+            self._fail(error)
+        for call in list(self._calls.values()):
+            if call.sent and not call.safe:
+                self._forget(call)
+                call.fail(_unknown(error))
+        for part in self.parts:
+            part.detached()
+        self._lost.set()
+        if self.fatal is None:
+            _log.info("lost the connection: %s", error)
+        if self.on_disconnected is not None:
+            self.on_disconnected(error)
+
+    def link_writable(self, link: Link) -> None:
+        """Unsent bytes have drained."""
+        for part in self.parts:
+            part.writable()
+
+    def owes_answers(self) -> bool:
+        """Whether the node owes us any answer."""
+        return bool(self._calls) or any(part.owes() for part in self.parts)
+
+    def end(self, error: SessionEnded) -> None:
+        """The session is over: its tokens are void. The next connection begins a new one."""
+        if self.fatal is not None:
+            return
+        _log.warning("the session ended: %s", error)
+        self.metrics.sessions_ended += 1
+        self.identity = Identity(
+            self.seams.entropy(16), self.identity.incarnation, established=False
+        )
+        for holding in self.holdings.values():
+            for message in holding.end():
+                self.metrics.locks_lost += 1
+                message.lose_lock()
+        self.holdings = {}
+        self._sinks.clear()
+        self._orphans.clear()
+        for part in self.parts:
+            part.session_ended(error)
+        if self.link is not None:
+            self.link.abort(error)
+
+    def ended_elsewhere(self, session: bytes) -> None:
+        """The control connection heard that this session ended."""
+        if session == self.identity.session and self.identity.established:
+            error = SessionEnded("the node ended the session")
+            error.code = "session_ended"
+            if self.link is not None:
+                self.link.abort(error)
+            else:
+                self.end(error)
+
+    def _fail(self, error: FifoError) -> None:
+        """Nothing will work any more, and whoever waits is told why."""
+        if self.fatal is not None:
+            return
+        self.fatal = error
+        for call in list(self._calls.values()):
+            failed = again(error)
+            failed.unknown |= call.sent
+            call.fail(failed)
+        self._calls.clear()
+        self._expected.clear()
+        for part in self.parts:
+            part.failed(error)
+        for holding in self.holdings.values():
+            for message in holding.end():
+                message.lose_lock()
+        self.holdings = {}
+        if not self._first.done():
+            self._first.set_exception(error)
+            self._first.exception()
+        if self._keeper is not None and self._keeper is not asyncio.current_task():
+            self._keeper.cancel()
+        if self.link is not None:
+            self.link.close()
+            self.link = None
+
+    async def close(self) -> None:
+        """Stop; whoever still waits gets ClientClosed."""
+        self._fail(ClientClosed("the client is closed"))
+        if self._keeper is not None:
+            await asyncio.gather(self._keeper, return_exceptions=True)
+
+    def refuse(self, error: FifoError) -> None:
+        """From here on every use raises `error`: this is a forked child's copy."""
+        self.fatal = error
+
+    def check(self) -> None:
+        """Raise what stands in the way of any use."""
+        if self.fatal is not None:
+            raise again(self.fatal)
+        running = asyncio._get_running_loop()
+        if running is not None and running is not self.loop:
+            raise ClientClosed(
+                "this client belongs to another event loop: connect on this one as well,"
+                " or use fifo.blocking, which all threads may share"
+            )
+
+    def patience(self, timeout: Duration | None) -> float:
+        """The seconds that a call may take; those of the options unless told."""
+        return self.options.timeout if timeout is None else patience(timeout)
+
+    # Frames out.
+
+    def next_correlation(self) -> int:
+        """A number for a request, never used again in this client."""
+        return next(self._correlations)
+
+    def expect(self, correlation: int, who: Expected) -> None:
+        """Hand the frame with this correlation to `who`, until `forget`."""
+        self._expected[correlation] = who
+
+    def forget(self, correlation: int) -> None:
+        """Nobody waits for it any more."""
+        self._expected.pop(correlation, None)
+
+    async def call(
+        self,
+        message: Message,
+        timeout: Duration | None = None,
+        *,
+        safe: bool = True,
+        on_answer: Callable[[Frame], Any] | None = None,
+    ) -> Any:
+        """Send a request and wait for its answer; the frame, or what `on_answer` made of it.
+
+        Raises the node's error, ConnectionLost where it was never sent, Timeout where it was.
+        """
+        seconds = self.patience(timeout)
+        call = self.begin(message, safe=safe, on_answer=on_answer)
+        try:
+            result = await until(call.future, self.loop.time() + seconds, self.loop)
+        finally:
+            self._forget(call)
+        if result is EXPIRED:
+            what = _CAPITAL.sub(" ", type(message).__name__).lower()
+            raise self.expired(seconds, what, sent=call.sent)
+        return result
+
+    def begin(
+        self,
+        message: Message,
+        *,
+        safe: bool = True,
+        on_answer: Callable[[Frame], Any] | None = None,
+    ) -> Call:
+        """Send a request without waiting; whoever awaits its future forgets it afterwards."""
+        self.check()
+        call = Call(
+            message,
+            self.next_correlation(),
+            self.loop.create_future(),
+            safe=safe,
+            on_answer=on_answer,
+            retry=self._retry,
+        )
+        self._calls[call.correlation] = call
+        self._send_call(call)
+        return call
+
+    def expired(self, seconds: float, what: str, *, sent: bool) -> FifoError:
+        """The error of a wait that is over: unknown where it was sent, else it never happened."""
+        if sent:
+            return Timeout(f"{what}: no answer within {seconds:g} s", unknown=True)
+        if self.link is not None:
+            return Timeout(f"{what}: could not be sent within {seconds:g} s")
+        why = f" after {self._last_error}" if self._last_error is not None else ""
+        return ConnectionLost(
+            f"{what}: no leader within {seconds:g} s{why}; {self.dialer.explain()}"
+        )
+
+    def _send_call(self, call: Call) -> None:
+        if self.link is not None and self._calls.get(call.correlation) is call:
+            call.sent = True
+            self.link.send(call.message, call.correlation)
+
+    def _retry(self, call: Call, error: FifoError) -> None:
+        delay = self.options.ack_retry_backoff.delay_s(call.attempts)
+        call.attempts += 1
+        self.loop.call_later(delay * (0.75 + self.seams.chance() / 2), self._send_call, call)
+
+    def _forget(self, call: Call) -> None:
+        if self._calls.pop(call.correlation, None) is not None and self._orphans:
+            # After this turn: an answer binds what came before it first.
+            self.loop.call_soon(self._give_orphans_back)
+
+    # Frames in.
+
+    def frame_received(self, link: Link, frame: Frame) -> None:
+        """Give it to whoever expects it."""
+        message = frame.message
+        if isinstance(message, Deliver):
+            self._deliver(message, frame.raw)
+        elif isinstance(message, Confirms):
+            for item in message.items:
+                self._answered(item[0], Frame(Confirms((item,)), item[0]))
+        elif isinstance(message, Notice):
+            self.notice(message)
+            if message.notice:
+                link.send(NoticeAck(message.notice), self.next_correlation())
+        elif isinstance(message, Redirect):
+            if message.address:
+                self.dialer.hint = message.address
+            link.abort(ConnectionLost(f"{link.address} does not lead any more"))
+        elif isinstance(message, Error) and frame.correlation == 0:
+            link.abort(from_code(message.code, message.text, message.detail))
+        else:
+            self._answered(frame.correlation, frame)
+
+    def _answered(self, correlation: int, frame: Frame) -> None:
+        call = self._calls.get(correlation)
+        if call is None:
+            expected = self._expected.get(correlation)
+            if expected is not None:
+                expected.answered(frame)
+            return
+        message = frame.message
+        if not isinstance(message, Error):
+            self._forget(call)
+            call.succeed(frame)
+            return
+        error = from_code(message.code, message.text, message.detail, retryable=message.retryable)
+        if message.retryable and not call.future.done():
+            self._retry(call, error)
+        else:
+            self._forget(call)
+            # What was taken over in between may have been done for us the first time.
+            error.unknown |= call.sent_again and isinstance(error, SessionTaken)
+            call.fail(error)
+
+    # Deliveries and notices.
+
+    def bind(self, holding: Holding, sink: Sink) -> None:
+        """From here on the deliveries of this consumer number go to `sink`."""
+        self.holdings = {**self.holdings, holding.number: holding}
+        self._sinks[holding.number] = sink
+        for delivery in self._orphans.pop(holding.number, ()):
+            sink.deliver(delivery)
+
+    def unbind(self, number: int) -> None:
+        """This consumer number is done with."""
+        self.holdings = {one: other for one, other in self.holdings.items() if one != number}
+        self._sinks.pop(number, None)
+
+    def listen(self, number: int, listener: Listener) -> None:
+        """From here on, whatever session we have, this durable consumer's deliveries go here."""
+        self._listeners[number] = listener
+
+    def _deliver(self, message: Deliver, raw: memoryview) -> None:
+        seams = self.seams
+        delivery = Delivery(message, raw, seams.monotonic(), seams.wall())
+        sink = self._sinks.get(message.consumer) or self._listeners.get(message.consumer)
+        if sink is not None:
+            sink.deliver(delivery)
+            return
+        # Deliveries may come before the number of their consumer does; what nobody waits for any
+        # more, because its call was given up, goes back.
+        self._orphans.setdefault(message.consumer, []).append(delivery)
+        self._give_orphans_back()
+
+    def _give_orphans_back(self) -> None:
+        """Release deliveries whose consumer nobody here has, or will have, asked for."""
+        if not self._orphans or any(
+            isinstance(call.message, Subscribe | Get) for call in self._calls.values()
+        ):
+            return
+        orphans, self._orphans = self._orphans, {}
+        for number, deliveries in orphans.items():
+            found = ranges.Ranges(
+                [(one.first_token, one.first_token + one.count - 1) for one in deliveries]
+            )
+            for tokens in ranges.chunks(found, wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS):
+                if self.link is not None:
+                    self.link.send(Settle(number, VERB_RELEASE, tokens), self.next_correlation())
+
+    def notice(self, notice: Notice) -> None:
+        """What happened to a consumer; on the user's loop."""
+        if notice.kind == NOTICE_MESSAGE_TIMEOUT:
+            holding = self.holdings.get(notice.consumer)
+            if holding is not None:
+                self.lose(holding, notice.tokens, suspected=True)
+                self.told_lost(notice.consumer)
+        elif notice.kind == NOTICE_SESSION_ENDED:
+            self.ended_elsewhere(self.identity.session)
+        elif notice.kind == NOTICE_ACTIVITY:
+            sink = self._sinks.get(notice.consumer)
+            if sink is not None:
+                sink.activity(notice.active)
+        elif notice.kind == NOTICE_CONSUMER_REMOVED:
+            sink = self._sinks.get(notice.consumer)
+            if sink is not None:
+                sink.removed()
+
+    def lose(
+        self, holding: Holding, tokens: tuple[tuple[int, int], ...], *, suspected: bool
+    ) -> None:
+        """These locks are lost: flag their messages, on any thread."""
+        for message in holding.lose(tokens, suspected=suspected):
+            self.metrics.locks_lost += 1
+            message.lose_lock()
+
+    def told_lost(self, number: int) -> None:
+        """The control thread has flagged lost locks: the consumer looks; on the user's loop."""
+        sink = self._sinks.get(number)
+        if sink is not None:
+            sink.lost()
+
+
+def hello(identity: Identity, options: Options, role: int) -> Hello:
+    """The first frame of a connection: it names the user; the secret is never in it."""
+    return Hello(
+        version_min=VERSION_MIN,
+        version_max=VERSION_MAX,
+        role=role,
+        session=identity.session,
+        incarnation=identity.incarnation,
+        client=options.name or "fifo-python",
+        user=options.user,
+        mechanism=options.mechanism,
+        heartbeat_ms=round(options.heartbeat * 1000),
+        resume=identity.established,
+    )
+
+
+def _unknown(error: FifoError) -> FifoError:
+    lost = ConnectionLost(f"the connection was lost before the answer came: {error}", unknown=True)
+    lost.__cause__ = error
+    return lost

@@ -1,0 +1,560 @@
+"""A consumer: messages come by themselves, and the program takes them one by one or in batches.
+
+Owns the buffer of what was delivered and not yet handed out, and the life of one subscription
+across reconnections and sessions. Runs on the user's loop. Messages are made when they are handed
+out. Must not know how settlements travel, or who renews.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from fifo.client import checks, limits
+from fifo.client.backoff import BackoffCallable
+from fifo.client.connection.calls import EXPIRED, Call, until
+from fifo.client.connection.session import Session
+from fifo.client.consuming import ranges
+from fifo.client.consuming.delivery import Delivery
+from fifo.client.consuming.lock_ledger import Holding
+from fifo.client.consuming.message import LockedMessage, SettleResult
+from fifo.client.consuming.ranges import Range
+from fifo.client.consuming.settler import Settler
+from fifo.client.durations import Duration, patience
+from fifo.client.errors import FifoError, LockLost, QueueNotFound, SessionEnded, again
+from fifo.wire import Frame, RemoteProtocolError
+from fifo.wire import limits as wire
+from fifo.wire.errors import Code
+from fifo.wire.messages import SESSION_RESUMED, Alive, Cancel, Credit, Subscribe, Subscribed
+
+_log = logging.getLogger("fifo.client")
+
+M = TypeVar("M", bound=LockedMessage)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeOptions:
+    """What a consumer asks for, checked: the frame to send, and what only the client does."""
+
+    subscribe: Subscribe
+    auto_renew: bool = True
+    renewals: int | None = None
+    handler_timeout_s: float | None = None
+    nack_delay: BackoffCallable | None = None
+
+
+class Consumer(Generic[M]):
+    """What `client.consume(...)` gives: a context manager, and an async iterator over messages.
+
+    Entering subscribes; leaving cancels, and gives back what was not handed out. Several tasks may
+    iterate at once. Cancelling ends the iteration; messages in hand can still be settled.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        settler: Settler,
+        options: ConsumeOptions,
+        factory: Callable[[Delivery, int], M],
+        on_start: Callable[[], None],
+    ) -> None:
+        self.queue = options.subscribe.queue
+        self.active = False
+        self.on_activity: Callable[[bool], object] | None = None
+        self.cancelled = False
+        self._session = session
+        self._settler = settler
+        self._options = options
+        self._factory = factory
+        self._on_start = on_start
+        self._holding: Holding | None = None
+        self._subscribing: Call | None = None
+        self._error: FifoError | None = None
+        self._buffer: deque[tuple[Delivery, int, int]] = deque()
+        self._delivery: Delivery | None = None
+        self._index = self._stop = 0
+        self._fresh_until = 0.0
+        self._usable_s: float | None = None
+        self._waiters: deque[asyncio.Future[Any]] = deque()
+        self._turn = 0
+        self._subscribed_once = False
+        self._answered_once = False
+
+    def __repr__(self) -> str:
+        state = "cancelled" if self.cancelled else "active" if self.active else "waiting"
+        number = "-" if self._holding is None else self._holding.number
+        return f"<consumer {number} of {self.queue}, {state}, {self.buffered} buffered>"
+
+    # The program's side.
+
+    @property
+    def number(self) -> int | None:
+        """The consumer's number, for `client.settle` from elsewhere; None before it has one."""
+        return None if self._holding is None else self._holding.number
+
+    @property
+    def buffered(self) -> int:
+        """Messages delivered and not yet handed out."""
+        rest = sum([stop - start for _, start, stop in self._buffer])
+        return rest + self._stop - self._index
+
+    async def __aenter__(self) -> Consumer[M]:
+        await self.subscribe()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.cancel()
+
+    def __aiter__(self) -> AsyncIterator[M]:
+        return self
+
+    async def __anext__(self) -> M:
+        message = self._take()
+        if message is None:
+            found = await self._wait(None)
+            if found is None:
+                raise StopAsyncIteration
+            return found
+        self._turn += 1
+        if self._turn >= limits.TURN_MESSAGES:
+            self._turn = 0
+            await asyncio.sleep(0)
+        return message
+
+    async def next(self, timeout: Duration | None = None) -> M | None:
+        """The next message; None when `timeout` seconds are over, or the consumer was cancelled."""
+        message = self._take()
+        if message is not None:
+            return message
+        return await self._wait(timeout)
+
+    async def next_batch(self, count: int, timeout: Duration | None = None) -> list[M]:
+        """At least one and at most `count` messages: all that are there.
+
+        Empty when `timeout` seconds are over without one, or the consumer was cancelled.
+        """
+        messages = self._take_many(count)
+        if not messages:
+            first = await self._wait(timeout)
+            if first is not None:
+                messages = [first, *self._take_many(count - 1)]
+        return messages
+
+    async def batches(self, count: int = limits.FRAME_MESSAGES) -> AsyncIterator[list[M]]:
+        """Lists of messages, each of at most `count`, until the consumer is cancelled."""
+        while True:
+            messages = await self.next_batch(count)
+            if not messages:
+                return
+            yield messages
+            # Lets acks and deliveries through when the handler itself never waits.
+            await asyncio.sleep(0)
+
+    def ack_many(self, messages: list[M]) -> None:
+        """Ack all of these without waiting, in as few frames as can be."""
+        self._settler.gather_many(messages)
+
+    async def settle_many(self, messages: list[M]) -> list[SettleResult]:
+        """Ack all of these and wait for the receipts, in the same order."""
+        return await self._settler.settle_many(messages)
+
+    async def alive(self) -> None:
+        """Say that the program behind it is well: a suspected consumer gets messages again."""
+        if self._holding is not None:
+            self._holding.suspected = False
+            await self._session.call(Alive(self._holding.number))
+
+    async def credit(self, count: int, *, drain: bool = False) -> None:
+        """Ask for `count` messages, where the consumer pulls; `drain` takes back, once what is
+        ready has been handed out, what is left of it. Instead of what it had, not beside it.
+
+        Raises InvalidArgument where the consumer did not subscribe to pull. A consumer of a new
+        session, after the old one ended, begins without any.
+        """
+        checks.integer(count, "count", 0, wire.CREDIT_MAX)
+        await self.subscribe()
+        if self._holding is not None:
+            await self._session.call(
+                Credit(self._holding.number, count, checks.flag(drain, "drain"))
+            )
+
+    async def subscribe(self) -> None:
+        """Subscribe now; entering the context or asking for a message does it as well."""
+        if self._subscribed_once:
+            return
+        self._subscribed_once = True
+        session = self._session
+        call = session.begin(self._options.subscribe, on_answer=self._subscribed)
+        seconds = session.options.timeout
+        try:
+            answer = await until(_copy(call), session.loop.time() + seconds, session.loop)
+            if answer is EXPIRED:
+                raise session.expired(seconds, "Subscribe", sent=call.sent)
+        except BaseException:
+            # The answer may still come: it then finds a consumer to be cancelled.
+            self.cancelled = True
+            raise
+        self._on_start()
+
+    async def cancel(self) -> None:
+        """No more messages; what was not handed out goes back at once, uncounted."""
+        if self.cancelled:
+            return
+        self.cancelled = True
+        self.active = False
+        unopened = self._unopened()
+        self._forget_buffer()
+        self._wake_all()
+        holding = self._holding
+        if holding is None or holding.void or self._session.fatal is not None:
+            return
+        holding.retired = True
+        self._settler.flush(holding)
+        pieces = list(ranges.chunks(unopened, wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS)) or [()]
+        call = self._session.begin(Cancel(holding.number, pieces[0]))
+        holding.resolve(pieces[0])
+        for piece in pieces[1:]:
+            self._settler.release_unopened(holding, piece)
+        seconds = min(self._session.options.timeout, self._session.options.close_timeout)
+        loop = self._session.loop
+        try:
+            # Waited for a moment only: without a connection it is sent after the next resume.
+            answer = await until(_copy(call), loop.time() + seconds, loop)
+            if answer is not EXPIRED and not holding.has_unresolved():
+                self._settler.finish(holding)
+        except LockLost:
+            self._session.unbind(holding.number)
+        except FifoError as error:
+            _log.info("cancelling %r: %s", self, error)
+
+    # Handing out.
+
+    def _take(self) -> M | None:
+        """The next message in the buffer, or None."""
+        holding = self._holding
+        if holding is not None and holding.suspected:
+            self._speak(holding)
+        while self._index < self._stop or self._advance():
+            delivery = self._delivery
+            assert delivery is not None, "a slice of the buffer has its delivery"
+            index = self._index
+            self._index = index + 1
+            message = self._factory(delivery, index)
+            holding = message.holding
+            now = self._session.seams.monotonic()
+            token = message.token
+            if holding.lost and token in holding.lost:
+                holding.resolve(((token, token),))
+                continue
+            if now >= self._fresh_until and not self._still_fresh(holding, token, now):
+                continue
+            holding.opened(message, now)
+            return message
+        return None
+
+    def _take_many(self, count: int) -> list[M]:
+        """Up to `count` messages of the buffer."""
+        messages: list[M] = []
+        holding = self._holding
+        if holding is not None and holding.suspected:
+            self._speak(holding)
+        while len(messages) < count and (self._index < self._stop or self._advance()):
+            delivery, factory = self._delivery, self._factory
+            assert delivery is not None, "a slice of the buffer has its delivery"
+            owner = delivery.holding
+            now = self._session.seams.monotonic()
+            if (
+                owner is None
+                or owner.lost
+                or owner.handler_timeout_s is not None
+                or now >= self._fresh_until
+            ):
+                message = self._take()
+                if message is None:
+                    break
+                messages.append(message)
+                continue
+            start = self._index
+            stop = self._index = min(self._stop, start + count - len(messages))
+            fresh = [factory(delivery, index) for index in range(start, stop)]
+            first = delivery.first_token
+            owner.open.update(zip(range(first + start, first + stop), fresh, strict=True))
+            messages += fresh
+        return messages
+
+    def _advance(self) -> bool:
+        """Go to the next slice of the buffer; False where there is none."""
+        if not self._buffer:
+            self._delivery = None
+            return False
+        self._delivery, self._index, self._stop = self._buffer.popleft()
+        delivery = self._delivery
+        if delivery.holding is None:
+            return False
+        token = delivery.first_token + self._index
+        self._fresh_until = self._limit(delivery.holding, delivery, token)
+        return True
+
+    def _limit(self, holding: Holding, delivery: Delivery, token: int) -> float:
+        """Until when a message may be handed out: its lock's end, or the end of its renewals."""
+        end = holding.deadline(token, delivery)
+        if self._usable_s is not None:
+            end = min(end, delivery.received + self._usable_s)
+        return end
+
+    def _still_fresh(self, holding: Holding, token: int, now: float) -> bool:
+        """Whether a message may be handed out; one that may not is given back, uncounted."""
+        assert self._delivery is not None, "asked about a message of the buffer"
+        self._fresh_until = self._limit(holding, self._delivery, token)
+        if now < self._fresh_until:
+            return True
+        self._settler.release_unopened(holding, ((token, token),))
+        return False
+
+    def _speak(self, holding: Holding) -> None:
+        """A suspected consumer asks for more and has finished all it had: it is alive."""
+        if holding.is_idle() and self._session.link is not None:
+            holding.suspected = False
+            self._session.link.send(Alive(holding.number), self._session.next_correlation())
+
+    async def _wait(self, timeout: Duration | None) -> M | None:
+        """Wait for a message; None when cancelled or too late. Raises what ended the consumer."""
+        if not self._subscribed_once and not self.cancelled:
+            await self.subscribe()
+        loop = self._session.loop
+        deadline = None if timeout is None else loop.time() + patience(timeout)
+        while True:
+            message = self._take()
+            if message is not None:
+                return message
+            if self._error is not None:
+                raise again(self._error)
+            if self.cancelled:
+                return None
+            waiter: asyncio.Future[Any] = loop.create_future()
+            self._waiters.append(waiter)
+            try:
+                if deadline is None:
+                    await waiter
+                elif await until(waiter, deadline, loop) is EXPIRED:
+                    return None
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    # Woken and cancelled at once: the message is for somebody else.
+                    self._wake(1)
+                raise
+
+    def _wake(self, count: int) -> None:
+        waiters = self._waiters
+        while waiters and count > 0:
+            waiter = waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                count -= 1
+
+    def _wake_all(self) -> None:
+        self._wake(len(self._waiters))
+
+    def _unopened(self) -> tuple[Range, ...]:
+        """The tokens in the buffer that are still ours."""
+        slices = list(self._buffer)
+        if self._delivery is not None and self._index < self._stop:
+            slices.insert(0, (self._delivery, self._index, self._stop))
+        found = ranges.Ranges()
+        for delivery, start, stop in slices:
+            found.add(delivery.first_token + start, delivery.first_token + stop - 1)
+        return tuple(found)
+
+    def _forget_buffer(self) -> None:
+        self._buffer.clear()
+        self._delivery = None
+        self._index = self._stop = 0
+
+    # The session's side.
+
+    def _subscribed(self, frame: Frame) -> None:
+        """The node's answer; at once, for deliveries may come right behind it."""
+        message = frame.message
+        if not isinstance(message, Subscribed):
+            raise RemoteProtocolError(Code.PROTOCOL, "a subscription was not answered as one")
+        self._subscribing = None
+        self._answered_once = True
+        self.active = message.active
+        if self._holding is None or self._holding.number != message.consumer:
+            self._replace(message)
+        if self.cancelled and self._holding is not None:
+            # Cancelled while the answer was on its way: what comes goes back as it comes.
+            self._holding.retired = True
+            self._session.begin(Cancel(self._holding.number)).future.add_done_callback(_look_at)
+
+    def _replace(self, message: Subscribed) -> None:
+        if self._holding is not None:
+            for lost in self._holding.end():
+                lost.lose_lock()
+            self._forget_buffer()
+            self._session.unbind(self._holding.number)
+        options = self._options
+        lock_s, max_lock_s = message.lock_ms / 1000, message.max_lock_ms / 1000
+        holding = Holding(
+            message.consumer,
+            self.queue,
+            self._settler,
+            lock_s=lock_s,
+            max_lock_s=max_lock_s,
+            renewable=options.auto_renew,
+        )
+        holding.renewals_max = options.renewals
+        holding.handler_timeout_s = options.handler_timeout_s
+        holding.nack_delay = options.nack_delay
+        self._usable_s = None
+        if options.auto_renew and max_lock_s >= limits.RENEWALS_PER_LOCK * lock_s:
+            self._usable_s = max_lock_s - lock_s
+        self._holding = holding
+        self._session.bind(holding, self)
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Messages came: keep what is new."""
+        holding = self._holding
+        if holding is None:
+            return
+        new = holding.admit(delivery)
+        count = 0
+        for start, stop in new:
+            count += stop - start
+            if not self.cancelled:
+                self._buffer.append((delivery, start, stop))
+        metrics = self._session.metrics
+        metrics.delivered += count
+        metrics.repeats_dropped += delivery.count - count
+        if self.cancelled:
+            first = delivery.first_token
+            crossed = tuple([(first + start, first + stop - 1) for start, stop in new])
+            self._settler.release_unopened(holding, crossed)
+            return
+        self._wake(count)
+
+    def activity(self, active: bool) -> None:
+        """The node says whether this is the active consumer of its queue."""
+        self.active = active
+        if self.on_activity is not None:
+            self.on_activity(active)
+
+    def lost(self) -> None:
+        """Locks were lost: whoever waits asks again, which tells the node that we are alive."""
+        self._wake_all()
+
+    def removed(self) -> None:
+        """The queue was deleted: the iteration ends with that."""
+        self.fail(QueueNotFound(f"queue {self.queue} was deleted"))
+
+    def session_ended(self) -> None:
+        """What it held is void; it subscribes again with the next session."""
+        self._holding = None
+        self._subscribing = None
+        self._forget_buffer()
+
+    def resumed(self) -> None:
+        """Connected: subscribe again where the node does not know this consumer any more."""
+        if self.cancelled or not self._subscribed_once or self._error is not None:
+            return
+        welcome = self._session.welcome
+        if self._holding is not None and welcome is not None:
+            known = [one[0] for one in welcome.consumers]
+            resumed = welcome.session_state == SESSION_RESUMED
+            if not resumed or self._holding.number in known:
+                return
+        elif not self._answered_once:
+            return
+        if self._subscribing is None:
+            self._subscribing = self._session.begin(
+                self._options.subscribe, on_answer=self._subscribed
+            )
+            self._subscribing.future.add_done_callback(self._resubscribed)
+
+    def _resubscribed(self, future: asyncio.Future[Any]) -> None:
+        self._subscribing = None
+        if future.cancelled():
+            return
+        error = future.exception()
+        if isinstance(error, FifoError):
+            self.fail(error)
+
+    def fail(self, error: FifoError) -> None:
+        """It cannot go on: whoever waits, and whoever asks after the buffer is empty, is told."""
+        self._error = error
+        self._wake_all()
+
+
+class Consumers:
+    """All consumers of a client, as a part of its session."""
+
+    def __init__(self, session: Session) -> None:
+        self._all: list[Consumer[Any]] = []
+        session.parts.append(self)
+
+    def add(self, consumer: Consumer[Any]) -> None:
+        """Tell it of the session's events from here on; cancelled ones are forgotten."""
+        self._all = [one for one in self._all if not one.cancelled]
+        self._all.append(consumer)
+
+    def __iter__(self) -> Any:
+        return iter([one for one in self._all if not one.cancelled])
+
+    def resumed(self) -> None:
+        """Connected."""
+        for consumer in self:
+            consumer.resumed()
+
+    def detached(self) -> None:
+        """Nothing to do: the node keeps consumers."""
+
+    def writable(self) -> None:
+        """Consumers never waited to send."""
+
+    def session_ended(self, error: SessionEnded) -> None:
+        """Every token is void."""
+        for consumer in self:
+            consumer.session_ended()
+
+    def failed(self, error: FifoError) -> None:
+        """No message will come any more."""
+        for consumer in self:
+            consumer.fail(error)
+
+    def owes(self) -> bool:
+        """Deliveries are not owed."""
+        return False
+
+
+def _look_at(future: asyncio.Future[Any]) -> None:
+    """Take note of an error that nobody waits for."""
+    if not future.cancelled() and (error := future.exception()) is not None:
+        _log.info("a consumer could not be cancelled: %s", error)
+
+
+def _copy(call: Call) -> asyncio.Future[Any]:
+    """A future of one's own for a call that goes on when one stops waiting."""
+    loop = call.future.get_loop()
+    copy: asyncio.Future[Any] = loop.create_future()
+
+    def done(future: asyncio.Future[Any]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if copy.done():
+            return
+        if error is not None:
+            copy.set_exception(error)
+        else:
+            copy.set_result(None)
+
+    call.future.add_done_callback(done)
+    return copy

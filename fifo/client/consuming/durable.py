@@ -1,0 +1,214 @@
+"""A durable consumer: it has a name, and outlives every session (semantics.md 11).
+
+Owns its verbs, and the messages that came for the verb under way. What it holds is the cluster's
+business: nothing here is renewed or given back by itself. One verb at a time; whoever opened the
+same name later has it, and the verbs of the earlier one raise SessionTaken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from fifo.client import checks
+from fifo.client.connection.session import Session
+from fifo.client.consuming.delivery import Delivery
+from fifo.client.consuming.message import Status, StoredMessage
+from fifo.client.errors import FifoError, LockLost, MessageTooLarge, ProtocolError
+from fifo.wire.messages import Durable, Message, Ok, Receipt
+
+STEP_MESSAGES: Final = 10_000
+"""Messages of one `reserve`, or of one request of a `fetch`: what the machine does in a step."""
+
+_MOST: Final = 2**63 - 1
+_HOLD: Final = 1
+"""`first` of a reserve that asks for no messages."""
+
+_STATUSES: Final = tuple(Status)[:5]
+
+
+class DurableMessage(StoredMessage):
+    """A message that a durable consumer holds, under its `token`."""
+
+    __slots__ = ("token",)
+
+    def __init__(self, delivery: Delivery, index: int) -> None:
+        super().__init__(delivery, index)
+        self.token = delivery.first_token + index
+
+
+class NotAcked(NamedTuple):
+    """Tokens first..last that an ack could not settle, and why: mostly `lock_lost`."""
+
+    first: int
+    last: int
+    status: Status
+
+
+class Opened(NamedTuple):
+    """A durable consumer as one object opened it: others can use it so, without taking it over."""
+
+    consumer: int
+    generation: int
+
+
+class DurableConsumer:
+    """A durable consumer's verbs; the first of them opens it, unless `opened` says who has.
+
+    `generation` counts the openings of the name; `held` are the ranges of tokens that were locked
+    when this one opened it, `next_token` the token of the next message then.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        queue: str,
+        name: str,
+        options: Mapping[str, Any] | None = None,
+        opened: Opened | None = None,
+    ) -> None:
+        self.queue = queue
+        self.name = name
+        self.consumer, self.generation = opened or (0, 0)
+        self.next_token = 0
+        self.held: tuple[tuple[int, int], ...] = ()
+        self._options = dict(options or {})
+        self._session = session
+        self._verb = asyncio.Lock()
+        self._came: dict[int, DurableMessage] | None = None
+
+    def __repr__(self) -> str:
+        return f"<durable consumer {self.name} of {self.queue}, generation {self.generation}>"
+
+    async def open(self) -> tuple[tuple[int, int], ...]:
+        """Find or create it, and take it over; the ranges of tokens that it holds.
+
+        Every verb does it where it was not done; again after SessionTaken it takes the name back.
+        """
+        async with self._verb:
+            await self._open()
+        return self.held
+
+    async def reserve(self, count: int) -> list[DurableMessage]:
+        """Lock up to `count` ready messages under the next tokens; none only where none is ready,
+        the queue is paused, or this consumer holds all that one may hold (65 535).
+
+        Not sent again by itself: where the answer is lost (`unknown`), `open` shows what is held.
+        """
+        checks.integer(count, "count", 1, STEP_MESSAGES)
+        async with self._verb:
+            return await self._messages("reserve", 0, count)
+
+    async def hold(self, count: int) -> range:
+        """As `reserve`, but nothing is sent: the tokens, for a `fetch` here or elsewhere."""
+        checks.integer(count, "count", 1, STEP_MESSAGES)
+        async with self._verb:
+            answer = await self._do("reserve", _HOLD, count, safe=False)
+        return self._tokens(answer, "reserve")
+
+    async def fetch(self, first: int, last: int) -> list[DurableMessage]:
+        """What is still locked of tokens first..last, in order; the same each time, with holes."""
+        checks.integer(first, "first", 1, _MOST)
+        checks.integer(last, "last", first, _MOST)
+        async with self._verb:
+            return await self._fetch(first, last)
+
+    async def ack(self, upto: int) -> tuple[NotAcked, ...]:
+        """Settle all tokens up to this one, again without harm; what could not be settled."""
+        checks.integer(upto, "upto", 0, _MOST)
+        async with self._verb:
+            answer = await self._do("ack", 0, upto)
+            if isinstance(answer, Receipt) and answer.results:
+                # It was heard: the next ack need not name it again. No harm where that gets lost.
+                with contextlib.suppress(FifoError):
+                    await self._do("ack", answer.results[-1][1] + 1)
+        if not isinstance(answer, Receipt):
+            raise ProtocolError("an ack was not answered by a receipt")
+        return tuple(
+            NotAcked(one[0], one[1], _STATUSES[min(one[2], len(_STATUSES) - 1)])
+            for one in answer.results
+        )
+
+    async def renew(self) -> None:
+        """Lock everything that it holds anew, from now on."""
+        async with self._verb:
+            await self._do("renew")
+
+    async def forget(self) -> None:
+        """End it: what it holds goes back, uncounted."""
+        async with self._verb:
+            await self._do("forget", safe=False)
+            self.generation = 0
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Messages came; what nobody waits for stays locked and can be fetched."""
+        if self._came is not None:
+            for index in range(delivery.count):
+                self._came[delivery.first_token + index] = DurableMessage(delivery, index)
+
+    @property
+    def opened(self) -> Opened:
+        """What another client needs in order to fetch from it; of plain numbers."""
+        return Opened(self.consumer, self.generation)
+
+    # Within.
+
+    async def _opened(self) -> None:
+        if not self.generation:
+            await self._open()
+
+    async def _open(self) -> None:
+        request = Durable(self.queue, self.name, "open", 0, 0, 0, self._options or None)
+        answer = (await self._session.call(request)).message
+        result = answer.result if isinstance(answer, Ok) else None
+        if not isinstance(result, dict):
+            raise ProtocolError("an open was answered by something else")
+        self.consumer, self.generation = result["consumer"], result["generation"]
+        self.next_token = result["next_token"]
+        self.held = tuple((first, last) for first, last in result["held"])
+        self._session.listen(self.consumer, self)
+
+    async def _fetch(self, first: int, last: int) -> list[DurableMessage]:
+        """In halves where it is more than the machine sends in one step."""
+        try:
+            return await self._messages("fetch", first, last)
+        except MessageTooLarge:
+            if last - first < STEP_MESSAGES:
+                raise
+        middle = (first + last) // 2
+        return await self._fetch(first, middle) + await self._fetch(middle + 1, last)
+
+    async def _messages(self, verb: str, first: int, last: int) -> list[DurableMessage]:
+        """The messages of a verb: they come before its answer."""
+        await self._opened()
+        # Where another object of this name was opened in between, its deliveries went there.
+        self._session.listen(self.consumer, self)
+        came = self._came = {}
+        try:
+            answer = await self._do(verb, first, last, safe=verb == "fetch")
+        finally:
+            self._came = None
+        tokens = self._tokens(answer, verb)
+        wanted = tokens if verb == "reserve" else range(first, last + 1)
+        return [came[token] for token in sorted(came) if token in wanted]
+
+    async def _do(self, verb: str, first: int = 0, last: int = 0, *, safe: bool = True) -> Message:
+        await self._opened()
+        request = Durable(
+            self.queue, self.name, verb, self.generation, first, last, consumer=self.consumer
+        )
+        frame = await self._session.call(request, safe=safe)
+        message: Message = frame.message
+        return message
+
+    def _tokens(self, answer: Message, verb: str) -> range:
+        """The tokens that an answer speaks of."""
+        result = answer.result if isinstance(answer, Ok) else None
+        if not isinstance(result, dict):
+            raise ProtocolError(f"a {verb} was answered by something else")
+        if result["consumer"] != self.consumer:
+            raise LockLost("this durable consumer was forgotten, and another has its name now")
+        first = result["first_token"]
+        return range(first, first + result["count"])

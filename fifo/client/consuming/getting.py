@@ -1,0 +1,141 @@
+"""`get`: messages asked for one at a time or a few, through the session's implicit consumer.
+
+Owns what came for such a consumer and who asked for it. One box per consumer number. What nobody
+asks for any more (its call was over when it came) goes back at once, uncounted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fifo.client import limits
+from fifo.client.connection.session import Session
+from fifo.client.consuming.delivery import Delivery
+from fifo.client.consuming.lock_ledger import Holding
+from fifo.client.consuming.ranges import Ranges
+from fifo.client.consuming.settler import Settler
+from fifo.wire import Code, Frame, RemoteProtocolError
+from fifo.wire import limits as wire
+from fifo.wire.messages import Get, Got
+
+
+class Box:
+    """What came for one implicit consumer and is not claimed yet."""
+
+    def __init__(self, holding: Holding, session: Session, settler: Settler) -> None:
+        self.holding = holding
+        self.waiting = 0
+        self._session = session
+        self._settler = settler
+        self._unclaimed: dict[int, tuple[Delivery, int]] = {}
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Messages came, before the answer that says whose they are."""
+        new = self.holding.admit(delivery)
+        for start, stop in new:
+            for index in range(start, stop):
+                self._unclaimed[delivery.first_token + index] = delivery, index
+            self._session.metrics.delivered += stop - start
+        if not self.waiting:
+            self.give_back()
+
+    def claim(self, first: int, count: int, wanted: int) -> list[tuple[Delivery, int]]:
+        """The messages of one answer; with nobody else waiting also what a lost answer left."""
+        claimed: list[tuple[Delivery, int]] = []
+        if not self.waiting:
+            mine = range(first, first + count)
+            left = sorted([token for token in self._unclaimed if token not in mine])
+            claimed = [self._unclaimed.pop(token) for token in left[: max(0, wanted - count)]]
+        for token in range(first, first + count):
+            found = self._unclaimed.pop(token, None)
+            if found is not None:
+                claimed.append(found)
+        if not self.waiting:
+            self.give_back()
+        return claimed
+
+    def give_back(self) -> None:
+        """Release what nobody asks for."""
+        if self._unclaimed:
+            self._settler.release_unopened(
+                self.holding, tuple(Ranges([(token, token) for token in self._unclaimed]))
+            )
+            self._unclaimed.clear()
+
+    def activity(self, active: bool) -> None:
+        """An implicit consumer is neither active nor waiting."""
+
+    def lost(self) -> None:
+        """Nobody waits in an iterator here."""
+
+    def removed(self) -> None:
+        """The queue was deleted: the next get is told."""
+
+
+class Getter:
+    """All implicit consumers of a client."""
+
+    def __init__(self, session: Session, settler: Settler) -> None:
+        self._session = session
+        self._settler = settler
+        self._boxes: dict[str, Box] = {}
+        self._asking: dict[str, int] = {}
+
+    async def get(self, request: Get, *, timeout: float, renew: bool) -> list[tuple[Delivery, int]]:
+        """Ask, and take what came."""
+        queue = request.queue
+        self._count(queue, 1)
+        asking = True
+
+        def taken(frame: Frame) -> list[tuple[Delivery, int]]:
+            nonlocal asking
+            asking = False
+            self._count(queue, -1)
+            return self._taken(request, frame, renew=renew)
+
+        try:
+            result = await self._session.call(request, timeout, on_answer=taken)
+        finally:
+            if asking:
+                self._count(queue, -1)
+        assert isinstance(result, list), "what `taken` gives"
+        return result
+
+    def _count(self, queue: str, change: int) -> None:
+        self._asking[queue] = self._asking.get(queue, 0) + change
+        box = self._boxes.get(queue)
+        if box is not None:
+            box.waiting = self._asking[queue]
+        if not self._asking[queue]:
+            del self._asking[queue]
+
+    def _taken(self, request: Get, frame: Frame, *, renew: bool) -> list[tuple[Delivery, int]]:
+        message: Any = frame.message
+        if not isinstance(message, Got):
+            raise RemoteProtocolError(Code.PROTOCOL, "a get was not answered as one")
+        if not message.consumer:
+            return []
+        box = self._boxes.get(request.queue)
+        if box is None or box.holding.void or box.holding.number != message.consumer:
+            holding = Holding(
+                message.consumer,
+                request.queue,
+                self._settler,
+                lock_s=limits.LOCK_S_MAX,
+                max_lock_s=wire.DURATION_MS_MAX / 1000,
+                renewable=True,
+            )
+            box = self._boxes[request.queue] = Box(holding, self._session, self._settler)
+            # One more while what waits for this number is handed over: this very call.
+            box.waiting = 1
+            self._session.bind(holding, box)
+            box.waiting = self._asking.get(request.queue, 0)
+        claimed = box.claim(message.first_token, message.count, request.count)
+        if not renew:
+            for delivery, index in claimed:
+                token = delivery.first_token + index
+                box.holding.do_not_renew(token, token)
+        # What is left of a fresh lock is its length; the shortest one sets the pace of renewals.
+        left = [delivery.remaining_s for delivery, _ in claimed]
+        box.holding.lock_s = max(limits.LOCK_S_MIN, min([*left, box.holding.lock_s]))
+        return claimed

@@ -1,0 +1,300 @@
+"""What a client holds under one consumer number: which tokens, until when, and which are lost.
+
+Owns the ledger of tokens from their arrival until they are resolved, and the messages that the
+program has in its hands. Two threads use it: the loop of the user delivers and settles, the control
+thread renews and learns what is lost. What both touch stands under `lock`; the rest says so.
+Must not know connections: who sends what is the business of `settling`, `control` and `session`.
+
+A token is *unresolved* from its arrival until its settlement is answered (or it is given up). Below
+the lowest unresolved token the client never asks again: that is `resolved_below`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fifo.client import limits
+from fifo.client.consuming import ranges
+from fifo.client.consuming.ranges import Range, Ranges
+
+if TYPE_CHECKING:
+    from fifo.client.backoff import BackoffCallable
+    from fifo.client.consuming.delivery import Delivery
+    from fifo.client.consuming.message import LockedMessage
+    from fifo.client.consuming.settler import Settler
+
+
+class Holding:
+    """One consumer number of one session. `void`: the session ended, nothing here is ours.
+
+    `retired`: the consumer was cancelled; the holding goes when nothing is unresolved.
+    """
+
+    __slots__ = (
+        "_deadlines",
+        "_gaps",
+        "_last_seen",
+        "_not_renewed",
+        "_opened_at",
+        "_renewed",
+        "_unresolved",
+        "acks",
+        "acks_due",
+        "busy",
+        "handler_timeout_s",
+        "in_flight",
+        "lock",
+        "lock_s",
+        "lost",
+        "max_lock_s",
+        "nack_delay",
+        "number",
+        "open",
+        "queue",
+        "renewable",
+        "renewals_max",
+        "retired",
+        "settler",
+        "suspected",
+        "void",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        queue: str,
+        settler: Settler,
+        *,
+        lock_s: float,
+        max_lock_s: float,
+        renewable: bool,
+    ) -> None:
+        self.number = number
+        self.queue = queue
+        self.settler = settler
+        self.lock_s = lock_s
+        self.max_lock_s = max_lock_s
+        self.renewable = renewable
+        self.renewals_max: int | None = None
+        self.handler_timeout_s: float | None = None
+        self.nack_delay: BackoffCallable | None = None
+        self.void = False
+        self.suspected = False
+        self.retired = False
+        # Of the user's loop only: what the program has in hand, and what it has just acked.
+        self.open: dict[int, LockedMessage] = {}
+        self.busy: set[int] = set()
+        self.acks: list[LockedMessage] = []
+        self.acks_due = False
+        self.in_flight = 0
+        self._last_seen = 0
+        self._gaps = Ranges()
+        # Of both threads.
+        self.lock = threading.Lock()
+        self._unresolved = Ranges()
+        self.lost: dict[int, None] = {}
+        self._not_renewed: set[int] = set()
+        self._opened_at: dict[int, float] = {}
+        self._renewed: dict[int, int] = {}
+        self._deadlines: list[tuple[int, int, float]] = []
+
+    def __repr__(self) -> str:
+        return f"<holding {self.number} of {self.queue}: {self.overview()}>"
+
+    def overview(self) -> str:
+        """One line for a log."""
+        with self.lock:
+            held = ranges.count(self._unresolved)
+            return f"unresolved {held}, open {len(self.open)}, lost {len(self.lost)}"
+
+    # Arrival, on the user's loop.
+
+    def admit(self, delivery: Delivery) -> list[tuple[int, int]]:
+        """Take a delivery in; the (start, stop) positions of what is new in it.
+
+        What we have, or had and settled, is left out: after a resume the node sends again what is
+        still locked, and an effect may be carried out twice after a change of leader.
+        """
+        first = delivery.first_token
+        last = first + delivery.count - 1
+        delivery.holding = self
+        if first == self._last_seen + 1:
+            new: list[Range] = [(first, last)]
+        else:
+            new = self._unseen(first, last)
+        if last > self._last_seen:
+            if first > self._last_seen + 1:
+                self._gaps.add(self._last_seen + 1, first - 1)
+                self._forget_gaps()
+            self._last_seen = last
+        with self.lock:
+            for one, other in new:
+                self._unresolved.add(one, other)
+        return [(one - first, other - first + 1) for one, other in new]
+
+    def _unseen(self, first: int, last: int) -> list[Range]:
+        """The tokens of first..last that never arrived: in a gap, or above all that did."""
+        found = self._gaps.intersection(first, min(last, self._last_seen))
+        for one, other in found:
+            self._gaps.remove(one, other)
+        if last > self._last_seen:
+            found.append((max(first, self._last_seen + 1), last))
+        return found
+
+    def _forget_gaps(self) -> None:
+        while len(self._gaps) > limits.GAPS_MAX:
+            one, other = next(iter(self._gaps))
+            self._gaps.remove(one, other)
+
+    # In the program's hands, on the user's loop.
+
+    def opened(self, message: LockedMessage, now: float) -> None:
+        """The program has it now."""
+        token = message.token
+        self.open[token] = message
+        # Looked at after the message can be found: the control thread does it the other way round.
+        if self.lost and token in self.lost:
+            message.lose_lock()
+        if self.handler_timeout_s is not None:
+            with self.lock:
+                self._opened_at[token] = now
+
+    def is_lost(self, token: int) -> bool:
+        """Whether the lock of this token is known to be lost."""
+        return self.void or token in self.lost
+
+    def is_idle(self) -> bool:
+        """Whether all that the program was given is settled, or lost and finished.
+
+        What is lost and in no `process()` block counts as finished, and is given up with this: the
+        program asks for more, and nobody can know better.
+        """
+        if not self.open:
+            return True
+        if not all(one.is_lost and token not in self.busy for token, one in self.open.items()):
+            return False
+        self.resolve([(token, token) for token in self.open])
+        self.open.clear()
+        return True
+
+    def resolve(self, resolved: Iterable[Range]) -> None:
+        """These tokens are done with: settled and answered, or given up."""
+        with self.lock:
+            for first, last in resolved:
+                self._unresolved.remove(first, last)
+                if self.lost or self._not_renewed or self._opened_at or self._renewed:
+                    self._forget(first, last)
+
+    def settling(self, tokens: tuple[Range, ...]) -> None:
+        """These tokens are asked about: unresolved until answered, given up before or not.
+
+        A settlement whose own `resolved_below` passed it could be carried out, and its retry be
+        told `lock_lost`.
+        """
+        with self.lock:
+            for first, last in tokens:
+                self._unresolved.add(first, last)
+
+    def _forget(self, first: int, last: int) -> None:
+        for token in range(first, last + 1):
+            self.lost.pop(token, None)
+            self._not_renewed.discard(token)
+            self._opened_at.pop(token, None)
+            self._renewed.pop(token, None)
+
+    @property
+    def resolved_below(self) -> int:
+        """The client never asks about a token below this one again."""
+        with self.lock:
+            lowest = self._unresolved.lowest
+        return self._last_seen + 1 if lowest is None else lowest
+
+    def has_unresolved(self) -> bool:
+        """Whether anything is still to be settled or answered."""
+        with self.lock:
+            return bool(self._unresolved)
+
+    # Renewal, on the control thread (and for an explicit renewal on the user's loop).
+
+    def do_not_renew(self, first: int, last: int) -> None:
+        """Leave these tokens out of renewals: their getter did not ask for them."""
+        with self.lock:
+            self._not_renewed.update(range(first, last + 1))
+
+    def to_renew(self, now: float) -> tuple[Range, ...]:
+        """The ranges that a renewal names: all that we hold and may renew."""
+        if self.void or not self.renewable:
+            return ()
+        with self.lock:
+            left_out = set(self.lost) | self._not_renewed
+            if self.handler_timeout_s is not None:
+                left_out.update(
+                    token
+                    for token, since in self._opened_at.items()
+                    if now - since >= self.handler_timeout_s
+                )
+            if self.renewals_max is not None:
+                left_out.update(
+                    token for token, times in self._renewed.items() if times >= self.renewals_max
+                )
+            found = Ranges(self._unresolved)
+        for token in left_out:
+            found.remove(token, token)
+        return tuple(found)
+
+    def renewed(self, items: Iterable[tuple[int, int, int]], sent_at: float) -> None:
+        """A renewal was granted: (first, last, remaining ms), counted from when it was SENT."""
+        fresh = [(first, last, sent_at + left_ms / 1000) for first, last, left_ms in items]
+        with self.lock:
+            kept = [one for one in self._deadlines if one[2] > sent_at]
+            # The newest first: a token is looked up in the first range that holds it.
+            self._deadlines = [*fresh, *kept][: limits.GAPS_MAX]
+            if self.renewals_max is not None:
+                for first, last, _ in fresh:
+                    for token in range(first, last + 1):
+                        if token in self._unresolved:
+                            self._renewed[token] = self._renewed.get(token, 0) + 1
+
+    def lose(self, lost: Iterable[Range], *, suspected: bool) -> list[LockedMessage]:
+        """These locks are gone. Returns the messages in the program's hands that it concerns.
+
+        `suspected`: the node says that they timed out, so it suspects this consumer.
+        """
+        with self.lock:
+            found = [
+                token
+                for first, last in lost
+                for part in self._unresolved.intersection(first, last)
+                for token in range(part[0], part[1] + 1)
+                if token not in self.lost
+            ]
+            for token in found:
+                if len(self.lost) < limits.LOST_MAX:
+                    self.lost[token] = None
+            if suspected:
+                self.suspected = True
+        opened = self.open
+        return [message for token in found if (message := opened.get(token)) is not None]
+
+    def end(self) -> list[LockedMessage]:
+        """The session ended: every token is void. Returns what the program has in hand."""
+        self.void = True
+        with self.lock:
+            self._unresolved.clear()
+            self.lost.clear()
+            self._not_renewed.clear()
+            self._opened_at.clear()
+            self._renewed.clear()
+        lost = list(self.open.values())
+        self.open.clear()
+        return lost
+
+    def deadline(self, token: int, delivery: Delivery) -> float:
+        """When this lock ends, by our monotonic clock: an upper bound."""
+        end = delivery.received + delivery.remaining_s
+        for first, last, renewed_until in self._deadlines:
+            if first <= token <= last:
+                return max(end, renewed_until)
+        return end

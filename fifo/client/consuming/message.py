@@ -1,0 +1,396 @@
+"""Messages as programs see them: a light view onto a delivery, and the verbs that settle it.
+
+Owns `StoredMessage` (what peek shows), `LockedMessage` (one that we hold), `Message` (with asyncio
+verbs; `fifo.blocking` has the twin) and `process()`. How a settlement travels is `settling`'s
+business. Made once per message on the hot path: everything that can wait is computed on access.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from fifo.client import checks
+from fifo.client.consuming.signals import Signal
+from fifo.client.durations import Duration, milliseconds
+from fifo.client.errors import InvalidArgument, LockLost, Terminal
+from fifo.wire.columns import decode_headers
+from fifo.wire.messages import VERB_ACK, VERB_NACK, VERB_RELEASE, VERB_TERMINATE
+
+if TYPE_CHECKING:
+    from fifo.client.consuming.delivery import DeadLetter, Delivery
+    from fifo.client.consuming.lock_ledger import Holding
+
+_log = logging.getLogger("fifo.client")
+
+OPEN: Final = 0
+SETTLING: Final = 1
+SETTLED: Final = 2
+
+
+class Status(StrEnum):
+    """What a settlement came to (semantics.md 8)."""
+
+    OK = "ok"
+    ALREADY_SETTLED = "already_settled"
+    LOCK_LOST = "lock_lost"
+    DEAD_LETTERED = "dead_lettered"
+    UNKNOWN_CONSUMER = "unknown_consumer"
+    SENT = "sent"
+    """Not the node's word: the settlement was sent without waiting for a receipt."""
+
+
+class SettleResult(NamedTuple):
+    """The receipt of one settlement. `late`: the lock was lost, and nobody else had the message."""
+
+    status: Status
+    late: bool = False
+
+
+class Settling(NamedTuple):
+    """What a settlement says beyond its verb."""
+
+    verb: int
+    delay_ms: int | None = None
+    reason: str | None = None
+    description: str | None = None
+    exception_type: str | None = None
+    exception_text: str | None = None
+    stack: str | None = None
+
+
+ACK: Final = Settling(VERB_ACK)
+
+
+def nacking(
+    failures: int, holding: Holding, delay: Duration | None, reason: str | None
+) -> Settling:
+    """What a nack says: the explicit delay, else the client's callable, else the server decides."""
+    if delay is None and holding.nack_delay is not None:
+        delay = holding.nack_delay(failures)
+    delay_ms = None if delay is None else milliseconds(delay, "delay")
+    return Settling(VERB_NACK, delay_ms, checks.letter_text(reason, "reason"))
+
+
+def releasing(delay: Duration | None) -> Settling:
+    """What a release says."""
+    return Settling(VERB_RELEASE, None if delay is None else milliseconds(delay, "delay"))
+
+
+def terminating(reason: str, description: str | None, exception: BaseException | None) -> Settling:
+    """What a termination says. What is cut ends in "...": a stack begins so, its end tells most."""
+    if not isinstance(reason, str) or not reason:
+        raise InvalidArgument("reason: must be text that says why this message can never succeed")
+    kind = words = stack = None
+    if exception is not None:
+        kind = checks.text(type(exception).__name__, "exception")
+        words = checks.letter_text(str(exception), "exception")
+        lines = "".join(traceback.format_exception(exception))
+        stack = checks.letter_text(lines, "exception", keep_end=True)
+    return Settling(
+        VERB_TERMINATE,
+        None,
+        checks.letter_text(reason, "reason"),
+        checks.letter_text(description, "description"),
+        kind,
+        words,
+        stack,
+    )
+
+
+class StoredMessage:
+    """A message as it is stored: what `peek` shows."""
+
+    __slots__ = ("_delivery", "_index", "body")
+
+    def __init__(self, delivery: Delivery, index: int) -> None:
+        self.body = delivery.bodies[index]
+        self._delivery = delivery
+        self._index = index
+
+    def __repr__(self) -> str:
+        return f"<message {self.id} of {self.queue}, {len(self.body)} bytes>"
+
+    @property
+    def id(self) -> str:
+        """`queue number.producer number.number`; stays through dead-letter, redrive and move."""
+        return self._delivery.id(self._index)
+
+    @property
+    def queue(self) -> str:
+        """The queue that it was delivered from."""
+        return self._delivery.queue
+
+    @property
+    def key(self) -> str | bytes | None:
+        """The key: text where its bytes are UTF-8, else bytes; None without one."""
+        found = self._delivery.key(self._index)
+        if not found:
+            return None
+        try:
+            return found.decode()
+        except UnicodeDecodeError:
+            return found
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers; empty where there are none."""
+        return decode_headers(self._delivery.headers(self._index))
+
+    @property
+    def priority(self) -> int:
+        """0 to 9, 9 first."""
+        return self._delivery.priority(self._index)
+
+    @property
+    def attempt(self) -> int:
+        """Deliveries so far, this one included: from 1."""
+        return self._delivery.attempt(self._index)
+
+    @property
+    def failures(self) -> int:
+        """Returns so far that counted: what limits and backoff use."""
+        return self._delivery.failures(self._index)
+
+    @property
+    def published_at(self) -> datetime:
+        """When it was published (aware, UTC)."""
+        return self._delivery.published_at(self._index)
+
+    @property
+    def dead_letter(self) -> DeadLetter | None:
+        """Why it is a dead letter, or None."""
+        return self._delivery.dead_letter(self._index)
+
+
+class LockedMessage(StoredMessage):
+    """A message that this client holds: its token, its lock, and what became of both.
+
+    `state` (OPEN, SETTLING, SETTLED) and `holding` are the client's; programs read `settled`.
+    """
+
+    __slots__ = ("_ack_failed", "_lock_lost", "_lost", "holding", "state", "token")
+
+    def __init__(self, delivery: Delivery, index: int) -> None:
+        # Not through super(): this is the hot path of a consumer.
+        self.body = delivery.bodies[index]
+        self._delivery = delivery
+        self._index = index
+        self.token = delivery.first_token + index
+        holding = delivery.holding
+        assert holding is not None, "a locked message belongs to a consumer"
+        self.holding = holding
+        self.state = OPEN
+        self._lost = False
+        self._lock_lost: Signal | None = None
+        self._ack_failed: Signal | None = None
+
+    @property
+    def consumer(self) -> int:
+        """The number of the consumer that holds it: with the token, what settles it elsewhere."""
+        return self.holding.number
+
+    @property
+    def settled(self) -> bool:
+        """Whether the program has settled it (the receipt may be outstanding)."""
+        return self.state != OPEN
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the lock ends, renewals included; 0 once it is over or lost."""
+        if self._lost or self.holding.void:
+            return 0.0
+        now = self.holding.settler.seams.monotonic()
+        return max(0.0, self.holding.deadline(self.token, self._delivery) - now)
+
+    @property
+    def deadline(self) -> datetime:
+        """When the lock ends, by the local clock (aware, UTC)."""
+        wall = self.holding.settler.seams.wall()
+        return datetime.fromtimestamp(wall + self.remaining, UTC)
+
+    @property
+    def lock_lost(self) -> Signal:
+        """Set when the lock is known to be lost: somebody else may get the message."""
+        signal = self._lock_lost
+        if signal is None:
+            signal = self._lock_lost = Signal()
+            if self._lost:
+                signal.set()
+        return signal
+
+    @property
+    def ack_failed(self) -> Signal:
+        """Set when a settlement that nobody waits for came to nothing."""
+        signal = self._ack_failed
+        if signal is None:
+            signal = self._ack_failed = Signal()
+        return signal
+
+    def lose_lock(self) -> None:
+        """Called by the client, on any thread: the lock is gone."""
+        # The flag first: whoever makes the signal after this looks at the flag.
+        self._lost = True
+        if self._lock_lost is not None:
+            self._lock_lost.set()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the lock is known to be lost."""
+        return self._lost
+
+
+class Message(LockedMessage):
+    """A message in an asyncio program."""
+
+    __slots__ = ()
+
+    async def ack(self, receipt: bool = False) -> SettleResult:
+        """Done: never deliver it again. Returns at once; with `receipt`, after a majority has it.
+
+        Retried until answered (semantics.md 8); what fails unheard is `ack_failed` and
+        `client.on_unsettled`.
+        """
+        if not receipt:
+            return self.holding.settler.gather(self)
+        return await self.holding.settler.settle(self, ACK, receipt=True)
+
+    async def nack(
+        self,
+        delay: Duration | None = None,
+        reason: str | None = None,
+        *,
+        receipt: bool = True,
+    ) -> SettleResult:
+        """It failed: counts, and comes back after `delay` seconds or the backoff."""
+        what = nacking(self.failures, self.holding, delay, reason)
+        return await self.holding.settler.settle(self, what, receipt=receipt)
+
+    async def release(self, delay: Duration | None = None, *, receipt: bool = True) -> SettleResult:
+        """Not its fault: goes back uncounted."""
+        return await self.holding.settler.settle(self, releasing(delay), receipt=receipt)
+
+    async def terminate(
+        self,
+        reason: str,
+        description: str | None = None,
+        exception: BaseException | None = None,
+        *,
+        receipt: bool = True,
+    ) -> SettleResult:
+        """It can never succeed: to the dead-letter queue, in one step.
+
+        Raises NoDeadLetterQueue where there is none; the message then stays locked.
+        """
+        what = terminating(reason, description, exception)
+        return await self.holding.settler.settle(self, what, receipt=receipt)
+
+    async def renew(self) -> datetime:
+        """Raise the deadline to now + lock; returns the new one. Raises LockLost."""
+        await self.holding.settler.renew(self)
+        return self.deadline
+
+    def process(
+        self,
+        *,
+        on_error: Callable[[Message, Exception], Duration | None] | None = None,
+        reraise: bool = False,
+        cancel_on_lock_lost: bool = False,
+    ) -> Processing:
+        """`async with message.process():` settles by how the block ends.
+
+        Normal end: ack, without waiting. `fifo.Terminal`: terminate. Cancelled (or interrupted):
+        release, and the cancellation goes on. Any other exception: nack; it is logged and goes no
+        further, so that a loop over messages lives on, unless `reraise`. `on_error(message, error)`
+        may give the delay of the nack. A block that has settled the message itself is left alone.
+        With `cancel_on_lock_lost` the task is cancelled and LockLost raised when the lock is lost.
+        """
+        return Processing(self, on_error, reraise, cancel_on_lock_lost)
+
+
+class Processing:
+    """What `message.process()` gives: an async context manager."""
+
+    __slots__ = ("_cancelled", "_cancels", "_message", "_on_error", "_reraise", "_watch")
+
+    def __init__(
+        self,
+        message: Message,
+        on_error: Callable[[Message, Exception], Duration | None] | None,
+        reraise: bool,
+        cancels: bool,
+    ) -> None:
+        self._message = message
+        self._on_error = on_error
+        self._reraise = reraise
+        self._cancels = cancels
+        self._cancelled = False
+        self._watch: Callable[[], None] | None = None
+
+    async def __aenter__(self) -> Message:
+        self._message.holding.busy.add(self._message.token)
+        if self._cancels:
+            self._cancel_when_lost()
+        return self._message
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        message = self._message
+        message.holding.busy.discard(message.token)
+        if self._watch is not None:
+            message.lock_lost.remove_callback(self._watch)
+        if error is None:
+            if message.state == OPEN:
+                message.holding.settler.gather(message)
+            return False
+        if self._cancelled and isinstance(error, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is None or task.uncancel() == 0:
+                message.holding.settler.give_up(message)
+                raise LockLost(f"the lock of {message!r} was lost while it was handled") from error
+        return await self._failed(error)
+
+    async def _failed(self, error: BaseException) -> bool:
+        message = self._message
+        if isinstance(error, Terminal):
+            if message.state == OPEN:
+                await message.terminate(error.reason, error.description, error.__cause__ or error)
+            return True
+        if not isinstance(error, Exception):
+            # Cancelled, interrupted or leaving: not the message's fault. Nothing is awaited, for a
+            # cancelled task must end.
+            if message.state == OPEN:
+                message.holding.settler.send(message, releasing(None))
+            return False
+        if message.state == OPEN:
+            _log.warning("handling %r failed; nacked", message, exc_info=error)
+            delay = self._on_error(message, error) if self._on_error is not None else None
+            words = f"{type(error).__name__}: {error}"
+            await message.nack(delay, words, receipt=False)
+        return not self._reraise
+
+    def _cancel_when_lost(self) -> None:
+        task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+
+        def cancel() -> None:
+            self._cancelled = True
+            if task is not None:
+                task.cancel()
+
+        def watch() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(cancel)
+
+        self._watch = watch
+        self._message.lock_lost.add_callback(watch)

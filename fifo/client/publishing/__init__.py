@@ -1,0 +1,4 @@
+"""Publishing: batches, windows, numbering, confirms.
+
+Owns a publish from the call until its confirm. Must not know consumers.
+"""

@@ -1,0 +1,136 @@
+"""A named producer: its numbers outlive the client that uses them (semantics.md 10).
+
+Owns the public face of numbering. Frames and windows are the business of `publishing` and `stream`.
+`fifo.blocking` has the same names: change them together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+
+from fifo.client import checks
+from fifo.client.durations import Duration
+from fifo.client.publishing.confirms import Confirm, Confirms
+from fifo.client.publishing.publisher import Batch, Publisher, item
+
+
+class Producer:
+    """A named producer (semantics.md 10): a number is stored at most once, whoever sends it again.
+
+    Without numbers, messages get the next ones. With them (they ascend, holes are fine) what was
+    stored before is confirmed as a duplicate.
+    """
+
+    def __init__(self, publisher: Publisher, name: str, number: int, last: dict[str, int]) -> None:
+        self.name = name
+        self.number = number
+        self._publisher = publisher
+        self._last = last
+
+    def __repr__(self) -> str:
+        return f"<producer {self.name!r}, number {self.number}>"
+
+    def last(self, queue: str) -> int:
+        """The number last stored in this queue, as far as this client knows; 0 for none."""
+        return self._stream_last(queue)
+
+    def _stream_last(self, queue: str) -> int:
+        stream = self._publisher.stream(self.number, queue, self._last.get(queue, 0))
+        return stream.last_stored
+
+    async def publish(
+        self,
+        queue: str,
+        body: bytes,
+        *,
+        number: int | None = None,
+        key: str | bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        delay: Duration | None = None,
+        priority: int = 4,
+        ttl: Duration | None = None,
+        dedup_id: str | bytes | None = None,
+        timeout: Duration | None = None,
+    ) -> Confirm:
+        """As `client.publish`, under this producer's numbers."""
+        checks.name(queue, "queue")
+        self._stream_last(queue)
+        one = item(
+            body,
+            key=key,
+            headers=headers,
+            delay=delay,
+            priority=priority,
+            ttl=ttl,
+            dedup_id=dedup_id,
+            number=number,
+            future=self._publisher.session.loop.create_future(),
+        )
+        return await self._publisher.publish(self.number, queue, one, timeout)
+
+    async def publish_many(
+        self,
+        queue: str,
+        bodies: Iterable[bytes],
+        *,
+        numbers: Sequence[int] | None = None,
+        keys: Sequence[str | bytes | None] | None = None,
+        headers: Sequence[Mapping[str, str] | None] | None = None,
+        delays: Sequence[Duration | None] | None = None,
+        priorities: Sequence[int] | None = None,
+        ttls: Sequence[Duration | None] | None = None,
+        dedup_ids: Sequence[str | bytes | None] | None = None,
+        timeout: Duration | None = None,
+    ) -> Confirms:
+        """As `client.publish_many`, under this producer's numbers."""
+        columns = (keys, headers, delays, priorities, ttls, dedup_ids)
+        batch = self._batch(queue, bodies, numbers, *columns)
+        return await self._publisher.publish_many(self.number, queue, batch, timeout)
+
+    async def send_many(
+        self,
+        queue: str,
+        bodies: Iterable[bytes],
+        *,
+        numbers: Sequence[int] | None = None,
+        keys: Sequence[str | bytes | None] | None = None,
+        headers: Sequence[Mapping[str, str] | None] | None = None,
+        delays: Sequence[Duration | None] | None = None,
+        priorities: Sequence[int] | None = None,
+        ttls: Sequence[Duration | None] | None = None,
+        dedup_ids: Sequence[str | bytes | None] | None = None,
+        timeout: Duration | None = None,
+    ) -> asyncio.Task[Confirms]:
+        """As `publish_many`, but returns as soon as the window has room for all of it.
+
+        Await the task for the confirms, or the error. What is sent next stands behind this.
+        """
+        columns = (keys, headers, delays, priorities, ttls, dedup_ids)
+        batch = self._batch(queue, bodies, numbers, *columns)
+        return await self._publisher.send_many(self.number, queue, batch, timeout)
+
+    def _batch(
+        self,
+        queue: str,
+        bodies: Iterable[bytes],
+        numbers: Sequence[int] | None,
+        keys: Sequence[str | bytes | None] | None,
+        headers: Sequence[Mapping[str, str] | None] | None,
+        delays: Sequence[Duration | None] | None,
+        priorities: Sequence[int] | None,
+        ttls: Sequence[Duration | None] | None,
+        dedup_ids: Sequence[str | bytes | None] | None,
+    ) -> Batch:
+        checks.name(queue, "queue")
+        self._stream_last(queue)
+        return Batch(
+            bodies,
+            keys=keys,
+            headers=headers,
+            delays=delays,
+            priorities=priorities,
+            ttls=ttls,
+            dedup_ids=dedup_ids,
+            numbers=numbers,
+        )

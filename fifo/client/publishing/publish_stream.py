@@ -1,0 +1,311 @@
+"""The frames of one producer to one queue: numbered, in order, sent again until answered.
+
+Owns the numbering of semantics.md 10 on the client's side. A frame gets its numbers when it is
+first sent; from then on they are its own for ever, only `previous` follows what is stored. Frames
+are sent in the order in which they were added: none overtakes another, also when all are sent
+again.
+Must not know programs' calls: `publishing` makes frames and waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from fifo.client import limits
+from fifo.client.connection.session import Session
+from fifo.client.errors import FifoError, ProducerGap, SessionEnded, from_code
+from fifo.client.publishing.confirms import Confirmed
+from fifo.wire import Buffer, Code, Frame
+from fifo.wire.columns import Publication, pack_publication
+from fifo.wire.messages import Confirms, Error, Publish
+
+
+class Work(Protocol):
+    """What a frame carries, and who is told about it."""
+
+    bytes_held: int
+    numbers: Sequence[int] | None
+
+    def pack(self) -> Publication | None:
+        """What to publish; None where nobody waits for it any more. Asked once."""
+
+    def done(self, confirmed: Confirmed | None, error: FifoError | None) -> None:
+        """What became of it: the first `confirmed.total` messages are stored, the others not."""
+
+    def abandoned(self) -> bool:
+        """Whether nobody wants it stored any more."""
+
+
+class PublishFrame:
+    """One publish frame, from the moment that it was added until it is answered."""
+
+    __slots__ = (
+        "columns",
+        "correlation",
+        "gaps",
+        "numbers",
+        "packed",
+        "raw",
+        "sent",
+        "stream",
+        "waits",
+        "work",
+    )
+
+    def __init__(self, stream: Stream, work: Work) -> None:
+        self.stream = stream
+        self.work = work
+        self.numbers: Sequence[int] = ()
+        self.columns: tuple[tuple[int, int], ...] = ()
+        self.raw: list[Buffer] = []
+        self.packed = False
+        self.sent = False
+        self.waits = True
+        self.gaps = 0
+        self.correlation = 0
+
+    def answered(self, frame: Frame) -> None:
+        """Confirmed or refused."""
+        self.stream.answered(self, frame)
+
+
+class Stream:
+    """All unanswered frames of one (producer, queue)."""
+
+    def __init__(
+        self, session: Session, queue: str, producer: int, last_stored: int, released: Released
+    ) -> None:
+        self.queue = queue
+        self.producer = producer
+        self.last_stored = last_stored
+        self._session = session
+        self._released = released
+        self._next = last_stored + 1
+        self._frames: deque[PublishFrame] = deque()
+        self._waiting = 0
+        self._paused_until: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"<stream to {self.queue}: {len(self._frames)} unanswered, {self._waiting} unsent>"
+
+    def add(self, work: Work) -> PublishFrame:
+        """Send it as soon as may be, after all that was added before."""
+        frame = PublishFrame(self, work)
+        self._frames.append(frame)
+        self._waiting += 1
+        if self._waiting == 1 and self._may_send():
+            before = self._frames[-2] if len(self._frames) > 1 else None
+            self._send(frame, self._after(before))
+        else:
+            self.pump()
+        return frame
+
+    def pump(self) -> None:
+        """Send what waits, in order, as long as the connection takes it."""
+        if not self._waiting or not self._may_send():
+            return
+        before: PublishFrame | None = None
+        for frame in list(self._frames):
+            if not self._waiting or not self._may_send():
+                return
+            if frame.waits and not self._send(frame, self._after(before)):
+                continue
+            before = frame
+
+    def _may_send(self) -> bool:
+        link = self._session.link
+        return link is not None and link.writable and self._paused_until is None
+
+    def _after(self, before: PublishFrame | None) -> int:
+        """`previous` of the frame behind `before`."""
+        return self.last_stored if before is None else before.numbers[-1]
+
+    def _send(self, frame: PublishFrame, previous: int) -> bool:
+        """Put one frame on the wire; False where it was dropped, for nobody waits for it."""
+        link = self._session.link
+        assert link is not None, "the caller has looked"
+        if not self._pack(frame):
+            return False
+        frame.waits = False
+        self._waiting -= 1
+        frame.sent = True
+        numbers = frame.numbers
+        link.send(
+            Publish(
+                self.queue,
+                self.producer,
+                min(previous, numbers[0] - 1),
+                numbers[0],
+                len(numbers),
+                frame.columns,
+            ),
+            frame.correlation,
+            frame.raw,
+        )
+        return True
+
+    def _pack(self, frame: PublishFrame) -> bool:
+        """Give a frame its numbers and its bytes when it is first sent."""
+        if frame.packed:
+            return True
+        publication = frame.work.pack()
+        if publication is None:
+            self._remove(frame)
+            frame.work.done(None, None)
+            self._released(frame.work)
+            return False
+        count = len(publication.bodies)
+        numbers = frame.work.numbers
+        if numbers is None:
+            numbers = range(self._next, self._next + count)
+        self._next = max(self._next, numbers[-1] + 1)
+        frame.numbers = numbers
+        frame.columns, frame.raw = pack_publication(publication)
+        frame.packed = True
+        frame.correlation = self._session.next_correlation()
+        self._session.expect(frame.correlation, frame)
+        return True
+
+    # Answers.
+
+    def answered(self, frame: PublishFrame, answer: Frame) -> None:
+        """A confirm (one item) or an error."""
+        message = answer.message
+        if isinstance(message, Confirms):
+            item = message.items[0]
+            error = item[5] if len(item) > 5 else None
+            repeats = item[6] if len(item) > 6 else ()
+            confirmed = Confirmed(item[1], item[2], frame.numbers, item[3], item[4], repeats)
+            self._confirmed(frame, confirmed, error)
+        elif isinstance(message, Error):
+            nothing = Confirmed(0, 0, frame.numbers, 0, 0)
+            self._confirmed(
+                frame, nothing, (message.code, message.text, message.retryable, message.detail)
+            )
+
+    def _confirmed(
+        self, frame: PublishFrame, confirmed: Confirmed, error: tuple[Any, ...] | None
+    ) -> None:
+        if confirmed.total > len(frame.numbers):
+            confirmed = confirmed._replace(stored=max(0, len(frame.numbers) - confirmed.duplicates))
+        if confirmed.total:
+            self._session.metrics.confirmed += confirmed.total
+            self._session.metrics.duplicates += confirmed.before
+            self.last_stored = max(self.last_stored, frame.numbers[confirmed.total - 1])
+        if error is None:
+            self._finish(frame, confirmed, None)
+            return
+        code, text, retryable = error[0], error[1], error[2]
+        detail = error[3] if len(error) > 3 else None
+        refused = from_code(code, text, detail, retryable=retryable)
+        if frame.work.abandoned():
+            # Its caller has heard of an earlier failure, or has gone: it is not sent again.
+            self._finish(frame, confirmed, refused)
+        elif code == Code.GAP and not confirmed.total:
+            self._gap(frame, text, detail)
+        elif retryable and code != Code.GAP and not confirmed.total:
+            self._later(frame)
+        else:
+            self._finish(frame, confirmed, refused)
+
+    def _gap(self, frame: PublishFrame, text: str, detail: Any) -> None:
+        """Something before this frame was not stored: go on behind what is."""
+        frame.gaps += 1
+        head = self._frames[0] if self._frames else None
+        if frame is head:
+            if frame.gaps > limits.GAP_RESENDS:
+                error = ProducerGap(text, detail=detail)
+                error.code = Code.GAP
+                self._finish(frame, Confirmed(0, 0, frame.numbers, 0, 0), error)
+                return
+            self._wait(frame)
+            self.pump()
+            return
+        self._wait(frame)
+        if frame.gaps > limits.GAP_RESENDS and head is not None:
+            # Behind the same unanswered frame again and again: that one got lost. All of it again.
+            for one in self._frames:
+                one.gaps = 0
+                self._wait(one)
+            self._pause()
+            return
+        self.pump()
+
+    def _later(self, frame: PublishFrame) -> None:
+        """Refused for the moment: it and what is behind it go again after a pause."""
+        self._wait(frame)
+        self._pause()
+
+    def _wait(self, frame: PublishFrame) -> None:
+        if not frame.waits:
+            frame.waits = True
+            self._waiting += 1
+
+    def _pause(self) -> None:
+        if self._paused_until is None:
+            delay = limits.RETRY_MIN_S * (0.75 + self._session.seams.chance() / 2)
+            self._paused_until = self._session.loop.call_later(delay, self._resume)
+
+    def _resume(self) -> None:
+        self._paused_until = None
+        self.pump()
+
+    def _finish(self, frame: PublishFrame, confirmed: Confirmed, error: FifoError | None) -> None:
+        self._remove(frame)
+        frame.work.done(confirmed, error)
+        self._released(frame.work)
+
+    def _remove(self, frame: PublishFrame) -> None:
+        if self._frames and self._frames[0] is frame:
+            self._frames.popleft()
+        else:
+            self._frames.remove(frame)
+        if frame.waits:
+            self._waiting -= 1
+        if frame.packed:
+            self._session.forget(frame.correlation)
+        frame.raw = []
+
+    # The session's events.
+
+    def resend(self) -> None:
+        """Connected again: everything unanswered, in order. What nobody waits for is given up."""
+        for frame in list(self._frames):
+            frame.gaps = 0
+            self._wait(frame)
+            if frame.sent and frame.work.abandoned():
+                self._finish(frame, Confirmed(0, 0, frame.numbers, 0, 0), None)
+        if self._paused_until is not None:
+            self._paused_until.cancel()
+            self._paused_until = None
+        self.pump()
+
+    def session_ended(self, error: SessionEnded) -> None:
+        """The session's own producer is gone: what was sent is unknown, the rest starts at 1."""
+        if self.producer:
+            return
+        self.fail(error, only_sent=True)
+        self.last_stored = 0
+        self._next = 1
+
+    def fail(self, error: FifoError, *, only_sent: bool = False) -> None:
+        """Give up what is unanswered: unknown where it was sent."""
+        for frame in list(self._frames):
+            if only_sent and not frame.sent:
+                continue
+            cause = type(error)(str(error), unknown=frame.sent)
+            cause.code = error.code
+            self._finish(frame, Confirmed(0, 0, frame.numbers, 0, 0), cause)
+        if not only_sent and self._paused_until is not None:
+            self._paused_until.cancel()
+            self._paused_until = None
+
+
+class Released(Protocol):
+    """Told when a frame no longer takes room in the window."""
+
+    def __call__(self, work: Work, /) -> None:
+        """It is answered or given up."""

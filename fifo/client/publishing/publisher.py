@@ -1,0 +1,510 @@
+"""Publishing: checks, batches of a turn, windows, and what callers get back.
+
+Owns the calls `publish` and `publish_many`, and the window of unanswered bytes. `stream` owns
+numbers and order. One future per frame in `publish_many`, one per message in `publish`; messages
+published one by one in the same turn of the loop share a frame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fifo.client import checks, limits
+from fifo.client.connection.calls import EXPIRED, until
+from fifo.client.connection.session import Session
+from fifo.client.durations import Duration, milliseconds
+from fifo.client.errors import FifoError, InvalidArgument, SessionEnded, again, with_progress
+from fifo.client.publishing.confirms import Confirm, Confirmed, Confirms
+from fifo.client.publishing.publish_stream import PublishFrame, Stream, Work
+from fifo.wire import limits as wire
+from fifo.wire.columns import PRIORITY_DEFAULT, Publication
+
+
+class Item(NamedTuple):
+    """One message as it will travel, and who waits for it."""
+
+    body: bytes
+    key: bytes
+    headers: bytes
+    priority: int
+    delay_ms: int
+    ttl_ms: int
+    dedup_id: bytes
+    number: int | None
+    future: asyncio.Future[Any]
+
+
+class Singles:
+    """Messages published one by one in one turn, in one frame."""
+
+    __slots__ = ("_frame_sent", "_items", "bytes_held", "column_bytes", "numbers")
+
+    def __init__(self) -> None:
+        self._items: list[Item] = []
+        self._frame_sent = False
+        self.bytes_held = 0
+        self.column_bytes = 0
+        self.numbers: Sequence[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def sent(self) -> bool:
+        """Whether it has been on the wire."""
+        return self._frame_sent
+
+    def takes(self, item: Item) -> bool:
+        """Whether it has room for one more; an explicit number never shares a frame."""
+        if not self._items:
+            return True
+        if item.number is not None or self._items[0].number is not None:
+            return False
+        columns = len(item.key) + len(item.headers) + len(item.dedup_id)
+        return (
+            len(self._items) < limits.FRAME_MESSAGES
+            and self.bytes_held + len(item.body) <= limits.FRAME_BYTES
+            and self.column_bytes + columns <= limits.FRAME_COLUMN_BYTES
+        )
+
+    def add(self, item: Item) -> None:
+        """Take it in."""
+        self._items.append(item)
+        self.bytes_held += len(item.body)
+        self.column_bytes += len(item.key) + len(item.headers) + len(item.dedup_id)
+
+    def pack(self) -> Publication | None:
+        """The messages that somebody still waits for."""
+        self._items = items = [item for item in self._items if not item.future.done()]
+        if not items:
+            return None
+        self._frame_sent = True
+        if items[0].number is not None:
+            self.numbers = (items[0].number,)
+        if len(items) == 1 and items[0][1:7] == _PLAIN:
+            return Publication((items[0].body,))
+        return Publication(
+            [item.body for item in items],
+            keys=_or_none([item.key for item in items], b""),
+            headers=_or_none([item.headers for item in items], b""),
+            priorities=_or_none([item.priority for item in items], PRIORITY_DEFAULT),
+            delays_ms=_or_none([item.delay_ms for item in items], 0),
+            ttls_ms=_or_none([item.ttl_ms for item in items], 0),
+            dedup_ids=_or_none([item.dedup_id for item in items], b""),
+        )
+
+    def done(self, confirmed: Confirmed | None, error: FifoError | None) -> None:
+        """Each waiter gets its own confirm, or the error."""
+        stored = confirmed.total if confirmed is not None else 0
+        for index, item in enumerate(self._items):
+            if item.future.done():
+                continue
+            if index < stored and confirmed is not None:
+                item.future.set_result(confirmed.confirm(index))
+            elif error is not None:
+                item.future.set_exception(error if len(self._items) == 1 else again(error))
+
+    def abandoned(self) -> bool:
+        """Whether all who waited have gone."""
+        return all(item.future.done() for item in self._items)
+
+
+_PLAIN = (b"", b"", PRIORITY_DEFAULT, 0, 0, b"")
+
+
+class Many:
+    """One call of `publish_many`: once a part of it was refused, what is behind it is given up."""
+
+    __slots__ = ("failed",)
+
+    def __init__(self) -> None:
+        self.failed = False
+
+
+class Part:
+    """A part of a `publish_many`: one frame, one future with (Confirmed, error or None)."""
+
+    __slots__ = ("bytes_held", "future", "many", "numbers", "publication", "sent")
+
+    def __init__(
+        self,
+        many: Many,
+        publication: Publication,
+        size: int,
+        numbers: Sequence[int] | None,
+        future: asyncio.Future[Any],
+    ) -> None:
+        self.many = many
+        self.publication = publication
+        self.bytes_held = size
+        self.numbers = numbers
+        self.future = future
+        self.sent = False
+
+    def pack(self) -> Publication | None:
+        """What to publish, unless its caller has gone."""
+        if self.abandoned():
+            return None
+        self.sent = True
+        return self.publication
+
+    def done(self, confirmed: Confirmed | None, error: FifoError | None) -> None:
+        """Tell the caller."""
+        if error is not None:
+            self.many.failed = True
+        if not self.future.done():
+            self.future.set_result((confirmed, error))
+
+    def abandoned(self) -> bool:
+        """Whether the caller has gone, or has an error to raise for what comes before this."""
+        return self.many.failed or self.future.done()
+
+
+class Publisher:
+    """All publishing of one client."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._streams: dict[tuple[int, str], Stream] = {}
+        self._gathering: dict[tuple[int, str], Singles] = {}
+        self._bytes = 0
+        self._frames = 0
+        self._room: deque[asyncio.Future[Any]] = deque()
+        session.parts.append(self)
+
+    # One message.
+
+    async def publish(
+        self, producer: int, queue: str, item: Item, timeout: Duration | None
+    ) -> Confirm:
+        """Publish one message; its confirm. Raises what the node says, ConnectionLost, Timeout."""
+        self.session.check()
+        loop = self.session.loop
+        seconds = self.session.patience(timeout)
+        deadline = loop.time() + seconds
+        if self._is_full():
+            await self._wait_for_room(deadline, seconds)
+        singles = self._gather(producer, queue, item)
+        result = await until(item.future, deadline, loop)
+        if result is EXPIRED:
+            raise self.session.expired(seconds, "publish", sent=singles.sent)
+        assert isinstance(result, Confirm)
+        return result
+
+    def _gather(self, producer: int, queue: str, item: Item) -> Singles:
+        at = producer, queue
+        singles = self._gathering.get(at)
+        if singles is not None and not singles.takes(item):
+            self._flush(at)
+            singles = None
+        if singles is None:
+            singles = self._gathering[at] = Singles()
+            self.session.loop.call_soon(self._flush, at, singles)
+        singles.add(item)
+        return singles
+
+    def _flush(self, at: tuple[int, str], only: Singles | None = None) -> None:
+        singles = self._gathering.get(at)
+        if singles is None or (only is not None and singles is not only):
+            return
+        del self._gathering[at]
+        if self.session.fatal is not None:
+            singles.done(None, self.session.fatal)
+            return
+        self.session.metrics.published += len(singles)
+        self._add(self.stream(*at), singles)
+
+    # Many messages.
+
+    async def publish_many(
+        self,
+        producer: int,
+        queue: str,
+        batch: Batch,
+        timeout: Duration | None,
+    ) -> Confirms:
+        """Publish in frames; one confirm per body, or the error of the first not stored."""
+        seconds = self.session.patience(timeout)
+        return await self._results(await self._hand_over(producer, queue, batch, seconds), seconds)
+
+    async def send_many(
+        self,
+        producer: int,
+        queue: str,
+        batch: Batch,
+        timeout: Duration | None,
+    ) -> asyncio.Task[Confirms]:
+        """The same in two steps: all frames are in the window when this returns."""
+        seconds = self.session.patience(timeout)
+        parts = await self._hand_over(producer, queue, batch, seconds)
+        return self.session.loop.create_task(self._results(parts, seconds))
+
+    async def _hand_over(
+        self, producer: int, queue: str, batch: Batch, seconds: float
+    ) -> list[Part]:
+        """Put the frames of a call into the window, one after the other as it has room."""
+        self.session.check()
+        loop = self.session.loop
+        parts: list[Part] = []
+        many = Many()
+        for publication, size, numbers in batch.parts():
+            # The clock of the call starts again with each frame that found room: it bounds silence,
+            # not the length of the list.
+            if self._is_full():
+                await self._wait_for_room(loop.time() + seconds, seconds)
+            part = Part(many, publication, size, numbers, loop.create_future())
+            parts.append(part)
+            at = producer, queue
+            if at in self._gathering:
+                self._flush(at)
+            self.session.metrics.published += len(publication.bodies)
+            self._add(self.stream(producer, queue), part)
+            if many.failed:
+                break
+        return parts
+
+    async def _results(self, parts: list[Part], seconds: float) -> Confirms:
+        loop = self.session.loop
+        done: list[Confirmed] = []
+        stored = 0
+        try:
+            for part in parts:
+                answer = await until(part.future, loop.time() + seconds, loop)
+                if isinstance(answer, tuple):
+                    confirmed, error = answer
+                else:
+                    confirmed = None
+                    error = self.session.expired(seconds, "publish_many", sent=part.sent)
+                if confirmed is not None:
+                    done.append(confirmed)
+                    stored += confirmed.total
+                if error is not None:
+                    raise with_progress(error, Confirms(done), stored)
+        except BaseException:
+            for part in parts:
+                part.future.cancel()
+            raise
+        return Confirms(done)
+
+    # The window.
+
+    def _is_full(self) -> bool:
+        return (
+            self._bytes >= self.session.options.window_bytes or self._frames >= limits.WINDOW_FRAMES
+        )
+
+    async def _wait_for_room(self, deadline: float, seconds: float) -> None:
+        loop = self.session.loop
+        while self._is_full():
+            waiter: asyncio.Future[Any] = loop.create_future()
+            self._room.append(waiter)
+            try:
+                if await until(waiter, deadline, loop) is EXPIRED:
+                    raise self.session.expired(seconds, "publish", sent=False)
+            except asyncio.CancelledError:
+                # Woken and cancelled at once: the room is for somebody else.
+                self._wake()
+                raise
+            self.session.check()
+
+    def _add(self, stream: Stream, work: Work) -> PublishFrame:
+        self._bytes += work.bytes_held
+        self._frames += 1
+        if self._room:
+            self._wake()
+        return stream.add(work)
+
+    def released(self, work: Work) -> None:
+        """A frame is answered or given up: whoever waits for room looks again."""
+        self._bytes -= work.bytes_held
+        self._frames -= 1
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._room and not self._is_full():
+            waiter = self._room.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def stream(self, producer: int, queue: str, last_stored: int = 0) -> Stream:
+        """The stream of a producer to a queue."""
+        found = self._streams.get((producer, queue))
+        if found is None:
+            found = Stream(self.session, queue, producer, last_stored, self.released)
+            self._streams[producer, queue] = found
+        return found
+
+    # The session's events.
+
+    def resumed(self) -> None:
+        """Connected: all that is unanswered goes again."""
+        for stream in self._streams.values():
+            stream.resend()
+
+    def detached(self) -> None:
+        """Nothing to do: frames wait for the next connection."""
+
+    def writable(self) -> None:
+        """The connection takes bytes again."""
+        for stream in self._streams.values():
+            stream.pump()
+
+    def session_ended(self, error: SessionEnded) -> None:
+        """What the session's own producer sent is unknown."""
+        for stream in self._streams.values():
+            stream.session_ended(error)
+
+    def failed(self, error: FifoError) -> None:
+        """Nothing will be answered any more."""
+        for stream in self._streams.values():
+            stream.fail(error)
+        for waiter in self._room:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._room.clear()
+
+    def owes(self) -> bool:
+        """Whether confirms are outstanding."""
+        return self._frames > 0
+
+
+class Batch:
+    """The bodies of a `publish_many` with what belongs to each, checked, and cut into frames."""
+
+    def __init__(
+        self,
+        bodies: Iterable[bytes],
+        *,
+        keys: Sequence[str | bytes | None] | None,
+        headers: Sequence[Mapping[str, str] | None] | None,
+        priorities: Sequence[int] | None,
+        delays: Sequence[Duration | None] | None,
+        ttls: Sequence[Duration | None] | None,
+        dedup_ids: Sequence[str | bytes | None] | None,
+        numbers: Sequence[int] | None,
+    ) -> None:
+        if isinstance(bodies, bytes | bytearray | memoryview | str):
+            raise InvalidArgument("bodies: must be a list of bodies, not a single one")
+        self._bodies = _checked_bodies(bodies)
+        count = len(self._bodies)
+        self._keys = _column(keys, "keys", count, checks.key)
+        self._headers = _column(headers, "headers", count, checks.headers)
+        self._dedup_ids = _column(dedup_ids, "dedup_ids", count, checks.dedup_id)
+        self._priorities = _column(priorities, "priorities", count, checks.priority)
+        self._delays = _column(delays, "delays", count, lambda one: _ms(one, "delay"))
+        self._ttls = _column(ttls, "ttls", count, lambda one: _ms(one, "ttl", 1))
+        self._numbers = None if numbers is None else list(numbers)
+        if self._numbers is not None:
+            _check_numbers(self._numbers, count)
+
+    def parts(self) -> Iterable[tuple[Publication, int, Sequence[int] | None]]:
+        """Frames: what each publishes, its bytes, its numbers where they are given."""
+        start = 0
+        while start < len(self._bodies):
+            stop, size = self._stop(start)
+            numbers = None if self._numbers is None else self._numbers[start:stop]
+            column = None
+            if numbers is not None and numbers[-1] - numbers[0] + 1 != len(numbers):
+                column = numbers
+            yield (
+                Publication(
+                    self._bodies[start:stop],
+                    keys=_part(self._keys, start, stop),
+                    headers=_part(self._headers, start, stop),
+                    priorities=_part(self._priorities, start, stop),
+                    delays_ms=_part(self._delays, start, stop),
+                    ttls_ms=_part(self._ttls, start, stop),
+                    dedup_ids=_part(self._dedup_ids, start, stop),
+                    numbers=column,
+                ),
+                size,
+                numbers,
+            )
+            start = stop
+
+    def _stop(self, start: int) -> tuple[int, int]:
+        """Where the frame that begins at `start` ends, and the bytes of its bodies."""
+        bodies = self._bodies
+        stop = min(start + limits.FRAME_MESSAGES, len(bodies))
+        size = sum(map(len, bodies[start:stop]))
+        blobs = [one for one in (self._keys, self._headers, self._dedup_ids) if one is not None]
+        if size <= limits.FRAME_BYTES and not blobs:
+            return stop, size
+        size = columns = 0
+        for at in range(start, stop):
+            columns += sum([len(blob[at]) for blob in blobs])
+            grown = size + len(bodies[at])
+            if at > start and (grown > limits.FRAME_BYTES or columns > limits.FRAME_COLUMN_BYTES):
+                return at, size
+            size = grown
+        return stop, size
+
+
+def item(
+    body: object,
+    *,
+    key: object,
+    headers: Mapping[str, str] | None,
+    priority: int,
+    delay: Duration | None,
+    ttl: Duration | None,
+    dedup_id: object,
+    number: int | None,
+    future: asyncio.Future[Any],
+) -> Item:
+    """One message, checked."""
+    return Item(
+        body if type(body) is bytes and len(body) <= wire.BODY_BYTES_MAX else checks.body(body),
+        checks.key(key) if key is not None else b"",
+        checks.headers(headers) if headers else b"",
+        checks.priority(priority) if priority != PRIORITY_DEFAULT else PRIORITY_DEFAULT,
+        _ms(delay, "delay"),
+        _ms(ttl, "ttl", 1),
+        checks.dedup_id(dedup_id),
+        None if number is None else checks.integer(number, "number", 1, 2**63 - 1),
+        future,
+    )
+
+
+def _checked_bodies(bodies: Iterable[bytes]) -> list[bytes]:
+    listed = list(bodies)
+    if set(map(type, listed)) - {bytes} or max(map(len, listed), default=0) > wire.BODY_BYTES_MAX:
+        return [checks.body(body) for body in listed]
+    return listed
+
+
+def _column(values: Any, what: str, count: int, check: Any) -> list[Any] | None:
+    if values is None:
+        return None
+    if isinstance(values, str | bytes | Mapping):
+        raise InvalidArgument(f"{what}: must be a list with one entry per body")
+    found = [check(value) for value in values]
+    if len(found) != count:
+        raise InvalidArgument(f"{what}: must have one entry per body: {count}, not {len(found)}")
+    return found
+
+
+def _check_numbers(numbers: list[int], count: int) -> None:
+    if len(numbers) != count:
+        raise InvalidArgument(f"numbers: must have one entry per body: {count}, not {len(numbers)}")
+    below = 0
+    for number in numbers:
+        if checks.integer(number, "numbers", 1, 2**63 - 1) <= below:
+            raise InvalidArgument("numbers: must ascend")
+        below = number
+
+
+def _part(column: list[Any] | None, start: int, stop: int) -> list[Any] | None:
+    return None if column is None else column[start:stop]
+
+
+def _or_none(values: list[Any], default: object) -> list[Any] | None:
+    return values if any(value != default for value in values) else None
+
+
+def _ms(value: Duration | None, what: str, low_ms: int = 0) -> int:
+    return 0 if value is None else milliseconds(value, what, low_ms=low_ms)

@@ -1,0 +1,353 @@
+"""The form of every record in a snapshot: which fields, in which order, and how each is read back.
+
+Owns the field tables. The form is a list per record in the order of its table; a field is only ever
+added at the end of its table. A new `FORMAT` needs its entry in `_EARLIER`, so that the one before
+is still read, and a fixture in `tests/machine/snapshots`. Bodies are handles and
+stay where they are. Knows nothing of slices: `streaming.py` does.
+"""
+
+import sys
+from array import array
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from fifo.machine import spec
+from fifo.machine.state import tables
+from fifo.machine.state.blocks import BLOCK_COLUMNS, EXTRA_COLUMNS, Block
+from fifo.machine.state.positions import PositionMap, Positions, Ranges
+from fifo.machine.state.records import (
+    QUEUE_COUNTERS,
+    QUEUE_DERIVED,
+    Consumer,
+    Hold,
+    HoldLane,
+    Notice,
+    Producer,
+    Queue,
+    Record,
+    RedriveState,
+    Remembered,
+    Session,
+)
+from fifo.machine.types import Attempt, DeadLetter, Text, TextPlace
+
+_LITTLE = sys.byteorder == "little"
+_TYPECODES = {
+    name: values.typecode
+    for name, values in ((name, getattr(Block(0), name)) for name in BLOCK_COLUMNS)
+    if isinstance(values, array)
+} | {
+    "keys_at": "I",
+    "key_lengths": "I",
+    "headers_at": "I",
+    "header_lengths": "I",
+    "expires": "Q",
+    "key_hashes": "Q",
+}
+
+
+def plain(value: Any) -> Any:
+    """Lists for every container; dicts as lists of pairs, in their own order."""
+    if isinstance(value, Block):
+        return write_block(value)
+    if isinstance(value, PAIRS):
+        return [[plain(key), plain(held)] for key, held in value.items()]
+    if isinstance(value, _LISTED):
+        return [plain(item) for item in value]
+    return value
+
+
+PAIRS = (dict, tables.Rows, PositionMap)
+"""What is written as pairs, a list of two for each."""
+
+CONTAINERS: tuple[type[Any], ...] = (*PAIRS, list, deque, tables.Line, Positions, Ranges)
+"""What is written item by item, and may be long."""
+
+_LISTED: tuple[type[Any], ...] = (tuple, *CONTAINERS)
+
+
+def same(value: Any) -> Any:
+    """The value itself."""
+    return value
+
+
+def _tuple(value: Any) -> Any:
+    return None if value is None else tuple(value)
+
+
+class Table(NamedTuple):
+    """How a field that may be long is read: begin empty, add rows, and so on, then be done.
+
+    In a `deep` one the last value of each row is a list that may itself be long. A row costs
+    `weight` times what a record does.
+    """
+
+    empty: Callable[[], Any]
+    add: Callable[[Any, list[Any]], None]
+    done: Callable[[Any], Any] = same
+    deep: bool = False
+    weight: int = 1
+
+
+Reader = Callable[[Any], Any] | Table
+Form = tuple[Callable[[Any], Any], Reader]
+
+
+def _add_tuples(found: Any, rows: list[Any]) -> None:
+    found.extend(map(tuple, rows))
+
+
+def _add_sets(found: Any, rows: list[Any]) -> None:
+    for key, held in rows:
+        found[key] = positions = Positions()
+        positions.extend(held)
+
+
+def _add_holes(holes: Positions, rows: list[Any]) -> None:
+    for first, end in rows:
+        holes.add_range(first, end)
+
+
+def write_block(block: Block) -> list[Any]:
+    """A block as its columns' bytes, little-endian."""
+    row: list[Any] = []
+    for name in BLOCK_COLUMNS:
+        column = getattr(block, name)
+        if isinstance(column, array) and not _LITTLE:
+            column = column[:]
+            column.byteswap()
+        row.append(None if column is None else bytes(column))
+    return row
+
+
+def _read_block(row: list[Any]) -> Block:
+    block = Block(0)
+    for name, value in zip(BLOCK_COLUMNS, row, strict=True):
+        column: Any = None
+        if value is not None and name == "priorities":
+            column = bytearray(value)
+        elif value is not None:
+            column = array(_TYPECODES[name])
+            column.frombytes(value)
+            if not _LITTLE:
+                column.byteswap()
+        setattr(block, name, column)
+    block.is_plain = all(getattr(block, name) is None for name in EXTRA_COLUMNS)
+    return block
+
+
+def _add_blocks(blocks: dict[int, Block], rows: list[Any]) -> None:
+    for key, row in rows:
+        blocks[key] = _read_block(row)
+
+
+def _read_letter(value: Any) -> DeadLetter | None:
+    if value is None:
+        return None
+    letter = DeadLetter(*value)
+    return letter._replace(
+        description=_read_text(letter.description),
+        exception_text=_read_text(letter.exception_text),
+        stack=_read_text(letter.stack),
+        detail=_read_text(letter.detail),
+        history=tuple(Attempt(*line) for line in letter.history),
+    )
+
+
+def _read_text(value: Any) -> Text | None:
+    return TextPlace(*value) if isinstance(value, list) else value
+
+
+def _read_record(value: Any) -> Record:
+    record = Record(*value)
+    history = tuple(Attempt(*line) for line in record.history)
+    letter = _read_letter(record.dead_letter)
+    return record._replace(history=history, dead_letter=letter)
+
+
+def _add_records(records: tables.Table[int, Record], rows: list[Any]) -> None:
+    for position, row in rows:
+        records[position] = _read_record(row)
+
+
+def _add_records_1(records: tables.Table[int, Record], rows: list[Any]) -> None:
+    """Only a stack could lie in the log, and its place had a field of its own behind it."""
+    for position, row in rows:
+        letter = row[-1]
+        if letter is not None:
+            place = letter.pop(5)
+            letter[4] = place if letter[4] is None else letter[4]
+        records[position] = _read_record(row)
+
+
+def _write_lanes(lanes: dict[int, HoldLane]) -> list[Any]:
+    """What is only kept for speed is left out, as it differs after a restore: a lane that is empty,
+    and how far a bound lags behind the first deadline."""
+    return [
+        [
+            lane.lock_ms,
+            lane.holds[0].checkout_ms + lane.lock_ms,
+            sum([held.count for held in lane.holds]),
+            lane.holds,
+        ]
+        for lane in lanes.values()
+        if lane.holds
+    ]
+
+
+def _add_lanes(lanes: dict[int, HoldLane], rows: list[Any]) -> None:
+    for lock_ms, bound_ms, _, holds in rows:
+        lane = lanes[lock_ms] = HoldLane(lock_ms)
+        lane.bound_ms = bound_ms
+        lane.holds = [Hold(*hold) for hold in holds]
+
+
+def _add_notices(notices: dict[int, Notice], rows: list[Any]) -> None:
+    for number, (kind, consumer, ranges) in rows:
+        notices[number] = Notice(kind, consumer, tuple(tuple(pair) for pair in ranges))
+
+
+def _add_delayed(delayed: Any, rows: list[Any]) -> None:
+    for position, entry in rows:
+        delayed[position] = tuple(entry)
+
+
+def _add_remembered(dedup: tables.Table[bytes, Remembered], rows: list[Any]) -> None:
+    for name, held in rows:
+        dedup[name] = Remembered(*held)
+
+
+def _add_remembered_1(dedup: tables.Table[bytes, Remembered], rows: list[Any]) -> None:
+    for name, until_ms in rows:
+        dedup[name] = Remembered(until_ms, 0, 0)
+
+
+def _add_tags(tags: dict[tuple[int, str], int], rows: list[Any]) -> None:
+    for key, number in rows:
+        tags[tuple(key)] = number
+
+
+def _add_pairs(found: Any, rows: list[Any]) -> None:
+    for key, held in rows:
+        found[key] = held
+
+
+_DICT = Table(dict, dict.update)
+_PAGED = Table(tables.Table, _add_pairs)
+_TUPLES = Table(list, _add_tuples)
+_TUPLES_AS_DEQUE = Table(deque, _add_tuples)
+_POSITIONS = Table(Positions, Positions.extend)
+
+
+def _read_redrive(value: Any) -> RedriveState | None:
+    if value is None:
+        return None
+    redrive = RedriveState(*value)
+    chosen = tuple((name, _tuple_if_list(wanted)) for name, wanted in redrive.filter)
+    return redrive._replace(filter=chosen, ends=tuple(redrive.ends))
+
+
+def _tuple_if_list(value: Any) -> Any:
+    return tuple(_tuple_if_list(item) for item in value) if isinstance(value, list) else value
+
+
+def _write_counters(counters: dict[str, int]) -> list[int]:
+    return [counters[name] for name in QUEUE_COUNTERS]
+
+
+def _read_counters(value: Any) -> dict[str, int]:
+    return dict(zip(QUEUE_COUNTERS, value, strict=True))
+
+
+def _write_spec(value: spec.QueueSpec) -> Any:
+    return spec.plain(value)
+
+
+def _read_spec(value: Any) -> spec.QueueSpec:
+    return spec.queue_spec(dict(value))
+
+
+def _all(names: str, read: Reader = same) -> dict[str, Form]:
+    return dict.fromkeys(names.split(), (same, read))
+
+
+FORMAT = 2
+"""What snapshots are written in; docs/machine.md tells what each format has changed."""
+
+FORMS: dict[str, dict[str, Form]] = {
+    "session": _all("number session_id user address incarnation epochs attached disconnected")
+    | _all("disconnected_ms lead_epoch producer next_notice end_cause timer_ms")
+    | _all("resend", _tuple)
+    | _all("consumers gets", _DICT)
+    | _all("tags", Table(dict, _add_tags))
+    | _all("notices", Table(dict, _add_notices)),
+    "consumer": _all("number session queue tag implicit durable used_ms lock_ms max_lock_ms")
+    | _all("prefetch priority renewable nack_backoff timeout_backoff explicit_credit credit")
+    | _all("base suspicion arrival turn next_token held resolved_below floor_ms floor_token")
+    | _all("leaving timer_ms")
+    | _all("service_key", _tuple)
+    | _all("taken", _TUPLES)
+    | _all("late", _PAGED)
+    | {"lanes": (_write_lanes, Table(dict, _add_lanes, deep=True))},
+    "producer": _all("number name used_ms timer_ms") | _all("queues", _DICT),
+    "queue": _all("number name paused heads tails ready locked bytes turns active handover")
+    | _all("purge_below used_ms timer_ms")
+    | _all("redrive", _read_redrive)
+    | _all("live", _DICT)
+    | _all("busy_keys", _PAGED)
+    | _all("consumers durables last_numbers", _DICT)
+    | _all("dedup", Table(tables.Table, _add_remembered))
+    | _all("expiry_of", _DICT)
+    | _all("avoid_ms", _PAGED)
+    | _all("delayed", Table(PositionMap, _add_delayed))
+    | {"holes": (Ranges, Table(Positions, _add_holes))}
+    | _all("returned blocking", _POSITIONS)
+    | _all("avoided", Table(dict, _add_sets, deep=True))
+    | _all("waiting", Table(tables.Table, _add_sets, deep=True))
+    | _all("avoid_until dedup_order", Table(tables.Line, _add_tuples))
+    | _all("records", Table(tables.Table, _add_records))
+    | _all("blocks", Table(dict, _add_blocks, weight=16))
+    | {
+        "spec": (_write_spec, _read_spec),
+        "counters": (_write_counters, _read_counters),
+    },
+}
+"""By kind, the fields of its records in order: how each is made plain, and how it is read."""
+
+_EARLIER: dict[int, dict[tuple[str, str], Reader]] = {
+    1: {
+        ("queue", "dedup"): Table(tables.Table, _add_remembered_1),
+        ("queue", "records"): Table(tables.Table, _add_records_1),
+    },
+}
+"""Formats before this one that are read: the fields that were told otherwise in them."""
+
+
+def forms_of(version: int) -> dict[str, dict[str, Form]] | None:
+    """How snapshots of this format are read; None where this code does not know it."""
+    if version == FORMAT:
+        return FORMS
+    if version not in _EARLIER:
+        return None
+    found = {kind: dict(forms) for kind, forms in FORMS.items()}
+    for (kind, name), reader in _EARLIER[version].items():
+        found[kind][name] = (found[kind][name][0], reader)
+    return found
+
+
+DERIVED = {"queue": QUEUE_DERIVED}
+"""Fields that a restore builds again from the others."""
+
+TYPES: dict[str, Any] = {
+    "session": Session,
+    "consumer": Consumer,
+    "producer": Producer,
+    "queue": Queue,
+}
+
+SCALAR_READERS: dict[str, Reader] = {
+    "chores": _TUPLES_AS_DEQUE,
+    "pending": _DICT,
+    "unresumed": Table(list, list.extend),
+}

@@ -1,0 +1,138 @@
+"""What a queue's ordering adds to places: keys that are held, and returns that block.
+
+Owns `busy_keys`, `waiting` and which delayed messages block what is behind them (semantics.md
+sections 6 and 11). With ordering "none" all of this is a test that says no.
+"""
+
+from itertools import islice
+
+from fifo.machine import limits
+from fifo.machine.limits import BLOCK_BITS
+from fifo.machine.state import ready
+from fifo.machine.state.records import Queue, Step
+from fifo.machine.types import NEVER_MS
+
+
+def key_of(queue: Queue, position: int) -> int:
+    """The hash of the message's key, 0 where it has none or keys do not order this queue."""
+    if queue.spec.ordering != "key":
+        return 0
+    hashes = queue.blocks[position >> BLOCK_BITS].key_hashes
+    return hashes[position & ready.BLOCK_MASK] if hashes is not None else 0
+
+
+def take_key(queue: Queue, position: int) -> bool:
+    """Before a message is handed out: its key becomes busy with it.
+
+    False where the key is busy: the message, which the caller took from its place, waits for it
+    now (it still counts as ready).
+    """
+    key = key_of(queue, position)
+    holder = queue.busy_keys.get(key) if key else None
+    if not key or holder == position:
+        return True
+    # One of higher priority passes one that only has the key reserved: priority is strict.
+    if holder is not None and not (holder > position and _give_way(queue, key, holder)):
+        _wait(queue, key, position)
+        return False
+    queue.busy_keys[key] = position
+    return True
+
+
+def _wait(queue: Queue, key: int, position: int) -> None:
+    """A message that is in no place waits for its key; it counts as ready."""
+    queue.own(queue.waiting, key).add(position)
+    queue.in_line.add(position)
+    queue.ready += 1
+
+
+def _give_way(queue: Queue, key: int, holder: int) -> bool:
+    """Whether the holder only had the key reserved, being ready: then it waits for it like others.
+
+    Left where it was, those behind it that do wait would get the key before it.
+    """
+    if not ready.take_returned(queue, holder):
+        return False
+    _wait(queue, key, holder)
+    return True
+
+
+def finished(step: Step, queue: Queue, position: int) -> None:
+    """The message is settled or leaves the queue: its key goes to the next one that waits for it.
+
+    Also for a message that never had the key. The next one is ready with the key reserved for it,
+    so that whatever takes it away instead of a delivery passes the key on as well.
+    """
+    key = key_of(queue, position)
+    if not key or queue.busy_keys.get(key) != position:
+        return
+    if key in queue.waiting:
+        waiting = queue.own(queue.waiting, key)
+        following = waiting.pop_first()
+        queue.in_line.discard(following)
+        queue.busy_keys[key] = following
+        queue.returned.add(following)
+        if not waiting:
+            del queue.waiting[key]
+    else:
+        del queue.busy_keys[key]
+    step.touched[queue.number] = queue
+
+
+def came_back(step: Step, queue: Queue, position: int) -> bool:
+    """The message is about to be ready again: of its key, whoever stands first is handed out next.
+
+    One that stands behind it and only has the key reserved gives way. False where the message has
+    been put to wait for its key; else the caller makes it ready.
+    """
+    key = key_of(queue, position)
+    holder = queue.busy_keys.get(key) if key else None
+    if holder is None:
+        return True
+    if holder == position:
+        waiting = queue.waiting.get(key)
+        if not waiting or waiting.first() > position:
+            return True
+        finished(step, queue, position)
+    elif holder > position and _give_way(queue, key, holder):
+        queue.busy_keys[key] = position
+        return True
+    _wait(queue, key, position)
+    return False
+
+
+def delay(step: Step, queue: Queue, position: int, due_ms: int, cause: int) -> None:
+    """A returned message is delayed: it blocks what its order says, unless the spec skips it."""
+    skip = queue.spec.on_delay == "skip"
+    if skip:
+        finished(step, queue, position)
+    blocking = queue.spec.ordering == "single_active" and not skip
+    ready.make_delayed(queue, position, due_ms, cause, blocking=blocking)
+
+
+def due(step: Step, queue: Queue, position: int) -> None:
+    """A delayed message's time has come. Who released it less than a second ago does not get it."""
+    avoided_ms = queue.avoid_ms.get(position, 0)
+    ready.take_delayed(queue, position)
+    if not came_back(step, queue, position):
+        return
+    if avoided_ms > step.now:
+        queue.avoid_ms[position] = avoided_ms
+        ready.make_avoided(queue, position, queue.records[position].history[-1].consumer)
+    else:
+        ready.make_ready(queue, position)
+
+
+def skip(step: Step, queue: Queue, cursor: int) -> int | None:
+    """The spec says from now on that delayed messages block nothing: what they hold is freed, as
+    far as the budget goes. Where to go on, None at the end."""
+    queue.blocking.clear()
+    if queue.spec.ordering != "key":
+        return None
+    # Only what has waited for a key is behind one; most delayed messages have nobody there.
+    most = -(-max(step.budget, 0) // limits.RECORD_COST)
+    positions = list(islice(queue.delayed.between(cursor, NEVER_MS), most + 1))
+    for position in positions[:most]:
+        finished(step, queue, position)
+    step.budget -= limits.RECORD_COST * len(positions[:most])
+    return positions[most] if len(positions) > most else None

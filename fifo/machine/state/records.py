@@ -1,0 +1,655 @@
+"""The replicated state: every record and table of the machine, and nothing that acts on them.
+
+Owns what is kept. Rule 1: all that affects a reply or an effect of a later command lives here.
+Rule 2: the indexes (`lock_index`, `timers`, `Queue.service`, `Queue.delays`, `Queue.expiries`) say
+nothing that the records do not say, and are built again by a restore; so are `Queue.in_line`,
+`Queue.ranks`, `dead_letter_users`, and what is only a lower bound: `Queue.front_lane`,
+`HoldLane.bound_ms`.
+
+Whoever changes a session, consumer, producer or queue calls `State.touch` on it first, so that a
+frozen view keeps what it was. Update with a new field: `layout.py` (its form, and the version of
+snapshots), `invariants.py` and, where users see it, `queries.py`.
+"""
+
+from collections import deque
+from typing import Any, NamedTuple, TypeVar
+
+from sortedcontainers import SortedList
+
+from fifo.machine.effects import Effect
+from fifo.machine.limits import BATCH_CHECKOUT_MESSAGES, BLOCK_BITS
+from fifo.machine.spec import QueueSpec
+from fifo.machine.state.blocks import Block
+from fifo.machine.state.positions import PositionMap, Positions
+from fifo.machine.state.tables import Line, Table
+from fifo.machine.types import DEFAULT_PRIORITY, Attempt, Base, DeadLetter, Suspicion
+
+LANES = 10
+LANE_SHIFT = 48
+"""A position says where a message stands in its queue: its lane (9 - priority) in the bits from
+this one on, the order of publishing below. So ascending positions are the order of delivery."""
+
+VERSION = 1
+"""The machine version that this code starts a new state with, and the highest that it knows."""
+
+QUEUE_COUNTERS = (
+    "published",
+    "duplicates",
+    "refused",
+    "delivered",
+    "acked",
+    "late_acks",
+    "redelivered_nack",
+    "redelivered_timeout",
+    "redelivered_disconnect",
+    "redelivered_released",
+    "dead_lettered_terminated",
+    "dead_lettered_max_deliveries",
+    "dead_lettered_expired",
+    "dead_lettered_overflow",
+    "exhausted_dropped",
+    "expired",
+    "overflow_dropped",
+    "purged",
+    "lock_timeouts",
+    "terms",
+    "moved_in",
+    "moved_out",
+)
+"""Counters of a queue, all of messages and all growing; `docs/machine.md` says what each counts.
+
+What `redelivered_*` counts is returns by cause, those that a return then dead-letters included.
+"""
+
+T = TypeVar("T")
+
+
+class Record(NamedTuple):
+    """What is kept of a message that is not plain: it came back, is delayed, or is a dead letter.
+
+    `attempts` are the deliveries so far. `consumer` and `token` name the last holder that it was
+    taken from, for a late ack; 0 where there is none.
+    """
+
+    attempts: int
+    failures: int
+    consumer: int
+    token: int
+    history: tuple[Attempt, ...]
+    dead_letter: DeadLetter | None
+
+
+class Remembered(NamedTuple):
+    """A dedup id: until when it is remembered, and the producer and number of its message.
+
+    `producer` is 0 where a snapshot of the first format did not say.
+    """
+
+    until_ms: int
+    producer: int
+    number: int
+
+
+class Hold(NamedTuple):
+    """Locked messages with consecutive tokens and positions, checked out at one time."""
+
+    first: int  # token
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a hold
+    position: int
+    checkout_ms: int
+
+
+class RedriveState(NamedTuple):
+    """A redrive of a dead-letter queue, running or as it ended (semantics.md section 9).
+
+    `ends` is per lane where the queue ended when it began: later arrivals are not part of it.
+    """
+
+    target: str | None  # None: each message's own source queue
+    filter: tuple[tuple[str, Any], ...]
+    limit: int | None
+    rate_per_s: int | None
+    reset_counts: bool
+    ends: tuple[int, ...]
+    cursor: int  # the position from which on nothing was looked at yet
+    moved: int
+    next_ms: int  # no step before this
+    status: str  # "running", "paused", "done", "cancelled"
+    reason: str  # why it is paused
+    skipped: int = 0  # chosen messages that are no dead letters, where each goes to its source
+
+
+class HoldLane:
+    """What a consumer holds under one lock duration: holds in token order, so in deadline order.
+
+    `bound_ms` is the key of its one entry in the lock index: at or before its first deadline.
+    """
+
+    __slots__ = ("bound_ms", "holds", "lock_ms")
+
+    def __init__(self, lock_ms: int) -> None:
+        self.lock_ms = lock_ms
+        self.bound_ms = 0
+        self.holds: list[Hold] = []
+
+    def copy(self) -> "HoldLane":
+        """A lane with a list of its own."""
+        twin = HoldLane(self.lock_ms)
+        twin.bound_ms, twin.holds = self.bound_ms, self.holds[:]
+        return twin
+
+
+class Notice(NamedTuple):
+    """A notice to a client that is kept until it is acknowledged."""
+
+    kind: str
+    consumer: int
+    ranges: tuple[tuple[int, int], ...]
+
+
+class Session:
+    """A client, over all its connections. Lists by role: [data, control]."""
+
+    __slots__ = (
+        "address",
+        "attached",
+        "consumers",
+        "disconnected",
+        "disconnected_ms",
+        "end_cause",
+        "epochs",
+        "generation",
+        "gets",
+        "incarnation",
+        "lead_epoch",
+        "next_notice",
+        "notices",
+        "number",
+        "producer",
+        "resend",
+        "session_id",
+        "tags",
+        "timer_ms",
+        "user",
+    )
+    kind = "session"
+
+    def __init__(self, number: int, session_id: bytes, user: str, producer: int) -> None:
+        self.number = number
+        self.generation = 0
+        self.session_id = session_id
+        self.user = user
+        self.address = ""
+        self.incarnation = b""
+        self.epochs = [0, 0]
+        self.attached = [False, False]
+        self.disconnected = False
+        self.disconnected_ms = 0
+        self.lead_epoch = 0
+        self.producer = producer
+        self.consumers: dict[int, None] = {}
+        self.tags: dict[tuple[int, str], int] = {}
+        self.gets: dict[int, int] = {}
+        self.notices: dict[int, Notice] = {}
+        self.next_notice = 1
+        self.end_cause: int | None = None  # set while its consumers are still being emptied
+        # (consumer, token) from which on what is held is still to be sent again, after a resume
+        self.resend: tuple[int, int] | None = None
+        self.timer_ms: int | None = None  # when it ends, while disconnected
+
+    def clone(self) -> "Session":
+        """What a frozen view keeps."""
+        return _clone(self)
+
+    def __repr__(self) -> str:
+        words = [role for role, on in zip(("data", "control"), self.attached, strict=True) if on]
+        words += ["disconnected"] if self.disconnected else []
+        return f"<session {self.number} {'+'.join(words) or 'detached'} {len(self.consumers)}c>"
+
+
+class Consumer:
+    """One subscription, implicit consumer of gets, or durable consumer."""
+
+    __slots__ = (
+        "arrival",
+        "base",
+        "credit",
+        "durable",
+        "explicit_credit",
+        "floor_ms",
+        "floor_token",
+        "generation",
+        "held",
+        "implicit",
+        "lanes",
+        "late",
+        "leaving",
+        "lock_ms",
+        "max_lock_ms",
+        "nack_backoff",
+        "next_token",
+        "number",
+        "prefetch",
+        "priority",
+        "queue",
+        "renewable",
+        "resolved_below",
+        "service_key",
+        "session",
+        "suspicion",
+        "tag",
+        "taken",
+        "timeout_backoff",
+        "timer_ms",
+        "turn",
+        "used_ms",
+    )
+    kind = "consumer"
+
+    def __init__(self, number: int, session: int, queue: int, tag: str) -> None:
+        self.number = number
+        self.generation = 0
+        self.session = session  # 0 for a durable consumer
+        self.queue = queue
+        self.tag = tag
+        self.implicit = False
+        self.durable = 0  # the generation of a durable consumer, which starts at 1
+        self.used_ms = 0  # a durable consumer's last command
+        self.lock_ms = 0
+        self.max_lock_ms = 0
+        self.prefetch = 0
+        self.priority = 0
+        self.renewable = True
+        self.nack_backoff: str | None = None
+        self.timeout_backoff: str | None = None
+        self.explicit_credit = False
+        self.credit = 0
+        self.base = int(Base.ACTIVE)
+        self.suspicion = int(Suspicion.NONE)
+        self.arrival = 0
+        self.turn = 0  # the queue's turn in which it was last served: the least is next
+        self.next_token = 1
+        self.held = 0
+        self.lanes: dict[int, HoldLane] = {}
+        self.taken: list[tuple[int, int, bool]] = []  # (first, last, dead-lettered), ascending
+        self.late: Table[int, int] = Table()  # taken token -> position, while an ack may be late
+        self.resolved_below = 0
+        self.floor_ms = 0  # no lock up to floor_token ends before this
+        self.floor_token = 0
+        self.leaving: int | None = None  # the cause with which it is being emptied and removed
+        self.service_key: tuple[int, int, int] | None = None
+        self.timer_ms: int | None = None  # end of a disconnect grace, or of a durable consumer
+
+    def clone(self) -> "Consumer":
+        """What a frozen view keeps."""
+        twin = _clone(self)
+        twin.lanes = {lock_ms: lane.copy() for lock_ms, lane in self.lanes.items()}
+        return twin
+
+    def __repr__(self) -> str:
+        words = [Base(self.base).name.lower()] + (["suspected"] if self.suspicion else [])
+        return f"<consumer {self.number} {'+'.join(words)} held {self.held}/{self.prefetch}>"
+
+
+class Producer:
+    """Who numbers messages: a session's own, or a named one."""
+
+    __slots__ = ("generation", "name", "number", "queues", "timer_ms", "used_ms")
+    kind = "producer"
+
+    def __init__(self, number: int, name: str | None) -> None:
+        self.number = number
+        self.generation = 0
+        self.name = name
+        self.queues: dict[int, None] = {}
+        self.used_ms = 0
+        self.timer_ms: int | None = None  # when disuse of a named one is looked at
+
+    def clone(self) -> "Producer":
+        """What a frozen view keeps."""
+        return _clone(self)
+
+
+class Queue:
+    """One queue: its messages, and where each of them stands.
+
+    A message is in exactly one place: in a lane's fresh range [head, tail) and not in a hole, in
+    `returned`, in `avoided`, in `waiting` for its key, in `delayed`, or in a consumer's hold. What
+    has a record is never served from a fresh range, so that those need no look-ups.
+    """
+
+    __slots__ = (
+        "active",
+        "avoid_ms",
+        "avoid_until",
+        "avoided",
+        "blocking",
+        "blocks",
+        "busy_keys",
+        "bytes",
+        "consumers",
+        "counters",
+        "dedup",
+        "dedup_order",
+        "delayed",
+        "delays",
+        "durables",
+        "expiries",
+        "expiry_of",
+        "front_lane",
+        "generation",
+        "handover",
+        "has_priorities",
+        "heads",
+        "holes",
+        "in_line",
+        "last_numbers",
+        "live",
+        "locked",
+        "name",
+        "number",
+        "paused",
+        "purge_below",
+        "ranks",
+        "ready",
+        "records",
+        "redrive",
+        "returned",
+        "service",
+        "spec",
+        "tails",
+        "timer_ms",
+        "turns",
+        "used_ms",
+        "waiting",
+    )
+    kind = "queue"
+
+    def __init__(self, number: int, name: str, spec: QueueSpec) -> None:
+        self.number = number
+        self.generation = 0
+        self.name = name
+        self.spec = spec
+        self.has_priorities = spec.has_priorities  # that part of a spec never changes
+        self.paused = False
+        self.blocks: dict[int, Block] = {}
+        self.live: dict[int, int] = {}  # block -> messages in it that are still in the queue
+        self.heads = [lane << LANE_SHIFT for lane in range(LANES)]
+        self.tails = self.heads[:]
+        self.front_lane = 0  # nothing is fresh in the lanes before it
+        self.holes = Positions()  # in the fresh ranges, but not ready there
+        self.returned = Positions()  # ready, outside the fresh ranges
+        self.records: Table[int, Record] = Table()
+        self.delayed: PositionMap[tuple[int, int]] = PositionMap()  # position -> (due, cause)
+        self.delays: SortedList[tuple[int, int]] = SortedList()  # (due_ms, position)
+        self.blocking = Positions()  # delayed, and nothing behind may pass
+        self.avoided: dict[int, Positions] = {}  # ready for all but this consumer
+        self.avoid_until: Line[tuple[int, int, int]] = Line()  # (until_ms, position, consumer)
+        # position -> until when its releaser does not get it back, while it is avoided or delayed
+        self.avoid_ms: Table[int, int] = Table()
+        self.busy_keys: Table[int, int] = Table()  # key hash -> position that has the key
+        self.waiting: Table[int, Positions] = Table()  # key hash -> positions behind it
+        self.in_line = Positions()  # all positions in `waiting`
+        self.expiries: SortedList[tuple[int, int]] = SortedList()  # (lower bound, block)
+        self.expiry_of: dict[int, int] = {}  # block -> its entry in expiries
+        self.ready = 0
+        self.locked = 0
+        self.bytes = 0
+        self.consumers: dict[int, None] = {}
+        self.ranks: dict[int, int] = {}  # priority -> consumers that have it
+        self.service: list[tuple[int, int, int]] = []  # (-priority, turn, consumer) in order
+        self.turns = 0
+        self.active: int | None = None
+        self.handover = False
+        self.durables: dict[str, int] = {}
+        self.last_numbers: dict[int, int] = {}
+        self.dedup: Table[bytes, Remembered] = Table()
+        self.dedup_order: Line[tuple[int, bytes]] = Line()
+        self.counters = dict.fromkeys(QUEUE_COUNTERS, 0)
+        self.redrive: RedriveState | None = None
+        self.purge_below: list[int] | None = None  # per lane: a purge goes on up to here
+        self.used_ms = 0
+        self.timer_ms: int | None = None
+
+    @property
+    def total(self) -> int:
+        """All messages in the queue: ready, locked and delayed."""
+        return self.ready + self.locked + len(self.delayed)
+
+    def priority_of(self, position: int) -> int:
+        """The priority that a message carries (which orders only where the spec says so)."""
+        if self.has_priorities:
+            return LANES - 1 - (position >> LANE_SHIFT)
+        block = self.blocks[position >> BLOCK_BITS]
+        if block.priorities is None:
+            return DEFAULT_PRIORITY
+        return block.priorities[position & ((1 << BLOCK_BITS) - 1)]
+
+    def note_rank(self, priority: int, change: int) -> None:
+        """So many consumers more have this priority."""
+        self.ranks[priority] = self.ranks.get(priority, 0) + change
+        if not self.ranks[priority]:
+            del self.ranks[priority]
+
+    def clone(self) -> "Queue":
+        """What a frozen view keeps: its own lists of blocks and pages, which are shared and copied
+        before they change."""
+        return _clone(self, without=QUEUE_DERIVED)
+
+    def own(self, sets: "dict[int, Positions] | Table[int, Positions]", key: int) -> Positions:
+        """The set of positions under a key of `avoided` or `waiting`, to be put into or taken from:
+        made where there is none, copied where a frozen view may hold it."""
+        positions = sets.get(key)
+        if positions is None:
+            positions = sets[key] = Positions(self.generation)
+        elif positions.generation != self.generation:
+            positions = sets[key] = positions.copy(self.generation)
+        return positions
+
+    def __repr__(self) -> str:
+        return (
+            f"<queue {self.name!r} ready {self.ready} locked {self.locked} "
+            f"delayed {len(self.delayed)} consumers {len(self.consumers)}>"
+        )
+
+
+Item = Session | Consumer | Producer | Queue
+
+QUEUE_DERIVED = (
+    *("service", "ranks", "delays", "expiries"),
+    *("front_lane", "has_priorities", "in_line"),
+)
+"""Fields of a queue that a restore builds again from the others."""
+
+
+def _clone(item: T, without: tuple[str, ...] = ()) -> T:
+    twin = object.__new__(type(item))
+    for slot in type(item).__slots__:  # type: ignore[attr-defined]  # only slotted records come
+        if slot not in without:
+            setattr(twin, slot, _copied(getattr(item, slot)))
+    return twin
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, (Table, Line)):
+        return value.view()
+    return value.copy() if isinstance(value, (list, dict, deque, Positions)) else value
+
+
+class Frozen:
+    """The state as it was at `State.freeze`, while the machine goes on.
+
+    Holds what has been changed since, as it was; the rest is read from the live state.
+    """
+
+    __slots__ = ("_saved", "_state", "scalars")
+
+    def __init__(self, state: "State") -> None:
+        self._state = state
+        self._saved: dict[str, dict[int, Item]] = {kind: {} for kind in KINDS}
+        self.scalars = {name: _copied(getattr(state, name)) for name in SCALARS}
+
+    def keep(self, item: Item) -> Any:
+        """Remember an item as it is now, before its first change; what is remembered of it.
+
+        Its cost is an entry for each block of messages and each page of a table, not for what is
+        in them.
+        """
+        saved = self._saved[item.kind]
+        kept = saved.get(item.number)
+        if kept is None:
+            kept = saved[item.number] = item.clone()
+        return kept
+
+    def numbers(self, kind: str) -> list[int]:
+        """Of all sessions, consumers, producers or queues of then, ascending."""
+        bound = self.scalars["next_" + kind]
+        live, saved = getattr(self._state, KINDS[kind]), self._saved[kind]
+        return sorted([*saved, *(n for n in live if n < bound and n not in saved)])
+
+    def item(self, kind: str, number: int) -> Any:
+        """One of them as it was. It may change after the caller's step: see `keep`."""
+        kept = self._saved[kind].get(number)
+        return getattr(self._state, KINDS[kind])[number] if kept is None else kept
+
+    def release(self) -> None:
+        """Stop keeping: the view must not be read any more."""
+        if self._state.frozen is self:
+            self._state.frozen = None
+
+
+KINDS = {
+    "session": "sessions",
+    "consumer": "consumers",
+    "producer": "producers",
+    "queue": "queues",
+}
+
+SCALARS = (
+    "version",
+    "cluster_time_ms",
+    "term",
+    "lead_epoch",
+    "lead_ms",
+    "resume_due_ms",
+    "unresumed",
+    "next_queue",
+    "next_session",
+    "next_consumer",
+    "next_producer",
+    "chores",
+    "pending",
+)
+"""The state beside its four tables; small, so that freezing copies it at once."""
+
+
+class State:
+    """Everything that is replicated."""
+
+    def __init__(self) -> None:
+        self.version = VERSION
+        self.cluster_time_ms = 0
+        self.term = 0
+        self.lead_epoch = 0  # grows with every lead(term); who has another one is detached
+        self.lead_ms = 0
+        self.resume_due_ms: int | None = None
+        self.unresumed: list[int] = []  # sessions still to be disconnected, last one first
+        self.next_queue = self.next_session = self.next_consumer = self.next_producer = 1
+        self.queues: dict[int, Queue] = {}
+        self.queue_names: dict[str, int] = {}
+        self.dead_letter_users: dict[str, int] = {}  # name -> queues that have it as theirs
+        self.sessions: dict[int, Session] = {}
+        self.session_ids: dict[bytes, int] = {}
+        self.consumers: dict[int, Consumer] = {}
+        self.producers: dict[int, Producer] = {}
+        self.producer_names: dict[str, int] = {}
+        self.lock_index: SortedList[tuple[int, int, int]] = SortedList()
+        self.timers: SortedList[tuple[int, str, int]] = SortedList()  # (due_ms, kind, number)
+        self.chores: deque[tuple[str, int, int]] = deque()  # (kind, number, cursor), to go on with
+        self.pending: dict[int, None] = {}  # queues with something left to hand out
+        self.generation = 1
+        self.frozen: Frozen | None = None
+        self.remains: list[Any] = []  # of deleted queues, see `remains.py`; replicas may differ
+
+    def touch(self, item: Item) -> None:
+        """Must be called before `item` is changed: a frozen view keeps what it was."""
+        if item.generation != self.generation:
+            if self.frozen is not None:
+                self.frozen.keep(item)
+            item.generation = self.generation
+
+    def note_dead_letter(self, name: str | None, change: int) -> None:
+        """So many queues more have the one of this name as their dead-letter queue."""
+        if name is not None:
+            users = self.dead_letter_users
+            users[name] = users.get(name, 0) + change
+            if not users[name]:
+                del users[name]
+
+    def freeze(self) -> Frozen:
+        """A view of the state as it is now, at a cost that does not depend on its size.
+
+        The view before it, if any, keeps what it has but is not kept up any more: one at a time.
+        """
+        self.generation += 1
+        self.frozen = Frozen(self)
+        return self.frozen
+
+
+class Step:
+    """One entry being applied: what came with it, and what comes out of it."""
+
+    __slots__ = (
+        "area",
+        "budget",
+        "checkouts",
+        "effects",
+        "index",
+        "now",
+        "state",
+        "touched",
+        "wall",
+    )
+
+    def __init__(self, state: State, index: int, wall: int, area: memoryview) -> None:
+        self.state = state
+        self.index = index
+        self.now = state.cluster_time_ms
+        self.wall = wall
+        self.area = area
+        self.effects: list[Effect] = []
+        self.touched: dict[int, Queue] = {}
+        self.budget = 0  # messages that the current command may still touch
+        self.checkouts = BATCH_CHECKOUT_MESSAGES
+
+    def open_queue(self, number: int) -> Queue:
+        """A queue that is about to be changed; checkout looks at it after the batch."""
+        queue = self.state.queues[number]
+        if queue.generation != self.state.generation:
+            self.state.touch(queue)
+        self.touched[number] = queue
+        return queue
+
+    def open_consumer(self, number: int) -> Consumer:
+        """A consumer that is about to be changed."""
+        consumer = self.state.consumers[number]
+        if consumer.generation != self.state.generation:
+            self.state.touch(consumer)
+        return consumer
+
+    def open_session(self, number: int) -> Session:
+        """A session that is about to be changed."""
+        session = self.state.sessions[number]
+        if session.generation != self.state.generation:
+            self.state.touch(session)
+        return session
+
+    def arm(self, item: Item, due_ms: int | None) -> None:
+        """Set the item's one entry in the index of times; None is no entry."""
+        if item.timer_ms == due_ms:
+            return
+        if item.timer_ms is not None:
+            self.state.timers.remove((item.timer_ms, item.kind, item.number))
+        if due_ms is not None:
+            self.state.timers.add((due_ms, item.kind, item.number))
+        item.timer_ms = due_ms

@@ -1,0 +1,176 @@
+"""Durable consumers: a name that outlives every session, and reads the same tokens again and again.
+
+Owns their verbs (semantics.md section 11). A durable consumer is a consumer without a session: it
+is never suspected or disconnected, and its renewals go through the log, as a floor of its locks.
+Each opening raises the generation, and every command carries it: who was replaced is refused.
+"""
+
+from fifo.machine import checkout, checks, consumers, limits, spec
+from fifo.machine.commands import (
+    AckUpto,
+    Fetch,
+    Forget,
+    OpenDurable,
+    RenewDurable,
+    Reserve,
+    Settle,
+)
+from fifo.machine.replies import Done, DurableOpened, Receipt, Refused, Reply, Reserved
+from fifo.machine.spec import SpecError
+from fifo.machine.state import locks
+from fifo.machine.state.records import Consumer, Step
+from fifo.machine.types import Cause, Code, Status, Verb
+from fifo.machine.verbs import sessions, settle
+
+DurableCommand = Reserve | Fetch | AckUpto | RenewDurable | Forget
+
+
+def open_durable(step: Step, command: OpenDurable) -> Reply:
+    """Find or create the durable consumer, and take it over."""
+    queue = checks.queue_named(step, command.queue)
+    if isinstance(queue, Refused):
+        return queue
+    if queue.spec.ordering == "single_active":
+        return Refused(Code.INVALID, "a single-active queue has no durable consumers")
+    try:
+        options = spec.consumer_options(command.options)
+    except SpecError as error:
+        return Refused(Code.INVALID, str(error))
+    number = queue.durables.get(command.name)
+    if number is None:
+        if len(queue.durables) >= limits.DURABLES_PER_QUEUE:
+            most = limits.DURABLES_PER_QUEUE
+            return Refused(Code.LIMIT, f"a queue has at most {most} durable consumers")
+        consumer = consumers.add(step, queue, 0, command.name)
+        queue.durables[command.name] = consumer.number
+    else:
+        consumer = step.open_consumer(number)
+        if consumer.leaving is not None:
+            return Refused(Code.STALE, "the durable consumer is being forgotten: try again")
+    lock_ms = options.lock_ms or queue.spec.lock_ms
+    if lock_ms not in consumer.lanes and len(consumer.lanes) >= limits.LOCK_DURATIONS:
+        most = limits.LOCK_DURATIONS
+        return Refused(Code.LIMIT, f"the consumer holds locks of {most} different durations")
+    consumer.lock_ms = lock_ms
+    consumer.max_lock_ms = options.max_lock_ms or max(queue.spec.max_lock_ms, lock_ms)
+    consumer.prefetch = limits.PREFETCH
+    consumer.nack_backoff = options.nack_backoff
+    consumer.timeout_backoff = options.timeout_backoff
+    consumer.durable += 1
+    _used(step, consumer)
+    held = tuple((part.first, part.first + part.count - 1) for part, _ in locks.all_holds(consumer))
+    return DurableOpened(consumer.number, consumer.durable, consumer.next_token, held)
+
+
+def _find(step: Step, command: DurableCommand) -> Consumer | Refused:
+    found = step.state.consumers.get(command.consumer)
+    if found is None or not found.durable or found.leaving is not None:
+        return Refused(Code.UNKNOWN_CONSUMER, "there is no such durable consumer")
+    if found.durable != command.generation:
+        detail = {"generation": found.durable}
+        return Refused(Code.OLD_GENERATION, "the durable consumer was opened elsewhere", detail)
+    consumer = step.open_consumer(command.consumer)
+    _used(step, consumer)
+    return consumer
+
+
+def _used(step: Step, consumer: Consumer) -> None:
+    consumer.used_ms = step.now
+    step.open_queue(consumer.queue).used_ms = step.now
+    if consumer.timer_ms is None:
+        step.arm(consumer, step.now + limits.DURABLE_MS)
+
+
+def unused(step: Step, number: int) -> bool:
+    """The time to look whether it is still used has come; False where it is due again at once."""
+    consumer = step.open_consumer(number)
+    ends_ms = consumer.used_ms + limits.DURABLE_MS
+    if ends_ms > step.now:
+        step.arm(consumer, ends_ms)
+        return True
+    step.arm(consumer, None)
+    sessions.start_leaving(step, number, Cause.RELEASED)
+    return True
+
+
+def reserve(step: Step, command: Reserve) -> Reply:
+    """Lock the next messages under the next tokens, and send them to the session that asks."""
+    consumer = _find(step, command)
+    if isinstance(consumer, Refused):
+        return consumer
+    queue = step.open_queue(consumer.queue)
+    first = consumer.next_token
+    most = min(command.count, consumer.prefetch - consumer.held)
+    count, more = 0, False
+    if not queue.paused and most > 0:
+        count = checkout.deliver(
+            step, queue, consumer, most, consumer.lock_ms, session=command.session
+        )
+        more = count < most and checkout.is_cut_short(step, queue, consumer)
+    return Reserved(consumer.number, first, count, more=more)
+
+
+def fetch(step: Step, command: Fetch) -> Reply:
+    """Send what is still locked of tokens first..last, in order; holes stay holes. What the step
+    has no budget for is left to another fetch, from `rest` on."""
+    consumer = _find(step, command)
+    if isinstance(consumer, Refused):
+        return consumer
+    parts = locks.held_in(consumer, command.first, command.last)
+    count = sum(part.count for part, _ in parts)
+    if count > limits.STEP_MESSAGES:
+        return Refused(Code.TOO_LARGE, f"more than {limits.STEP_MESSAGES} messages in one fetch")
+    rest = checkout.repeat_all(step, consumer, parts, command.session)
+    if rest:
+        count -= sum(part.count for part, _ in locks.held_in(consumer, rest, command.last))
+    return Reserved(consumer.number, command.first, count, rest)
+
+
+def ack_upto(step: Step, command: AckUpto) -> Reply:
+    """Ack every token up to `upto`, again without harm; the receipt names what could not be.
+
+    From the first of those on all of them are named again, to whoever did not hear it.
+    """
+    consumer = _find(step, command)
+    if isinstance(consumer, Refused):
+        return consumer
+    consumers.resolve(consumer, command.answered_below)
+    first = max(consumer.resolved_below, command.first, 1)
+    last = min(command.upto, consumer.next_token - 1)
+    if last < first:
+        return Receipt(consumer.number, ())
+    if last - first >= limits.ACK_UPTO_MESSAGES:
+        most = limits.ACK_UPTO_MESSAGES
+        return Refused(Code.TOO_LARGE, f"more than {most} tokens at once: ack in steps")
+    queue = step.open_queue(consumer.queue)
+    lines: list[settle.Line] = []
+    acking = Settle(0, consumer.number, int(Verb.ACK), ((first, last),))
+    settle.settle_range(step, acking, queue, consumer, first, last, lines)
+    # What was settled before, one by one, was settled as well.
+    settled = (Status.OK, Status.ALREADY_SETTLED)
+    lost = tuple(line for line in lines if line[2] not in settled)
+    if first <= max(consumer.resolved_below, 1):
+        consumers.resolve(consumer, lost[0][0] if lost else last + 1)
+    return Receipt(consumer.number, lost)
+
+
+def renew(step: Step, command: RenewDurable) -> Reply:
+    """Everything it holds is locked anew from now on, within the longest lock."""
+    consumer = _find(step, command)
+    if isinstance(consumer, Refused):
+        return consumer
+    if consumer.held:
+        floor_ms = step.now + max(consumer.lanes)
+        consumer.floor_ms = max(locks.standing_floor_ms(consumer), floor_ms)
+        consumer.floor_token = consumer.next_token - 1
+    return Done()
+
+
+def forget(step: Step, command: Forget) -> Reply:
+    """End the durable consumer: what it holds is returned, uncounted."""
+    consumer = _find(step, command)
+    if isinstance(consumer, Refused):
+        return consumer
+    step.arm(consumer, None)
+    sessions.start_leaving(step, consumer.number, Cause.RELEASED)
+    return Done()

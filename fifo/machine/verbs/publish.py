@@ -1,0 +1,371 @@
+"""Publishing: what of a batch is stored, is a duplicate, or is refused, and storing it.
+
+Owns numbering per (producer, queue), the columns of a publish, and the queue's limits. What is
+stored is always a prefix of what was sent (semantics.md section 10): a refused message ends the
+batch, and everything of that producer behind it is refused as a gap.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from itertools import accumulate, pairwise
+
+from fifo.machine import checks, deadletter, dedup, limits, overflow
+from fifo.machine.commands import Publish
+from fifo.machine.record import value
+from fifo.machine.replies import Published, Refused, Repeat, Reply
+from fifo.machine.state import ready
+from fifo.machine.state.blocks import PLAIN, Batch, Extras, unpack
+from fifo.machine.state.records import Producer, Queue, Step
+from fifo.machine.types import NEVER_MS, Cause, Code, Column
+
+
+class _Invalid(Exception):
+    """A column that cannot be; raised and caught in this module only."""
+
+
+@value
+class _Columns:
+    """A publish with its columns read out of the area, all of the batch's length or None."""
+
+    sizes: "array[int]"
+    bodies_bytes: int
+    key_lengths: "array[int] | None"
+    header_lengths: "array[int] | None"
+    priorities: bytes | None
+    delays: "array[int] | None"
+    ttls: "array[int] | None"
+    dedup_ids: list[bytes] | None
+    numbers: "array[int] | None"
+
+
+def publish(step: Step, command: Publish) -> Reply:
+    """Store what of the batch may be stored."""
+    if command.session or not command.producer:
+        refused = checks.session(step, command.session, command.fence)
+        if refused is not None:
+            return refused
+    queue = checks.queue_named(step, command.queue)
+    if isinstance(queue, Refused):
+        return queue
+    if queue.spec.overflow == "drop_oldest" and command.count > limits.DROPPING_MESSAGES:
+        text = f"more than {limits.DROPPING_MESSAGES} messages at once for a queue that drops"
+        return Refused(Code.TOO_LARGE, text)
+    producer = _producer(step, command)
+    if producer is None:
+        return Refused(Code.UNKNOWN_PRODUCER, "there is no such producer: open it again")
+    try:
+        columns = _read(step.area, command)
+    except _Invalid as error:
+        return Refused(Code.INVALID, str(error))
+    return _store(step, command, queue, producer, columns)
+
+
+def _producer(step: Step, command: Publish) -> Producer | None:
+    state = step.state
+    if not command.producer:  # the session's own
+        return state.producers.get(state.sessions[command.session].producer)
+    producer = state.producers.get(command.producer)
+    if producer is None:
+        return None
+    if producer.name is None:
+        is_own = command.session and state.sessions[command.session].producer == producer.number
+        return producer if is_own else None
+    if producer.used_ms != step.now:
+        state.touch(producer)
+        producer.used_ms = step.now
+    return producer
+
+
+def _store(
+    step: Step, command: Publish, queue: Queue, producer: Producer, columns: _Columns
+) -> Published:
+    last = queue.last_numbers.get(producer.number, 0)
+    stop = command.count
+    duplicates = 0 if last < command.number else _duplicates(command, columns, last)
+    refused = None
+    if not duplicates and command.previous > last:
+        text = f"message {command.previous} of this producer was not stored"
+        refused = Refused(Code.GAP, text, {"expected": last})
+        stop = 0
+    elif duplicates < stop:
+        known: tuple[int, ...] | list[int] = ()
+        if columns.dedup_ids is not None:
+            dedup.forget_due(step, queue)
+            known = dedup.known(step, queue, columns.dedup_ids, duplicates, stop)
+        spec = queue.spec
+        if spec.max_length is not None or spec.max_bytes is not None:
+            stop, refused = overflow.admit(queue, columns.sizes, duplicates, known)
+        if columns.dedup_ids is not None:
+            stop, refused = dedup.admit(queue, columns.dedup_ids, duplicates, stop, refused)
+    appended = 0
+    if stop > duplicates:
+        stop, refused, appended = _append(
+            step, command, queue, producer, columns, duplicates, stop, refused
+        )
+    stored = 0
+    if stop > duplicates:
+        stored = stop - duplicates
+        if not last:
+            _begin(step, producer, queue)
+        number = command.number + stop - 1
+        queue.last_numbers[producer.number] = (
+            number if columns.numbers is None else columns.numbers[stop - 1]
+        )
+    if appended != command.count:
+        queue.counters["duplicates"] += duplicates + max(stored - appended, 0)
+        queue.counters["refused"] += command.count - duplicates - stored
+    repeats: tuple[Repeat, ...] = ()
+    if columns.dedup_ids is not None and queue.dedup:
+        sent = _numbers_of(command, columns)
+        confirmed = duplicates + stored
+        repeats = dedup.repeats(step, queue, producer.number, sent, columns.dedup_ids, confirmed)
+    return Published(queue.number, producer.number, stored, duplicates, refused, repeats)
+
+
+def _duplicates(command: Publish, columns: _Columns, last: int) -> int:
+    """How many of the batch have numbers up to `last`, which the producer has used before."""
+    if columns.numbers is not None:
+        return bisect_right(columns.numbers, last)
+    return min(last - command.number + 1, command.count)
+
+
+def _numbers_of(command: Publish, columns: _Columns) -> Sequence[int]:
+    return columns.numbers or range(command.number, command.number + command.count)
+
+
+def _begin(step: Step, producer: Producer, queue: Queue) -> None:
+    """Its first message in this queue. A deleted queue does not walk its producers: what they knew
+    of such queues they forget here."""
+    state = step.state
+    state.touch(producer)
+    gone = [number for number in producer.queues if number not in state.queues]
+    for number in gone:
+        del producer.queues[number]
+    producer.queues[queue.number] = None
+
+
+def _append(
+    step: Step,
+    command: Publish,
+    queue: Queue,
+    producer: Producer,
+    columns: _Columns,
+    start: int,
+    stop: int,
+    refused: Refused | None,
+) -> tuple[int, Refused | None, int]:
+    """Store messages start..stop of the batch, those left out that a dedup window knows already:
+    how far it came, why no further, and how many were stored.
+
+    A `drop_oldest` queue drops for each message that does not fit, in turn, as if each had come
+    alone; where nothing may be dropped for one, it is refused with all behind it.
+    """
+    batch = Batch(
+        step.index,
+        command.bodies_at,
+        columns.sizes,
+        columns.bodies_bytes,
+        producer.number,
+        command.number,
+        queue.number,
+        step.wall,
+        step.now,
+        _extras(step, command, queue, columns),
+    )
+    known: list[int] = []
+    if columns.dedup_ids is not None:
+        known = dedup.known(step, queue, columns.dedup_ids, start, stop)
+    appended = 0
+    free = stop
+    if queue.spec.overflow == "drop_oldest":  # elsewhere only what fits has been admitted
+        free = overflow.room(queue, columns.sizes, start)
+    for low, high in _stretches(queue, columns, known, start, stop, free):
+        lane = ready.DEFAULT_LANE
+        if columns.priorities is not None:
+            lane = ready.lane_of(queue, columns.priorities[low])
+        if low >= free and not deadletter.make_room(step, queue, columns.sizes[low], lane):
+            stop, refused = low, overflow.full(queue)
+            break
+        piece = batch if high - low == command.count else batch.part(low, high)
+        if columns.numbers is not None:
+            piece = replace(piece, number=columns.numbers[low])
+        position = ready.append(queue, piece, lane, step.state.generation)
+        appended += high - low
+        if columns.delays is not None:
+            _delay(step, queue, position, columns.delays[low:high])
+    queue.counters["published"] += appended
+    if columns.dedup_ids is not None:
+        sent = _numbers_of(command, columns)
+        dedup.remember(step, queue, producer.number, sent, columns.dedup_ids, start, stop)
+    return stop, refused, appended
+
+
+def _stretches(
+    queue: Queue, columns: _Columns, known: list[int], start: int, stop: int, free: int
+) -> list[tuple[int, int]]:
+    """The batch in stretches of one lane and consecutive numbers, without what is known; from
+    `free` on, where each message needs another dropped, one by one."""
+    lanes = columns.priorities if queue.has_priorities else None
+    numbers = columns.numbers
+    if lanes is None and numbers is None and not known and free >= stop:
+        return [(start, stop)]
+    cuts = [start, stop]
+    for place in known:
+        cuts += (place, place + 1)
+    for place in range(start + 1, stop):
+        if (
+            place >= free
+            or (lanes is not None and lanes[place] != lanes[place - 1])
+            or (numbers is not None and numbers[place] != numbers[place - 1] + 1)
+        ):
+            cuts.append(place)
+    ordered = sorted(dict.fromkeys(cuts))
+    left_out = dict.fromkeys(known)
+    return [(low, high) for low, high in pairwise(ordered) if low not in left_out]
+
+
+def _delay(step: Step, queue: Queue, position: int, delays: "array[int]") -> None:
+    """Park the messages that were published with a delay; they take their places when due."""
+    place = 0
+    count = len(delays)
+    while place < count:
+        if not delays[place]:
+            place += 1
+            continue
+        end = place
+        while end < count and delays[end]:
+            due_ms = step.now + delays[end]
+            ready.make_delayed(queue, position + end, due_ms, int(Cause.PUBLISHED))
+            end += 1
+        ready.add_hole(queue, position + place, position + end)
+        queue.ready -= end - place
+        place = end
+
+
+def _extras(step: Step, command: Publish, queue: Queue, columns: _Columns) -> Extras:
+    keys, headers, priorities = columns.key_lengths, columns.header_lengths, columns.priorities
+    expires = key_hashes = None
+    if columns.ttls is not None or queue.spec.ttl_ms is not None:
+        expires = _expires(step, queue, columns)
+    elif keys is None and headers is None and priorities is None:
+        return PLAIN
+    if keys is not None and queue.spec.ordering == "key":
+        key_hashes = _hashes(step, command, keys)
+    return Extras(
+        command.keys[1] if command.keys else 0,
+        keys,
+        command.headers[1] if command.headers else 0,
+        headers,
+        None if queue.has_priorities else priorities,  # there the lane says it
+        expires,
+        key_hashes,
+    )
+
+
+def _expires(step: Step, queue: Queue, columns: _Columns) -> "array[int]":
+    """When each message expires: by its own ttl or the queue's, whichever is shorter."""
+    ttls, default = columns.ttls, queue.spec.ttl_ms
+    count = len(columns.sizes)
+    longest = NEVER_MS - step.now if default is None else default
+    if ttls is None:
+        return array("Q", [step.now + longest]) * count
+    if ttls.count(ttls[0]) == count:
+        return array("Q", [step.now + min(ttls[0] or longest, longest)]) * count
+    return array("Q", [step.now + min(ttl or longest, longest) for ttl in ttls])
+
+
+def _hashes(step: Step, command: Publish, lengths: "array[int]") -> "array[int]":
+    """Seeded 64-bit hashes of the keys, for a queue that they order; 0 where there is no key."""
+    assert command.keys is not None, "there are keys only with a column of them"
+    hashes = array("Q")
+    at = command.keys[1]
+    for length in lengths:
+        hashes.append(key_hash(bytes(step.area[at : at + length])) if length else 0)
+        at += length
+    return hashes
+
+
+_KEY_SEED = b"fifo key ordering"
+
+
+def key_hash(key: bytes) -> int:
+    """The hash by which keys order a queue; never 0. One seed for all queues: messages that move
+    between queues keep it."""
+    digest = blake2b(key, digest_size=8, key=_KEY_SEED).digest()
+    return int.from_bytes(digest, "little") or 1
+
+
+def _read(area: memoryview, command: Publish) -> _Columns:
+    """The columns, checked against the area and the limits. Raises `_Invalid`."""
+    count = command.count
+    sizes = unpack(area, command.sizes_at, count, "I")
+    bodies_bytes = 0 if sizes is None else sum(sizes)
+    if sizes is None or command.bodies_at + bodies_bytes > len(area):
+        raise _Invalid("bodies do not fit into the entry's area")
+    if max(sizes) > limits.BODY_BYTES:
+        raise _Invalid(f"a body is larger than {limits.BODY_BYTES} bytes")
+    if not command.previous < command.number:
+        raise _Invalid("a message's number is above the one sent before it")
+    if command.number + count > limits.NUMBER_MAX:
+        raise _Invalid("numbers are below 2**63")
+    keys = headers = priorities = delays = ttls = dedup_ids = numbers = None
+    if command.keys is not None:
+        keys = _lengths(area, command.keys, count, limits.KEY_BYTES, "key")
+    if command.headers is not None:
+        headers = _lengths(area, command.headers, count, limits.HEADERS_BYTES, "header")
+    if command.priorities_at is not None:
+        priorities = _priorities(area, command.priorities_at, count)
+    if command.delays_at is not None:
+        delays = _column(area, command.delays_at, count, limits.DURATION_MS, "delay")
+    if command.ttls_at is not None:
+        ttls = _column(area, command.ttls_at, count, limits.DURATION_MS, "ttl")
+    if command.dedup is not None:
+        dedup_ids = _dedup_ids(area, command.dedup, count)
+    if command.numbers_at is not None:
+        numbers = _numbers(area, command.numbers_at, count, command.number)
+    if delays is not None and not any(delays):
+        delays = None
+    return _Columns(
+        sizes, bodies_bytes, keys, headers, priorities, delays, ttls, dedup_ids, numbers
+    )
+
+
+def _priorities(area: memoryview, at: int, count: int) -> bytes:
+    priorities = bytes(area[at : at + count])
+    if len(priorities) != count or max(priorities) > 9:
+        raise _Invalid("priorities are from 0 to 9, one per message")
+    return priorities
+
+
+def _numbers(area: memoryview, at: int, count: int, first: int) -> "array[int]":
+    numbers = _column(area, at, count, limits.NUMBER_MAX, "number")
+    if numbers[0] != first or not all(low < high for low, high in pairwise(numbers)):
+        raise _Invalid("numbers rise, and the first one is the command's")
+    return numbers
+
+
+def _column(area: memoryview, at: int, count: int, most: int, what: str) -> "array[int]":
+    column = unpack(area, at, count, "Q")
+    if column is None or max(column) > most:
+        raise _Invalid(f"the {what} column does not fit, or a {what} is above {most}")
+    return column
+
+
+def _lengths(
+    area: memoryview, column: Column, count: int, most: int, what: str
+) -> "array[int] | None":
+    lengths = unpack(area, column[0], count, "I")
+    if lengths is None or column[1] + sum(lengths) > len(area) or max(lengths) > most:
+        raise _Invalid(f"the {what} column does not fit, or a {what} is above {most} bytes")
+    return lengths if any(lengths) else None
+
+
+def _dedup_ids(area: memoryview, column: Column, count: int) -> list[bytes] | None:
+    lengths = _lengths(area, column, count, limits.DEDUP_ID_BYTES, "dedup id")
+    if lengths is None:
+        return None
+    ends = list(accumulate(lengths, initial=column[1]))
+    return [bytes(area[low:high]) for low, high in pairwise(ends)]

@@ -1,0 +1,250 @@
+"""A queue's own verbs: declare, update, delete, purge, pause, resume.
+
+Owns the table of queues by name, and the rule that dead-letter queues form no cycle and are not
+deleted while another queue names them.
+"""
+
+from itertools import islice
+
+from fifo.machine import checks, deadletter, garbage, limits, spec
+from fifo.machine.commands import Declare, DeleteQueue, PauseQueue, Purge, ResumeQueue, UpdateQueue
+from fifo.machine.effects import ConsumerRemoved
+from fifo.machine.replies import Declared, Deleted, Done, Purged, Refused, Reply
+from fifo.machine.spec import QueueSpec, SpecError
+from fifo.machine.state import ordering, ready
+from fifo.machine.state.records import LANE_SHIFT, LANES, Consumer, Queue, Step
+from fifo.machine.types import Code
+from fifo.machine.verbs import sessions
+
+_FEW = 16
+"""Messages whose locks are let go with their consumer: less than a look at where they are kept."""
+
+
+def declare(step: Step, command: Declare) -> Reply:
+    """Create the queue, and its dead-letter queue; or find it with the very same spec."""
+    state = step.state
+    try:
+        wanted = spec.queue_spec(command.spec)
+    except SpecError as error:
+        return Refused(Code.INVALID, str(error))
+    number = state.queue_names.get(command.name)
+    if number is not None:
+        queue = step.open_queue(number)
+        found = spec.differences(queue.spec, wanted)
+        if found:
+            shown = ", ".join(f"{name} is {old}, not {new}" for name, (old, new) in found.items())
+            detail = {name: [old, new] for name, (old, new) in found.items()}
+            text = f"queue {command.name!r} exists: {shown}"
+            return Refused(Code.QUEUE_EXISTS, text, {"differences": detail})
+        queue.used_ms = step.now
+        return Declared(number, created=False)
+    refused = _dead_letter_queue(step, command.name, wanted, new=1)
+    if refused is not None:
+        return refused
+    return Declared(_create(step, command.name, wanted).number, created=True)
+
+
+def _create(step: Step, name: str, wanted: QueueSpec) -> Queue:
+    state = step.state
+    queue = Queue(state.next_queue, name, wanted)
+    state.next_queue += 1
+    queue.generation = state.generation
+    queue.used_ms = step.now
+    state.queues[queue.number] = queue
+    state.queue_names[name] = queue.number
+    state.note_dead_letter(wanted.dead_letter, 1)
+    step.touched[queue.number] = queue
+    return queue
+
+
+def _dead_letter_queue(step: Step, name: str, wanted: QueueSpec, *, new: int) -> Refused | None:
+    """Check the queue's dead-letter queue, and create it if it is not there."""
+    state = step.state
+    target = wanted.dead_letter
+    walked = target
+    while walked is not None:  # ends: the chain has no cycle without this queue
+        if walked == name:
+            return Refused(Code.CYCLE, "dead-letter queues would form a cycle")
+        number = state.queue_names.get(walked)
+        walked = None if number is None else state.queues[number].spec.dead_letter
+    missing = target is not None and target not in state.queue_names
+    if len(state.queues) + new + missing > limits.QUEUES:
+        return Refused(Code.LIMIT, f"there are {limits.QUEUES} queues already")
+    if target is not None and missing:
+        _create(step, target, QueueSpec())
+    return None
+
+
+def update(step: Step, command: UpdateQueue) -> Reply:
+    """Change what can be changed on a live queue; consumers keep what they subscribed with."""
+    queue = checks.queue_named(step, command.name)
+    if isinstance(queue, Refused):
+        return queue
+    try:
+        changed = spec.updated_spec(queue.spec, command.changes)
+    except SpecError as error:
+        return Refused(Code.INVALID, str(error))
+    refused = _dead_letter_queue(step, queue.name, changed, new=0)
+    if refused is not None:
+        return refused
+    step.state.note_dead_letter(queue.spec.dead_letter, -1)
+    step.state.note_dead_letter(changed.dead_letter, 1)
+    skips_now = changed.on_delay == "skip" and queue.spec.on_delay != "skip"
+    queue.spec = changed
+    queue.used_ms = step.now
+    if skips_now:
+        go_on_skipping(step, queue.number, 0)
+    if changed.overflow == "drop_oldest":
+        deadletter.trim(step, queue, further=True)
+    return Done()
+
+
+def go_on_skipping(step: Step, number: int, cursor: int) -> None:
+    """Where delayed messages block nothing any more, free what they hold, from `cursor` on."""
+    queue = step.state.queues.get(number)
+    if queue is not None and queue.spec.on_delay == "skip":
+        cursor_after = ordering.skip(step, step.open_queue(number), cursor)
+        if cursor_after is not None:
+            step.state.chores.append(("skip", number, cursor_after))
+
+
+def delete(step: Step, command: DeleteQueue) -> Reply:
+    """Remove the queue with all that is in it, unless it is somebody's dead-letter queue."""
+    queue = checks.queue_named(step, command.name)
+    if isinstance(queue, Refused):
+        return queue
+    if queue.name in step.state.dead_letter_users:
+        users = _named_by(step, queue.name)
+        text = f"it is the dead-letter queue of {', '.join(users[:3])}"
+        return Refused(Code.IN_USE, text, {"queues": users[:100]})
+    return Deleted(remove(step, queue))
+
+
+def _named_by(step: Step, name: str) -> list[str]:
+    """The queues that have this one as their dead-letter queue."""
+    return [queue.name for queue in step.state.queues.values() if queue.spec.dead_letter == name]
+
+
+def remove(step: Step, queue: Queue) -> int:
+    """The queue is gone; its consumers' clients are told. How many messages went with it."""
+    state = step.state
+    messages = queue.total
+    gone = [_without_queue(step, queue, number) for number in queue.consumers]
+    if gone:
+        state.remains.append(gone)
+    step.arm(queue, None)
+    del state.queues[queue.number], state.queue_names[queue.name]
+    state.note_dead_letter(queue.spec.dead_letter, -1)
+    state.pending.pop(queue.number, None)
+    step.touched.pop(queue.number, None)
+    garbage.leave(state, queue)
+    return messages
+
+
+def _without_queue(step: Step, queue: Queue, number: int) -> Consumer:
+    """One of its consumers goes with the queue. There may be ten thousand: little for each."""
+    state = step.state
+    consumer = step.open_consumer(number)
+    for lane in consumer.lanes.values():
+        state.lock_index.remove((lane.bound_ms, number, lane.lock_ms))
+    if consumer.held > _FEW or consumer.late:
+        garbage.leave(state, consumer)
+    if consumer.timer_ms is not None:
+        step.arm(consumer, None)
+    del state.consumers[number]
+    if consumer.session:
+        session = step.open_session(consumer.session)
+        session.consumers.pop(number, None)
+        session.gets.pop(queue.number, None)
+        session.tags.pop((queue.number, consumer.tag), None)
+        if session.end_cause is None:
+            step.effects.append(ConsumerRemoved(session.number, number, "queue_deleted"))
+        else:
+            sessions.forget_if_over(step, session.number)
+    return consumer
+
+
+def pause(step: Step, command: PauseQueue) -> Reply:
+    """Hand nothing out until resumed."""
+    queue = checks.queue_named(step, command.name)
+    if isinstance(queue, Refused):
+        return queue
+    queue.paused = True
+    return Done()
+
+
+def resume(step: Step, command: ResumeQueue) -> Reply:
+    """Hand out again."""
+    queue = checks.queue_named(step, command.name)
+    if isinstance(queue, Refused):
+        return queue
+    queue.paused = False
+    return Done()
+
+
+def purge(step: Step, command: Purge) -> Reply:
+    """Remove what is ready or delayed now; what is locked can still be settled."""
+    queue = checks.queue_named(step, command.name)
+    if isinstance(queue, Refused):
+        return queue
+    begun = queue.purge_below is not None
+    queue.purge_below = queue.tails[:]
+    before = queue.counters["purged"]
+    done = go_on_purging(step, queue.number)
+    if not done and not begun:
+        step.state.chores.append(("purge", queue.number, 0))
+    return Purged(queue.counters["purged"] - before, more=not done)
+
+
+def go_on_purging(step: Step, number: int) -> bool:
+    """Purge as far as the budget goes; whether the purge is complete."""
+    if number not in step.state.queues:
+        return True
+    queue = step.open_queue(number)
+    below = queue.purge_below
+    if below is None:
+        return True
+    _purge_fresh(step, queue, below)
+    for position in _purgeable(queue, below, -(-max(step.budget, 0) // limits.RECORD_COST)):
+        taken = ready.take_delayed(queue, position) or ready.take_ready(queue, position)
+        assert taken, "a message to purge was not where it was found"
+        record = queue.records.get(position)
+        if record is not None:
+            deadletter.forget_late(step, record)
+        ordering.finished(step, queue, position)
+        _purged(step, queue, position, 1)
+        step.budget -= limits.RECORD_COST - 1
+    if step.budget <= 0:
+        return False
+    queue.purge_below = None
+    return True
+
+
+def _purge_fresh(step: Step, queue: Queue, below: list[int]) -> None:
+    """Purge the fresh ranges up to where they ended: what was published since stays."""
+    for lane, end in enumerate(below):
+        while step.budget > 0 and queue.heads[lane] < end:
+            position, count = ready.fresh_in(queue, lane)
+            count = min(count, end - position, step.budget)
+            ready.take_fresh(queue, position, count)
+            _purged(step, queue, position, count)
+
+
+def _purged(step: Step, queue: Queue, position: int, count: int) -> None:
+    queue.counters["purged"] += count
+    ready.remove(queue, position, count)
+    step.budget -= count
+
+
+def _purgeable(queue: Queue, below: list[int], most: int) -> list[int]:
+    """Up to `most` positions of messages outside the fresh ranges that the purge is about."""
+    found: list[int] = []
+    for lane in range(LANES):
+        here = ready.ready_from(queue, lane << LANE_SHIFT, below[lane])
+        found += islice(here, most - len(found))
+    for _, position in queue.delays:
+        if len(found) >= most:
+            break
+        if position < below[position >> LANE_SHIFT]:
+            found.append(position)
+    return found

@@ -1,0 +1,319 @@
+"""Sessions: attaching, detaching, disconnecting, resuming, ending (semantics.md section 4).
+
+Owns a session's epochs and flags. A change of leader is not written into every session: `sync`
+brings one up to date before anything else is done to it. Disconnected is not dead: a session keeps
+its locks until they run out or it ends.
+"""
+
+from fifo.machine import checkout, checks, consumers, limits, returns
+from fifo.machine.commands import Attach, Detach, Disconnect, EndSession, Lead, NoticeAck
+from fifo.machine.effects import Fenced, Notify, SessionEnded
+from fifo.machine.replies import Attached, Done, Led, Refused, Reply
+from fifo.machine.state import locks
+from fifo.machine.state.records import Producer, Queue, Session, Step
+from fifo.machine.types import Base, Cause, Code, EndCause, Role, Suspicion
+
+
+def lead(step: Step, command: Lead) -> Reply:
+    """A new term: all locks get a floor, all sessions are detached until they resume."""
+    state = step.state
+    if command.term <= state.term:
+        return Refused(Code.STALE, f"term {state.term} has been led already")
+    state.term = command.term
+    state.lead_epoch += 1
+    state.lead_ms = step.now
+    state.resume_due_ms = step.now + limits.RESUME_MS if state.sessions else None
+    state.unresumed = []
+    return Led(len(state.sessions))
+
+
+def sync(step: Step, session: Session) -> None:
+    """Write down what the last change of leader did to this session."""
+    state = step.state
+    if session.lead_epoch == state.lead_epoch:
+        return
+    state.touch(session)
+    held = [step.open_consumer(number) for number in session.consumers]
+    for consumer in held:
+        locks.write_floor(state, consumer)
+    session.lead_epoch = state.lead_epoch
+    session.attached = [False, False]
+    for consumer in held:
+        consumers.refresh(step, step.open_queue(consumer.queue), consumer)
+
+
+def attach(step: Step, command: Attach) -> Reply:
+    """Open a session, or resume it with the same locks and tokens."""
+    number = step.state.session_ids.get(command.session_id)
+    if number is None:
+        return _open(step, command)
+    session = step.open_session(number)
+    if session.user != command.user:
+        return Refused(Code.FORBIDDEN, "the session belongs to another user")
+    sync(step, session)
+    role, other = command.role, 1 - command.role
+    if session.incarnation != command.incarnation:
+        for fenced in (role, other):
+            if session.epochs[fenced]:
+                step.effects.append(Fenced(number, fenced, session.epochs[fenced], taken=True))
+        session.incarnation = command.incarnation
+        session.epochs[other] += 1
+        session.attached[other] = False
+    elif session.attached[role]:
+        step.effects.append(Fenced(number, role, session.epochs[role]))
+    session.epochs[role] += 1
+    session.address = command.address
+    _resume(step, session, role)
+    listed = tuple(
+        (held.number, held.tag, step.state.queues[held.queue].name, held.lock_ms)
+        for held in (step.state.consumers[number] for number in session.consumers)
+    )
+    return Attached(number, session.epochs[role], True, listed)
+
+
+def _open(step: Step, command: Attach) -> Reply:
+    state = step.state
+    if len(state.sessions) >= limits.SESSIONS:
+        return Refused(Code.LIMIT, f"there are {limits.SESSIONS} sessions already")
+    producer = Producer(state.next_producer, None)
+    producer.generation = state.generation
+    state.producers[producer.number] = producer
+    state.next_producer += 1
+    session = Session(state.next_session, command.session_id, command.user, producer.number)
+    state.next_session += 1
+    session.generation = state.generation
+    session.incarnation = command.incarnation
+    session.address = command.address
+    session.epochs[command.role] = 1
+    session.attached[command.role] = True
+    session.lead_epoch = state.lead_epoch
+    state.sessions[session.number] = session
+    state.session_ids[command.session_id] = session.number
+    return Attached(session.number, 1, False, ())
+
+
+def _resume(step: Step, session: Session, role: int) -> None:
+    state = step.state
+    session.attached[role] = True
+    if session.disconnected:
+        session.disconnected = False
+        step.arm(session, None)
+    for number in session.consumers:
+        consumer = step.open_consumer(number)
+        step.arm(consumer, None)
+        if consumer.suspicion == Suspicion.TIMEOUT_WHILE_DISCONNECTED:
+            consumer.suspicion = int(Suspicion.NONE)
+    if role == Role.DATA:
+        begun = session.resend is not None
+        session.resend = (0, 0)
+        checkout.send_again(step, session)
+        if session.resend is not None and not begun:
+            state.chores.append(("resend", session.number, 0))
+    _reconsider(step, session)
+    for number, notice in session.notices.items():
+        step.effects.append(
+            Notify(session.number, number, notice.kind, notice.consumer, notice.ranges)
+        )
+    assert state.session_ids[session.session_id] == session.number, "a resumed session has its id"
+
+
+def _reconsider(step: Step, session: Session) -> None:
+    """What the session is has changed: so may who is served, and who is active."""
+    electing: dict[int, Queue] = {}
+    for number in session.consumers:
+        consumer = step.open_consumer(number)
+        queue = step.open_queue(consumer.queue)
+        consumers.refresh(step, queue, consumer)
+        # One that may not be active, and is not, decides nothing, unless it was to take over.
+        if queue.handover or queue.active == number or consumers.is_eligible(step.state, consumer):
+            electing[queue.number] = queue
+    for queue in electing.values():
+        consumers.elect(step, queue)
+
+
+def go_on_resending(step: Step, number: int) -> None:
+    """Send a resumed session more of what it holds; it is handed nothing new before all of that."""
+    session = step.state.sessions.get(number)
+    if session is None or session.resend is None:
+        return
+    session = step.open_session(number)
+    if session.attached[Role.DATA] and session.lead_epoch == step.state.lead_epoch:
+        checkout.send_again(step, session)
+    else:
+        session.resend = None  # it went away meanwhile: its next resume begins anew
+    if session.resend is not None:
+        step.state.chores.append(("resend", number, 0))
+    else:
+        _reconsider(step, session)
+
+
+def detach(step: Step, command: Detach) -> Reply:
+    """A connection closed; a late close of an older one changes nothing."""
+    session = step.state.sessions.get(command.session)
+    if session is None or session.end_cause is not None:
+        return Refused(Code.UNKNOWN_SESSION, "there is no such session, or it has ended")
+    if session.epochs[command.role] != command.epoch:
+        return Refused(Code.FENCED, "a newer connection of this session and role exists")
+    if session.lead_epoch != step.state.lead_epoch:
+        return Done()  # the change of leader detached it already, and it has not resumed since
+    session = step.open_session(command.session)
+    session.attached[command.role] = False
+    _reconsider(step, session)
+    return Done()
+
+
+def disconnect(step: Step, command: Disconnect) -> Reply:
+    """The client is not heard any more: nothing new, and its locks stay."""
+    session = step.state.sessions.get(command.session)
+    if session is None or session.end_cause is not None:
+        return Refused(Code.UNKNOWN_SESSION, "there is no such session, or it has ended")
+    if session.epochs != [command.data_epoch, command.control_epoch]:
+        # Before `sync`: a session brought up to date without a resume would count as resumed.
+        return Refused(Code.FENCED, "the session has been attached since")
+    session = step.open_session(command.session)
+    sync(step, session)
+    for number, granted_ms in command.floors:
+        if number in session.consumers:
+            consumer = step.open_consumer(number)
+            consumer.floor_ms = max(locks.standing_floor_ms(consumer), granted_ms)
+            consumer.floor_token = consumer.next_token - 1
+    set_disconnected(step, session)
+    return Done()
+
+
+def set_disconnected(step: Step, session: Session) -> None:
+    """The session is disconnected from now on; again changes nothing."""
+    session.attached = [False, False]
+    if session.disconnected:
+        return
+    session.disconnected = True
+    session.disconnected_ms = step.now
+    step.arm(session, step.now + limits.SESSION_TIMEOUT_MS)
+    cancelled = []
+    for number in session.consumers:
+        consumer = step.open_consumer(number)
+        grace_ms = step.state.queues[consumer.queue].spec.disconnect_grace_ms
+        if consumer.base == Base.CANCELLED:
+            cancelled.append(number)
+        elif grace_ms is not None and consumer.held:
+            step.arm(consumer, step.now + grace_ms)
+    _start_leaving_together(step, cancelled, Cause.DISCONNECT)
+    _reconsider(step, session)
+
+
+def grace_over(step: Step, number: int) -> bool:
+    """A queue's `disconnect_grace` has passed: what is still locked is returned. Whether all is."""
+    consumer = step.open_consumer(number)
+    lost = returns.give_back_all(step, consumer, Cause.DISCONNECT)
+    emptied = consumer.held == 0
+    if emptied:
+        step.arm(consumer, None)
+    if lost:
+        # The client hears of it as of any other lock that ended, when it is back.
+        returns.notify(step, step.open_session(consumer.session), number, lost)
+    consumers.elect(step, step.open_queue(consumer.queue))
+    return emptied
+
+
+def end_session(step: Step, command: EndSession) -> Reply:
+    """End a session by its client's wish, or because it has been away too long."""
+    session = step.state.sessions.get(command.session)
+    if session is None or session.end_cause is not None:
+        return Refused(Code.UNKNOWN_SESSION, "there is no such session, or it has ended")
+    if command.cause == EndCause.EXPIRED:
+        due_ms = session.disconnected_ms + limits.SESSION_TIMEOUT_MS
+        if not session.disconnected or due_ms > step.now:
+            return Refused(Code.SESSION_CONNECTED, "the session is not due to end")
+    else:
+        refused = checks.session(step, command.session, command.fence)
+        if refused is not None:
+            return refused
+    end(step, step.open_session(command.session), EndCause(command.cause))
+    return Done()
+
+
+def end(step: Step, session: Session, cause: EndCause) -> None:
+    """Its tokens are void; what it held goes back, over as many steps as that takes."""
+    state = step.state
+    session.end_cause = int(cause)
+    step.arm(session, None)
+    del state.session_ids[session.session_id]
+    session.notices.clear()
+    step.effects.append(SessionEnded(session.number, int(cause)))
+    returned_as = Cause.RELEASED if cause == EndCause.CLOSED else Cause.DISCONNECT
+    if not session.consumers:
+        forget_if_over(step, session.number)
+    _start_leaving_together(step, list(session.consumers), returned_as)
+
+
+def _start_leaving_together(step: Step, numbers: list[int], cause: Cause) -> None:
+    """The same for several consumers of a session. Who is active then is looked at once for each
+    queue: a session may have a thousand consumers of one, and each look walks those that wait."""
+    affected: dict[int, Queue] = {}
+    for number in numbers:
+        queue = step.state.queues[step.state.consumers[number].queue]
+        affected[queue.number] = queue
+        start_leaving(step, number, cause, elects=False)
+    for queue in affected.values():
+        consumers.elect(step, queue)
+
+
+def start_leaving(step: Step, number: int, cause: Cause, *, elects: bool = True) -> None:
+    """A consumer gets nothing more, is emptied and removed; at once, if the budget allows."""
+    consumer = step.open_consumer(number)
+    queue = step.open_queue(consumer.queue)
+    if consumer.leaving is None:
+        consumer.base = int(Base.CANCELLED)
+        consumer.leaving = int(cause)
+        consumers.refresh(step, queue, consumer)
+    if not go_on_leaving(step, number, elects=elects):
+        step.state.chores.append(("consumer", number, 0))
+
+
+def go_on_leaving(step: Step, number: int, *, elects: bool = True) -> bool:
+    """Empty a leaving consumer as far as the budget goes; whether it is gone."""
+    if number not in step.state.consumers:
+        return True
+    consumer = step.open_consumer(number)
+    assert consumer.leaving is not None, "only a leaving consumer is emptied"
+    returns.give_back_all(step, consumer, Cause(consumer.leaving))
+    if consumer.held:
+        return False
+    consumers.drop(step, consumer, elects=elects)
+    forget_if_over(step, consumer.session)
+    return True
+
+
+def forget_if_over(step: Step, number: int) -> None:
+    """An ended session is forgotten, with its producer, when its last consumer is gone."""
+    session = step.state.sessions.get(number)
+    if session is None or session.end_cause is None or session.consumers:
+        return
+    step.state.touch(session)
+    forget_producer(step, session.producer)
+    del step.state.sessions[number]
+
+
+def forget_producer(step: Step, number: int) -> None:
+    """The producer is unknown from now on: publishing as it is refused, never taken as new."""
+    state = step.state
+    producer = state.producers[number]
+    state.touch(producer)
+    step.arm(producer, None)
+    del state.producers[number]
+    for queue_number in producer.queues:
+        queue = state.queues.get(queue_number)
+        if queue is not None:
+            state.touch(queue)
+            queue.last_numbers.pop(number, None)
+    if producer.name is not None:
+        del state.producer_names[producer.name]
+
+
+def notice_ack(step: Step, command: NoticeAck) -> Reply:
+    """The client's library has the notice. It proves nothing about the program."""
+    refused = checks.session(step, command.session, command.fence)
+    if refused is not None:
+        return refused
+    step.open_session(command.session).notices.pop(command.notice, None)
+    return Done()

@@ -1,0 +1,271 @@
+"""The four settlements: ack, nack, release, terminate, each token with its receipt.
+
+Owns what is answered for every token, held or not (semantics.md section 8). What becomes of a
+returned message is the business of `returns.py`, of a terminated one that of `deadletter.py`.
+"""
+
+from bisect import bisect_right
+from itertools import islice
+
+from fifo.machine import checks, consumers, deadletter, limits, returns
+from fifo.machine.commands import Settle
+from fifo.machine.deadletter import LOCKED_ONCE, Death
+from fifo.machine.replies import Receipt, Refused, Reply
+from fifo.machine.state import locks, ordering, ready
+from fifo.machine.state.records import Consumer, Hold, Queue, Record, State, Step
+from fifo.machine.types import (
+    NEVER_MS,
+    Attempt,
+    Base,
+    Cause,
+    Code,
+    Outcome,
+    Reason,
+    Status,
+    Text,
+    TextPlace,
+    Verb,
+)
+
+Line = tuple[int, int, int, bool]
+
+# Members of an enum cost more to look up than a settlement of one message has to spare.
+_ACK, _NACK, _TERMINATE = int(Verb.ACK), int(Verb.NACK), int(Verb.TERMINATE)
+_CANCELLED = int(Base.CANCELLED)
+_OK, _LOCK_LOST = int(Status.OK), int(Status.LOCK_LOST)
+
+
+def settle(step: Step, command: Settle) -> Reply:
+    """Settle token ranges of one consumer with one verb."""
+    refused = checks.session(step, command.session, command.fence)
+    if refused is not None:
+        return refused
+    tokens = 0
+    for first, last in command.ranges:
+        tokens += last - first + 1
+    if tokens > limits.SETTLE_MESSAGES:
+        return Refused(Code.TOO_LARGE, f"more than {limits.SETTLE_MESSAGES} tokens in one command")
+    state = step.state
+    consumer = state.consumers.get(command.consumer)
+    if consumer is None or (
+        consumer.session != command.session and not _may_settle(state, command.session, consumer)
+    ):
+        status = int(Status.UNKNOWN_CONSUMER)
+        lines = tuple((first, last, status, False) for first, last in command.ranges)
+        return Receipt(command.consumer, lines)
+    queue = step.open_queue(consumer.queue)
+    if consumer.generation != state.generation:
+        state.touch(consumer)
+    if command.verb == _TERMINATE and queue.spec.dead_letter is None:
+        if command.session == consumer.session:
+            consumers.prove_alive(step, consumer)
+        text = f"queue {queue.name!r} has no dead-letter queue: the messages stay locked"
+        return Refused(Code.NO_DEAD_LETTER_QUEUE, text)
+    lines_out: list[Line] = []
+    way = None
+    if command.verb != _ACK and command.verb != _TERMINATE:
+        cause = Cause.NACK if command.verb == _NACK else Cause.RELEASED
+        way = returns.way_of(step, queue, consumer, cause, own=True, delay_ms=command.delay_ms)
+    for first, last in command.ranges:
+        settle_range(step, command, queue, consumer, first, last, lines_out, way)
+    after(step, queue, consumer, command)
+    return Receipt(consumer.number, tuple(lines_out))
+
+
+def _may_settle(state: State, session: int, consumer: Consumer) -> bool:
+    """Another session of the same user as the consumer's; a durable one has its own verbs."""
+    owner = state.sessions.get(consumer.session)
+    return owner is not None and owner.user == state.sessions[session].user
+
+
+def after(step: Step, queue: Queue, consumer: Consumer, command: Settle) -> None:
+    """What a settlement does beside settling: it proves life, makes room and resolves tokens."""
+    if command.session == consumer.session:
+        if consumer.suspicion:
+            consumers.prove_alive(step, consumer)
+        # Its client still asks about what it has just settled: the answer may get lost.
+        mark = command.resolved_below
+        if mark > consumer.resolved_below:
+            below = min(mark, command.ranges[0][0]) if command.ranges else mark
+            consumers.resolve(consumer, below)
+    if consumer.service_key is None:  # it only makes room: who is served goes on being served
+        consumers.refresh(step, queue, consumer)
+    if queue.spec.ordering == "single_active":
+        consumers.elect(step, queue)
+    if consumer.base == _CANCELLED:
+        consumers.drop_if_done(step, consumer)
+
+
+def settle_range(
+    step: Step,
+    command: Settle,
+    queue: Queue,
+    consumer: Consumer,
+    first: int,
+    last: int,
+    lines: list[Line],
+    way: returns.Way | None = None,
+) -> None:
+    """Settle tokens first..last, and add what came of each to the receipt's lines.
+
+    `way` is how a nack or release returns them; None for the other verbs.
+    """
+    if first < consumer.resolved_below:
+        end = min(last, consumer.resolved_below - 1)
+        add_line(lines, first, end, _LOCK_LOST)
+        first = end + 1
+        if first > last:
+            return
+    for held in locks.release(step.state, consumer, first, last):
+        token, count, position, _ = held
+        if token > first:
+            _settle_unheld(step, command, queue, consumer, first, token - 1, lines)
+        first = token + count
+        if command.verb == _ACK:
+            ack(step, queue, position, count)
+            add_line(lines, token, first - 1, _OK)
+        elif way is None:
+            _terminate(step, command, queue, consumer, held)
+            add_line(lines, token, first - 1, _OK)
+        else:
+            for low, high, dead in returns.give_back(step, queue, consumer, held, way):
+                add_line(lines, low, high, Status.DEAD_LETTERED if dead else _OK)
+    if first <= last:
+        _settle_unheld(step, command, queue, consumer, first, last, lines)
+
+
+def ack(step: Step, queue: Queue, first: int, count: int) -> None:
+    """The messages are done, `count` of them from position `first` on: they leave the queue."""
+    queue.locked -= count
+    queue.counters["acked"] += count
+    if queue.busy_keys.index:
+        for position in range(first, first + count):
+            ordering.finished(step, queue, position)
+    ready.remove(queue, first, count)
+
+
+def _terminate(step: Step, command: Settle, queue: Queue, consumer: Consumer, held: Hold) -> None:
+    death = death_of(step, command)
+    queue.locked -= held.count
+    queue.counters["terms"] += held.count
+    for position in range(held.position, held.position + held.count):
+        record = queue.records.get(position, LOCKED_ONCE)
+        _bury_terminated(step, queue, consumer.number, position, record, death)
+
+
+def _bury_terminated(
+    step: Step,
+    queue: Queue,
+    consumer: int,
+    position: int,
+    before: Record,
+    death: Death,
+) -> None:
+    line = Attempt(consumer, int(Outcome.TERMINATED), step.wall)
+    record = before._replace(history=(*before.history, line))
+    ordering.finished(step, queue, position)
+    deadletter.bury(step, queue, position, Reason.TERMINATED, record, death)
+
+
+def death_of(step: Step, command: Settle) -> Death:
+    """What the program said, with handles to what is too long for the state."""
+    reason_at, description_at, exception_at, stack_at = command.texts_at or (None,) * 4
+    return Death(
+        _text(step, command.reason, reason_at),
+        _text(step, command.description, description_at),
+        command.exception_type,
+        _text(step, command.exception_text, exception_at),
+        _text(step, command.stack, stack_at),
+    )
+
+
+def _text(step: Step, text: str | None, place: tuple[int, int] | None) -> Text | None:
+    if place is None or sum(place) > len(step.area):
+        return text
+    return TextPlace(step.index, *place)
+
+
+def _settle_unheld(
+    step: Step,
+    command: Settle,
+    queue: Queue,
+    consumer: Consumer,
+    first: int,
+    last: int,
+    lines: list[Line],
+) -> None:
+    """Answer for tokens that are not held; carry out a late ack or terminate where it is one.
+
+    Not for a durable consumer: it acks all up to a token, also what it never got to see, because
+    its lock ran out before it was fetched.
+    """
+    may_be_late = command.session == consumer.session and not consumer.durable
+    may_be_late = may_be_late and command.verb in (_ACK, _TERMINATE) and bool(consumer.late)
+    for low, high, status in classify(consumer, first, last):
+        if status != _LOCK_LOST or not may_be_late:
+            add_line(lines, low, high, status)
+            continue
+        for token in range(low, high + 1):
+            if _settle_late(step, command, queue, consumer, token):
+                add_line(lines, token, token, _OK, late=True)
+            else:
+                add_line(lines, token, token, status)
+
+
+def classify(consumer: Consumer, first: int, last: int) -> list[tuple[int, int, Status]]:
+    """Statuses of tokens first..last, none of which is held nor below the resolved mark.
+
+    A token that was never given out is answered `lock_lost`, which promises nothing.
+    """
+    found: list[tuple[int, int, Status]] = []
+    taken = consumer.taken
+    start = max(bisect_right(taken, (first, NEVER_MS, True)) - 1, 0)
+    for low, high, dead in islice(taken, start, None):
+        if high < first:
+            continue
+        if low > last:
+            break
+        if first < low:
+            found.append((first, low - 1, Status.ALREADY_SETTLED))
+        end = min(high, last)
+        found.append((max(first, low), end, Status.DEAD_LETTERED if dead else Status.LOCK_LOST))
+        first = end + 1
+    known = min(last, consumer.next_token - 1)
+    if first <= known:
+        found.append((first, known, Status.ALREADY_SETTLED))
+        first = known + 1
+    if first <= last:
+        found.append((first, last, Status.LOCK_LOST))
+    return found
+
+
+def _settle_late(step: Step, command: Settle, queue: Queue, consumer: Consumer, token: int) -> bool:
+    """Settle a message that was taken from this consumer and that nobody has had since."""
+    position = consumer.late.get(token)
+    if position is None:
+        return False
+    record = queue.records[position]
+    assert (record.consumer, record.token) == (consumer.number, token), "a late token is stale"
+    if not (ready.take_delayed(queue, position) or ready.take_ready(queue, position)):
+        return False
+    del consumer.late[token]
+    # It is settled now, so a retry hears that, not that it was taken.
+    consumers.untake(consumer, token)
+    queue.counters["late_acks"] += 1
+    if command.verb == _ACK:
+        queue.counters["acked"] += 1
+        ordering.finished(step, queue, position)
+        ready.remove(queue, position, 1)
+    else:
+        queue.counters["terms"] += 1
+        death = death_of(step, command)
+        _bury_terminated(step, queue, consumer.number, position, record, death)
+    return True
+
+
+def add_line(lines: list[Line], first: int, last: int, status: int, *, late: bool = False) -> None:
+    """Append to a receipt, as part of its last line where that says the same."""
+    if lines and lines[-1][1] + 1 == first and lines[-1][2:] == (status, late):
+        lines[-1] = (lines[-1][0], last, int(status), late)
+    else:
+        lines.append((first, last, int(status), late))

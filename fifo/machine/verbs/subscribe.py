@@ -1,0 +1,274 @@
+"""A program's verbs about its consumers: subscribe, cancel, credit, get, alive; named producers.
+
+Owns what these verbs check and answer; how a consumer then lives is the business of `consumers.py`.
+"""
+
+from fifo.machine import checkout, checks, consumers, limits, returns, spec
+from fifo.machine.commands import (
+    Alive,
+    Cancel,
+    Credit,
+    ForgetProducer,
+    Get,
+    OpenProducer,
+    Subscribe,
+)
+from fifo.machine.replies import (
+    Credited,
+    Done,
+    Got,
+    ProducerOpened,
+    Refused,
+    Reply,
+    Subscribed,
+)
+from fifo.machine.spec import ConsumerOptions, SpecError
+from fifo.machine.state import locks
+from fifo.machine.state.records import Consumer, Producer, Queue, Step
+from fifo.machine.types import Base, Cause, Code
+from fifo.machine.verbs import sessions
+
+
+def subscribe(step: Step, command: Subscribe) -> Reply:
+    """Become a consumer, or change what one asked for; the same tag keeps its number."""
+    refused = checks.session(step, command.session, command.fence)
+    if refused is not None:
+        return refused
+    queue = checks.queue_named(step, command.queue)
+    if isinstance(queue, Refused):
+        return queue
+    try:
+        options = spec.consumer_options(command.options)
+    except SpecError as error:
+        return Refused(Code.INVALID, str(error))
+    session = step.open_session(command.session)
+    known = _staying(step, session.tags.get((queue.number, command.tag)))
+    refused = _check(step, queue, session.consumers, options, known)
+    if refused is not None:
+        return refused
+    if known is None:
+        consumer = consumers.add(step, queue, session.number, command.tag)
+        session.tags[(queue.number, command.tag)] = consumer.number
+    else:
+        consumer = step.open_consumer(known)
+    _set_options(queue, consumer, options)
+    queue.used_ms = step.now
+    if consumer.service_key is not None:
+        consumers.leave_service(queue, consumer)
+    consumer.suspicion = 0
+    if queue.spec.ordering != "single_active" or queue.active == consumer.number:
+        consumer.base = int(Base.ACTIVE)
+    else:
+        consumer.base = int(Base.WAITING)
+    consumers.refresh(step, queue, consumer)
+    consumers.elect(step, queue)
+    active = consumer.base == Base.ACTIVE
+    return Subscribed(consumer.number, queue.number, consumer.lock_ms, consumer.prefetch, active)
+
+
+def _staying(step: Step, known: int | None) -> int | None:
+    """The session's consumer of that name; not one that is being emptied over several steps, which
+    is as good as gone: what came to it now would go back with the rest."""
+    if known is None or step.state.consumers[known].leaving is not None:
+        return None
+    return known
+
+
+def _check(
+    step: Step,
+    queue: Queue,
+    of_session: dict[int, None],
+    options: ConsumerOptions,
+    known: int | None,
+) -> Refused | None:
+    if known is None and len(of_session) >= limits.CONSUMERS_PER_SESSION:
+        most = limits.CONSUMERS_PER_SESSION
+        return Refused(Code.LIMIT, f"a session has at most {most} consumers")
+    if known is None and len(queue.consumers) >= limits.CONSUMERS_PER_QUEUE:
+        return Refused(Code.LIMIT, f"a queue has at most {limits.CONSUMERS_PER_QUEUE} consumers")
+    most = limits.SINGLE_ACTIVE_PREFETCH
+    if queue.spec.ordering == "single_active" and options.prefetch > most:
+        return Refused(Code.INVALID, f"prefetch: at most {most} on a single-active queue")
+    lock_ms = options.lock_ms or queue.spec.lock_ms
+    if options.max_lock_ms is not None and options.max_lock_ms < lock_ms:
+        return Refused(Code.INVALID, "max_lock_ms: below lock_ms")
+    if known is not None:
+        return _check_durations(step.state.consumers[known], lock_ms)
+    return None
+
+
+def _check_durations(consumer: Consumer, lock_ms: int) -> Refused | None:
+    if lock_ms in consumer.lanes or len(consumer.lanes) < limits.LOCK_DURATIONS:
+        return None
+    most = limits.LOCK_DURATIONS
+    return Refused(Code.LIMIT, f"the consumer holds locks of {most} different durations")
+
+
+def _set_options(queue: Queue, consumer: Consumer, options: ConsumerOptions) -> None:
+    consumer.lock_ms = options.lock_ms or queue.spec.lock_ms
+    consumer.max_lock_ms = options.max_lock_ms or max(queue.spec.max_lock_ms, consumer.lock_ms)
+    consumer.prefetch = options.prefetch
+    queue.note_rank(consumer.priority, -1)
+    consumer.priority = options.priority
+    queue.note_rank(consumer.priority, 1)
+    consumer.renewable = options.renewable
+    consumer.nack_backoff = options.nack_backoff
+    consumer.timeout_backoff = options.timeout_backoff
+    explicit = options.credit == "explicit"
+    if explicit and not consumer.explicit_credit:
+        consumer.credit = 0
+    consumer.explicit_credit = explicit
+
+
+def cancel(step: Step, command: Cancel) -> Reply:
+    """Nothing more for this consumer; what it holds and has opened stays until settled."""
+    refused = checks.session(step, command.session, command.fence)
+    if refused is not None:
+        return refused
+    consumer = checks.own_consumer(step, command.session, command.consumer)
+    if isinstance(consumer, Refused):
+        return consumer
+    if sum(last - first + 1 for first, last in command.unopened) > limits.SETTLE_MESSAGES:
+        return Refused(Code.TOO_LARGE, f"more than {limits.SETTLE_MESSAGES} tokens in one command")
+    queue = step.open_queue(consumer.queue)
+    consumer.base = int(Base.CANCELLED)
+    way = returns.way_of(step, queue, consumer, Cause.RELEASED, own=True)
+    for first, last in command.unopened:
+        for held in locks.release(step.state, consumer, first, last):
+            returns.give_back(step, queue, consumer, held, way)
+    queue.used_ms = step.now
+    consumers.refresh(step, queue, consumer)
+    consumers.elect(step, queue)
+    if step.state.sessions[command.session].disconnected:
+        sessions.start_leaving(step, consumer.number, Cause.DISCONNECT)
+    else:
+        consumers.drop_if_done(step, consumer)
+    return Done()
+
+
+def credit(step: Step, command: Credit) -> Reply:
+    """Set an explicit credit and hand out what is ready for it; a drain takes the rest back."""
+    refused = checks.session(step, command.session, command.fence)
+    if refused is not None:
+        return refused
+    consumer = checks.own_consumer(step, command.session, command.consumer)
+    if isinstance(consumer, Refused):
+        return consumer
+    if not consumer.explicit_credit:
+        return Refused(Code.INVALID, "the consumer did not subscribe with explicit credit")
+    queue = step.open_queue(consumer.queue)
+    consumer.credit = command.credit
+    consumers.refresh(step, queue, consumer)
+    checkout.checkout(step, queue)
+    left, more = consumer.credit, False
+    if command.drain:
+        serves = consumer.service_key is not None
+        more = serves and checkout.is_cut_short(step, queue, consumer)
+        consumer.credit = 0
+        consumers.refresh(step, queue, consumer)
+    return Credited(left if more else consumer.credit, more)
+
+
+def get(step: Step, command: Get) -> Reply:
+    """Hand out messages now, to the session's implicit consumer of the queue."""
+    refused = checks.session(step, command.session, command.fence)
+    if refused is not None:
+        return refused
+    queue = checks.queue_named(step, command.queue)
+    if isinstance(queue, Refused):
+        return queue
+    if queue.spec.ordering == "single_active" and _is_subscribed(step, queue):
+        return Refused(Code.SUBSCRIBED, "the queue is single-active and somebody is subscribed")
+    session = step.open_session(command.session)
+    lock_ms = command.lock_ms or queue.spec.lock_ms
+    known = _staying(step, session.gets.get(queue.number))
+    if known is None:
+        if len(session.consumers) >= limits.CONSUMERS_PER_SESSION:
+            most = limits.CONSUMERS_PER_SESSION
+            return Refused(Code.LIMIT, f"a session has at most {most} consumers")
+        consumer = consumers.add(step, queue, session.number, "")
+        consumer.implicit = True
+        consumer.prefetch = limits.HELD_BY_GET
+        consumer.renewable = True
+        session.gets[queue.number] = consumer.number
+    else:
+        consumer = step.open_consumer(known)
+    refused = _check_durations(consumer, lock_ms)
+    if refused is not None:
+        return refused
+    consumer.lock_ms = lock_ms
+    consumer.max_lock_ms = max(queue.spec.max_lock_ms, lock_ms)
+    queue.used_ms = step.now
+    first_token = consumer.next_token
+    count, more = _get(step, queue, consumer, command.count)
+    consumers.elect(step, queue)
+    return Got(consumer.number, first_token, count, more)
+
+
+def _get(step: Step, queue: Queue, consumer: Consumer, count: int) -> tuple[int, bool]:
+    """How many were handed out, and whether there may be more for who asks again."""
+    held_by_others = queue.locked - consumer.held
+    if not consumers.is_present(step.state, step.state.sessions.get(consumer.session)):
+        # Proposed before the session was detached or disconnected, applied after: nobody listens.
+        return 0, False
+    if queue.paused or (queue.spec.ordering == "single_active" and held_by_others):
+        return 0, False
+    most = min(count, consumer.prefetch - consumer.held)
+    if most <= 0:
+        return 0, False
+    got = checkout.deliver(step, queue, consumer, most, consumer.lock_ms)
+    return got, got < most and checkout.is_cut_short(step, queue, consumer)
+
+
+def _is_subscribed(step: Step, queue: Queue) -> bool:
+    for number in queue.consumers:
+        consumer = step.state.consumers[number]
+        if not consumer.implicit and consumer.base != Base.CANCELLED:
+            return True
+    return False
+
+
+def alive(step: Step, command: Alive) -> Reply:
+    """The program itself says that its consumer works."""
+    refused = checks.session(step, command.session, command.fence)
+    if refused is not None:
+        return refused
+    consumer = checks.own_consumer(step, command.session, command.consumer)
+    if isinstance(consumer, Refused):
+        return consumer
+    consumers.prove_alive(step, consumer)
+    return Done()
+
+
+def open_producer(step: Step, command: OpenProducer) -> Reply:
+    """Find or create a named producer."""
+    state = step.state
+    number = state.producer_names.get(command.name)
+    if number is None:
+        if len(state.producer_names) >= limits.NAMED_PRODUCERS:
+            return Refused(Code.LIMIT, f"there are {limits.NAMED_PRODUCERS} named producers")
+        producer = Producer(state.next_producer, command.name)
+        state.next_producer += 1
+        producer.generation = state.generation
+        state.producers[producer.number] = producer
+        state.producer_names[command.name] = producer.number
+        step.arm(producer, step.now + limits.PRODUCER_MS)
+    else:
+        producer = state.producers[number]
+        state.touch(producer)
+    producer.used_ms = step.now
+    last = tuple(
+        (state.queues[queue].name, state.queues[queue].last_numbers[producer.number])
+        for queue in producer.queues
+        if queue in state.queues
+    )
+    return ProducerOpened(producer.number, last)
+
+
+def forget_producer(step: Step, command: ForgetProducer) -> Reply:
+    """Forget a named producer and its numbers in every queue; its messages stay."""
+    number = step.state.producer_names.get(command.name)
+    if number is None:
+        return Refused(Code.UNKNOWN_PRODUCER, f"there is no producer named {command.name!r}")
+    sessions.forget_producer(step, number)
+    return Done()

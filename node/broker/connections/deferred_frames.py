@@ -1,0 +1,126 @@
+"""Frames of messages that are made when they can be sent: deliveries, and looks at a queue.
+
+Owns what happens where the entries of the log that a frame is made of are not at hand, or not there
+any more. Must not know when a frame is asked for, or how entries are read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from fifo.machine.effects import Deliver, Run
+from fifo.wire import Buffer, Code, Frame, LocalProtocolError, encode
+from fifo.wire.messages import Peek
+from node.broker import deliveries
+from node.broker.connections.connection import Connection
+from node.raft import NotAtHand
+
+logger = logging.getLogger(__name__)
+
+
+class Delivery:
+    """Runs on their way to one consumer: in one frame, or in several where some of their entries
+    have to be read first."""
+
+    __slots__ = ("_effect", "_first_token", "_now_ms", "_read", "_runs")
+
+    def __init__(
+        self,
+        effect: Deliver,
+        runs: Sequence[Run],
+        first_token: int,
+        now_ms: Callable[[], int],
+        read: deliveries.ReadArea,
+    ) -> None:
+        self._effect = effect
+        self._runs = runs
+        self._first_token = first_token
+        self._now_ms = now_ms
+        self._read = read
+
+    @property
+    def waits(self) -> bool:
+        """See `node.broker.connections.output.Later`."""
+        return bool(self._runs)
+
+    def make(self) -> list[Buffer]:
+        """See `node.broker.connections.output.Later`."""
+        runs, self._runs = self._runs, ()
+        try:
+            try:
+                return self._frame(runs)
+            except NotAtHand:
+                count = deliveries.count_at_hand(runs, self._read)
+                frame = self._frame(runs[:count]) if count else []
+                self._first_token += sum([run.count for run in runs[:count]])
+                self._runs = runs[count:]
+                return frame
+        except IndexError:
+            # It waited so long for its peer that its locks ran out, others settled the messages,
+            # and a snapshot let them go: nobody is to have them any more.
+            logger.info("event=delivery_outdated consumer=%d", self._effect.consumer)
+        except LocalProtocolError as error:
+            # A frame that nobody could read: these locks run out, the node goes on.
+            consumer = self._effect.consumer
+            logger.exception("event=delivery_failed consumer=%d", consumer, exc_info=error)
+        return []
+
+    def _frame(self, runs: Sequence[Run]) -> list[Buffer]:
+        effect = self._effect
+        remaining_ms = max(0, effect.deadline_ms - self._now_ms())
+        return deliveries.deliver_frame(effect, runs, self._first_token, remaining_ms, self._read)
+
+    def needs(self) -> Iterable[Sequence[int]]:
+        """See `node.broker.connections.output.Later`."""
+        return map(deliveries.entries_of, self._runs)
+
+
+class PeekAnswer:
+    """The messages that somebody looks at, once all of their entries have been at hand; till then
+    the request counts as unanswered."""
+
+    def __init__(
+        self, connection: Connection, frame: Frame, runs: Sequence[Run], read: deliveries.ReadArea
+    ) -> None:
+        """`frame` is the peek, `runs` are what it is to show."""
+        assert isinstance(frame.message, Peek)
+        self._connection = connection
+        self._correlation = frame.correlation
+        self._queue = frame.message.queue
+        self._runs = runs
+        self._read = read
+        self._areas: dict[int, memoryview] = {}
+        self.waits = True
+        connection.begin(0, len(runs))
+
+    def make(self) -> list[Buffer]:
+        """See `node.broker.connections.output.Later`."""
+        frame: list[Buffer] = []
+        try:
+            if deliveries.count_at_hand(self._runs, self._area) < len(self._runs):
+                return frame
+            answer, raw = deliveries.peeked(self._queue, self._runs, self._area)
+            frame = encode(answer, self._correlation, raw)
+        except IndexError:
+            text = "what was to be seen was settled meanwhile; ask again"
+            self._connection.refuse(self._correlation, Code.NOT_NOW, text)
+        except LocalProtocolError as error:
+            self._connection.refuse(self._correlation, Code.INTERNAL, str(error))
+        self.waits = False
+        self._connection.end(0, len(self._runs))
+        return frame
+
+    def _area(self, index: int) -> memoryview:
+        """Kept, for not all of them may be at hand at the same time."""
+        area = self._areas.get(index)
+        if area is None:
+            area = self._areas[index] = self._read(index)
+        return area
+
+    def needs(self) -> Iterable[Sequence[int]]:
+        """See `node.broker.connections.output.Later`."""
+        for run in self._runs:
+            missing = [index for index in deliveries.entries_of(run) if index not in self._areas]
+            if missing:
+                yield missing

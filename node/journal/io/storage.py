@@ -1,0 +1,238 @@
+"""What the journal may do with a disk, as a protocol, and the real disk.
+
+Owns every system call on the journal's folder. Knows nothing of records, segments or Raft. The
+simulated twin is `tests/support/simdisk.py`: a method added here needs one there, with its
+behaviour at power loss.
+
+A storage is one folder with flat names. Errors of the operating system come out as `OSError`;
+what they mean is decided by the journal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from node.journal import limits
+from node.journal.errors import JournalLocked
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LOCK_NAME = "lock"
+"""The file whose lock says that a process uses the folder; it holds that process's number."""
+
+FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+"""Errors that mean: no room. EFBIG is what a file size limit of the process gives."""
+
+
+class StorageFile(Protocol):
+    """An open file. Reads and writes name their offset; there is no shared cursor."""
+
+    def write(self, offset: int, parts: Sequence[bytes]) -> None:
+        """Writes `parts` end to end at `offset`, all of it or an OSError (some may be written)."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset`; fewer only where the file ends."""
+
+    def sync(self) -> None:
+        """Returns when content and size are on the disk (fdatasync)."""
+
+    def truncate(self, size: int) -> None:
+        """Cuts the file to `size` bytes; not durable before the next sync."""
+
+    def size(self) -> int:
+        """The file's size in bytes."""
+
+    def close(self) -> None:
+        """Gives the descriptor back; no other call may follow."""
+
+
+class Storage(Protocol):
+    """One folder."""
+
+    @property
+    def folder(self) -> str:
+        """How to name the folder to an operator."""
+
+    def lock(self) -> None:
+        """Takes the folder for this process, making it if needed; `JournalLocked` if taken."""
+
+    def unlock(self) -> None:
+        """Gives the folder back; harmless if it is not held."""
+
+    def listdir(self) -> list[str]:
+        """All names in the folder, sorted, the lock file's not among them."""
+
+    def create(self, name: str) -> StorageFile:
+        """Makes a new, empty file; FileExistsError if the name is taken."""
+
+    def open(self, name: str) -> StorageFile:
+        """Opens an existing file to read and write; FileNotFoundError if there is none."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Renames within the folder; durable after `sync_folder`."""
+
+    def unlink(self, name: str) -> None:
+        """Removes a name; durable after `sync_folder`."""
+
+    def sync_folder(self) -> None:
+        """Returns when the folder's names are on the disk. Two threads may call it at a time; once
+        it has failed it fails."""
+
+    def free_bytes(self) -> int:
+        """Bytes that this process can still write on the disk."""
+
+
+# macOS has no fdatasync; fsync is the stronger call.
+_datasync = getattr(os, "fdatasync", os.fsync)
+
+
+class OsFile:
+    """A `StorageFile` on a descriptor."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, offset: int, parts: Sequence[bytes]) -> None:
+        for start in range(0, len(parts), limits.WRITE_PARTS_MAX):
+            offset += self._write_some(offset, parts[start : start + limits.WRITE_PARTS_MAX])
+
+    def _write_some(self, offset: int, parts: Sequence[bytes]) -> int:
+        total = sum(map(len, parts))
+        written = os.pwritev(self._descriptor, parts, offset)
+        if written < total:
+            # A short write is legal (a signal, a nearly full disk): the rest goes out plainly.
+            rest = memoryview(b"".join(parts))[written:]
+            while rest:
+                count = os.pwrite(self._descriptor, rest, offset + total - len(rest))
+                if count == 0:
+                    raise OSError(errno.EIO, "the disk takes no more bytes and names no error")
+                rest = rest[count:]
+        return total
+
+    def read(self, offset: int, size: int) -> bytes:
+        content = os.pread(self._descriptor, size, offset)
+        if len(content) == size or not content:
+            return content
+        pieces = [content]
+        missing = size - len(content)
+        while missing:
+            piece = os.pread(self._descriptor, missing, offset + size - missing)
+            if not piece:
+                break
+            pieces.append(piece)
+            missing -= len(piece)
+        return b"".join(pieces)
+
+    def sync(self) -> None:
+        _datasync(self._descriptor)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class OsStorage:
+    """A `Storage` on a real folder, which is made when it is locked for the first time."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self._directory = Path(directory)
+        self._lock: int | None = None
+        self._folder_turn = threading.Lock()
+        self._folder_problem: OSError | None = None
+
+    def __repr__(self) -> str:
+        return f"<OsStorage {self._directory}{' locked' if self._lock is not None else ''}>"
+
+    @property
+    def folder(self) -> str:
+        return str(self._directory)
+
+    def lock(self) -> None:
+        self._make_folder()
+        path = self._directory / LOCK_NAME
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise JournalLocked(
+                f"the journal folder {self.folder} is in use by process {holder or 'unknown'}; "
+                "stop that node first, or give this one a folder of its own"
+            ) from None
+        except OSError:
+            os.close(descriptor)
+            raise
+        self._lock = descriptor
+        # The number is for the message above only, so a full disk must not keep a node down.
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def _make_folder(self) -> None:
+        """Makes the folder and whatever lies above it, each durable in its parent."""
+        missing = []
+        folder = self._directory
+        while not folder.exists():
+            missing.append(folder)
+            folder = folder.parent
+        for made in reversed(missing):
+            made.mkdir(exist_ok=True)
+            _sync_folder(made.parent)
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def listdir(self) -> list[str]:
+        return sorted(name for name in os.listdir(self._directory) if name != LOCK_NAME)
+
+    def create(self, name: str) -> OsFile:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        return OsFile(os.open(self._directory / name, flags, 0o644))
+
+    def open(self, name: str) -> OsFile:
+        return OsFile(os.open(self._directory / name, os.O_RDWR | os.O_CLOEXEC))
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(self._directory / old, self._directory / new)
+
+    def unlink(self, name: str) -> None:
+        os.unlink(self._directory / name)
+
+    def sync_folder(self) -> None:
+        # Of two threads only one may be told of a failure, and the other must not take that for
+        # success: one after the other, and none after a failed one.
+        with self._folder_turn:
+            if self._folder_problem is not None:
+                raise self._folder_problem
+            try:
+                _sync_folder(self._directory)
+            except OSError as problem:
+                self._folder_problem = problem
+                raise
+
+    def free_bytes(self) -> int:
+        figures = os.statvfs(self._directory)
+        return figures.f_bavail * figures.f_frsize
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

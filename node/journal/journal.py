@@ -1,0 +1,392 @@
+"""One node's journal: its folder, the durable log in it, and the snapshots that stand for its head.
+
+Owns opening and closing, and what a snapshot, an installation and the cleaning up behind them may
+do to the log. The log itself is `durablelog.py`, finding everything again is `recovery.py`,
+snapshots and the entries that outlive the log are `snapshots.py`, the format is told in
+`docs/storage.md`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from array import array
+from typing import TYPE_CHECKING, TypeVar
+
+from node.journal import limits
+from node.journal.config import JournalLimits
+from node.journal.errors import RaftStopped, SnapshotFailed
+from node.journal.file_header import Owner
+from node.journal.io.body_fetch import Fetch
+from node.journal.io.prefetch import reading
+from node.journal.log import DurableLog, check_name
+from node.journal.open_files import OpenFiles
+from node.journal.places import PLACE_BYTES
+from node.journal.records import Entry
+from node.journal.recovery import recovery_marker
+from node.journal.recovery.open import take
+from node.journal.snapshots.file import SnapshotBuilder, SnapshotFile, SnapshotMeta
+from node.journal.snapshots.install import InstallWriter
+from node.journal.snapshots.store import SnapshotWriter
+from node.journal.stats import JournalStats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from node.journal.io.job import Flight
+    from node.journal.io.storage import Storage
+    from node.journal.recovery.open import Folder
+
+__all__ = ["Entry", "Journal", "JournalStats"]
+
+T = TypeVar("T")
+
+CLUSTER_ID_BYTES = 16
+
+
+class Journal(DurableLog):
+    """One node's log in one folder. Made by `open`, ended by `close`; not for several threads."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        folder: Folder,
+        journal_limits: JournalLimits,
+        clock: Callable[[], float],
+    ) -> None:
+        """Takes what `open` has recovered."""
+        super().__init__(storage, folder, journal_limits, clock)
+        self._recovering = folder.marker is not None
+        self._cut_bytes = folder.recovered.cut_bytes
+
+    @classmethod
+    def open(
+        cls,
+        storage: Storage,
+        *,
+        cluster_id: bytes,
+        node: str,
+        limits: JournalLimits | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+        recover: str | None = None,
+    ) -> Journal:
+        """Locks the folder, replays it and returns the log, all of which is durable then.
+
+        An empty folder becomes a new journal; a torn tail is cut. `clock` (seconds) only times
+        the syncs. `recover`, a time such as `20261122T043238Z`, starts over: damaged files are set
+        aside under it, an empty folder counts as lost, and `recovering` holds until
+        `end_recovery`; where all is whole, `JournalWhole` is raised instead. Raises
+        `JournalLocked`, `JournalForeign`, `JournalDamaged`, `JournalFull` or `JournalUnusable`,
+        and leaves the folder unlocked then.
+        """
+        if len(cluster_id) != CLUSTER_ID_BYTES:
+            raise ValueError(f"a cluster id has {CLUSTER_ID_BYTES} bytes, not {len(cluster_id)}")
+        check_name(node)
+        chosen = limits if limits is not None else JournalLimits()
+        owner = Owner(storage.folder, cluster_id, node)
+        return cls(storage, take(storage, owner, chosen, recover), chosen, clock)
+
+    @property
+    def recovering(self) -> bool:
+        """Whether this is a new journal in the place of one that was lost, and the node has not
+        got back what was in it: what it promised before is not known here."""
+        return self._recovering
+
+    def end_recovery(self) -> None:
+        """The node has back what it had lost; returns when the disk knows."""
+        self._check_usable()
+        with self._final():
+            recovery_marker.end(self._storage)
+        self._recovering = False
+
+    @property
+    def cut_bytes(self) -> int:
+        """Bytes of a torn tail that opening cut off; worth a line in the log of the node."""
+        return self._cut_bytes
+
+    @property
+    def warnings(self) -> list[str]:
+        """What opening found that an operator should know, one line each."""
+        return self._snapshots.retained.warnings
+
+    def stats(self) -> JournalStats:
+        """Figures for status and metrics."""
+        free_bytes = self._free_bytes()
+        figures = self._writer.figures
+        return JournalStats(
+            segments=len(self._segments),
+            disk_bytes=self._segments.disk_bytes,
+            free_bytes=free_bytes,
+            entries=len(self._log),
+            cached_bytes=self._cache.held_bytes,
+            written_bytes=figures.written_bytes,
+            syncs=figures.syncs,
+            sync_seconds=figures.total_seconds,
+            last_sync_seconds=figures.last_seconds,
+            sync_buckets=tuple(figures.buckets),
+            bytes_since_snapshot=self.bytes_since_snapshot,
+            snapshots=self._snapshots.figures(),
+        )
+
+    def close(self) -> None:
+        """Syncs, notes that all is synced, and gives the folder back. Harmless when repeated.
+
+        After a failure it only gives the folder back.
+        """
+        if self._closed:
+            return
+        try:
+            if self._snapshots.writer is not None:
+                self._snapshots.writer.abort()
+            self._snapshots.close()
+            if self._failure is None:
+                self.onOneSecondTimer()
+                self.sync()
+                self._write_mark()
+                with self._final():
+                    self._segments.end_file()
+                    self._segments.sync_mark()
+        finally:
+            self._closed = True
+            self._segments.close()
+            self._snapshots.files.close()
+            self._storage.unlock()
+
+    def __repr__(self) -> str:
+        state = "failed" if self._failure else "closed" if self._closed else "open"
+        return (
+            f"<Journal {self._storage.folder} {state}, entries {self.first_index}.."
+            f"{self.last_index}, synced {self._synced_index}, term {self._term}, "
+            f"voted for {self._voted_for}>"
+        )
+
+    # --- reading beside the loop ---
+
+    def at_hand(self, index: int) -> bytes | None:
+        """The command of an entry of the log, or of one that a snapshot needs, from memory; None
+        where it has to be fetched. IndexError if there is no such entry."""
+        command = self._cache.get(index)
+        if command is None and self._snapshots.locate(index) is None:
+            raise IndexError(f"entry {index} is not kept")
+        return command
+
+    def begin_fetch(self) -> Fetch:
+        """Entries to be read together, maybe on another thread; `fetched` has to follow."""
+        self._check_usable()
+        return Fetch(self._storage, self._cache, self._snapshots)
+
+    @contextlib.contextmanager
+    def fetched(self, fetch: Fetch) -> Iterator[None]:
+        """A fetch is waited for, or has run: what it brought is at hand until the end of this,
+        however small the cache. Raises `JournalFailed` or `JournalDamaged`, which are final."""
+        with self._reading():
+            fetch.land()
+            entries = fetch.still_there()
+        for command, index, _ in entries:
+            self._cache.put(index, command)
+        try:
+            yield
+        finally:
+            self._cache.trim(self._synced_index)
+
+    def _destroy(self) -> None:
+        """What PySyncObj calls `close`."""
+        self.close()
+
+    # --- snapshots ---
+
+    @property
+    def snapshot(self) -> SnapshotMeta | None:
+        """The newest snapshot."""
+        newest = self._snapshots.newest
+        return newest.meta if newest is not None else None
+
+    @property
+    def bytes_since_snapshot(self) -> int:
+        """How much the log has grown since the newest snapshot's last entry, or in all."""
+        newest = self._snapshots.newest
+        since = newest.end.log_position if newest is not None else self._segments.first.header.base
+        return self._writer.end - since
+
+    def begin_snapshot(
+        self, index: int, term: int, live: array[int], state_bytes_hint: int = 0
+    ) -> SnapshotWriter:
+        """Begins a snapshot of everything up to entry `index`, which counts as committed now.
+
+        `live` are the indexes of the entries that are still needed then, ascending, none above
+        `index`; `state_bytes_hint` is about how much state will come. Nothing of the log goes
+        before `release`. Raises `SnapshotFailed` if it is not possible now, `RaftStopped` if the
+        log has no such entry.
+        """
+        self._check_usable()
+        self._check_snapshot(index, term, live)
+        self._check_room(state_bytes_hint + len(live) * PLACE_BYTES)
+        if index > self._synced_index:
+            self.sync()
+        self._commit_index = max(self._commit_index, index)
+        store = self._snapshots
+        builder = SnapshotBuilder(
+            self._storage,
+            store.owner,
+            index=index,
+            term=term,
+            previous_term=self._log.term_at(index - 1),
+            next_number=store.lowest_number_out(),
+            what=f"the snapshot of entry {index}",
+        )
+        position = self._log.place_at(index).position
+        writer = SnapshotWriter(store, builder, live, position, self._fail)
+        store.writer = writer
+        return writer
+
+    def _check_snapshot(self, index: int, term: int, live: array[int]) -> None:
+        if self._snapshots.writer is not None:
+            raise SnapshotFailed("another snapshot is being written")
+        newest = self.snapshot
+        if newest is not None and index <= newest.index:
+            raise SnapshotFailed(f"there is a snapshot of entry {newest.index}")
+        if index < 2 or not self._snapshots.holds(index, term):
+            raise RaftStopped(f"a snapshot of entry {index} of term {term}, not in this log")
+        if live and live[-1] > index:
+            raise RaftStopped(f"entry {live[-1]} cannot be live in a snapshot of entry {index}")
+
+    def _check_room(self, needed_bytes: int) -> None:
+        """The log must not run out of room because of a snapshot."""
+        free_bytes = self._free_bytes()
+        if free_bytes < needed_bytes + self._limits.segment_bytes:
+            raise SnapshotFailed(
+                f"no room for a snapshot of {needed_bytes} bytes: {free_bytes} are free in "
+                f"{self._storage.folder}; free some space"
+            )
+
+    def read_state(self, meta: SnapshotMeta, offset: int, size: int) -> bytes:
+        """Up to `size` bytes of a snapshot's state from `offset` (checksum verified), fewer only
+        where it ends. `SnapshotFailed` if that snapshot is not kept any more."""
+        with self._reading():
+            return self._snapshots.of(meta).read_state(offset, size)
+
+    def state_beside(
+        self, meta: SnapshotMeta, offset: int, size: int
+    ) -> Generator[Flight, None, bytes]:
+        """The same; yields what blocks, for whichever thread."""
+        return self._beside(meta, lambda snapshot: snapshot.read_state(offset, size))
+
+    def live_beside(self, meta: SnapshotMeta, first: int) -> Generator[Flight, None, array[int]]:
+        """Some thousand indexes of the entries that a snapshot needs, ascending, from the `first`
+        of them on, counted from 0, of which there has to be one. Otherwise as `state_beside`."""
+        return self._beside(meta, lambda snapshot: next(snapshot.indexes(first)))
+
+    def _beside(
+        self, meta: SnapshotMeta, read: Callable[[SnapshotFile], T]
+    ) -> Generator[Flight, None, T]:
+        snapshot = self._snapshots.of(meta)
+
+        def work() -> T:
+            with contextlib.closing(OpenFiles(self._storage, 1)) as files:
+                return read(snapshot.through(files))
+
+        kept = self._snapshots.retained
+        found = yield from reading(work, self._reading, lambda: snapshot in kept.snapshots)
+        if found is None:
+            raise SnapshotFailed(f"snapshot {meta.name} is not kept any more")
+        return found
+
+    def kept_size(self, index: int) -> int:
+        """Bytes of an entry that a snapshot needs, or of the log. IndexError if there is none."""
+        place = self._snapshots.locate(index)
+        if place is None:
+            raise IndexError(f"entry {index} is not kept")
+        return place.size
+
+    def kept_beside(self, indexes: Sequence[int]) -> Generator[Flight, None, list[Entry]]:
+        """Entries that a snapshot needs, or of the log, by ascending index, past the cache: they
+        are for a peer that catches up. Yields what blocks, for whichever thread. IndexError if one
+        is not there."""
+        fetch = self.begin_fetch()
+        for index in indexes:
+            if not fetch.want(index):
+                raise IndexError(f"entry {index} is not kept")
+        yield fetch
+        with self._reading():
+            fetch.land()
+            found = {entry[1]: entry for entry in fetch.still_there()}
+        # A compaction has moved some before their file was opened.
+        moved = [index for index in indexes if index not in found]
+        if moved:
+            found |= {entry[1]: entry for entry in (yield from self.kept_beside(moved))}
+        return [found[index] for index in indexes]
+
+    def pin(self, meta: SnapshotMeta) -> None:
+        """Keeps a snapshot and what it needs until `unpin`, whatever newer ones come; ends with
+        the process. `SnapshotFailed` if it is not kept any more."""
+        self._snapshots.pin(meta)
+
+    def unpin(self, meta: SnapshotMeta) -> None:
+        """Ends one `pin`."""
+        self._snapshots.unpin(meta)
+
+    def release(self) -> None:
+        """Lets go of what the two newest snapshots, and pinned ones, do not need: the log's head,
+        segments, older snapshots. Does a bounded piece; `compact_step` goes on with it.
+
+        `SnapshotFailed` if something could not be removed or copied, which harms nothing.
+        """
+        self._check_usable()
+        self._snapshots.retire()
+        self.compact_step(limits.RELEASE_BYTES)
+
+    def compact_step(self, budget_bytes: int) -> bool:
+        """Goes on cleaning up: removes files nobody needs, copies live entries out of files that
+        hold little else. Does about `budget_bytes`; True while there is more.
+
+        `SnapshotFailed` if a compaction was given up; the next `release` tries again.
+        """
+        with self._reading():
+            return self._snapshots.step(budget_bytes)
+
+    def blocking_work(self) -> Flight | None:
+        """What comes next in cleaning up, if it blocks: it may run on another thread, and
+        `compact_step`, which does it or waits for it, should not be called meanwhile."""
+        upkeep = self._snapshots.upkeep
+        return upkeep.flight if upkeep is not None else None
+
+    def begin_install(self, meta: SnapshotMeta) -> InstallWriter:
+        """Begins to take over another node's snapshot. A crash before its `finish` leaves the
+        journal as it is.
+
+        Raises `SnapshotFailed` if it is not possible now, or of no use: what it holds is
+        committed here, or its term is above this node's.
+        """
+        self._check_usable()
+        if self._snapshots.writer is not None:
+            raise SnapshotFailed("another snapshot is being written")
+        newest = self.snapshot
+        known = max(self._commit_index, newest.index if newest is not None else 0)
+        if meta.index <= known or meta.index < 2 or meta.term > self._term:
+            raise SnapshotFailed(
+                f"a snapshot of entry {meta.index} of term {meta.term} cannot be installed: "
+                f"{known} is committed here, the term is {self._term}"
+            )
+        self._check_room(meta.state_bytes + meta.live_count * PLACE_BYTES)
+        store = self._snapshots
+        builder = SnapshotBuilder(
+            self._storage,
+            store.owner,
+            index=meta.index,
+            term=meta.term,
+            previous_term=meta.previous_term,
+            next_number=store.lowest_number_out(),
+            what=f"the installation of snapshot {meta.name}",
+        )
+        writer = InstallWriter(
+            store,
+            meta,
+            builder,
+            sync_log=self.sync,
+            syncing_log=self.syncing_on,
+            restart_log=self._restart,
+            commit_index=lambda: self._commit_index,
+            fail=self._fail,
+        )
+        store.writer = writer
+        return writer

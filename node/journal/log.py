@@ -1,0 +1,500 @@
+"""The durable Raft log: entries, term and vote, in the one order in which they were written.
+
+Owns the log as the node sees it and when it becomes durable. Gathering and syncing are
+`logwriter.py`, files are `segments.py`, bytes are `records.py`; opening, snapshots and the entries
+that outlive the log come to it in `journal.py`. Knows nothing of elections, peers or queues.
+
+The rules it stands on (raft.md 3.2):
+
+1. Records gather in memory and reach the disk in `sync`: one write, one fdatasync. Nothing that
+   depends on a record may leave the node before that.
+2. The log on disk is append-only. A truncation is a record too, so a crash at any byte leaves
+   the log as it was at some earlier moment, never a mixture.
+3. Entries and hard state share one order: a durable vote implies that everything the voter
+   compared against is durable.
+4. A failed write or sync is final. The kernel may have dropped the pages that it could not
+   write, so a second sync that succeeds would prove nothing.
+5. A call that would break Raft's own rules (a gap, a falling term, a second vote, a truncation
+   of committed entries) is refused with `RaftStopped`: stopping is safe, going on is not.
+
+PySyncObj calls it through the methods named in its own style; the node uses the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, NoReturn, overload
+
+import pysyncobj.journal
+
+from node.journal import limits, records
+from node.journal.cache import CommandCache
+from node.journal.errors import JournalDamaged, JournalFailed, RaftStopped
+from node.journal.index import in_order
+from node.journal.io.storage import FULL_ERRNOS
+from node.journal.runs import RunReader
+from node.journal.segments import Opening
+from node.journal.writer import LogWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from node.journal.config import JournalLimits
+    from node.journal.io.job import Flight, GroupFlight
+    from node.journal.io.storage import Storage
+    from node.journal.records import Entry
+    from node.journal.recovery.open import Folder
+    from node.journal.snapshots.file import SnapshotMeta
+
+
+PLACEHOLDER = b"\x01"
+"""What `read` gives for the two entries at the head of a log that a snapshot stands for, where
+their own command is not needed any more: a no-op. It is never applied and never sent."""
+
+
+class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library has no types
+    """The log of `Journal`, which opens and closes it. Not for several threads."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        folder: Folder,
+        journal_limits: JournalLimits,
+        clock: Callable[[], float],
+    ) -> None:
+        """`folder` is what is there; everything in it is durable. `clock` only times the syncs."""
+        recovered, segments = folder.recovered, folder.segments
+        self._storage = storage
+        self._segments = segments
+        self._snapshots = folder.snapshots
+        self._limits = journal_limits
+        self._log = recovered.log
+        self._term = recovered.term
+        self._term_end = 0
+        self.votes_aside = False
+        """Whether `setCurrentTerm` leaves its sync to the next one, which a slow disk does beside
+        the loop: whatever promises something by the term or the vote has to wait for that."""
+        self._voted_for = recovered.voted_for
+        self._commit_index = min(recovered.commit_index, self._log.last_index)
+        self._commit_written = self._commit_index
+        self._cache = CommandCache(journal_limits.cache_bytes)
+        self._runs = RunReader(
+            self._log, self._cache, segments, self._snapshots.files, storage, self._reading
+        )
+        self._head: Entry | None = None
+        self._tail: Entry | None = None
+        self._synced_index = self._log.last_index
+        self._writer = LogWriter(segments, clock)
+        self._failure: str | None = None
+        self._closed = False
+
+    # --- the log, as the node reads it ---
+
+    @property
+    def first_index(self) -> int:
+        """Index of the oldest entry: 1, or one below the index of the oldest snapshot kept."""
+        return self._log.first_index
+
+    @property
+    def first_whole_index(self) -> int:
+        """Index of the oldest entry that `entries` gives; of those below only terms are left."""
+        return self._snapshots.base_index + 1
+
+    @property
+    def last_index(self) -> int:
+        """Index of the newest entry, durable or not; `first_index - 1` while there is none."""
+        return self._log.last_index
+
+    @property
+    def last_term(self) -> int:
+        """Term of the newest entry; 0 while there is none."""
+        return self._log.last_term
+
+    @property
+    def synced_index(self) -> int:
+        """Every entry up to this one is on the disk."""
+        return self._synced_index
+
+    def term_at(self, index: int) -> int:
+        """Term of an entry, without reading it. 0 for index 0. IndexError if not in the log."""
+        return self._log.term_at(index)
+
+    def size_at(self, index: int) -> int:
+        """Bytes of an entry's command, without reading it. IndexError if not in the log."""
+        return self._log.size_at(index)
+
+    def command_bytes(self, first: int, last: int) -> int:
+        """Bytes of the commands of the entries from `first` to `last`, without reading them; 0
+        where there are none. IndexError if one is not in the log."""
+        return self._log.command_bytes(first, last)
+
+    def read(self, index: int) -> bytes:
+        """The command of an entry of the log, or of one that a snapshot needs, from the cache or
+        the disk (checksum verified).
+
+        IndexError if there is no such entry; `JournalDamaged` if the disk returns something else
+        than was written, which the node has to take as final.
+        """
+        command = self._cache.get(index)
+        if command is not None:
+            return command
+        command = self._read_from_disk(index)
+        self._cache.put(index, command)
+        self._cache.trim(self._synced_index)
+        return command
+
+    def entries(self, first: int, max_bytes: int, max_count: int | None = None) -> list[Entry]:
+        """Entries from `first` on: at least one (if there is one), at most `max_bytes` of
+        commands beyond it, at most `max_count`. Reads no more than it returns, from the cache or in
+        runs from the disk, as `read` does.
+
+        IndexError if `first` is below `first_whole_index`.
+        """
+        last = self.last_of(first, max_bytes, max_count)
+        return self._as_entries(first, self._runs.commands(first, last))
+
+    def entries_at_hand(self, first: int, max_bytes: int, max_count: int) -> list[Entry]:
+        """The same from memory alone: fewer, or none, where one of them is not in it."""
+        if first == self.last_index > self._snapshots.base_index:
+            # One command at a time is all that there is, then.
+            command = self._cache.peek(first)
+            return [] if command is None else [(command, first, self._log.term_at(first))]
+        last = self.last_of(first, max_bytes, max_count)
+        return self._as_entries(first, self._runs.at_hand(first, last))
+
+    def entries_beside(
+        self, first: int, last: Callable[[], int]
+    ) -> Generator[Flight | list[Entry]]:
+        """The entries from `first` on that are not in memory, in bounded pieces: yields what
+        blocks, for whichever thread, and then what it has read. Puts nothing into memory. Ends
+        behind the entry that `last` says then, where the rest is in memory, or where the log has
+        begun later meanwhile. Raises what `read` does.
+        """
+        return self._runs.beside(first, lambda: min(last(), self._synced_index))
+
+    def last_of(self, first: int, max_bytes: int, max_count: int | None) -> int:
+        """The last entry of those that `entries` gives; `first - 1` where it gives none."""
+        if first < self.first_whole_index:
+            raise IndexError(f"entries from {first} on: the log begins at {self.first_whole_index}")
+        last = self.last_index
+        if max_count is not None:
+            last = min(last, first + max_count - 1)
+        return self._log.last_within(first, last, max_bytes) if first <= last else first - 1
+
+    def _as_entries(self, first: int, commands: list[bytes]) -> list[Entry]:
+        if not commands:
+            return []
+        indexes = range(first, first + len(commands))
+        return list(zip(commands, indexes, self._log.terms(first, indexes[-1]), strict=True))
+
+    # --- durability ---
+
+    @property
+    def dirty(self) -> bool:
+        """Something has been added, truncated or changed that is not on the disk yet."""
+        return self._writer.gathering or self._writer.flight is not None
+
+    @property
+    def syncing(self) -> bool:
+        """Whether a sync that `begin_sync` gave is under way."""
+        return self._writer.flight is not None
+
+    @property
+    def gathered_end(self) -> int:
+        """Position after everything added so far: what a promise made now stands on."""
+        return self._writer.end
+
+    @property
+    def synced_end(self) -> int:
+        """Position up to which everything is on the disk."""
+        return self._writer.synced_end
+
+    @property
+    def covered_end(self) -> int:
+        """Position up to which everything is on the disk, or will be with the sync under way."""
+        flight = self._writer.flight
+        return self._writer.synced_end if flight is None else flight.end
+
+    @property
+    def term_synced(self) -> bool:
+        """Whether term and vote, as they are now, are on the disk."""
+        return self._term_end <= self._writer.synced_end
+
+    @property
+    def recent_sync_seconds(self) -> float:
+        """Mean time of the newest syncs."""
+        return self._writer.figures.recent_seconds
+
+    def sync(self) -> None:
+        """Makes everything gathered durable: one write and one sync; nothing if not dirty.
+
+        A sync under way is waited for. Raises `JournalFailed`, which is final.
+        """
+        self._check_usable()
+        if self._writer.flight is not None:
+            self.land(self._writer.flight)
+        if self._writer.gathering:
+            self.land(self._take_off())
+
+    def begin_sync(self) -> GroupFlight | None:
+        """Everything gathered as work for another thread; `land` has to follow it on this one.
+
+        None while one is under way, and where nothing is gathered. What is added meanwhile goes
+        with the next.
+        """
+        self._check_usable()
+        if self._writer.flight is not None or not self._writer.gathering:
+            return None
+        return self._take_off()
+
+    def _take_off(self) -> GroupFlight:
+        self._write_hint()
+        try:
+            return self._writer.take_off(self._log.last_index, self._next_segment)
+        except OSError as problem:
+            self._fail(problem)
+
+    def syncing_on(self) -> Generator[Flight]:
+        """Yields what blocks, for whichever thread, until everything gathered by now is durable.
+        Raises `JournalFailed`, which is final."""
+        end = self.gathered_end
+        while self.synced_end < end:
+            flight = self._writer.flight or self.begin_sync()
+            assert flight is not None, "something is gathered"
+            yield flight
+            self.land(flight)
+
+    def land(self, flight: GroupFlight) -> None:
+        """What `begin_sync` gave is waited for, or has run: its records are durable. Harmless
+        where `sync` was first. Raises `JournalFailed`, which is final."""
+        before = self._writer.synced_end
+        try:
+            if not self._writer.land(flight):
+                return
+        except OSError as problem:
+            self._fail(problem)
+        if before < self._term_end <= flight.end:
+            # With the mark, damage to this very record is seen as damage, not as a torn tail.
+            self._write_mark()
+        self._synced_index = flight.index
+        self._cache.trim(self._synced_index)
+
+    # --- what PySyncObj calls, by its names ---
+
+    def __len__(self) -> int:
+        return len(self._log)
+
+    @overload
+    def __getitem__(self, item: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, item: slice) -> list[Entry]: ...
+
+    def __getitem__(self, item: int | slice) -> Entry | list[Entry]:
+        """Entries by place in the log, not by index. The two ends are kept at hand, because
+        PySyncObj asks for them several times in every tick."""
+        if isinstance(item, slice):
+            first = self.first_index
+            return [self._entry(first + place) for place in range(*item.indices(len(self)))]
+        count = len(self._log)
+        place = item + count if item < 0 else item
+        if not 0 <= place < count:
+            raise IndexError(f"place {item} of a log of {count} entries")
+        if place == count - 1:
+            if self._tail is None:
+                self._tail = self._entry(self.last_index)
+            return self._tail
+        if place == 0:
+            if self._head is None or self._head[1] != self.first_index:
+                self._head = self._entry(self.first_index)
+            return self._head
+        return self._entry(self.first_index + place)
+
+    def add(self, command: bytes, index: int, term: int) -> None:
+        """Adds the next entry as `extend` does; the library's way."""
+        self.extend([(bytes(command), index, term)])
+
+    def extend(self, entries: Sequence[Entry]) -> None:
+        """Adds the next entries, uncopied; durable after the next `sync`."""
+        self._check_usable()
+        if not entries:
+            return
+        commands, indexes, terms = zip(*entries, strict=True)
+        sizes = list(map(len, commands))
+        self._check_order(indexes, terms, max(sizes))
+        self._log.extend(terms, self._writer.add_entries(entries), sizes)
+        self._cache.put_run(indexes[0], commands, sum(sizes))
+        self._tail = entries[-1]
+
+    def _check_order(self, indexes: Sequence[int], terms: Sequence[int], largest: int) -> None:
+        last_index, last_term = self._log.last_index, self._log.last_term
+        if not in_order(indexes, terms, last_index, last_term):
+            raise RaftStopped(
+                f"entries {indexes[0]} to {indexes[-1]} of terms {terms[0]} to {terms[-1]} "
+                f"cannot follow entry {last_index} of term {last_term}"
+            )
+        bytes_max = self._limits.command_bytes
+        if largest > bytes_max:
+            raise RaftStopped(
+                f"one of the entries {indexes[0]} to {indexes[-1]} has {largest} bytes, "
+                f"the journal takes {bytes_max}"
+            )
+
+    def clear(self) -> NoReturn:
+        """Refused: what a snapshot stands for goes with `release`, the rest stays (b02, b03)."""
+        raise RaftStopped("the log cannot be cleared: it would lose what no snapshot holds")
+
+    def deleteEntriesFrom(self, entryFrom: int) -> None:
+        """Truncates from a place (not an index) on; durable after the next `sync`."""
+        self._check_usable()
+        first_removed = self.first_index + entryFrom
+        last_removed = self.last_index
+        if first_removed > last_removed:
+            return
+        if first_removed <= max(self._commit_index, self.first_index):
+            raise RaftStopped(
+                f"entries from {first_removed} on cannot be removed: "
+                f"everything up to {max(self._commit_index, self.first_index)} stays"
+            )
+        self._writer.add(records.TRUNCATE, self._term, first_removed, b"")
+        self._log.truncate_from(first_removed)
+        self._cache.drop_range(first_removed, last_removed)
+        self._synced_index = min(self._synced_index, first_removed - 1)
+        if (flight := self._writer.flight) is not None:
+            flight.index = min(flight.index, first_removed - 1)
+        self._tail = None
+
+    def deleteEntriesTo(self, entryTo: int) -> NoReturn:
+        """Refused: the log's head goes with `release`, which knows what a snapshot holds."""
+        raise RaftStopped("the log's head cannot be dropped: only a snapshot lets go of it")
+
+    def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
+        """Sets term and vote, and returns when they and all before them are on the disk; with
+        `votes_aside` that may be later, see `term_synced`."""
+        self._check_usable()
+        if term < self._term:
+            raise RaftStopped(f"term {term} cannot follow term {self._term}")
+        if term == self._term and self._voted_for not in (None, votedForNodeId):
+            raise RaftStopped(
+                f"the vote of term {term} went to {self._voted_for!r}, "
+                f"it cannot go to {votedForNodeId!r}"
+            )
+        if votedForNodeId is not None:
+            check_name(votedForNodeId)
+        if (term, votedForNodeId) != (self._term, self._voted_for):
+            self._writer.add(records.HARD_STATE, term, 0, (votedForNodeId or "").encode())
+            self._term, self._voted_for = term, votedForNodeId
+            self._term_end = self._writer.end
+        if not self.votes_aside:
+            self.sync()
+            self._write_mark()
+
+    def getCurrentTerm(self) -> int:
+        """The current term; 0 before the first election."""
+        return self._term
+
+    def getVotedForNodeId(self) -> str | None:
+        """Who has this node's vote in the current term."""
+        return self._voted_for
+
+    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
+        """Notes how far the log is committed. A hint for the next start: it is written beside
+        other records, or within about a second, and never goes back or past the log's end."""
+        self._commit_index = max(self._commit_index, min(raftCommitIndex, self.last_index))
+
+    def getRaftCommitIndex(self) -> int:
+        """The newest commit index noted; never beyond the log's end. Entry 1 counts as
+        committed, because it is the same no-op in every log."""
+        return min(max(self._commit_index, 1), self.last_index)
+
+    def onOneSecondTimer(self) -> None:
+        """Buffers the commit hint if it moved, and writes the synced mark if that moved."""
+        self._check_usable()
+        self._write_hint()
+        self._write_mark()
+
+    # --- inside ---
+
+    def _write_hint(self) -> None:
+        if self._commit_index != self._commit_written:
+            self._writer.add(records.COMMIT, 0, self._commit_index, b"")
+            self._commit_written = self._commit_index
+
+    def _next_segment(self) -> tuple[int, int, Opening]:
+        """What a segment that began now would begin with."""
+        opening = Opening(self._term, self._voted_for, self._commit_index)
+        return self._log.last_index + 1, self._log.last_term, opening
+
+    def _entry(self, index: int) -> Entry:
+        return self.read(index), index, self._log.term_at(index)
+
+    def _free_bytes(self) -> int:
+        with self._final():
+            return self._storage.free_bytes()
+
+    def _read_from_disk(self, index: int) -> bytes:
+        with self._reading():
+            place = self._snapshots.locate(index)
+            if place is not None:
+                return self._snapshots.read(place)
+            # IndexError if it is not one of the two at the head.
+            self._log.size_at(index)
+            return PLACEHOLDER
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Reading what was not written, or not reading at all, ends the journal's work."""
+        self._check_usable()
+        try:
+            with self._final():
+                yield
+        except JournalDamaged as damage:
+            self._failure = str(damage)
+            raise
+
+    def _write_mark(self) -> None:
+        with self._final():
+            self._writer.write_mark()
+
+    @contextlib.contextmanager
+    def _final(self) -> Iterator[None]:
+        """A write or sync that fails ends the journal's work."""
+        try:
+            yield
+        except OSError as problem:
+            self._fail(problem)
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise JournalFailed(self._failure)
+        if self._closed:
+            raise JournalFailed(f"the journal in {self._storage.folder} is closed")
+
+    def _fail(self, problem: OSError) -> NoReturn:
+        """Ends the journal's work for good: see rule 4 above."""
+        reason = problem.strerror or str(problem)
+        what = "no room left on the disk" if problem.errno in FULL_ERRNOS else "the disk failed"
+        self._failure = (
+            f"the journal in {self._storage.folder} has stopped: {what} ({reason}); "
+            "nothing that was acknowledged is lost; start the node again when the cause is gone"
+        )
+        raise JournalFailed(self._failure) from problem
+
+    def _restart(self, meta: SnapshotMeta) -> None:
+        """The log goes on behind an installed snapshot, with a segment of its own."""
+        self._log.restart(meta.index + 1, meta.term)
+        self._log.begin_at(meta.index, meta.term, meta.previous_term)
+        self._cache.clear()
+        self._head = self._tail = None
+        self._commit_index = meta.index
+        self._synced_index = meta.index
+        with self._final():
+            self._writer.begin_segment(*self._next_segment())
+        self._commit_written = self._commit_index
+
+
+def check_name(name: str) -> None:
+    """Names are stored with a one-byte length, and an empty one means no vote."""
+    size = len(name.encode())
+    if not 1 <= size <= limits.NODE_NAME_BYTES_MAX:
+        raise ValueError(f"a node name has 1 to {limits.NODE_NAME_BYTES_MAX} bytes, not {size}")

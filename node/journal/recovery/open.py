@@ -1,0 +1,138 @@
+"""Taking a journal's folder: its lock, what the records say, and starting over where they cannot.
+
+Owns the decision between a whole journal, one that is refused, and one that is given up because
+its operator said so (`fifo serve --recover`). How records are judged is `recovery.py`, how files
+are set aside `aside.py`, how the node gets its voice back `rejoin.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from node.journal.errors import JournalDamaged, JournalWhole
+from node.journal.open_files import OpenFiles
+from node.journal.recovery import recovery_marker
+from node.journal.recovery.recovery import Recovered, Recovery, unusable
+from node.journal.segments import Segments
+from node.journal.snapshots.store import SnapshotStore
+
+if TYPE_CHECKING:
+    from node.journal.config import JournalLimits
+    from node.journal.file_header import Owner
+    from node.journal.io.storage import Storage
+    from node.journal.recovery.recovery_marker import Marker
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Folder:
+    """A locked folder whose log is replayed and durable. `marker` is there while the node is one
+    that lost its journal."""
+
+    segments: Segments
+    snapshots: SnapshotStore
+    recovered: Recovered
+    marker: Marker | None
+
+
+def take(storage: Storage, owner: Owner, limits: JournalLimits, recover: str | None) -> Folder:
+    """Locks the folder and replays it; an empty one becomes a new journal.
+
+    With `recover`, a stamp, the operator wants to start over: files that are damaged are set aside
+    under it, and an empty folder counts as lost. Raises what `Journal.open` says, and leaves the
+    folder unlocked then.
+    """
+    try:
+        storage.lock()
+        marker = _marker(storage, recover)
+        if marker is not None and not marker.emptied:
+            marker = _set_aside(storage, marker)
+        try:
+            found = _replay(storage, owner, limits, marker)
+            if recover is not None and marker is None:
+                _refuse_if_whole(storage, found)
+        except JournalDamaged as damage:
+            if recover is None:
+                raise
+            where = f"{damage.file} at byte {damage.offset}"
+            logger.warning("event=journal_lost reason=%s: %s", where, damage.problem)
+            marker = _set_aside(storage, recovery_marker.begin(storage, recover))
+            found = _replay(storage, owner, limits, marker)
+    except BaseException as problem:
+        storage.unlock()
+        if isinstance(problem, OSError):
+            raise unusable(storage.folder, problem) from problem
+        raise
+    return found
+
+
+def _marker(storage: Storage, recover: str | None) -> Marker | None:
+    """The marker that is there, or a new one where the operator says that a journal is missing."""
+    try:
+        found = recovery_marker.read_marker(storage)
+    except JournalDamaged:
+        if recover is None:
+            raise
+        return recovery_marker.begin(storage, recover)
+    if found is not None or recover is None:
+        return found
+    if all(recovery_marker.is_aside(name) for name in storage.listdir()):
+        logger.warning("event=journal_lost reason=the folder %s is empty", storage.folder)
+        return recovery_marker.begin(storage, recover)
+    return None
+
+
+def _set_aside(storage: Storage, marker: Marker) -> Marker:
+    marker, count = recovery_marker.finish(storage, marker)
+    logger.warning(
+        "event=set_aside files=%d folder=%s suffix=.lost-%s", count, storage.folder, marker.stamp
+    )
+    return marker
+
+
+def _replay(storage: Storage, owner: Owner, limits: JournalLimits, marker: Marker | None) -> Folder:
+    files = OpenFiles(storage, limits.open_segments)
+    segments = Segments(
+        storage, files, owner, segment_bytes=limits.segment_bytes, room_bytes=limits.room_bytes
+    )
+    try:
+        recovered = Recovery(
+            storage, files, segments, owner, chunk_bytes=limits.replay_chunk_bytes
+        ).run()
+    except BaseException:
+        segments.close()
+        files.close()
+        raise
+    snapshots = SnapshotStore(
+        storage,
+        files,
+        owner,
+        segments,
+        recovered.log,
+        recovered.retained,
+        segment_bytes=limits.segment_bytes,
+    )
+    return Folder(segments, snapshots, recovered, marker)
+
+
+def _refuse_if_whole(storage: Storage, found: Folder) -> None:
+    """Nothing is given up that can be read: what a start does not read is read here.
+
+    Raises `JournalDamaged` or `JournalWhole`; the folder's files are closed then.
+    """
+    try:
+        places = found.recovered.retained.places
+        logger.info("event=checking entries=%d folder=%s", len(places), storage.folder)
+        for place in places:
+            found.snapshots.read(place)
+        raise JournalWhole(
+            f"the journal in {storage.folder} is whole, there is nothing to recover from: start "
+            "without --recover; if it is an older copy of this node's folder, which must not be "
+            "used, move its files away and start with --recover on the empty folder"
+        )
+    finally:
+        found.segments.close()
+        found.snapshots.files.close()

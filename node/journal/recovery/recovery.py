@@ -1,0 +1,364 @@
+"""Opening a journal: replay the log, cut a torn tail, refuse everything else.
+
+Owns the judgement of what is found on the disk. It never skips a record and never guesses: what
+comes out is exactly what was written, or an error that names file, offset and what to do. Where a
+snapshot stands for the beginning of the log, segments below it are not read now, only their
+headers; their entries are checked when they are. The
+rule (raft.md 3.2): a tail is torn, and may be cut, only in the last segment, only where no valid
+record follows that proves otherwise (`torntail.py`), and only above every position known to be
+synced. The one thing this cannot tell from a tear is damage to the very last group while no mark
+says that it was synced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn
+
+from node.journal import records
+from node.journal.errors import (
+    REMEDY,
+    JournalDamaged,
+    JournalError,
+    JournalForeign,
+    JournalFull,
+    JournalUnusable,
+)
+from node.journal.index import LogIndex
+from node.journal.io.storage import FULL_ERRNOS
+from node.journal.record_reader import RecordReader
+from node.journal.record_writer import TEMPORARY_SUFFIX
+from node.journal.recovery.recovery_marker import MARKER_NAME, is_aside
+from node.journal.recovery.torn_tail import proof_of_damage
+from node.journal.segments import MARK_NAME, Opening, Segment, Segments, parse_segment_name
+from node.journal.snapshots.catalog import Retained, find_retained
+from node.journal.snapshots.compacted_file import parse_kept_name
+from node.journal.snapshots.file import parse_snapshot_name
+
+if TYPE_CHECKING:
+    from node.journal.file_header import Owner
+    from node.journal.io.storage import Storage
+    from node.journal.open_files import OpenFiles
+    from node.journal.records import RecordHead
+    from node.journal.snapshots.file import SnapshotFile
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What the records say, once all of them are replayed.
+
+    `synced` is the highest position that a group or the mark knows to be on the disk, `cut_bytes`
+    what was cut of a torn tail, the zeros at its end not counted.
+    """
+
+    log: LogIndex
+    synced: int
+    term: int = 0
+    voted_for: str | None = None
+    commit_index: int = 0
+    cut_bytes: int = 0
+    retained: Retained = field(default_factory=Retained)
+
+    def below_base(self, position: int) -> bool:
+        """Whether a snapshot stands for what lies there."""
+        base = self.retained.base
+        return base is not None and position < base.end.log_position
+
+
+class Recovery:
+    """One opening of one folder. `run` may be called once."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        files: OpenFiles,
+        segments: Segments,
+        owner: Owner,
+        *,
+        chunk_bytes: int,
+    ) -> None:
+        self._storage = storage
+        self._files = files
+        self._segments = segments
+        self._owner = owner
+        self._chunk_bytes = chunk_bytes
+
+    def run(self) -> Recovered:
+        """Replays the folder, or makes its first segment; afterwards everything is durable."""
+        names = self._clean_names()
+        segment_names = [name for name in names if parse_segment_name(name)]
+        mark = self._segments.read_mark()
+        if not segment_names:
+            self._begin(names, mark)
+            retained = Retained()
+        else:
+            # A name can be visible and yet not be on the disk after a kill.
+            self._storage.sync_folder()
+            for name in segment_names:
+                self._adopt(name)
+            retained = find_retained(
+                names, self._files, self._owner, self._segments, self._chunk_bytes
+            )
+        found = self._replay_from(retained, mark)
+        self._check_end(found)
+        self._make_tail_durable(found)
+        if retained.base is not None:
+            self._begin_log(found, retained.base)
+        self._check_snapshots(found)
+        if found.synced != mark:
+            self._segments.write_mark(found.synced)
+            self._storage.sync_folder()
+        return found
+
+    def _clean_names(self) -> list[str]:
+        """The folder's names, after removing what a crash during a creation left."""
+        names = self._storage.listdir()
+        for name in names:
+            if name.endswith(TEMPORARY_SUFFIX) and _is_ours(name.removesuffix(TEMPORARY_SUFFIX)):
+                self._storage.unlink(name)
+        names = self._storage.listdir()
+        return [name for name in names if name != MARKER_NAME and not is_aside(name)]
+
+    def _begin(self, names: list[str], mark: int) -> None:
+        """The folder has no segment: make the first, if the folder is empty as it should be."""
+        if MARK_NAME in names:
+            raise JournalDamaged(
+                MARK_NAME, 0, f"all segments are gone, {mark} bytes were known to be synced", REMEDY
+            )
+        ours = [name for name in names if _is_ours(name)]
+        if ours:
+            raise JournalDamaged(ours[0], 0, "all segments are gone", REMEDY)
+        if names:
+            raise JournalForeign(
+                f"the folder {self._storage.folder} holds {names[0]!r} and no journal; "
+                "give the node an empty folder, or the one it had before"
+            )
+        opening = Opening(term=0, voted_for=None, commit_index=0)
+        self._segments.create(first_index=1, previous_term=0, opening=opening)
+
+    def _adopt(self, name: str) -> None:
+        """Reads a segment's header."""
+        file = self._storage.open(name)
+        try:
+            found, header_bytes, seed = self._owner.read_header(file, name, records.SEGMENT_MAGIC)
+            size = file.size()
+        finally:
+            file.close()
+        header = records.SegmentHeader(*found.numbers, found.cluster_id, found.node)
+        if parse_segment_name(name) != (header.sequence, header.first_index):
+            raise JournalDamaged(name, 0, "the file was renamed from another segment", REMEDY)
+        self._segments.adopt(Segment(name, header, header_bytes, seed, size))
+
+    def _replay_from(self, retained: Retained, mark: int) -> Recovered:
+        """Replays the log from where its base, or entry 1, lies."""
+        first = self._first_to_replay(retained.base)
+        log = LogIndex(first.header.first_index, first.header.previous_term)
+        found = Recovered(log, mark, retained=retained)
+        before: Segment | None = None
+        for segment in self._segments:
+            if segment.header.sequence < first.header.sequence:
+                continue
+            if before is not None:
+                _check_continues(before, segment)
+            self._replay(segment, found)
+            before = segment
+        return found
+
+    def _first_to_replay(self, base: SnapshotFile | None) -> Segment:
+        if base is None:
+            return self._segments.first
+        position = base.end.log_position
+        segment = self._segments.at(position)
+        inside = segment.header.base <= position < segment.end
+        if base.end.restarts:
+            # The segment that begins there is made after the snapshot: where it is missing, the log
+            # ends there. How far its last file is filled will be seen, see `_begin_log`.
+            last = segment is self._segments.current
+            missing = last and segment.header.base < position <= segment.end
+            begins = inside and segment.header.base == position
+            inside = missing or begins
+        if not inside:
+            problem = f"its log goes on at position {position}, which no segment holds"
+            raise JournalDamaged(base.meta.name, 0, problem, REMEDY)
+        return segment
+
+    def _replay(self, segment: Segment, found: Recovered) -> None:
+        if segment.header.first_index != found.log.last_index + 1:
+            begins = segment.header.first_index
+            gap = f"begins at entry {begins} after entry {found.log.last_index}"
+            reasons = "; ".join([gap, *found.retained.warnings])
+            raise JournalDamaged(segment.name, 0, reasons, REMEDY)
+        reader = RecordReader(
+            self._segments.file(segment),
+            offset=segment.header_bytes,
+            size=segment.size,
+            base=segment.header.base,
+            seed=segment.seed,
+            chunk_bytes=self._chunk_bytes,
+        )
+        for offset, head, payload in reader:
+            problem = _apply(found, head, payload, segment.header.base + offset)
+            if problem is not None:
+                raise JournalDamaged(segment.name, offset, problem, REMEDY)
+        if reader.problem is not None:
+            self._judge_tail(segment, reader, found)
+
+    def _judge_tail(self, segment: Segment, reader: RecordReader, found: Recovered) -> None:
+        """No valid record: room, a torn tail that may be cut, or damage?"""
+        problem, offset, base = reader.problem, reader.offset, segment.header.base
+        if segment is not self._segments.current:
+            problem = f"{problem}, and later segments follow"
+        elif base + offset < found.synced:
+            problem = f"{problem}, below position {found.synced} that is known to be synced"
+        else:
+            rest = reader.rest()
+            following = proof_of_damage(rest, offset, base, segment.seed)
+            if following is None:
+                # Zeros are room that nothing was written to.
+                found.cut_bytes = len(rest.rstrip(b"\0"))
+                segment.size = offset
+                return
+            problem = f"{problem}, and a valid record follows at byte {following}"
+        raise JournalDamaged(segment.name, offset, problem, REMEDY)
+
+    def _check_end(self, found: Recovered) -> None:
+        last = self._segments.current
+        if last.end < found.synced:
+            raise JournalDamaged(
+                last.name,
+                last.size,
+                f"the log ends here, but position {found.synced} is known to be synced",
+                REMEDY,
+            )
+
+    def _begin_log(self, found: Recovered, base: SnapshotFile) -> None:
+        """Lets the log begin with its base, and makes the segment that an installation which
+        was interrupted did not come to make."""
+        meta, log = base.meta, found.log
+        found.commit_index = max(found.commit_index, meta.index)
+        if not base.end.restarts:
+            self._check_holds(found, base)
+        elif base.end.log_position == self._segments.current.end:
+            log.restart(meta.index + 1, meta.term)
+            self._segments.create(
+                first_index=meta.index + 1,
+                previous_term=meta.term,
+                opening=Opening(found.term, found.voted_for, found.commit_index),
+            )
+            found.synced = self._segments.current.end
+        elif not self._restarts_at(found, base):
+            self._refuse(base, "its log does not go on there")
+        log.begin_at(meta.index, meta.term, meta.previous_term)
+
+    def _restarts_at(self, found: Recovered, base: SnapshotFile) -> bool:
+        position, log = base.end.log_position, found.log
+        begins = self._segments.at(position).header.base == position
+        start = (log.first_index, log.term_at(log.first_index - 1))
+        return begins and start == (base.meta.index + 1, base.meta.term)
+
+    def _check_snapshots(self, found: Recovered) -> None:
+        """Each snapshot after the base stands for a beginning of this log."""
+        for snapshot in found.retained.snapshots:
+            if snapshot is not found.retained.base:
+                self._check_holds(found, snapshot)
+                found.commit_index = max(found.commit_index, snapshot.meta.index)
+
+    def _check_holds(self, found: Recovered, snapshot: SnapshotFile) -> None:
+        meta, log = snapshot.meta, found.log
+        if not log.first_index <= meta.index <= log.last_index:
+            self._refuse(snapshot, f"the log has no entry {meta.index}")
+        position = log.place_at(meta.index).position
+        if (log.term_at(meta.index), position) != (meta.term, snapshot.end.log_position):
+            self._refuse(snapshot, f"the log has another entry {meta.index}")
+
+    def _refuse(self, snapshot: SnapshotFile, problem: str) -> NoReturn:
+        raise JournalDamaged(snapshot.meta.name, 0, problem, REMEDY)
+
+    def _make_tail_durable(self, found: Recovered) -> None:
+        """Cuts what is behind the last record, and brings all above the synced position to the
+        disk.
+
+        A whole record of a torn tail must never come to lie behind a new one that ends where it
+        begins; so room is not used again either. After a kill the tail may only be in the page
+        cache; after a failed sync the kernel may even hold it as clean, so that syncing alone would
+        do nothing. Writing the same bytes again makes the pages dirty, and one sync then covers
+        them.
+        """
+        last = self._segments.current
+        file = self._segments.file(last)
+        beyond = file.size() > last.size
+        if last.end == found.synced and not beyond:
+            return
+        if beyond:
+            file.truncate(last.size)
+        offset = max(found.synced - last.header.base, 0)
+        while offset < last.size:
+            piece = file.read(offset, min(self._chunk_bytes, last.size - offset))
+            file.write(offset, (piece,))
+            offset += len(piece)
+        file.sync()
+        found.synced = last.end
+
+
+def _is_ours(name: str) -> bool:
+    return bool(
+        parse_segment_name(name) or parse_snapshot_name(name) or parse_kept_name(name) is not None
+    )
+
+
+def _check_continues(before: Segment, segment: Segment) -> None:
+    expected = before.header.sequence + 1
+    if segment.header.sequence != expected:
+        problem = f"segment {expected} before it is missing"
+        raise JournalDamaged(segment.name, 0, problem, REMEDY)
+    if segment.header.base != before.end:
+        size = segment.header.base - before.header.base
+        problem = f"the file should have {size} bytes"
+        raise JournalDamaged(before.name, before.size, problem, REMEDY)
+
+
+def _apply(found: Recovered, head: RecordHead, payload: memoryview, position: int) -> str | None:
+    """One record's effect. What is wrong with it, in words, if it cannot be what we wrote."""
+    log = found.log
+    match head.kind:
+        case records.ENTRY:
+            if head.log_index != log.last_index + 1 or head.term < log.last_term:
+                return (
+                    f"entry {head.log_index} of term {head.term} after entry {log.last_index} "
+                    f"of term {log.last_term}"
+                )
+            log.append(head.term, position, head.size)
+        case records.GROUP:
+            synced = records.decode_group(payload)
+            if synced is None or synced > position:
+                return f"position {synced} cannot be what was synced before"
+            found.synced = max(found.synced, synced)
+        case records.TRUNCATE:
+            if head.log_index <= log.first_index and found.below_base(position):
+                # The entries before lie in segments that are gone, or need not be read.
+                log.restart(head.log_index, 0)
+            elif log.first_index < head.log_index <= log.last_index:
+                log.truncate_from(head.log_index)
+            else:
+                return f"truncates from entry {head.log_index}, which the log does not have"
+        case records.HARD_STATE:
+            if head.term < found.term:
+                return f"term {head.term} after term {found.term}"
+            found.term = head.term
+            found.voted_for = str(payload, "utf-8") or None
+        case records.COMMIT:
+            found.commit_index = max(found.commit_index, head.log_index)
+        case _:
+            return f"a record of kind {head.kind}, which this version does not know"
+    return None
+
+
+def unusable(folder: str, problem: OSError) -> JournalError:
+    """What an OSError during opening means to the operator."""
+    reason = problem.strerror or str(problem)
+    if problem.errno in FULL_ERRNOS:
+        return JournalFull(f"no room to open the journal in {folder}: {reason}; free some space")
+    return JournalUnusable(
+        f"cannot use the journal folder {folder}: {reason}; "
+        "it has to be a folder that this user can read and write"
+    )

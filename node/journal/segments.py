@@ -1,0 +1,271 @@
+"""The segments of a journal folder, and the synced mark.
+
+Owns their names, creation, writing, and which file holds a position. Knows records only to write
+the ones that open a segment; which records follow is the journal's, what an invalid one means is
+the recovery's. The format is in `records.py` and `docs/storage.md`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from node.journal import records
+from node.journal.preallocation import Room
+from node.journal.record_writer import TEMPORARY_SUFFIX
+from node.journal.records import SegmentHeader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from node.journal.file_header import Owner
+    from node.journal.io.storage import Storage, StorageFile
+    from node.journal.open_files import OpenFiles
+
+MARK_NAME: Final = "synced"
+_SEGMENT_NAME: Final = re.compile(r"(\d{10})-(\d{20})\.segment")
+
+
+def segment_name(sequence: int, first_index: int) -> str:
+    """The file name: sequence first, so that names sort in the order of the log.
+
+    The first index alone would not do: after a truncation a later segment can begin at the
+    same or a smaller index than an earlier one.
+    """
+    return f"{sequence:010d}-{first_index:020d}.segment"
+
+
+def parse_segment_name(name: str) -> tuple[int, int] | None:
+    """(sequence, first index) of a segment's file name; None for any other name."""
+    match = _SEGMENT_NAME.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+@dataclass(slots=True)
+class Segment:
+    """One segment file: its header, the seed of its checksums, and how far it is written: the last
+    one's file may go on with room (`room.py`), which is not counted anywhere."""
+
+    name: str
+    header: SegmentHeader
+    header_bytes: int
+    seed: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The position after its last byte."""
+        return self.header.base + self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a new segment repeats, so that it stands on its own when older ones are dropped."""
+
+    term: int
+    voted_for: str | None
+    commit_index: int
+
+    def encode(self, position: int, synced: int, seed: int) -> bytes:
+        """Group, hard state and commit hint, as the first records of a segment."""
+        vote = (self.voted_for or "").encode()
+        group = records.encode_group(position, synced, seed)
+        position += len(group)
+        state = records.encode_record(records.HARD_STATE, position, self.term, 0, vote, seed) + vote
+        position += len(state)
+        hint = records.encode_record(records.COMMIT, position, 0, self.commit_index, b"", seed)
+        return group + state + hint
+
+
+class NewSegment:
+    """A segment that stands in the order of the log already; on the disk after `make`."""
+
+    def __init__(self, storage: Storage, segment: Segment, content: Sequence[bytes]) -> None:
+        self._storage = storage
+        self._content = content
+        self.segment = segment
+        self.file: StorageFile
+
+    def make(self) -> None:
+        """Returns when the file and its name are on the disk. May run on another thread.
+
+        It is built under a temporary name, so that a segment file never has a torn header.
+        """
+        name = self.segment.name
+        file = self._storage.create(name + TEMPORARY_SUFFIX)
+        try:
+            file.write(0, self._content)
+            file.sync()
+            self._storage.rename(name + TEMPORARY_SUFFIX, name)
+            self._storage.sync_folder()
+        except BaseException:
+            file.close()
+            raise
+        self.file = file
+
+
+class Segments:
+    """The segments in the order of the log; the last one is written. Older ones may be gone, so
+    their sequence numbers ascend, with gaps."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        files: OpenFiles,
+        owner: Owner,
+        *,
+        segment_bytes: int,
+        room_bytes: int,
+    ) -> None:
+        """A segment that reaches `segment_bytes` is full; room in it is made by `room_bytes`."""
+        self._storage = storage
+        self._open_files = files
+        self._segment_bytes = segment_bytes
+        self._room_bytes = room_bytes
+        self._room: Room | None = None
+        self._owner = owner
+        self._segments: list[Segment] = []
+        self._bases: list[int] = []
+        self._by_sequence: dict[int, Segment] = {}
+        self._mark: StorageFile | None = None
+        self._owner_seed = records.owner_seed(owner.cluster_id, owner.node)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def first(self) -> Segment:
+        """The oldest segment."""
+        return self._segments[0]
+
+    @property
+    def current(self) -> Segment:
+        """The segment that is written."""
+        return self._segments[-1]
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes that are written in all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    def get(self, sequence: int) -> Segment | None:
+        """The segment of that number, if it is still there."""
+        return self._by_sequence.get(sequence)
+
+    def at(self, position: int) -> Segment:
+        """The segment that holds `position`, or the last one before it."""
+        return self._segments[bisect_right(self._bases, position) - 1]
+
+    def spots(self, positions: Sequence[int]) -> list[tuple[int, int]]:
+        """(sequence, offset) of each of these ascending positions."""
+        found = []
+        base = end = sequence = 0
+        for position in positions:
+            if position >= end:
+                segment = self.at(position)
+                base, sequence = segment.header.base, segment.header.sequence
+                last = segment is self.current
+                end = 1 << 64 if last else segment.end
+            found.append((sequence, position - base))
+        return found
+
+    def adopt(self, segment: Segment) -> None:
+        """Takes an existing segment as the next in order."""
+        self._add(segment)
+        self._open_files.written = segment.name
+
+    def _add(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._bases.append(segment.header.base)
+        self._by_sequence[segment.header.sequence] = segment
+
+    def create(self, *, first_index: int, previous_term: int, opening: Opening) -> None:
+        """Makes the next segment; returns when it and its name are on the disk."""
+        new = self.begin(first_index=first_index, previous_term=previous_term, opening=opening)
+        new.make()
+        self.opened(new)
+
+    def begin(self, *, first_index: int, previous_term: int, opening: Opening) -> NewSegment:
+        """The next segment, which is the current one from now on. It has to be made, on whichever
+        thread, and `opened` after that, before anything of it is written or read."""
+        sequence = self.current.header.sequence + 1 if self._segments else 1
+        base = self.current.end if self._segments else 0
+        header = SegmentHeader(
+            sequence, base, first_index, previous_term, self._owner.cluster_id, self._owner.node
+        )
+        start = header.encode()
+        seed = records.seed_of(start)
+        content = opening.encode(base + len(start), base, seed)
+        name = segment_name(sequence, first_index)
+        segment = Segment(name, header, len(start), seed, len(start) + len(content))
+        self._add(segment)
+        return NewSegment(self._storage, segment, (start, content))
+
+    def opened(self, new: NewSegment) -> None:
+        """A segment is on the disk, and the one that is written from now on."""
+        name = new.segment.name
+        self._open_files.keep(name, new.file)
+        self._open_files.written = name
+        self._room = None
+
+    def forget(self, segment: Segment) -> None:
+        """A segment that nobody needs any more, and whose file is about to go."""
+        place = self._segments.index(segment)
+        del self._segments[place], self._bases[place]
+        del self._by_sequence[segment.header.sequence]
+
+    def append(self, parts: Sequence[bytes], size: int) -> Callable[[], None]:
+        """Takes `parts`, `size` bytes together, to the end of the current segment: the work that
+        writes and syncs them, which may run on another thread, one after the other."""
+        segment = self.current
+        offset = segment.size
+        if self._room is None:
+            file, full = self.file(segment), self._segment_bytes
+            self._room = Room(file, offset, full=full, room_bytes=self._room_bytes)
+        segment.size += size
+        return partial(self._room.write, offset, parts, size)
+
+    @property
+    def full(self) -> bool:
+        """Whether the current segment takes no further group."""
+        return self.current.size >= self._segment_bytes
+
+    def end_file(self) -> None:
+        """Returns when the current segment's file ends with its last record, on the disk too."""
+        if self._room is not None and self._room.cut(self.current.size):
+            self.file(self.current).sync()
+
+    def file(self, segment: Segment) -> StorageFile:
+        """The open file of a segment."""
+        return self._open_files.get(segment.name)
+
+    def read_mark(self) -> int:
+        """The position of the synced mark; 0 where there is none that can be believed."""
+        if MARK_NAME not in self._storage.listdir():
+            return 0
+        self._mark = self._storage.open(MARK_NAME)
+        content = self._mark.read(0, records.MARK_BYTES)
+        return records.decode_mark(content, self._owner_seed) or 0
+
+    def write_mark(self, position: int) -> None:
+        """Notes that everything before `position` is on the disk; itself not synced."""
+        if self._mark is None:
+            self._mark = self._storage.create(MARK_NAME)
+        self._mark.write(0, (records.encode_mark(position, self._owner_seed),))
+
+    def sync_mark(self) -> None:
+        """Returns when the mark is on the disk."""
+        if self._mark is not None:
+            self._mark.sync()
+
+    def close(self) -> None:
+        """Gives the descriptor of the mark back."""
+        if self._mark is not None:
+            self._mark.close()
+            self._mark = None

@@ -1,0 +1,247 @@
+"""Cleaning up behind a snapshot: a later base, files nobody needs, files that are nearly empty.
+
+Owns the order of those steps and their cutting into small pieces. Nothing here is needed for
+correctness: it may stop anywhere, and a later pass does what is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING
+
+from node.journal import limits, records
+from node.journal.errors import SnapshotFailed
+from node.journal.io.job import Flight, landing
+from node.journal.open_files import OpenFiles
+from node.journal.place_reader import read_places
+from node.journal.places import FileUse
+from node.journal.snapshots.catalog import Retained, check_uses, choose_base, load_places
+from node.journal.snapshots.compacted_file import KeptWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from node.journal.entry_store import EntryStore
+    from node.journal.place_reader import Holder
+    from node.journal.places import EntryPlace
+
+
+class Upkeep:
+    """One pass, driven by `step`. Raises what `SnapshotStore` says, and `SnapshotFailed` when a
+    compaction was given up or a file could not be removed."""
+
+    def __init__(self, store: EntryStore) -> None:
+        self._store = store
+        self._steps = self._passes()
+        self._again = False
+        self._flight: Flight | None = None
+        self._stayed: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"<Upkeep {'in work' if self._flight is None else 'waits for the disk'}>"
+
+    def run_again(self) -> None:
+        """There is news: begin anew when this pass is over."""
+        self._again = True
+
+    def step(self, budget_bytes: int) -> bool:
+        """Does about `budget_bytes` of work; True while there is more. Ends early where it has to
+        wait for the disk; called again, it waits."""
+        spent = 0
+        self._flight = None
+        while spent < budget_bytes:
+            step = next(self._steps, None)
+            if step is None:
+                return False
+            if isinstance(step, Flight):
+                self._flight = step
+                return True
+            spent += step
+        return True
+
+    @property
+    def flight(self) -> Flight | None:
+        """What has to be done before the next step, if it blocks, for whichever thread."""
+        return self._flight
+
+    def close(self) -> None:
+        """Ends the pass; what it was writing is removed, or left as a crash would leave it."""
+        self._steps.close()
+
+    def _passes(self) -> Generator[Flight | int]:
+        self._again = True
+        while self._again:
+            self._again = False
+            yield from self._advance()
+            yield from self._remove_unneeded()
+            yield from self._compact()
+        if self._stayed:
+            others = f" and {len(self._stayed) - 1} more" if len(self._stayed) > 1 else ""
+            raise SnapshotFailed(
+                f"could not remove {self._stayed[0]}{others} from {self._store.storage.folder}; "
+                "the node goes on, and tries again at its next start"
+            )
+
+    # --- the base ---
+
+    def _advance(self) -> Iterator[Flight | int]:
+        """Makes the oldest snapshot that is kept the base."""
+        store = self._store
+        retained = store.retained
+        target = choose_base(retained.snapshots, begins_at_one=retained.base is None)
+        if target is None or target is retained.base:
+            return
+        fresh = Retained(kept_files=retained.kept_files)
+        with contextlib.closing(OpenFiles(store.storage, 1)) as files:
+            yield from load_places(fresh, target, files)
+        check_uses(fresh.uses, retained, store.segments, target)
+        if target not in retained.snapshots:
+            return
+        retained.base, retained.places, retained.uses = target, fresh.places, fresh.uses
+        meta = target.meta
+        store.log.begin_at(meta.index, meta.term, meta.previous_term)
+
+    # --- files that nobody needs ---
+
+    def _remove_unneeded(self) -> Iterator[Flight | int]:
+        retained, segments = self._store.retained, self._store.segments
+        while retained.unneeded:
+            yield from self._unlink(retained.unneeded.pop())
+        if retained.base is None:
+            return
+        for segment in self._store.below_log():
+            if not self._live_bytes(segment.header.sequence):
+                segments.forget(segment)
+                yield from self._unlink(segment.name)
+        for kept in list(retained.kept_files.values()):
+            if not self._live_bytes(kept.file):
+                del retained.kept_files[kept.file]
+                yield from self._unlink(kept.name)
+
+    def _live_bytes(self, file: int) -> int:
+        return self._store.retained.uses.get(file, FileUse()).live_bytes
+
+    def _unlink(self, name: str) -> Iterator[Flight | int]:
+        """A file system may take long to free a large file. One that cannot be removed is
+        harmless: the next start finds it unneeded again."""
+        self._store.files.drop(name)
+        try:
+            yield from landing(partial(self._store.storage.unlink, name))
+        except FileNotFoundError:
+            pass
+        except OSError:
+            self._stayed.append(name)
+        yield limits.UNLINK_COST_BYTES
+
+    # --- files that are nearly empty ---
+
+    def _compact(self) -> Iterator[Flight | int]:
+        while victims := self._victims():
+            yield from self._copy(victims)
+            yield from self._remove_unneeded()
+
+    def _victims(self) -> set[int]:
+        """The files to copy out of: nearly empty, or too many small ones."""
+        retained = self._store.retained
+        if retained.base is None:
+            return set()
+        sizes = {segment.header.sequence: segment.size for segment in self._store.below_log()}
+        sizes.update((kept.file, kept.entry_bytes) for kept in retained.kept_files.values())
+        victims = {
+            file
+            for file, size in sizes.items()
+            if self._live_bytes(file) < size * limits.LIVE_FRACTION_MIN
+        }
+        small_bytes = self._store.segment_bytes * limits.LIVE_FRACTION_MIN
+        small = {file for file, kept in retained.kept_files.items() if kept.size < small_bytes}
+        return victims | small if len(small) >= limits.SMALL_KEPT_FILES_MAX else victims
+
+    def _copy(self, victims: set[int]) -> Iterator[Flight | int]:
+        """Copies live entries of `victims` into one kept file, at most a segment full."""
+        store = self._store
+        # A snapshot that begins before all entries have moved has to look into the new file.
+        number = store.take_number()
+        try:
+            yield from self._copy_into(number, victims)
+        finally:
+            store.return_number(number)
+
+    def _copy_into(self, number: int, victims: set[int]) -> Iterator[Flight | int]:
+        store, places = self._store, self._store.retained.places
+        writer = KeptWriter(store.storage, store.owner, number, "the compaction")
+        slots: list[int] = []
+        try:
+            batch = _Batch(store, writer)
+            for slot in self._slots_in(victims):
+                if store.retained.places is not places or batch.size >= store.segment_bytes:
+                    break
+                if slot is None:
+                    yield limits.PLACE_COST_BYTES
+                    continue
+                slots.append(slot)
+                if batch.add(places[slot]):
+                    yield from landing(batch.copy)
+                    batch = _Batch(store, writer)
+            yield from landing(batch.copy)
+            writer.seal(store.files)
+            yield from landing(writer.file.publish)
+            if store.retained.places is not places:
+                # An installation has taken the place of everything: nobody needs the file.
+                store.retained.unneeded.append(writer.file.name)
+                return
+            store.adopt_kept(writer.published())
+        finally:
+            writer.file.abort()
+        yield from self._move(slots, writer)
+
+    def _slots_in(self, files: set[int]) -> Iterator[int | None]:
+        """The slots of the entries in `files`; None now and then, where it has searched long."""
+        places = self._store.retained.places
+        for first in range(0, len(places), limits.PLACES_PER_RECORD):
+            yield from places.slots_in(files, first, first + limits.PLACES_PER_RECORD)
+            yield None
+
+    def _move(self, slots: list[int], writer: KeptWriter) -> Iterator[int]:
+        """From now on the copied entries are read from their new place."""
+        retained = self._store.retained
+        places, uses = retained.places, retained.uses
+        for slot, place in zip(slots, writer.places, strict=True):
+            old = places[slot]
+            places.move(slot, place.file, place.offset)
+            live_bytes = place.size + records.RECORD_BYTES
+            uses[old.file].live_bytes -= live_bytes
+            use = uses.setdefault(place.file, FileUse())
+            use.live_bytes += live_bytes
+            use.end = place.offset + live_bytes
+            yield limits.PLACE_COST_BYTES
+
+
+class _Batch:
+    """Entries that are copied together: told on the loop's thread, read and written on another."""
+
+    def __init__(self, store: EntryStore, writer: KeptWriter) -> None:
+        self._store = store
+        self._writer = writer
+        self._order: list[EntryPlace] = []
+        self._places: dict[Holder, list[EntryPlace]] = {}
+        self._cost_bytes = 0
+        self.size = writer.file.size
+        """Bytes that the kept file will have with them."""
+
+    def add(self, place: EntryPlace) -> bool:
+        """One more, higher than all before. True when that is enough for a read."""
+        self._order.append(place)
+        self._places.setdefault(self._store.holder(place), []).append(place)
+        self.size += records.RECORD_BYTES + place.size
+        self._cost_bytes += place.size + limits.ENTRY_COST_BYTES
+        return self._cost_bytes >= limits.RUN_BYTES
+
+    def copy(self) -> None:
+        """Brings them into the kept file, each with its checksum checked."""
+        commands: dict[int, bytes] = {}
+        for holder, places in self._places.items():
+            for place, command in read_places(self._store.storage, holder, places):
+                commands[place.log_index] = command
+        for place in self._order:
+            self._writer.add(commands[place.log_index], place.log_index, place.term)

@@ -1,0 +1,126 @@
+"""The writing end of the log: records gather in memory and reach the disk in groups.
+
+Owns the position of the next record, the group in the making, the one on its way to the disk, the
+turn from a full segment to the next, and the synced mark. Knows neither terms nor commits; which
+records there are is the journal's, and so is what an OSError means: it passes through.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from node.journal import records
+from node.journal.io.job import GroupFlight
+from node.journal.stats import SyncFigures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from node.journal.records import Entry
+    from node.journal.segments import NewSegment, Opening, Segments
+
+
+class LogWriter:
+    """Writes to the current one of `segments`; everything in them is durable when it begins."""
+
+    def __init__(self, segments: Segments, clock: Callable[[], float]) -> None:
+        """`clock` (seconds) only times the syncs."""
+        self._segments = segments
+        self._clock = clock
+        self._seed = segments.current.seed
+        self._parts: list[bytes] = []
+        self._flight: GroupFlight | None = None
+        self.figures = SyncFigures()
+        self.end = segments.current.end
+        """Position after everything added so far."""
+        self.synced_end = self.end
+        """Position up to which everything is on the disk."""
+        self._marked_end = self.end
+
+    def __repr__(self) -> str:
+        return f"<LogWriter {self.synced_end}..{self.end} {self._flight}>"
+
+    @property
+    def gathering(self) -> bool:
+        """Whether something has been added since the last group took off."""
+        return bool(self._parts)
+
+    @property
+    def flight(self) -> GroupFlight | None:
+        """The group on its way to the disk."""
+        return self._flight
+
+    def add(self, kind: int, term: int, index: int, payload: bytes) -> None:
+        """Gathers one record, opening a group if it is the first."""
+        self._open_group()
+        parts = self._parts
+        parts.append(records.encode_record(kind, self.end, term, index, payload, self._seed))
+        if payload:
+            parts.append(payload)
+        self.end += records.RECORD_BYTES + len(payload)
+
+    def add_entries(self, entries: Sequence[Entry]) -> list[int]:
+        """Gathers a record for each, opening a group if they are the first; their positions."""
+        self._open_group()
+        parts, positions, self.end = records.encode_entries(entries, self.end, self._seed)
+        self._parts += parts
+        return positions
+
+    def _open_group(self) -> None:
+        if not self._parts:
+            self._parts.append(records.encode_group(self.end, self.synced_end, self._seed))
+            self.end += records.GROUP_BYTES
+
+    def take_off(self, index: int, follow: Callable[[], tuple[int, int, Opening]]) -> GroupFlight:
+        """Everything gathered, up to entry `index`, as work for whichever thread; `land` has to
+        follow it on this one. None may be under way.
+
+        Where it fills its segment the next one, which begins with what `follow` tells, is made
+        along with it: what is added from now on goes there.
+        """
+        assert self._flight is None, "one group after the other"
+        size = self.end - self.synced_end
+        parts, self._parts = self._parts, []
+        write = self._segments.append(parts, size)
+        flight = GroupFlight(write, self._clock, end=self.end, index=index, size=size)
+        self._flight = flight
+        if self._segments.full:
+            flight.following = self._follow(*follow())
+            flight.end = self.end
+        return flight
+
+    def land(self, flight: GroupFlight) -> bool:
+        """What `take_off` gave has run: its records are durable. Harmless where it has landed,
+        and False then. Raises what the work raised, which is final."""
+        if flight is not self._flight:
+            return False
+        self._flight = None
+        flight.land()
+        self.figures.note(flight.seconds, flight.size)
+        if flight.following is not None:
+            self._segments.opened(flight.following)
+        self.synced_end = flight.end
+        return True
+
+    def begin_segment(self, first_index: int, previous_term: int, opening: Opening) -> None:
+        """The log goes on in a segment of its own; returns when that is on the disk. Nothing may
+        be gathered or under way."""
+        self._segments.end_file()
+        new = self._follow(first_index, previous_term, opening)
+        new.make()
+        self._segments.opened(new)
+        self.synced_end = self.end
+
+    def _follow(self, first_index: int, previous_term: int, opening: Opening) -> NewSegment:
+        new = self._segments.begin(
+            first_index=first_index, previous_term=previous_term, opening=opening
+        )
+        self._seed = new.segment.seed
+        self.end = new.segment.end
+        return new
+
+    def write_mark(self) -> None:
+        """The synced mark, if it moved; not synced itself, because it is only a second proof."""
+        if self._marked_end != self.synced_end:
+            self._segments.write_mark(self.synced_end)
+            self._marked_end = self.synced_end

@@ -1,0 +1,109 @@
+"""Accepting connections, so that an accepted socket belongs to somebody at every moment.
+
+Owns listening sockets, and each accepted one until `take_in` has made a connection of it; closing
+leaves none of them open. Both ports of a node accept here: a server of the loop would bound neither
+the number nor the age of connections that never shake hands, and what such a server (or a cancelled
+`sock_accept`) has just accepted when it is closed belongs to nobody. Must not know what is spoken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
+
+from node.peers import limits
+
+logger = logging.getLogger(__name__)
+
+TakeIn: TypeAlias = Callable[[socket.socket, Any], Coroutine[None, None, None]]
+"""Makes a connection of an accepted socket, which is closed where this is cancelled or raises; the
+second is the peer's address."""
+
+
+def listening_socket(family: int, address: tuple[object, ...]) -> socket.socket:
+    """A socket that listens at an address. Raises OSError."""
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+        made.listen(limits.LISTEN_BACKLOG)
+        made.setblocking(False)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+class Acceptor:
+    """Accepts on its sockets until closed: a failure costs a pause, never the port (b13)."""
+
+    def __init__(
+        self,
+        take_in: TakeIn,
+        *,
+        under_way_max: int,
+        crowded_out: Callable[[], None] = lambda: None,
+        failed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`under_way_max`: sockets that are no connection yet, beyond which the oldest is cut and
+        `crowded_out` is told; `failed` is told where the system had no descriptor left."""
+        self._take_in = take_in
+        self._under_way_max = under_way_max
+        self._crowded_out = crowded_out
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+        self._sockets: dict[socket.socket, None] = {}
+        self._under_way: dict[asyncio.Task[None], socket.socket] = {}
+
+    def watch(self, listening: socket.socket) -> None:
+        """Accept on this socket, and close it in the end."""
+        self._sockets[listening] = None
+        self._loop.add_reader(listening.fileno(), self._accept, listening)
+
+    def close(self) -> list[asyncio.Task[None]]:
+        """Accept nobody any more, and cut what is no connection yet: the tasks that end of it."""
+        for listening in self._sockets:
+            self._loop.remove_reader(listening.fileno())
+            listening.close()
+        self._sockets.clear()
+        for task in self._under_way:
+            task.cancel()
+        return list(self._under_way)
+
+    def _accept(self, listening: socket.socket) -> None:
+        """Take in who waits, at most a backlog at once: the loop has other work too."""
+        for _ in range(limits.LISTEN_BACKLOG):
+            try:
+                accepted, peer = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                logger.error("event=accept_failed error=%s", error)
+                self._failed()
+                self._loop.remove_reader(listening.fileno())
+                self._loop.call_later(limits.ACCEPT_RETRY_SECONDS, self._again, listening)
+                return
+            accepted.setblocking(False)
+            if len(self._under_way) >= self._under_way_max:
+                self._crowded_out()
+                next(iter(self._under_way)).cancel()
+            task = self._loop.create_task(self._take_in(accepted, peer))
+            self._under_way[task] = accepted
+            task.add_done_callback(self._done)
+
+    def _again(self, listening: socket.socket) -> None:
+        if listening in self._sockets:
+            self.watch(listening)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        accepted = self._under_way.pop(task)
+        if task.cancelled():
+            accepted.close()
+        elif task.exception() is not None:
+            accepted.close()
+            logger.error("event=accepted_failed", exc_info=task.exception())

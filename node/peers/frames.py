@@ -1,0 +1,345 @@
+"""The peer wire: bytes in, messages out; messages in, bytes out. Sans-I/O.
+
+Owns the frame format between members (raft.md 3.3), told in full in `docs/protocol-peer.md`:
+u32 header length, u32 raw length (little endian), a msgpack array as header, then raw bytes. The
+header begins with the frame's type; every field has a type and a range, and anything else is a
+`FrameInvalid`, after which the connection is closed. A change of any frame raises
+`PROTOCOL_VERSION`. No frame can carry code, a pickle or a command to be forwarded.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import msgpack
+
+from node.journal import limits as journal_limits
+from node.journal.errors import RaftError
+from node.peers import limits
+from node.peers.message import known_commands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from node.peers.message import Message
+
+PROTOCOL_VERSION: Final = 3
+LENGTHS: Final = struct.Struct("<II")
+UINT_MAX: Final = 2**62
+"""Terms, indexes and rounds stay far below; a larger one is a mistake or an attack."""
+
+Bytes = bytes | bytearray | memoryview
+
+
+class FrameInvalid(RaftError):
+    """Bytes that are no frame, or a frame that no correct peer sends."""
+
+
+def _uint(value: object) -> bool:
+    return type(value) is int and 0 <= value < UINT_MAX
+
+
+def _bool(value: object) -> bool:
+    return type(value) is bool
+
+
+def _name(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value.encode()) <= journal_limits.NODE_NAME_BYTES_MAX
+
+
+def _uints(value: object) -> bool:
+    if type(value) is not list or len(value) > limits.BATCH_ENTRIES_MAX:
+        return False
+    return not value or (
+        set(map(type, value)) == {int} and min(value) >= 0 and max(value) < UINT_MAX
+    )
+
+
+def _sized(size: int) -> Callable[[object], bool]:
+    return lambda value: type(value) is bytes and len(value) == size
+
+
+NONCE_BYTES: Final = 32
+PROOF_BYTES: Final = 32
+INCARNATION_BYTES: Final = 16
+SNAPSHOT_DIGEST_BYTES: Final = 32
+_nonce, _proof, _incarnation = _sized(NONCE_BYTES), _sized(PROOF_BYTES), _sized(INCARNATION_BYTES)
+
+Fields = tuple[tuple[str, "Callable[[object], bool]"], ...]
+
+_SNAPSHOT: Fields = (("term", _uint), ("index", _uint), ("entry_term", _uint))
+"""What every frame about a snapshot begins with; with the digest of its offer it names one."""
+
+_APPEND: Fields = (
+    ("term", _uint),
+    ("commit_index", _uint),
+    ("prevLogIdx", _uint),
+    ("prevLogTerm", _uint),
+    ("round", _uint),
+    ("terms", _uints),
+    ("sizes", _uints),
+)
+
+HANDSHAKE_TYPES: Final = frozenset({"hello", "challenge", "proof", "welcome"})
+"""Frames of a connection that is not authenticated yet, and of no other."""
+
+FORMATS: Final[dict[str, tuple[int, Fields]]] = {
+    "hello": (
+        1,
+        (
+            ("version", _uint),
+            ("cluster_id", _sized(16)),
+            ("from", _name),
+            ("to", _name),
+            ("incarnation", _incarnation),
+            ("nonce", _nonce),
+        ),
+    ),
+    "challenge": (2, (("incarnation", _incarnation), ("nonce", _nonce))),
+    "proof": (3, (("proof", _proof),)),
+    "welcome": (4, (("proof", _proof),)),
+    "keepalive": (8, ()),
+    "append_entries": (16, _APPEND),
+    "next_node_idx": (
+        17,
+        (
+            ("term", _uint),
+            ("round", _uint),
+            ("next_node_idx", _uint),
+            ("reset", _bool),
+            ("success", _bool),
+            ("counted", _bool),
+        ),
+    ),
+    "request_vote": (
+        18,
+        (
+            ("term", _uint),
+            ("last_log_index", _uint),
+            ("last_log_term", _uint),
+            ("transfer", _bool),
+        ),
+    ),
+    "response_vote": (19, (("term", _uint),)),
+    "pre_vote": (
+        20,
+        (
+            ("term", _uint),
+            ("number", _uint),
+            ("last_log_index", _uint),
+            ("last_log_term", _uint),
+        ),
+    ),
+    "pre_vote_answer": (21, (("term", _uint), ("number", _uint), ("granted", _bool))),
+    "timeout_now": (22, (("term", _uint),)),
+    "term_ask": (32, (("number", _uint), ("above", _uint))),
+    "term_report": (33, (("number", _uint), ("term", _uint), ("recovering", _bool))),
+    "snapshot_offer": (
+        24,
+        (
+            *_SNAPSHOT,
+            ("previous_term", _uint),
+            ("state_bytes", _uint),
+            ("live_count", _uint),
+            ("digest", _sized(SNAPSHOT_DIGEST_BYTES)),
+        ),
+    ),
+    "snapshot_state": (25, (*_SNAPSHOT, ("offset", _uint))),
+    "snapshot_entries": (
+        26,
+        (
+            *_SNAPSHOT,
+            ("first", _uint),
+            ("indexes", _uints),
+            ("terms", _uints),
+            ("sizes", _uints),
+        ),
+    ),
+    "snapshot_ack": (
+        27,
+        (
+            *_SNAPSHOT,
+            ("state_bytes", _uint),
+            ("live_count", _uint),
+            ("gap", _bool),
+            ("done", _bool),
+        ),
+    ),
+}
+"""Every frame there is: type number and fields, in order."""
+
+_BY_NUMBER: Final = {number: (name, fields) for name, (number, fields) in FORMATS.items()}
+_packer = msgpack.Packer()
+_ENTRY_BYTES_MAX: Final = limits.ENTRY_BYTES_MAX + 1
+
+
+def encode(message: Message) -> list[Bytes]:
+    """The bytes of one message, as buffers to be written one after the other."""
+    name = message["type"]
+    number, fields = FORMATS[name]
+    raw: list[Bytes] = []
+    if name == "append_entries":
+        entries = message["entries"]
+        raw = [entry[0] for entry in entries]
+        sizes = list(map(len, raw))
+        values = [
+            message["term"],
+            message["commit_index"],
+            message["prevLogIdx"],
+            message["prevLogTerm"],
+            message["round"],
+            [entry[2] for entry in entries],
+            sizes,
+        ]
+        raw_bytes = sum(sizes)
+    elif name == "snapshot_entries":
+        entries = message["entries"]
+        raw = [entry[0] for entry in entries]
+        sizes = list(map(len, raw))
+        values = [message[field] for field, _ in fields[:4]]
+        values += [[entry[1] for entry in entries], [entry[2] for entry in entries], sizes]
+        raw_bytes = sum(sizes)
+    else:
+        values = [message[field] for field, _ in fields]
+        if name == "snapshot_state":
+            raw = [message["data"]]
+        raw_bytes = sum(map(len, raw))
+    if len(raw) > 1 and raw_bytes <= journal_limits.JOIN_BYTES * len(raw):
+        raw = [b"".join(raw)]
+    header = _packer.pack([number, *values])
+    return [LENGTHS.pack(len(header), raw_bytes) + header, *raw]
+
+
+def decode(header: Bytes, raw: memoryview) -> Message:
+    """The message of one frame. Raises `FrameInvalid`."""
+    try:
+        values = msgpack.unpackb(header)
+    except (ValueError, TypeError, OverflowError, msgpack.exceptions.UnpackException) as error:
+        raise FrameInvalid(f"header is not msgpack: {error}") from error
+    if type(values) is not list or not values or type(values[0]) is not int:
+        raise FrameInvalid("header is not an array that begins with a type")
+    known = _BY_NUMBER.get(values[0])
+    if known is None:
+        raise FrameInvalid(f"unknown frame type {values[0]}")
+    name, fields = known
+    if len(values) != len(fields) + 1:
+        raise FrameInvalid(f"{name} has {len(values) - 1} fields, not {len(fields)}")
+    message: Message = {"type": name}
+    for (field, fits), value in zip(fields, values[1:], strict=True):
+        # Most are numbers, and a call for each of them costs more than all else here.
+        number = type(value) is int
+        if not (0 <= value < UINT_MAX and fits is _uint if number else fits(value)):
+            raise FrameInvalid(f"{name}.{field} is ill-typed or out of range")
+        message[field] = value
+    if name == "append_entries":
+        _attach_entries(message, raw)
+    elif name == "snapshot_entries":
+        _attach_kept(message, raw)
+    elif name == "snapshot_state":
+        message["data"] = bytes(raw)
+    elif len(raw):
+        raise FrameInvalid(f"{name} carries {len(raw)} raw bytes")
+    return message
+
+
+def _attach_entries(message: dict[str, Any], raw: memoryview) -> None:
+    """Cut the raw bytes into entries. Their indexes follow from the previous one."""
+    terms, sizes = message.pop("terms"), message.pop("sizes")
+    if len(terms) != len(sizes) or sum(sizes) != len(raw):
+        raise FrameInvalid("append_entries: terms, sizes and bytes do not fit together")
+    if sorted(bounds := [message["prevLogTerm"], *terms, message["term"]]) != bounds:
+        raise FrameInvalid("append_entries: terms out of order")
+    commands = _cut("append_entries", raw, sizes)
+    indexes = count(message["prevLogIdx"] + 1)
+    message["entries"] = list(zip(commands, indexes, terms, strict=False))
+
+
+def _attach_kept(message: dict[str, Any], raw: memoryview) -> None:
+    """Cut the raw bytes into kept entries, whose indexes have gaps."""
+    indexes, terms = message.pop("indexes"), message.pop("terms")
+    sizes = message.pop("sizes")
+    if not len(indexes) == len(terms) == len(sizes) or sum(sizes) != len(raw):
+        raise FrameInvalid("snapshot_entries: indexes, terms, sizes and bytes do not fit together")
+    commands = _cut("snapshot_entries", raw, sizes)
+    message["entries"] = list(zip(commands, indexes, terms, strict=True))
+
+
+def _cut(name: str, raw: memoryview, sizes: list[int]) -> Sequence[bytes]:
+    """The commands that lie end to end in `raw`, whose sizes add up to it."""
+    if not sizes:
+        return ()
+    for size in (min(sizes), max(sizes)):
+        if not 1 <= size <= _ENTRY_BYTES_MAX:
+            raise FrameInvalid(f"{name}: an entry of {size} bytes")
+    commands: Sequence[bytes] = (bytes(raw),)
+    if len(sizes) > 1:
+        # One call for all of them; not `struct.unpack`, which would keep the formats.
+        commands = struct.Struct("%ds" * len(sizes) % tuple(sizes)).unpack(raw)
+    if not known_commands(commands):
+        raise FrameInvalid(f"{name}: an entry of unknown type")
+    return commands
+
+
+class Decoder:
+    """Received bytes to messages, for one connection; discarded with it.
+
+    The owner receives into `buffer()` and tells `received(count)`, which yields the messages
+    that are complete. Lengths are checked before anything is allocated for them.
+    """
+
+    def __init__(self) -> None:
+        self._base = bytearray(limits.RECEIVE_BYTES)
+        self._buffer = self._base
+        self._start = 0
+        self._end = 0
+        self.trusted = False
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes belong; never empty."""
+        return memoryview(self._buffer)[self._end :]
+
+    def received(self, count: int) -> Iterator[Message]:
+        """Take `count` bytes that were written into `buffer()`. Raises `FrameInvalid`."""
+        self._end += count
+        while True:
+            have = self._end - self._start
+            need = LENGTHS.size
+            if have >= need:
+                header_bytes, raw_bytes = LENGTHS.unpack_from(self._buffer, self._start)
+                self._check(header_bytes, raw_bytes)
+                need += header_bytes + raw_bytes
+                if have >= need:
+                    view = memoryview(self._buffer)[self._start : self._start + need]
+                    cut = LENGTHS.size + header_bytes
+                    self._start += need
+                    yield decode(view[LENGTHS.size : cut], view[cut:])
+                    continue
+            self._make_room(need)
+            return
+
+    def _check(self, header_bytes: int, raw_bytes: int) -> None:
+        whole = header_bytes + raw_bytes
+        limit = limits.FRAME_BYTES_MAX if self.trusted else limits.HANDSHAKE_BYTES_MAX
+        if header_bytes > limits.HEADER_BYTES_MAX or whole > limit:
+            raise FrameInvalid(f"a frame of {header_bytes} + {raw_bytes} bytes")
+
+    def _make_room(self, need: int) -> None:
+        """Keep the incomplete frame, in a buffer where the whole of it fits."""
+        rest = self._end - self._start
+        if not rest:
+            self._buffer, self._start, self._end = self._base, 0, 0
+            return
+        if need > len(self._base):
+            if need != len(self._buffer) or self._start:
+                # A buffer of exactly this frame: nothing of the next one can land in it.
+                larger = bytearray(need)
+                larger[:rest] = memoryview(self._buffer)[self._start : self._end]
+                self._buffer, self._start, self._end = larger, 0, rest
+            return
+        if self._buffer is not self._base or self._start + need > len(self._base):
+            moved = bytes(memoryview(self._buffer)[self._start : self._end])
+            self._buffer = self._base
+            self._buffer[:rest] = moved
+            self._start, self._end = 0, rest

@@ -1,0 +1,144 @@
+"""Who a peer is, before a single Raft frame is read (raft.md 3.3; b19). Sans-I/O.
+
+Owns the handshake: the dialer says hello, the listener answers with a nonce, the dialer proves
+that it knows the secret, then the listener does. The proofs are HMAC-SHA256 over everything both
+sides said, so neither can be used for another pair, direction, cluster or version. The listener
+proves nothing, and tells nothing, to one who has not proved itself.
+
+It proves the peer at connect time only: on networks that others can write to, TLS has to go
+around it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgpack
+
+from node.journal.errors import RaftError
+from node.peers.frames import INCARNATION_BYTES, NONCE_BYTES, PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from node.peers.message import Message
+
+
+class PeerRefused(RaftError):
+    """A handshake that did not prove a member of this cluster; the reason is for our log only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What one node proves: name, cluster, secret, and this process."""
+
+    name: str
+    cluster_id: bytes
+    secret: bytes
+    incarnation: bytes
+
+
+def new_incarnation(entropy: Callable[[int], bytes]) -> bytes:
+    """A random name for this start of the process."""
+    return entropy(INCARNATION_BYTES)
+
+
+class _Side:
+    """What both sides of a handshake know."""
+
+    def __init__(self, identity: Identity, entropy: Callable[[int], bytes]) -> None:
+        self._identity = identity
+        self._nonce = entropy(NONCE_BYTES)
+        self._transcript: bytes = b""
+        self.peer = ""
+        self.peer_incarnation = b""
+
+    def _agree(self, dialer: tuple[str, bytes, bytes], listener: tuple[str, bytes, bytes]) -> None:
+        cluster_id = self._identity.cluster_id
+        self._transcript = msgpack.packb([PROTOCOL_VERSION, cluster_id, *dialer, *listener])
+
+    def _proof(self, role: bytes) -> bytes:
+        return hmac.digest(self._identity.secret, role + self._transcript, hashlib.sha256)
+
+    def _own(self) -> tuple[str, bytes, bytes]:
+        return (self._identity.name, self._identity.incarnation, self._nonce)
+
+    def _check(self, message: Message, role: bytes) -> None:
+        if not hmac.compare_digest(message["proof"], self._proof(role)):
+            raise PeerRefused(f"{self.peer!r} does not know the secret")
+
+
+_DIALER, _LISTENER = b"fifo peer dialer\0", b"fifo peer listener\0"
+
+
+class DialerSide(_Side):
+    """The side that opened the connection."""
+
+    def __init__(self, identity: Identity, entropy: Callable[[int], bytes], peer: str) -> None:
+        super().__init__(identity, entropy)
+        self.peer = peer
+
+    def hello(self) -> Message:
+        """The first frame."""
+        identity = self._identity
+        return {
+            "type": "hello",
+            "version": PROTOCOL_VERSION,
+            "cluster_id": identity.cluster_id,
+            "from": identity.name,
+            "to": self.peer,
+            "incarnation": identity.incarnation,
+            "nonce": self._nonce,
+        }
+
+    def received(self, message: Message) -> tuple[Message | None, bool]:
+        """The answer to send, and whether the peer is proven now. Raises `PeerRefused`."""
+        if message["type"] == "challenge" and not self._transcript:
+            self.peer_incarnation = message["incarnation"]
+            self._agree(self._own(), (self.peer, message["incarnation"], message["nonce"]))
+            return {"type": "proof", "proof": self._proof(_DIALER)}, False
+        if message["type"] == "welcome" and self._transcript:
+            self._check(message, _LISTENER)
+            return None, True
+        raise PeerRefused(f"{message['type']} out of turn from {self.peer!r}")
+
+
+class ListenerSide(_Side):
+    """The side that accepted the connection. `members` are the names that may dial it."""
+
+    def __init__(
+        self, identity: Identity, entropy: Callable[[int], bytes], members: frozenset[str]
+    ) -> None:
+        super().__init__(identity, entropy)
+        self._members = members
+
+    def received(self, message: Message) -> tuple[Message | None, bool]:
+        """The answer to send, and whether the peer is proven now. Raises `PeerRefused`."""
+        if message["type"] == "hello" and not self._transcript:
+            return self._hello(message), False
+        if message["type"] == "proof" and self._transcript:
+            self._check(message, _DIALER)
+            return {"type": "welcome", "proof": self._proof(_LISTENER)}, True
+        raise PeerRefused(f"{message['type']} out of turn")
+
+    def _hello(self, message: Message) -> Message:
+        identity = self._identity
+        if message["version"] != PROTOCOL_VERSION:
+            raise PeerRefused(f"protocol version {message['version']}, ours is {PROTOCOL_VERSION}")
+        if message["cluster_id"] != identity.cluster_id:
+            raise PeerRefused("another cluster")
+        if message["to"] != identity.name:
+            raise PeerRefused(f"meant for {message['to']!r}")
+        if message["from"] not in self._members:
+            raise PeerRefused(f"{message['from']!r} is no member that dials this node")
+        self.peer = message["from"]
+        self.peer_incarnation = message["incarnation"]
+        self._agree((self.peer, self.peer_incarnation, message["nonce"]), self._own())
+        return {
+            "type": "challenge",
+            "incarnation": identity.incarnation,
+            "nonce": self._nonce,
+        }

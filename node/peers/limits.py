@@ -1,0 +1,58 @@
+"""Every limit of node/peers: a name, a unit, a reason. Nothing else, and it knows nobody.
+
+What an operator may change is a field of a configuration class and has its default from here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * 1024
+
+BATCH_ENTRIES_MAX: Final = 10_000
+"""Entries in one frame: keeps the frame's header far below its cap."""
+
+ENTRY_BYTES_MAX: Final = 2 * MIB
+"""One submitted entry. Below the batch size, so that the library never cuts an entry in chunks."""
+
+HEADER_BYTES_MAX: Final = 1 * MIB
+"""Header of a frame of an authenticated peer."""
+
+FRAME_BYTES_MAX: Final = 8 * MIB
+"""A whole frame: a batch, one more entry, and slack."""
+
+HANDSHAKE_BYTES_MAX: Final = 2 * KIB
+"""A whole frame of a peer that has not proved who it is."""
+
+HANDSHAKE_SECONDS: Final = 3.0
+"""A connection that is not authenticated after this is closed."""
+
+UNAUTHENTICATED_MAX: Final = 32
+"""Connections in handshake; with one more, the oldest of them is closed."""
+
+KEEPALIVE_SECONDS: Final = 1.0
+"""Followers have nothing to tell each other; this frame shows that the connection lives."""
+
+DIAL_SECONDS: Final = 2.0
+"""A dial that has not connected after this is given up and tried again."""
+
+DIAL_RETRY_SECONDS_MIN: Final = 0.05
+"""First pause after a failed or broken dial; doubles up to the maximum."""
+
+DIAL_RETRY_SECONDS_MAX: Final = 0.5
+"""A peer that comes back is found again within this."""
+
+LISTEN_BACKLOG: Final = 128
+"""Connections that the kernel keeps for a port while a turn lasts; as many are accepted at once.
+Who finds it full dials again."""
+
+ACCEPT_RETRY_SECONDS: Final = 0.2
+"""Pause of the listener after a failed accept (no descriptors left, aborted connection)."""
+
+RECEIVE_BYTES: Final = 256 * KIB
+"""Receive buffer per connection; a larger frame gets a buffer of its own while it arrives."""
+
+UNSENT_BYTES_MAX: Final = 32 * MIB
+"""A connection whose peer reads so slowly that this much waits to be sent is closed: the byte
+window bounds entries, this bounds everything."""

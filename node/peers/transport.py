@@ -1,0 +1,428 @@
+"""TCP between the members of a group, on asyncio (raft.md 3.3; b13, b19).
+
+Owns the listener, the dialers and one connection per pair: the member with the greater name
+dials. It reports to the library through pysyncobj's `Transport` interface and knows neither
+terms nor logs; frames are `frames.py`, the handshake is `peer_auth.py`. Nothing is read from a
+connection but handshake frames until the peer is proven; no frame of a connection that ended
+reaches the node. Bytes are handed to the socket inside `send`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import ssl
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, cast
+
+from pysyncobj.transport import Transport
+
+from node.journal import limits as journal_limits
+from node.peers import limits
+from node.peers.accepting import Acceptor, listening_socket
+from node.peers.frames import HANDSHAKE_TYPES, Bytes, Decoder, FrameInvalid, encode
+from node.peers.handshake import DialerSide, Identity, ListenerSide, PeerRefused, new_incarnation
+from node.peers.message import MessageRefused
+from node.peers.peer import PeerNode
+from node.peers.tls import names_in
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Mapping
+
+    from node.peers.message import Message
+    from node.peers.tls import PeerTls
+
+logger = logging.getLogger(__name__)
+
+
+class MemberConfig(Protocol):
+    """What the transport reads of a member's configuration (`node.raft.RaftConfig` has it)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def peers(self) -> Mapping[str, tuple[str, int]]: ...
+    @property
+    def bind(self) -> tuple[str, int]: ...
+    @property
+    def cluster_id(self) -> bytes: ...
+    @property
+    def secret(self) -> bytes | None: ...
+    @property
+    def tls(self) -> PeerTls | None: ...
+    @property
+    def connection_seconds(self) -> float: ...
+
+
+@dataclass(slots=True)
+class TransportCounters:
+    """How often something happened on the peer port since the start of the process."""
+
+    accepted_total: int = 0
+    accept_failures_total: int = 0
+    frames_invalid_total: int = 0
+    peers_refused_total: int = 0
+    handshakes_expired_total: int = 0
+    handshakes_crowded_out_total: int = 0
+    tls_failures_total: int = 0
+    connections_replaced_total: int = 0
+    connections_silent_total: int = 0
+    connections_clogged_total: int = 0
+    messages_refused_total: int = 0
+    sent_bytes_total: int = 0
+    received_bytes_total: int = 0
+
+
+class PeerLink(asyncio.BufferedProtocol):
+    """One connection: bytes, handshake, liveness. Tells its transport what comes of it."""
+
+    def __init__(self, owner: TcpTransport, side: DialerSide | ListenerSide) -> None:
+        self._owner = owner
+        self._side = side
+        self._decoder = Decoder()
+        self._socket: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._heard = False
+        self._certified: frozenset[str] | None = None
+        self.proven = False
+        self.ended = asyncio.get_running_loop().create_future()
+
+    @property
+    def peer(self) -> str:
+        """Name of the other side; before it is proven, the name it claims."""
+        return self._side.peer
+
+    # --- asyncio ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected: the dialer speaks first, both have little time."""
+        self._socket = cast("asyncio.Transport", transport)
+        # Zero keeps plain asyncio and uvloop alike: both write at once, neither waits for us.
+        self._socket.set_write_buffer_limits(high=0)
+        with contextlib.suppress(OSError, AttributeError):
+            raw = transport.get_extra_info("socket")
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._deadline = asyncio.get_running_loop().call_later(
+            limits.HANDSHAKE_SECONDS, self._expired
+        )
+        self._owner.link_opened(self)
+        if self._owner.with_tls:
+            self._certified = names_in(transport.get_extra_info("peercert") or {})
+        if isinstance(self._side, DialerSide):
+            try:
+                self._check_certificate()
+            except PeerRefused as error:
+                self._owner.counters.peers_refused_total += 1
+                self._refuse(error)
+                return
+            self.send(self._side.hello())
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where asyncio receives to."""
+        return self._decoder.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes have arrived."""
+        if self._socket is None:
+            return
+        self._heard = True
+        counters = self._owner.counters
+        counters.received_bytes_total += nbytes
+        try:
+            for message in self._decoder.received(nbytes):
+                self._take(message)
+                if self._socket is None:
+                    return
+        except FrameInvalid as error:
+            counters.frames_invalid_total += 1
+            self._refuse(error)
+        except PeerRefused as error:
+            counters.peers_refused_total += 1
+            self._refuse(error)
+        except MessageRefused as error:
+            counters.messages_refused_total += 1
+            self._refuse(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self.close()
+
+    # --- inside ---
+
+    def _take(self, message: Message) -> None:
+        handshake = message["type"] in HANDSHAKE_TYPES
+        if handshake == self.proven:
+            raise FrameInvalid(f"{message['type']} out of turn")
+        if self.proven:
+            if message["type"] != "keepalive":
+                self._owner.link_received(self, message)
+            return
+        answer, proven = self._side.received(message)
+        self._check_certificate()
+        if answer is not None:
+            self.send(answer)
+        if proven:
+            self.proven = self._decoder.trusted = True
+            self._watch()
+            self._owner.link_proven(self)
+
+    def _check_certificate(self) -> None:
+        """With TLS, the other side is who it says only if its certificate says so too."""
+        if self._certified is not None and self.peer not in self._certified:
+            found = ", ".join(sorted(self._certified)) or "nobody"
+            raise PeerRefused(f"the certificate is one of {found}, not of {self.peer!r}")
+
+    def _refuse(self, error: Exception) -> None:
+        logger.warning("raft: closing the connection of peer %s: %s", self.peer or "?", error)
+        self.close()
+
+    def _expired(self) -> None:
+        self._owner.counters.handshakes_expired_total += 1
+        self.close()
+
+    def _watch(self) -> None:
+        """Show that this side lives, and see whether the other did."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._silent_seconds = 0.0
+        self._heard = True
+        self._watch_again()
+
+    def _watch_again(self) -> None:
+        if self._socket is None:
+            return
+        self._silent_seconds = 0.0 if self._heard else self._silent_seconds + self._pause
+        self._heard = False
+        if self._silent_seconds >= self._owner.connection_seconds:
+            self._owner.counters.connections_silent_total += 1
+            self.close()
+            return
+        self.send({"type": "keepalive"})
+        self._deadline = asyncio.get_running_loop().call_later(self._pause, self._watch_again)
+
+    @property
+    def _pause(self) -> float:
+        return min(limits.KEEPALIVE_SECONDS, self._owner.connection_seconds / 4)
+
+    # --- for the transport ---
+
+    def send(self, message: Message) -> bool:
+        """Write one message. False when the connection is gone."""
+        if self._socket is None:
+            return False
+        buffers = self._owner.encoded(message)
+        self._owner.counters.sent_bytes_total += sum(map(len, buffers))
+        if len(buffers) == 1:
+            self._socket.write(buffers[0])
+        else:
+            self._socket.writelines(buffers)
+        if self._socket is not None and self._socket.get_write_buffer_size() > (
+            limits.UNSENT_BYTES_MAX
+        ):
+            self._owner.counters.connections_clogged_total += 1
+            self.close()
+            return False
+        return True
+
+    def close(self) -> None:
+        """End the connection now; bytes that are not sent yet are dropped. Idempotent."""
+        transport, self._socket = self._socket, None
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if transport is not None:
+            transport.abort()
+        if not self.ended.done():
+            self.ended.set_result(None)
+            self._owner.link_ended(self)
+
+
+class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
+    """The connections of one member. Made before its `RaftNode`, started and closed by it."""
+
+    def __init__(
+        self,
+        config: MemberConfig,
+        *,
+        rng: random.Random,
+        entropy: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        """`rng` spreads reconnects; `entropy` gives nonces, and must not be predictable."""
+        super().__init__(None, None, None)
+        self._config = config
+        self._rng = rng
+        self._entropy = entropy
+        self._identity = Identity(
+            name=config.name,
+            cluster_id=config.cluster_id,
+            secret=config.secret or b"",
+            incarnation=new_incarnation(entropy),
+        )
+        self._nodes = {name: PeerNode(name) for name in config.peers}
+        self._dialing_members = frozenset(name for name in config.peers if name > config.name)
+        self._links: dict[str, PeerLink] = {}
+        self._unproven: dict[PeerLink, None] = {}
+        tls = config.tls
+        self._listening_tls = None if tls is None else tls.listening()
+        self._dialing_tls = None if tls is None else tls.dialing()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._acceptor: Acceptor | None = None
+        self._last_sent: tuple[Message, list[Bytes]] = ({}, [])
+        self.address = ("", 0)
+        """Where it listens (the port is the real one where 0 was asked for)."""
+        self._closing = False
+        self.connection_seconds = config.connection_seconds
+        self.counters = TransportCounters()
+
+    # --- for the library ---
+
+    def send(self, node: PeerNode, message: Message) -> bool:
+        """Write to the connection of `node`. False when there is none."""
+        link = self._links.get(node.id)
+        return link is not None and link.send(message)
+
+    def destroy(self) -> None:
+        """The library's way to end: connections now, tasks by `close`."""
+        self._closing = True
+        for link in [*self._links.values(), *self._unproven]:
+            link.close()
+
+    def encoded(self, message: Message) -> list[Bytes]:
+        """The bytes of a message, which does not change any more. Those of the last one are kept:
+        a leader sends the same entries to one peer after the other."""
+        if message is not self._last_sent[0]:
+            buffers = encode(message)
+            if sum(map(len, buffers)) <= journal_limits.JOIN_BYTES:
+                buffers = [b"".join(buffers)]
+            self._last_sent = message, buffers
+        return self._last_sent[1]
+
+    # --- life ---
+
+    def renew_tls(self, tls: PeerTls) -> None:
+        """Show and trust other certificates from the next connection on.
+
+        Raises CertificateUnusable, and then changes nothing.
+        """
+        self._listening_tls, self._dialing_tls = tls.listening(), tls.dialing()
+
+    @property
+    def with_tls(self) -> bool:
+        """Whether every connection is TLS with a certificate on both sides."""
+        return self._listening_tls is not None
+
+    async def start(self) -> None:
+        """Bind the configured address and no other, begin to accept and to dial.
+
+        Raises OSError where the address cannot be had.
+        """
+        loop = asyncio.get_running_loop()
+        host, port = self._config.bind
+        family, _, _, _, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
+        listener = listening_socket(family, address)
+        self.address = listener.getsockname()[:2]
+        self._acceptor = Acceptor(
+            self._take_in,
+            under_way_max=limits.UNAUTHENTICATED_MAX,
+            crowded_out=partial(self._count, "handshakes_crowded_out_total"),
+            failed=partial(self._count, "accept_failures_total"),
+        )
+        self._acceptor.watch(listener)
+        for name, address in self._config.peers.items():
+            if name < self._config.name:
+                self._tasks.append(loop.create_task(self._dial(name, address)))
+
+    async def close(self) -> None:
+        """End listener, dialers and connections. Idempotent."""
+        self._closing = True
+        taken_in = [] if self._acceptor is None else self._acceptor.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *taken_in, return_exceptions=True)
+        self._tasks.clear()
+        self.destroy()
+
+    # --- listening and dialing ---
+
+    def _count(self, counter: str) -> None:
+        setattr(self.counters, counter, getattr(self.counters, counter) + 1)
+
+    async def _take_in(self, accepted: socket.socket, _peer: object) -> None:
+        """An accepted socket becomes a connection; with TLS, once both sides are verified."""
+        self.counters.accepted_total += 1
+        loop = asyncio.get_running_loop()
+        side = ListenerSide(self._identity, self._entropy, self._dialing_members)
+        tls = self._listening_tls
+        patience = None if tls is None else limits.HANDSHAKE_SECONDS
+        try:
+            await loop.connect_accepted_socket(
+                partial(PeerLink, self, side), accepted, ssl=tls, ssl_handshake_timeout=patience
+            )
+        except OSError as error:
+            accepted.close()
+            self.counters.tls_failures_total += tls is not None
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+            logger.warning("raft: a peer was gone before it was accepted: %s", reason)
+
+    async def _dial(self, name: str, address: tuple[str, int]) -> None:
+        """Keep one connection to a peer, with a growing pause between failures."""
+        pause = limits.DIAL_RETRY_SECONDS_MIN
+        loop = asyncio.get_running_loop()
+        while True:
+            link: PeerLink | None = None
+            side = DialerSide(self._identity, self._entropy, name)
+            try:
+                async with asyncio.timeout(limits.DIAL_SECONDS):
+                    _, link = await loop.create_connection(
+                        partial(PeerLink, self, side), *address, ssl=self._dialing_tls
+                    )
+            except ssl.SSLError as error:
+                self.counters.tls_failures_total += 1
+                logger.warning("raft: dialing %s: TLS failed: %s", name, error.reason or error)
+            except OSError:
+                pass  # It is not there yet: dialed again below.
+            if link is not None:
+                try:
+                    await asyncio.shield(link.ended)
+                finally:
+                    link.close()
+                if link.proven:
+                    pause = limits.DIAL_RETRY_SECONDS_MIN
+            await asyncio.sleep(pause * (0.5 + self._rng.random()))
+            pause = min(2 * pause, limits.DIAL_RETRY_SECONDS_MAX)
+
+    # --- what links tell ---
+
+    def link_opened(self, link: PeerLink) -> None:
+        """A connection without a proof yet; there is room for a few of them only."""
+        self._unproven[link] = None
+        if len(self._unproven) > limits.UNAUTHENTICATED_MAX:
+            self.counters.handshakes_crowded_out_total += 1
+            next(iter(self._unproven)).close()
+
+    def link_proven(self, link: PeerLink) -> None:
+        """A member is there. An older connection of the same pair ends first."""
+        self._unproven.pop(link, None)
+        older = self._links.get(link.peer)
+        if older is not None:
+            self.counters.connections_replaced_total += 1
+            older.close()
+        self._links[link.peer] = link
+        self._onNodeConnected(self._nodes[link.peer])
+
+    def link_received(self, link: PeerLink, message: Message) -> None:
+        """A frame of a proven peer, on the one connection that counts."""
+        if self._links.get(link.peer) is link:
+            self._onMessageReceived(self._nodes[link.peer], message)
+
+    def link_ended(self, link: PeerLink) -> None:
+        """A connection ended; if it was the one of its pair, the node hears of it."""
+        self._unproven.pop(link, None)
+        if self._links.get(link.peer) is link:
+            del self._links[link.peer]
+            if not self._closing:
+                self._onNodeDisconnected(self._nodes[link.peer])

@@ -1,0 +1,408 @@
+"""The leader's side of replication: what each peer has, and what to send it next.
+
+Owns next and match index per peer, the byte window, and the probing that finds where two logs
+agree (raft.md 3.6; b25, b26), and whether it needs a snapshot because the entries that it lacks
+are gone (`sending.py`). Sends whole batches through the transport it is given, from memory; what
+is not there is read beside the loop, and nobody but the peer that lacks it waits for that. Knows
+nothing of terms but the one it is told, and nothing of elections.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from node.journal import limits as journal_limits
+from node.journal.errors import SnapshotFailed
+from node.journal.io.log_reader import Feed
+from node.raft import limits
+from node.raft.snapshots.sender import Sending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from node.journal.io.worker import Offload
+    from node.journal.journal import Journal
+    from node.journal.records import Entry
+    from node.peers.message import Message
+    from node.peers.peer import PeerNode
+    from node.raft.config import RaftConfig, RaftCounters
+    from node.raft.durable_outbox import Sender
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Progress:
+    """One peer as the leader knows it.
+
+    While `probing`, one batch is in flight (`probe_round`, 0 for none) and `next_index` stays
+    where that batch began; resets of rounds before `floor_round` are of an earlier try. While
+    `sending`, it takes a snapshot and gets no entries. Not `counted`, it lost its journal and is
+    brought up to date, but its word counts for nothing yet.
+    """
+
+    next_index: int
+    feed: Feed
+    match_index: int = 0
+    connected: bool = False
+    probing: bool = True
+    probe_round: int = 0
+    floor_round: int = 0
+    in_flight: deque[tuple[int, int]] = field(default_factory=deque)
+    in_flight_bytes: int = 0
+    sending: Sending | None = None
+    counted: bool = True
+
+    @property
+    def counted_index(self) -> int:
+        """How far the peer counts for a commit: not at all while it recovers (`rejoin.py`)."""
+        return self.match_index if self.counted else 0
+
+    def probe(self, next_index: int, floor_round: int) -> None:
+        """Forget what is in flight and look from `next_index` for where the logs agree."""
+        self.next_index = max(next_index, self.match_index + 1)
+        self.probing = True
+        self.probe_round = 0
+        self.floor_round = floor_round
+        self.in_flight.clear()
+        self.in_flight_bytes = 0
+
+    def matched(self, index: int) -> bool:
+        """The peer has everything up to `index`, durably. True when that is news."""
+        while self.in_flight and self.in_flight[0][0] <= index:
+            self.in_flight_bytes -= self.in_flight.popleft()[1]
+        self.next_index = max(self.next_index, index + 1)
+        if index <= self.match_index:
+            return False
+        self.match_index = index
+        return True
+
+
+class Replicator:
+    """All peers of one leader, and the frames for them."""
+
+    def __init__(
+        self,
+        peers: Iterable[PeerNode],
+        config: RaftConfig,
+        journal: Journal,
+        sender: Sender,
+        *,
+        clock: Callable[[], float],
+        counters: RaftCounters,
+        offload: Offload,
+        wake: Callable[[], None],
+    ) -> None:
+        """`offload` takes what is read for a peer; `wake` asks for a turn when that is there."""
+        self._config = config
+        self._clock = clock
+        self._counters = counters
+        self._offload = offload
+        self._wake = wake
+        self._journal = journal
+        self._sender = sender
+        # A fixed order, so that a simulation repeats itself.
+        ordered = sorted(peers, key=lambda node: node.id)
+        self.peers = {node: Progress(2, self._feed()) for node in ordered}
+        self._sent_round = 0
+
+    def _feed(self) -> Feed:
+        return Feed(self._journal, self._offload, self._wake, last=lambda: self._journal.last_index)
+
+    def begin(self, last_round: int) -> None:
+        """A new leadership: nothing is known of anyone, every peer is probed."""
+        self.end()
+        for progress in self.peers.values():
+            progress.match_index = 0
+            progress.counted = True
+            progress.probe(self._journal.last_index + 1, last_round + 1)
+
+    def end(self) -> None:
+        """This node leads no more: nothing is read, and no snapshot held, for a peer."""
+        for progress in self.peers.values():
+            self._end_sending(progress)
+            progress.feed.stop()
+
+    def connected(self, node: PeerNode, last_round: int) -> None:
+        """A new connection: what was in flight on the old one may be lost."""
+        progress = self.peers[node]
+        progress.connected = True
+        if progress.sending is not None:
+            progress.sending.begin_again()
+            return
+        known = progress.match_index + 1
+        start = (
+            known
+            if progress.match_index
+            else min(progress.next_index, self._journal.last_index + 1)
+        )
+        progress.probe(start, last_round + 1)
+
+    def disconnected(self, node: PeerNode) -> None:
+        """Nothing is sent to a peer without a connection."""
+        self.peers[node].connected = False
+
+    def acknowledged(self, node: PeerNode, message: Message) -> bool:
+        """Take an answer of the current term. True when the peer now has more, or wants more."""
+        progress = self.peers[node]
+        round_number: int = message["round"]
+        claimed: int = message["next_node_idx"] - 1
+        self.note_loss(progress, message)
+        if progress.sending is not None:
+            if not message["success"] or claimed < progress.sending.meta.index:
+                return False  # It has nothing to compare before it has the snapshot.
+            self._end_sending(progress)
+            progress.probe(claimed + 1, round_number)
+        if message["success"]:
+            news = progress.matched(min(claimed, self._journal.last_index))
+            if progress.probing and round_number >= progress.floor_round:
+                progress.probing = False
+                progress.next_index = progress.match_index + 1
+                news = True
+            return news
+        if not message["reset"] or round_number < progress.floor_round:
+            return False
+        self.note_forgotten(node, progress, claimed)
+        # Resets of rounds sent before the next probe speak of this same gap.
+        wanted, sendable = self.probe_start(claimed + 1), self._sendable_index
+        # It may hold more than it can name, so the head of the log is tried first.
+        at_the_head = progress.next_index <= sendable
+        progress.probe(max(wanted, sendable), max(round_number, self._sent_round) + 1)
+        if wanted < sendable and at_the_head:
+            self._begin_sending(progress)
+        return True
+
+    def note_loss(self, progress: Progress, message: Message) -> None:
+        """A peer that recovers has lost what it said that it had, maybe again."""
+        if not message["counted"] and (progress.counted or message["reset"]):
+            progress.match_index = 0
+        progress.counted = message["counted"]
+
+    def note_forgotten(self, node: PeerNode, progress: Progress, has_index: int) -> None:
+        """A peer that acknowledged an entry lacks it. Its folder began empty, which only a group of
+        two survives; to bring it up to date is the best that can be done in any."""
+        beside = progress.next_index == progress.match_index + 1
+        if not progress.counted or not beside or has_index >= progress.match_index:
+            return
+        logger.warning(
+            "event=peer_forgot peer=%s acknowledged=%s has=%s advice=the folder of a member that "
+            "lost its files is started with --recover",
+            node.id,
+            progress.match_index,
+            has_index,
+        )
+        progress.match_index = 0
+
+    def snapshot_acknowledged(self, node: PeerNode, message: Message) -> bool:
+        """Take an answer about a snapshot. True when the peer can be sent more."""
+        progress = self.peers[node]
+        sending = progress.sending
+        if sending is None or (sending.meta.index, sending.meta.term) != (
+            message["index"],
+            message["entry_term"],
+        ):
+            return False
+        if message["done"]:
+            self._end_sending(progress)
+            self._counters.snapshots_sent_total += 1
+            progress.probe(sending.meta.index + 1, self._sent_round + 1)
+            return True
+        sending.acknowledged(message, self._clock())
+        return sending.wants()
+
+    def _begin_sending(self, progress: Progress) -> None:
+        progress.feed.stop()
+        sending = progress.sending = Sending(
+            self._journal, self._config, self._clock(), self._offload, self._wake
+        )
+        progress.next_index = sending.meta.index + 1
+
+    def _end_sending(self, progress: Progress) -> None:
+        sending, progress.sending = progress.sending, None
+        if sending is not None:
+            sending.end()
+
+    @property
+    def _sendable_index(self) -> int:
+        """The first entry that can be sent; of those below a snapshot stands, or all have it."""
+        return max(2, self._journal.first_whole_index)
+
+    def probe_start(self, hint: int) -> int:
+        """Where to probe after a reset: inside this log. A peer may hold more than its leader, an
+        uncommitted tail of an earlier one, and name an index beyond it (b26)."""
+        return min(max(hint, 2), self._journal.last_index + 1)
+
+    def wanted(self) -> bool:
+        """Whether some peer can be sent entries, or is to be probed, right now."""
+        last = self._journal.last_index
+        for progress in self.peers.values():
+            if not progress.connected:
+                continue
+            if progress.sending is not None:
+                if progress.sending.wants():
+                    return True
+            elif progress.probing:
+                if progress.probe_round == 0:
+                    return True
+            elif (
+                progress.next_index <= last
+                and progress.in_flight_bytes < self._config.window_bytes
+                and not progress.feed.waits(progress.next_index)
+            ):
+                return True
+        return False
+
+    def send(self, term: int, commit_index: int, round_number: int, *, heartbeat: bool) -> bool:
+        """Send every peer what it can take; with `heartbeat` everyone hears something. True where
+        every connected one heard of this commit index."""
+        self._sent_round = round_number
+        frame = _Frame(term, commit_index, round_number)
+        all_heard = True
+        for node, progress in self.peers.items():
+            self._look_at_sending(progress)
+            if not progress.connected:
+                continue
+            if progress.sending is None and progress.next_index < self._sendable_index:
+                progress.probe(self._sendable_index, round_number)
+            if progress.sending is not None:
+                self._send_snapshot(node, progress, frame)
+                sent = False  # It has to hear of its leader all the same.
+            elif progress.probing:
+                sent = self._send_probe(node, progress, frame)
+            else:
+                sent = self._send_window(node, progress, frame)
+            if heartbeat and not sent:
+                self._send_entries(node, progress, frame, [])
+            all_heard = all_heard and (heartbeat or sent)
+        return all_heard
+
+    def _look_at_sending(self, progress: Progress) -> None:
+        """Ask a silent peer anew; give up one that is gone, for a snapshot is held for it."""
+        sending = progress.sending
+        if sending is None or sending.reading:
+            return
+        silent_seconds = self._clock() - sending.heard_at
+        if silent_seconds >= limits.SNAPSHOT_PIN_SECONDS:
+            self._end_sending(progress)
+        elif silent_seconds >= limits.SNAPSHOT_ASK_SECONDS and progress.connected:
+            heard_at = sending.heard_at
+            sending.begin_again()
+            sending.heard_at = heard_at
+
+    def _send_snapshot(self, node: PeerNode, progress: Progress, frame: _Frame) -> None:
+        """As much of the snapshot as there is room for, and as one turn may take."""
+        sending = progress.sending
+        assert sending is not None
+        budget_bytes = limits.SNAPSHOT_SEND_BYTES_PER_TURN
+        try:
+            while progress.connected and budget_bytes > 0 and sending.wants():
+                before_bytes = sending.in_flight_bytes
+                message = sending.next_frame(frame.term, self._clock())
+                if not self._sender.send(node, message):
+                    break
+                budget_bytes -= max(sending.in_flight_bytes - before_bytes, 1)
+        except SnapshotFailed:
+            # It was needed for something else, and the newest one is sent instead.
+            self._end_sending(progress)
+            self._begin_sending(progress)
+
+    def _send_probe(self, node: PeerNode, progress: Progress, frame: _Frame) -> bool:
+        if progress.probe_round:
+            return False
+        progress.probe_round = progress.floor_round = frame.round_number
+        # Of use without entries too, where these would have to be read first.
+        entries = self._journal.entries_at_hand(
+            progress.next_index, self._config.batch_bytes, journal_limits.READ_ENTRIES_MAX
+        )
+        self._send_entries(node, progress, frame, entries)
+        return True
+
+    def _send_window(self, node: PeerNode, progress: Progress, frame: _Frame) -> bool:
+        sent = False
+        budget_bytes, budget_entries = limits.SEND_BYTES_PER_TURN, journal_limits.READ_ENTRIES_MAX
+        while (
+            budget_bytes > 0
+            and budget_entries > 0
+            and progress.connected
+            and progress.next_index <= self._journal.last_index
+            and progress.in_flight_bytes < self._config.window_bytes
+        ):
+            found = self._window_message(progress, frame, budget_entries)
+            if found is None:
+                break
+            message, count, size = found
+            if not self._sender.send(node, message):
+                break
+            end = progress.next_index + count - 1
+            progress.in_flight.append((end, size))
+            progress.in_flight_bytes += size
+            progress.next_index = end + 1
+            budget_bytes -= size
+            budget_entries -= count
+            sent = True
+        return sent
+
+    def _window_message(
+        self, progress: Progress, frame: _Frame, count_max: int
+    ) -> tuple[Message, int, int] | None:
+        """The next entries, how many and the bytes of their commands; peers that are level are sent
+        the very same message. None while they are read."""
+        first = progress.next_index
+        found = frame.messages.get((first, count_max))
+        if found is None:
+            previous = first - 1
+            entries = progress.feed.take(first, self._config.batch_bytes, count_max)
+            if not entries:
+                return None
+            message = self._message(frame, previous, self._journal.term_at(previous), entries)
+            count = len(entries)
+            size = self._journal.command_bytes(first, previous + count)
+            found = frame.messages[first, count_max] = message, count, size
+        return found
+
+    def _send_entries(
+        self,
+        node: PeerNode,
+        progress: Progress,
+        frame: _Frame,
+        entries: list[Entry],
+    ) -> bool:
+        previous = progress.next_index - 1
+        sending = progress.sending
+        if sending is not None and previous == sending.meta.index:
+            previous_term = sending.meta.term  # The log may begin later by now.
+        else:
+            previous_term = self._journal.term_at(previous)
+        return self._sender.send(node, self._message(frame, previous, previous_term, entries))
+
+    def _message(
+        self,
+        frame: _Frame,
+        previous: int,
+        previous_term: int,
+        entries: list[Entry],
+    ) -> Message:
+        return {
+            "type": "append_entries",
+            "term": frame.term,
+            "commit_index": frame.commit_index,
+            "prevLogIdx": previous,
+            "prevLogTerm": previous_term,
+            "round": frame.round_number,
+            "entries": entries,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What every frame of one round says, and the messages that it has made, by the first index and
+    how many entries were asked for: (message, entries, bytes of their commands)."""
+
+    term: int
+    commit_index: int
+    round_number: int
+    messages: dict[tuple[int, int], tuple[Message, int, int]] = field(default_factory=dict)

@@ -1,0 +1,188 @@
+"""Everything a node does about snapshots but sending them: taking, receiving, installing, starting.
+
+Owns the order of these: one at a time, because each is about the whole state. Decides nothing
+about terms, commits or the applied index; `syncobj.py` does, with what this says. Work goes on in
+steps between turns.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from node.journal import limits as journal_limits
+from node.journal.errors import RaftError, RaftStopped, SnapshotFailed
+from node.journal.io.slices import Slices
+from node.raft import limits
+from node.raft.snapshots.receiver import Receiving, offered
+from node.raft.snapshots.taker import Taking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from node.journal.io.slices import Work
+    from node.journal.io.worker import Offload
+    from node.journal.journal import Journal
+    from node.journal.snapshots.file import SnapshotMeta
+    from node.peers.message import Message
+    from node.raft.config import RaftConfig, RaftCounters
+    from node.raft.state_source import StateSource
+
+logger = logging.getLogger(__name__)
+
+
+class Snapshotting:
+    """One node's snapshots. Without a `source` it takes none and starts from none."""
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        journal: Journal,
+        source: StateSource | None,
+        counters: RaftCounters,
+        clock: Callable[[], float],
+        offload: Offload,
+        wake: Callable[[], None],
+    ) -> None:
+        """`offload` takes what has to wait for the disk, and is closed before this is; `wake` asks
+        for a turn when a wait is over."""
+        self._journal = journal
+        self._source = source
+        self._counters = counters
+        self._clock = clock
+        self._taking = (
+            None
+            if source is None
+            else Taking(journal, source, config, counters, clock, offload, wake)
+        )
+        self._receiving = Receiving(journal)
+        self._heard_at = 0.0
+        self._applied_index = 0
+        self._installing = Slices(offload, wake)
+        self.restoring = False
+        """A snapshot stands in the journal that is not the owner's state yet: nothing may be
+        applied."""
+        self.installed_index = 0
+        """News for whoever calls `step`: a snapshot was installed or, with `restoring` over,
+        taken over by the owner. The caller sets it back to 0."""
+
+    # --- start ---
+
+    def restore_newest(self) -> int:
+        """Hand the newest snapshot to the owner, whole; its index, or 0 where there is none."""
+        meta = self._journal.snapshot
+        if meta is None:
+            return 0
+        if self._source is None:
+            raise RaftStopped("raft: there is a snapshot, and nobody to take it over")
+        try:
+            for _ in self._source.restore(self._state_of(meta)):
+                pass
+        except RaftError:
+            raise
+        except Exception as error:
+            raise RaftStopped(f"raft: snapshot {meta.name} cannot be read: {error}") from error
+        logger.info("event=restored index=%d state_bytes=%d", meta.index, meta.state_bytes)
+        return meta.index
+
+    def _state_of(self, meta: SnapshotMeta) -> Iterator[bytes]:
+        for offset in range(0, meta.state_bytes, journal_limits.STATE_PIECE_BYTES):
+            yield self._journal.read_state(meta, offset, journal_limits.STATE_PIECE_BYTES)
+
+    # --- from the leader ---
+
+    @property
+    def busy(self) -> bool:
+        """Whether a snapshot is being installed: this node does not stand for election."""
+        return not self._installing.idle or self._receiving.complete
+
+    @property
+    def at_work(self) -> bool:
+        """Whether anything is under way: one is taken, cleaned up after, received or installed."""
+        taking = self._taking
+        return self.busy or self._receiving.meta is not None or not (taking is None or taking.idle)
+
+    def received(self, message: Message, commit_index: int) -> Message | None:
+        """Take an offer or a piece; what to answer, if anything."""
+        if message["index"] <= commit_index:
+            self.not_needed()
+            return self.done()
+        if self.busy or self._source is None or (self._taking is not None and self._taking.waiting):
+            return None  # It asks again, and there will be an answer then.
+        self._heard_at = self._clock()
+        receiving = self._receiving
+        try:
+            if message["type"] == "snapshot_offer":
+                if self._taking is not None:
+                    self._taking.stop()
+                receiving.begin(offered(message))
+                return self._answer(gap=True)
+            if not receiving.takes(message):
+                return None
+            return self._answer(gap=not receiving.add(message))
+        except SnapshotFailed as failed:
+            receiving.stop()
+            self._refused(failed)
+            return None
+
+    def _answer(self, *, gap: bool) -> Message:
+        return self._receiving.position() | {"gap": gap, "done": False}
+
+    def done(self) -> Message:
+        """The answer for a snapshot that this node has, or does not need."""
+        return {"state_bytes": 0, "live_count": 0, "gap": False, "done": True}
+
+    def not_needed(self) -> None:
+        """The leader sends entries that follow this node's log, or this node leads."""
+        if not self._receiving.complete:
+            self._receiving.stop()
+
+    def _refused(self, failed: SnapshotFailed) -> None:
+        self._counters.snapshots_refused_total += 1
+        logger.warning("event=snapshot_refused reason=%s", failed)
+
+    # --- steps ---
+
+    def step(self, applied_index: int) -> bool:
+        """One step of whatever there is to do. True while there is more."""
+        self._applied_index = applied_index
+        if self._installing.idle and self._receiving.complete:
+            self._installing.begin(self._install())
+        if not self._installing.idle:
+            return self._installing.step()
+        if self._receiving.meta is not None:
+            if self._clock() - self._heard_at >= limits.SNAPSHOT_PIN_SECONDS:
+                self._receiving.stop()
+            return False
+        return self._taking is not None and self._taking.step(applied_index)
+
+    def _install(self) -> Work:
+        """From the last piece that came to the owner's new state."""
+        assert self._source is not None
+        assert self._taking is not None
+        try:
+            meta = yield from self._receiving.finishing()
+        except SnapshotFailed as failed:
+            self._refused(failed)
+            return
+        if self._applied_index >= meta.index:
+            # The log came further while the disk took its time: there is nothing to take over.
+            self._taking.clean_up()
+            return
+        self.restoring = True
+        self.installed_index = meta.index
+        yield None
+        for _ in self._source.restore(self._state_of(meta)):
+            yield None
+        self.restoring = False
+        self.installed_index = meta.index
+        self._counters.snapshots_installed_total += 1
+        logger.info("event=installed index=%d state_bytes=%d", meta.index, meta.state_bytes)
+        self._taking.clean_up()
+
+    def close(self) -> None:
+        """Give up what is in the making."""
+        self._installing.stop()
+        if self._taking is not None:
+            self._taking.stop()
+        self._receiving.stop()

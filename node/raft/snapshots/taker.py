@@ -1,0 +1,168 @@
+"""A node's own snapshots: when one is due, and taking it in slices between turns.
+
+Owns the triggers (the log's growth and, seldom, time), the slices, and what follows a finished one:
+letting go of the log's head and of segments with little left in them. What takes as long as the
+disk wants runs beside the loop. A snapshot that the disk has no room for is given up and tried
+again later; the node goes on. Knows nothing of peers.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from typing import TYPE_CHECKING
+
+from node.journal.errors import SnapshotFailed
+from node.journal.io.slices import Slices
+from node.journal.record_writer import aborting
+from node.raft import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from node.journal.io.slices import Work
+    from node.journal.io.worker import Offload
+    from node.journal.journal import Journal
+    from node.journal.snapshots.store import SnapshotWriter
+    from node.raft.config import RaftConfig, RaftCounters
+    from node.raft.state_source import StateSource
+
+logger = logging.getLogger(__name__)
+
+
+class Taking:
+    """The one snapshot that may be in the making, and the cleaning up behind the last."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        source: StateSource,
+        config: RaftConfig,
+        counters: RaftCounters,
+        clock: Callable[[], float],
+        offload: Offload,
+        wake: Callable[[], None],
+    ) -> None:
+        self._journal = journal
+        self._source = source
+        self._config = config
+        self._counters = counters
+        self._slices = Slices(offload, wake)
+        self._slices.begin(self._clean_up())
+        self._not_below_bytes = 0
+        self._clock = clock
+        self._looked_at = self._tried_at = clock()
+        self.index = 0
+        """The snapshot in the making, 0 for none."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is in the making and nothing is cleaned up."""
+        return self._slices.idle
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something runs beside the loop: there is no stopping it."""
+        return self._slices.waiting
+
+    def step(self, applied_index: int) -> bool:
+        """One step of what there is to do. True while there is more that need not wait."""
+        if self._slices.idle:
+            if not self._due(applied_index):
+                return False
+            self._slices.begin(self._take(applied_index))
+        if self.index > self._journal.synced_index:
+            return False  # A slow leader: the others have committed what its own disk will have.
+        try:
+            return self._slices.step()
+        except SnapshotFailed as failed:
+            self._failed(failed)
+        return False
+
+    def clean_up(self) -> None:
+        """Let go of what an installation has made useless."""
+        if self._slices.idle:
+            self._slices.begin(self._clean_up())
+
+    def stop(self) -> None:
+        """Give up what is in the making: the state it is of will be replaced, or the node ends."""
+        self._slices.stop()
+
+    def _due(self, applied_index: int) -> bool:
+        journal = self._journal
+        newest = 0 if journal.snapshot is None else journal.snapshot.index
+        # Two entries stay at the head of every log, the first of them not the common entry 1.
+        if applied_index < max(newest + 1, 3):
+            return False
+        grown = journal.bytes_since_snapshot
+        if grown >= max(self._config.snapshot_bytes, self._not_below_bytes):
+            return True
+        return self._holds_much()
+
+    def _holds_much(self) -> bool:
+        """Whether to look after bodies that a few entries may have settled: only a snapshot finds
+        out."""
+        now = self._clock()
+        if now - self._looked_at < limits.SNAPSHOT_LOOK_SECONDS:
+            return False
+        self._looked_at = now
+        figures = self._journal.stats()
+        held_bytes = figures.snapshots.held_bytes
+        short = figures.free_bytes < held_bytes
+        rest = limits.SNAPSHOT_REST_SECONDS_SHORT if short else limits.SNAPSHOT_REST_SECONDS
+        return held_bytes >= self._config.snapshot_bytes and now - self._tried_at >= rest
+
+    def _take(self, index: int) -> Work:
+        self.index = index
+        writer: SnapshotWriter | None = None
+        try:
+            writer = yield from self._write(index)
+            yield writer.seal()
+            meta = writer.finish()
+        finally:
+            self.index = 0
+            if writer is not None:
+                writer.abort()
+        logger.info(
+            "event=snapshot index=%d state_bytes=%d live_entries=%d",
+            meta.index,
+            meta.state_bytes,
+            meta.live_count,
+        )
+        self._counters.snapshots_taken_total += 1
+        self._not_below_bytes = 0
+        self._tried_at = self._clock()
+        yield from self._clean_up()
+
+    def _write(self, index: int) -> Generator[None, None, SnapshotWriter]:
+        """All of the state at this entry, handed to the operating system."""
+        view = self._source.freeze()
+        try:
+            live = array("Q")
+            for indexes in view.live():
+                live.extend(indexes)
+                yield
+            writer = self._journal.begin_snapshot(index, self._journal.term_at(index), live)
+            with aborting(writer):
+                for chunk in view.chunks():
+                    if chunk:
+                        writer.write(chunk)
+                    yield
+            return writer
+        finally:
+            view.release()
+
+    def _clean_up(self) -> Work:
+        self._journal.release()
+        while True:
+            yield self._journal.blocking_work()
+            if not self._journal.compact_step(limits.COMPACT_BYTES_PER_STEP):
+                return
+
+    def _failed(self, failed: SnapshotFailed) -> None:
+        """Not before the log has grown again: a full disk is not asked in every turn."""
+        self._counters.snapshots_failed_total += 1
+        self._tried_at = self._clock()
+        pause_bytes = self._config.snapshot_bytes // limits.SNAPSHOT_RETRY_PARTS
+        self._not_below_bytes = self._journal.bytes_since_snapshot + pause_bytes
+        logger.warning("event=snapshot_failed reason=%s", failed)

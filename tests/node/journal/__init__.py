@@ -1,0 +1,1 @@
+"""Tests of node/journal: the log, its files, its recovery."""

@@ -1,0 +1,442 @@
+"""The journal as the node and PySyncObj see it, without faults."""
+
+from __future__ import annotations
+
+import pysyncobj.journal
+import pytest
+
+from node.journal.config import JournalLimits
+from node.journal.errors import JournalFailed, RaftStopped
+from node.journal.journal import Journal
+from node.journal.stats import SYNC_BUCKET_SECONDS
+from tests.support.journals import (
+    CLUSTER,
+    NODE,
+    ONE_SEGMENT,
+    SMALL,
+    command,
+    fill,
+    open_journal,
+    state_of,
+)
+from tests.support.simdisk import SimStorage
+
+
+@pytest.fixture
+def storage() -> SimStorage:
+    return SimStorage()
+
+
+def test_a_new_journal_is_empty_and_clean(storage: SimStorage) -> None:
+    journal = open_journal(storage)
+    assert len(journal) == 0
+    assert (journal.first_index, journal.last_index, journal.last_term) == (1, 0, 0)
+    assert (journal.getCurrentTerm(), journal.getVotedForNodeId()) == (0, None)
+    assert journal.getRaftCommitIndex() == 0
+    assert not journal.dirty
+    assert isinstance(journal, pysyncobj.journal.Journal)
+
+
+def test_it_implements_every_method_of_the_library_journal() -> None:
+    wanted = [
+        name
+        for name in vars(pysyncobj.journal.Journal)
+        if callable(getattr(pysyncobj.journal.Journal, name)) and name != "__init__"
+    ]
+    assert "deleteEntriesFrom" in wanted
+    for name in wanted:
+        assert getattr(Journal, name) is not getattr(pysyncobj.journal.Journal, name), name
+
+
+def test_entries_come_back_by_place_by_slice_and_from_the_end(storage: SimStorage) -> None:
+    journal = open_journal(storage)
+    fill(journal, 5)
+    expected = [(command(index), index, 1) for index in range(1, 6)]
+    assert [journal[place] for place in range(5)] == expected
+    assert [journal[place] for place in range(-5, 0)] == expected
+    assert journal[:] == expected
+    assert journal[1:3] == expected[1:3]
+    assert journal[3:99] == expected[3:]
+    assert journal[-2:] == expected[-2:]
+    assert journal[::2] == expected[::2]
+    for place in (5, -6):
+        with pytest.raises(IndexError):
+            journal[place]
+
+
+def test_the_ends_of_the_log_follow_additions_and_truncations(storage: SimStorage) -> None:
+    journal = open_journal(storage)
+    fill(journal, 3)
+    assert journal[-1] == (command(3), 3, 1)
+    journal.deleteEntriesFrom(1)
+    assert journal[-1] == journal[0] == (command(1), 1, 1)
+    journal.add(b"other", 2, 4)
+    assert journal[-1] == (b"other", 2, 4)
+    assert (journal.last_index, journal.last_term) == (2, 4)
+
+
+def test_terms_and_sizes_are_known_without_reading(storage: SimStorage) -> None:
+    journal = open_journal(storage)
+    journal.add(b"\x01", 1, 0)
+    journal.add(command(2, 33), 2, 7)
+    journal.sync()
+    before = storage.read_bytes
+    assert [journal.term_at(index) for index in (0, 1, 2)] == [0, 0, 7]
+    assert [journal.size_at(index) for index in (1, 2)] == [1, 33]
+    assert storage.read_bytes == before
+    for index in (-1, 3):
+        with pytest.raises(IndexError):
+            journal.term_at(index)
+    for index in (0, 3):
+        with pytest.raises(IndexError):
+            journal.size_at(index)
+        with pytest.raises(IndexError):
+            journal.read(index)
+
+
+def test_everything_survives_an_orderly_restart(storage: SimStorage) -> None:
+    journal = open_journal(storage)
+    journal.add(b"\x01", 1, 0)
+    journal.setCurrentTerm(3, "beta")
+    fill(journal, 40, term=3)
+    journal.setRaftCommitIndex(17)
+    before = state_of(journal)
+    journal.close()
+    again = open_journal(storage)
+    assert state_of(again) == before
+    assert again.synced_index == again.last_index == 41
+    assert again.getRaftCommitIndex() == 17
+    assert again.cut_bytes == 0
+
+
+def test_one_group_is_one_write_and_one_sync(storage: SimStorage) -> None:
+    journal = open_journal(storage, limits=ONE_SEGMENT)
+    seen: list[str] = []
+    storage.hook = lambda operation, _: seen.append(operation)
+    fill(journal, 300)
+    journal.setRaftCommitIndex(299)
+    assert seen == []
+    assert journal.dirty
+    assert journal.synced_index == 0
+    journal.sync()
+    assert seen == ["write", "sync"]
+    assert not journal.dirty
+    assert journal.synced_index == 300
+    journal.sync()
+    assert seen == ["write", "sync"]
+
+
+def test_a_hard_state_is_on_the_disk_when_the_call_returns(storage: SimStorage) -> None:
+    journal = open_journal(storage, limits=ONE_SEGMENT)
+    fill(journal, 2)
+    before = storage.syncs
+    journal.setCurrentTerm(2, NODE)
+    assert storage.syncs == before + 1
+    assert not journal.dirty
+    assert journal.synced_index == 2
+    journal.setCurrentTerm(2, NODE)
+    assert storage.syncs == before + 1, "nothing new to write"
+
+
+def test_an_added_command_is_kept_without_a_copy(storage: SimStorage) -> None:
+    journal = open_journal(storage, limits=JournalLimits())
+    payload = bytes(1000)
+    journal.add(payload, 1, 1)
+    assert journal.read(1) is payload
+    journal.sync()
+    assert journal.read(1) is payload
+
+
+def test_a_command_that_can_change_is_copied(storage: SimStorage) -> None:
+    journal = open_journal(storage)
+    buffer = bytearray(b"\x10abc")
+    journal.add(memoryview(buffer), 1, 1)  # type: ignore[arg-type]  # what a transport may hold
+    buffer[:] = b"xxxx"
+    journal.sync()
+    assert journal.read(1) == b"\x10abc"
+
+
+def test_an_empty_command_is_an_entry(storage: SimStorage) -> None:
+    journal = open_journal(storage)
+    journal.add(b"", 1, 0)
+    journal.close()
+    assert open_journal(storage)[:] == [(b"", 1, 0)]
+
+
+# --- ranges and memory ---
+
+
+def test_a_range_has_at_least_one_entry_and_then_stops_at_the_byte_limit(
+    storage: SimStorage,
+) -> None:
+    journal = open_journal(storage)
+    fill(journal, 10, size=100)
+
+    def indexes(first: int, max_bytes: int, max_count: int | None = None) -> list[int]:
+        return [index for _, index, _ in journal.entries(first, max_bytes, max_count)]
+
+    assert indexes(1, 0) == [1]
+    assert indexes(1, 199) == [1]
+    assert indexes(1, 200) == [1, 2]
+    assert indexes(4, 250) == [4, 5]
+    assert indexes(9, 10_000) == [9, 10]
+    assert indexes(1, 10_000, 3) == [1, 2, 3]
+    assert indexes(1, 10_000, 0) == []
+    assert indexes(11, 10_000) == []
+    with pytest.raises(IndexError):
+        journal.entries(0, 10)
+
+
+def test_a_range_reads_no_more_than_it_returns(storage: SimStorage) -> None:
+    journal = open_journal(storage, limits=ONE_SEGMENT)
+    fill(journal, 1000, size=100)
+    journal.sync()
+    before = storage.read_bytes
+    assert len(journal.entries(3, 500)) == 5
+    assert storage.read_bytes - before <= 5 * 200
+
+
+def test_reads_beyond_the_cache_come_from_the_disk(storage: SimStorage) -> None:
+    limits = JournalLimits(segment_bytes=4096, cache_bytes=2000)
+    journal = open_journal(storage, limits=limits)
+    for _ in range(20):
+        fill(journal, 10, size=100)
+        journal.sync()
+        assert journal.stats().cached_bytes <= 2000
+    before = storage.read_bytes
+    assert journal.read(200) == command(200, 100)
+    assert storage.read_bytes == before, "the newest entry is in memory"
+    for index in range(1, 201):
+        assert journal.read(index) == command(index, 100)
+    assert storage.read_bytes > before
+    assert journal.stats().cached_bytes <= 2000
+    before = storage.read_bytes
+    assert journal.read(200) == command(200, 100)
+    assert storage.read_bytes == before, "what was read last is in memory"
+
+
+def test_what_is_not_written_yet_is_never_dropped_from_memory(storage: SimStorage) -> None:
+    journal = open_journal(storage)
+    fill(journal, 30)
+    before = storage.read_bytes
+    for index in range(1, 31):
+        assert journal.read(index) == command(index)
+    assert storage.read_bytes == before
+    journal.sync()
+    assert journal.stats().cached_bytes == 0
+    assert journal.read(7) == command(7)
+
+
+def test_a_replaced_entry_is_read_not_the_one_it_replaced(storage: SimStorage) -> None:
+    for limits in (SMALL, JournalLimits()):
+        journal = open_journal(SimStorage(), limits=limits)
+        fill(journal, 5)
+        journal.sync()
+        journal.deleteEntriesFrom(2)
+        journal.add(b"new", 3, 2)
+        assert journal.read(3) == b"new"
+        journal.sync()
+        assert [entry[0] for entry in journal[:]] == [command(1), command(2), b"new"]
+
+
+def test_a_truncation_frees_the_memory_of_what_it_removed(storage: SimStorage) -> None:
+    journal = open_journal(storage, limits=JournalLimits())
+    fill(journal, 10, size=1000)
+    journal.deleteEntriesFrom(1)
+    assert 1000 < journal.stats().cached_bytes < 2000
+
+
+def test_descriptors_are_bounded_whatever_the_number_of_segments(storage: SimStorage) -> None:
+    journal = open_journal(storage)
+    for _ in range(40):
+        fill(journal, 3, size=150)
+        journal.sync()
+    assert journal.stats().segments > 30
+    for index in range(1, 121):
+        assert journal.read(index) == command(index, 150)
+        # Two segments and the mark.
+        assert storage.open_files <= 3
+    journal.close()
+    assert storage.open_files == 0
+
+
+def test_the_figures_tell_syncs_sizes_and_space() -> None:
+    storage = SimStorage(capacity_bytes=100_000)
+    times = iter((10.0, 10.003, 20.0, 20.0001))
+    journal = Journal.open(storage, cluster_id=CLUSTER, node=NODE, clock=lambda: next(times))
+    fill(journal, 10)
+    journal.sync()
+    fill(journal, 10)
+    journal.sync()
+    figures = journal.stats()
+    assert (figures.syncs, figures.entries, figures.segments) == (2, 20, 1)
+    assert figures.last_sync_seconds == pytest.approx(0.0001)
+    assert figures.mean_sync_seconds == pytest.approx(0.00155)
+    assert figures.sync_buckets[SYNC_BUCKET_SECONDS.index(0.005)] == 1
+    assert figures.sync_buckets[0] == 1
+    assert sum(figures.sync_buckets) == 2
+    names = [name for name in storage.listdir() if name.endswith(".segment")]
+    assert figures.disk_bytes == sum(len(storage.content(name)) for name in names)
+    assert figures.written_bytes < figures.disk_bytes
+    assert figures.free_bytes == 100_000 - sum(
+        len(storage.content(name)) for name in storage.listdir()
+    )
+
+
+def test_its_repr_is_a_status_line(storage: SimStorage) -> None:
+    journal = open_journal(storage)
+    fill(journal, 2)
+    journal.setCurrentTerm(4, "beta")
+    journal.add(b"x", 3, 4)
+    assert repr(journal) == (
+        "<Journal simulated open, entries 1..3, synced 2, term 4, voted for beta>"
+    )
+
+
+# --- the commit hint ---
+
+
+def test_b23_the_commit_index_never_lies_beyond_the_log(storage: SimStorage) -> None:
+    journal = open_journal(storage)
+    journal.setRaftCommitIndex(50)
+    assert journal.getRaftCommitIndex() == 0
+    fill(journal, 2)
+    assert journal.getRaftCommitIndex() == 1, "the no-op of entry 1 is committed in every log"
+    journal.setRaftCommitIndex(50)
+    assert journal.getRaftCommitIndex() == 2
+    fill(journal, 60)
+    assert journal.getRaftCommitIndex() == 2, "a clamped hint does not grow with the log"
+    journal.close()
+    assert open_journal(storage).getRaftCommitIndex() == 2
+
+
+def test_a_moved_commit_index_is_written_within_a_timer_tick_and_only_once(
+    storage: SimStorage,
+) -> None:
+    journal = open_journal(storage)
+    fill(journal, 9)
+    journal.sync()
+    journal.setRaftCommitIndex(5)
+    assert not journal.dirty, "a hint alone asks for no sync"
+    journal.onOneSecondTimer()
+    assert journal.dirty
+    journal.sync()
+    journal.onOneSecondTimer()
+    assert not journal.dirty
+    storage.crash()
+    assert open_journal(storage).getRaftCommitIndex() == 5
+
+
+def test_the_commit_index_never_goes_back(storage: SimStorage) -> None:
+    journal = open_journal(storage)
+    fill(journal, 9)
+    journal.setRaftCommitIndex(5)
+    journal.setRaftCommitIndex(3)
+    assert journal.getRaftCommitIndex() == 5
+
+
+# --- what is refused ---
+
+
+def test_a_gap_or_a_falling_term_is_refused_and_changes_nothing(storage: SimStorage) -> None:
+    journal = open_journal(storage)
+    fill(journal, 3, term=4)
+    for index, term in ((3, 4), (5, 4), (0, 4), (4, 3)):
+        with pytest.raises(RaftStopped, match="cannot follow entry 3 of term 4"):
+            journal.add(b"x", index, term)
+    assert journal.last_index == 3
+    journal.close()
+    assert open_journal(storage).last_index == 3
+
+
+def test_an_oversized_command_is_refused_and_changes_nothing(storage: SimStorage) -> None:
+    journal = open_journal(storage, limits=JournalLimits(command_bytes=100))
+    with pytest.raises(RaftStopped, match="101 bytes, the journal takes 100"):
+        journal.add(bytes(101), 1, 1)
+    assert not journal.dirty
+    journal.add(bytes(100), 1, 1)
+
+
+def test_b08_a_second_vote_in_a_term_or_a_falling_term_is_refused(storage: SimStorage) -> None:
+    journal = open_journal(storage)
+    journal.setCurrentTerm(7, None)
+    journal.setCurrentTerm(7, "beta")
+    journal.close()
+    journal = open_journal(storage)
+    for term, name in ((7, "gamma"), (7, None), (6, None)):
+        with pytest.raises(RaftStopped):
+            journal.setCurrentTerm(term, name)
+    assert (journal.getCurrentTerm(), journal.getVotedForNodeId()) == (7, "beta")
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256])
+def test_a_name_that_cannot_be_stored_is_refused(storage: SimStorage, name: str) -> None:
+    with pytest.raises(ValueError, match="1 to 255 bytes"):
+        open_journal(storage, node=name)
+    journal = open_journal(storage, node="x" * 255)
+    with pytest.raises(ValueError, match="1 to 255 bytes"):
+        journal.setCurrentTerm(1, name)
+
+
+def test_committed_entries_and_the_first_cannot_be_removed(storage: SimStorage) -> None:
+    journal = open_journal(storage)
+    fill(journal, 9)
+    with pytest.raises(RaftStopped, match="everything up to 1 stays"):
+        journal.deleteEntriesFrom(0)
+    journal.setRaftCommitIndex(4)
+    with pytest.raises(RaftStopped, match="everything up to 4 stays"):
+        journal.deleteEntriesFrom(3)
+    journal.deleteEntriesFrom(9)
+    assert journal.last_index == 9
+    journal.deleteEntriesFrom(4)
+    assert journal.last_index == 4
+
+
+def test_b27_the_log_cannot_be_emptied(storage: SimStorage) -> None:
+    journal = open_journal(storage)
+    fill(journal, 3)
+    with pytest.raises(RaftStopped):
+        journal.clear()
+    with pytest.raises(RaftStopped):
+        journal.deleteEntriesTo(2)
+    assert len(journal) == 3
+
+
+def test_a_closed_journal_takes_nothing_more(storage: SimStorage) -> None:
+    journal = open_journal(storage)
+    fill(journal, 3)
+    journal._destroy()
+    journal.close()
+    for call in (
+        lambda: journal.add(b"x", 4, 1),
+        lambda: journal.setCurrentTerm(2, None),
+        lambda: journal.deleteEntriesFrom(2),
+        lambda: journal.read(2),
+        journal.sync,
+        journal.onOneSecondTimer,
+    ):
+        with pytest.raises(JournalFailed, match="is closed"):
+            call()
+    assert "closed" in repr(journal)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"segment_bytes": 100},
+        {"segment_bytes": 1 << 31},
+        {"command_bytes": 0},
+        {"command_bytes": 1 << 30},
+        {"cache_bytes": -1},
+        {"replay_chunk_bytes": 0},
+        {"open_segments": 1},
+    ],
+)
+def test_limits_out_of_range_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        JournalLimits(**wrong)
+
+
+def test_a_cluster_id_of_the_wrong_length_is_refused(storage: SimStorage) -> None:
+    with pytest.raises(ValueError, match="16 bytes"):
+        open_journal(storage, cluster_id=b"short")

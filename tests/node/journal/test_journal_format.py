@@ -1,0 +1,147 @@
+"""The format on disk is what `docs/storage.md` says, and stays what it is."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from node.journal import records
+from node.journal.file_header import Owner
+from node.journal.open_files import OpenFiles
+from node.journal.snapshots.compacted_file import KeptWriter, kept_name
+from node.journal.snapshots.file import snapshot_name
+from tests.node.raft import stranger
+from tests.support.journals import CLUSTER, NODE, SMALL, busy_script, fill, open_journal, state_of
+from tests.support.simdisk import SimStorage
+from tests.support.snapshot_script import LIVE, Moment, script
+from tests.support.snapshots import clean_up, state_at, take
+
+PAGE = Path(__file__).parents[3] / "docs" / "storage.md"
+
+
+def files_of(storage: SimStorage) -> dict[str, bytes]:
+    return {name: storage.content(name) for name in storage.listdir()}
+
+
+def test_a_strangers_reader_reads_what_the_journal_wrote() -> None:
+    storage = SimStorage()
+    journal = open_journal(storage, limits=SMALL)
+    for step in busy_script(journal):
+        step()
+    journal.setCurrentTerm(8, "beta")
+    journal.setRaftCommitIndex(13)
+    expected = state_of(journal)
+    journal.close()
+    log = stranger.read_journal(files_of(storage), CLUSTER, NODE)
+    assert (tuple(log.entries), log.term, log.vote) == expected
+    assert log.commit == 13
+    assert log.synced == sum(
+        len(content) for name, content in files_of(storage).items() if name != "synced"
+    )
+
+
+@pytest.mark.parametrize("index", [8, 16, 30, 60, 64, 70, 74])
+def test_a_strangers_reader_reads_snapshots_and_what_they_keep(index: int) -> None:
+    """Before, while and after segments go, entries move to kept files, and an installation."""
+    storage = SimStorage()
+    journal = open_journal(storage, limits=SMALL)
+    moment = Moment()
+    for action, change in script():
+        if moment.snapshot == index and change(moment) != moment:
+            break
+        action(journal)
+        moment = change(moment)
+    journal.close()
+    log = stranger.read_journal(files_of(storage), CLUSTER, NODE)
+    assert tuple(log.entries) == moment.entries[log.first - 1 :]
+    assert (log.term, log.vote) == (moment.term, moment.vote)
+    assert (log.index, log.state) == (index, state_at(index))
+    assert log.bodies == {live: moment.entries[live - 1] for live in LIVE[index]}
+
+
+def test_a_journal_of_format_1_is_opened_and_goes_on_in_format_2(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    storage = SimStorage()
+    monkeypatch.setattr(records, "FORMAT", 1)
+    journal = open_journal(storage, limits=SMALL)
+    for step in busy_script(journal):
+        step()
+    expected = state_of(journal)
+    journal.close()
+    monkeypatch.undo()
+    journal = open_journal(storage, limits=SMALL)
+    assert state_of(journal) == expected
+    live = [2, 4]
+    for _ in range(3):
+        fill(journal, 6, size=90, term=4)
+        journal.sync()
+        take(journal, live)
+        clean_up(journal)
+    assert journal.first_index > 16
+    journal.close()
+    formats = [storage.content(name)[8] for name in storage.listdir() if name.endswith("segment")]
+    assert set(formats) == {2}
+    journal = open_journal(storage, limits=SMALL)
+    assert [journal.read(index) for index in live] == [expected[0][i - 1][0] for i in live]
+
+
+def example() -> SimStorage:
+    """The journal that the page prints."""
+    storage = SimStorage()
+    journal = open_journal(storage, limits=replace(SMALL, room_bytes=35))
+    journal.add(b"\x01", 1, 0)
+    journal.setCurrentTerm(2, "beta")
+    journal.add(b"\x10hello", 2, 2)
+    journal.sync()
+    storage.crash()
+    return storage
+
+
+SNAPSHOT = snapshot_name(2, 2)
+KEPT = kept_name(1)
+
+
+def example_with_snapshot() -> SimStorage:
+    """The same journal with a snapshot of its second entry, and that entry in a kept file."""
+    storage = example()
+    journal = open_journal(storage)
+    writer = journal.begin_snapshot(2, 2, array("Q", [2]))
+    writer.write(b"ready")
+    writer.finish()
+    owner = Owner(storage.folder, CLUSTER, NODE)
+    kept = KeptWriter(storage, owner, 1, "the example")
+    kept.add(journal.read(2), 2, 2)
+    kept.publish(OpenFiles(storage, 2))
+    return storage
+
+
+def printed(content: bytes) -> str:
+    lines = []
+    for offset in range(0, len(content), 16):
+        row = content[offset : offset + 16]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        lines.append(f"{offset:04x}  {row.hex(' '):<47}  {text}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", ["0000000001-00000000000000000001.segment", "synced"])
+def test_the_example_on_the_page_is_what_is_written(name: str) -> None:
+    """If this fails, the format has changed: raise its number and keep reading the old one."""
+    assert printed(example().content(name)) in PAGE.read_text()
+
+
+@pytest.mark.parametrize("name", [SNAPSHOT, KEPT])
+def test_the_examples_of_a_snapshot_and_a_kept_file_are_what_is_written(name: str) -> None:
+    assert printed(example_with_snapshot().content(name)) in PAGE.read_text()
+
+
+def test_the_example_on_the_page_is_still_read() -> None:
+    log = stranger.read_journal(files_of(example()), CLUSTER, NODE)
+    assert log.entries == [(b"\x01", 1, 0), (b"\x10hello", 2, 2)]
+    assert (log.term, log.vote) == (2, "beta")
+    log = stranger.read_journal(files_of(example_with_snapshot()), CLUSTER, NODE)
+    assert (log.index, log.state, log.bodies) == (2, b"ready", {2: (b"\x10hello", 2, 2)})
