@@ -8,7 +8,7 @@ import pytest
 
 from node.raft import limits
 from node.raft.node import RaftNode
-from tests.node.raft.test_beside_loop import OnLoop
+from tests.node.journal.test_off_the_loop import OnLoop
 from tests.node.raft.test_snapshot_hazards import commit_past, compacting
 
 if TYPE_CHECKING:

@@ -13,8 +13,10 @@ from tests.node.journal import (
     test_journal_power,
     test_journal_preallocation,
     test_journal_segments,
+    test_log_reader,
+    test_off_the_loop,
 )
-from tests.node.raft import test_beside_loop, test_feed, test_pin, test_transport
+from tests.node.raft import test_pin, test_transport
 from tests.support.raft_switches import SWITCHES
 
 if TYPE_CHECKING:
@@ -66,12 +68,12 @@ SCENARIOS: list[tuple[Callable[[], object], str]] = [
     (test_journal_preallocation.stale_records_behind_a_cut_tail, "KeepsTornTails"),
     (test_journal_preallocation.b07_lost_sector_of_a_synced_group, "CutsWhateverFollows"),
     (test_journal_preallocation.the_log_goes_on_where_its_records_end, "KeepsRoom"),
-    (test_beside_loop.sweep_of_a_new_segment, "BeginsSegmentFirst"),
-    (test_beside_loop.sweep_of_a_new_segment, "BeginsSegmentUnsynced"),
-    (test_beside_loop.snapshots_wait_for_their_disk, "GoesOnBeforeItsDisk"),
-    (test_beside_loop.keeps_syncs_off_the_loop, "CleansUpOnTheLoop"),
-    (test_feed.keeps_reads_off_the_loop, "ReadsOnTheLoop"),
-    (test_feed.nothing_old_is_sent, "SendsWhatItReadBefore"),
+    (test_off_the_loop.sweep_of_a_new_segment, "BeginsSegmentFirst"),
+    (test_off_the_loop.sweep_of_a_new_segment, "BeginsSegmentUnsynced"),
+    (test_off_the_loop.snapshots_wait_for_their_disk, "GoesOnBeforeItsDisk"),
+    (test_off_the_loop.keeps_syncs_off_the_loop, "CleansUpOnTheLoop"),
+    (test_log_reader.keeps_reads_off_the_loop, "ReadsOnTheLoop"),
+    (test_log_reader.nothing_old_is_sent, "SendsWhatItReadBefore"),
 ]
 """Tests of hazards as scenarios, each with the bug that it has to notice."""
 

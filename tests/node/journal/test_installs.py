@@ -10,7 +10,7 @@ import pytest
 
 from node.journal.config import JournalLimits
 from node.journal.errors import RaftStopped, SnapshotFailed
-from tests.node.raft.test_snapshots import filled, names, reopened
+from tests.node.journal.test_snapshots import filled, names, reopened
 from tests.support.journals import command, fill, open_journal, state_of
 from tests.support.simdisk import SimStorage
 from tests.support.snapshots import carry, clean_up, kept_entry, state_at, take

@@ -18,8 +18,8 @@ from node.raft import limits
 from node.raft.config import RaftConfig, RaftCounters
 from node.raft.node import RaftNode
 from node.raft.replication import Replicator
-from tests.node.raft.test_beside_loop import OnLoop
-from tests.node.raft.test_fetching import Disk
+from tests.node.journal.test_body_fetcher import Disk
+from tests.node.journal.test_off_the_loop import OnLoop
 from tests.support.journals import SMALL, command, fill, open_journal
 from tests.support.raft_world import CLUSTER, World
 from tests.support.simdisk import SimStorage
