@@ -13,15 +13,16 @@ How it is read: `types`, `commands`, `effects`, `replies` are the outside; `stat
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, assert_never
 
-from fifo.machine import checkout, commands, garbage, limits, queries
+from fifo.machine import checkout, commands, garbage, limits
 from fifo.machine.commands import Command
-from fifo.machine.effects import Effect, Run
+from fifo.machine.effects import Effect
+from fifo.machine.read_side import ReadSide
 from fifo.machine.record import value
 from fifo.machine.replies import Done, Refused, Reply
 from fifo.machine.snapshot import format
 from fifo.machine.state import ready
 from fifo.machine.state.records import VERSION, Frozen, State, Step
-from fifo.machine.types import Code, Range
+from fifo.machine.types import Code
 from fifo.machine.verbs import durable, publish, queues, redrive, sessions, settle, subscribe, tick
 
 
@@ -42,7 +43,7 @@ class Outcome:
     effects: list[Effect]
 
 
-class Machine:
+class Machine(ReadSide):
     """All queues, sessions and consumers of one Raft group."""
 
     def __init__(self, state: State | None = None) -> None:
@@ -77,88 +78,22 @@ class Machine:
         outcome = self.apply_batch(meta, (command,))
         return outcome.replies[0], outcome.effects
 
-    @property
-    def cluster_time_ms(self) -> int:
-        """The replicated time: milliseconds that never run backwards."""
-        return self.state.cluster_time_ms
-
     def next_due_ms(self) -> int | None:
         """The earliest cluster time at which a tick would do something other than lock timeouts."""
         return tick.next_due_ms(self.state)
-
-    def first_deadline_ms(self, consumer: int) -> int | None:
-        """When the first lock of the consumer ends by the state's word, floors included."""
-        return queries.first_deadline_ms(self.state, consumer)
-
-    def expired(
-        self, consumer: int, now_ms: int, most: int = limits.STEP_MESSAGES
-    ) -> tuple[list[Range], int | None]:
-        """(token ranges that ended by `now_ms`, the next deadline among the rest)."""
-        return queries.expired(self.state, consumer, now_ms, most)
-
-    def lock_consumers(self) -> Iterator[tuple[int, int]]:
-        """(lower bound of its first deadline, consumer), in the order of the bounds."""
-        return queries.lock_consumers(self.state)
-
-    def held(
-        self, consumer: int, ranges: Sequence[Range], renewed_ms: int | None = None
-    ) -> "queries.Held | None":
-        """What the consumer still holds of the named tokens, as a renewal at that time needs it."""
-        return queries.held(self.state, consumer, ranges, renewed_ms)
-
-    def queues(self) -> list[str]:
-        """The names of all queues, in the order of their creation."""
-        return [queue.name for queue in self.state.queues.values()]
-
-    def queue_overview(self, name: str, *, brief: bool = False) -> "queries.Plain | None":
-        """Counts, spec and counters of a queue, as plain data; `brief`: only the counts."""
-        return queries.queue_overview(self.state, name, brief=brief)
-
-    def consumers_of(self, name: str, limit: int | None = None) -> "list[queries.Plain]":
-        """The consumers of a queue, or the first so many, with status, flags, credit and held."""
-        return queries.consumers_of(self.state, name, limit)
-
-    def producers_of(self, name: str, limit: int) -> "list[queries.Plain]":
-        """Up to `limit` named producers that have published to a queue."""
-        return queries.producers_of(self.state, name, limit)
-
-    def queues_of_producer(self, name: str) -> list[str]:
-        """The queues that a named producer has published to."""
-        return queries.queues_of_producer(self.state, name)
-
-    def locks_of(self, name: str, limit: int) -> "list[queries.Plain]":
-        """Up to `limit` locked messages of a queue, with their holders."""
-        return queries.locks_of(self.state, name, limit)
-
-    def delayed_of(self, name: str, limit: int) -> "list[queries.Plain]":
-        """Up to `limit` delayed messages of a queue, the first to be due first."""
-        return queries.delayed_of(self.state, name, limit)
-
-    def peek(self, name: str, count: int) -> tuple[Run, ...]:
-        """The next ready messages, without locking them."""
-        return queries.peek(self.state, name, count)
-
-    def redrive_of(self, name: str) -> "queries.Plain | None":
-        """How far a queue's redrive is, or how the last one ended."""
-        return queries.redrive_of(self.state, name)
-
-    def redrive_candidates(self, name: str, most: int) -> tuple[list[tuple[int, Run]], int]:
-        """What the leader filters next for a redrive: ((position, run of one)..., until)."""
-        return queries.redrive_candidates(self.state, name, most)
-
-    def session_of(self, session_id: bytes) -> int | None:
-        """The number of the session with this id."""
-        return self.state.session_ids.get(session_id)
-
-    def session_view(self, session: int) -> "queries.Plain | None":
-        """Epochs, flags and consumers of a session, as plain data."""
-        return queries.session_view(self.state, session)
 
     def take_over(self, state: State) -> None:
         """Go on from another state, as a snapshot held it; of the old one nothing is left."""
         if self.state.frozen is not None:
             self.state.frozen.release()
         self.state = state
+
+    def restoring(self, chunks: Iterator[bytes]) -> Iterator[None]:
+        """Take over the state of a snapshot, one bounded step per `next`.
+
+        Nothing changes before the last step. Raises `SnapshotError` if the bytes cannot be read.
+        """
+        self.take_over((yield from format.restoring(chunks)))
 
     def freeze(self) -> Frozen:
         """A view of the state as it is now, while the machine goes on: see `state.Frozen`.

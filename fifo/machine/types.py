@@ -56,7 +56,7 @@ class Cause(IntEnum):
     PUBLISHED = 4  # delayed at publish: it has not come back, it has not been out
 
 
-class Outcome(IntEnum):
+class AttemptOutcome(IntEnum):
     """How one attempt ended, in the history of a dead letter."""
 
     NACK = 0

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from fifo.machine.effects import BlobColumn, Deliver, Run
-from fifo.machine.types import DeadLetter, Outcome, Reason, Text, TextPlace
+from fifo.machine.types import AttemptOutcome, DeadLetter, Reason, Text, TextPlace
 from fifo.wire import Buffer, columns, encode
 from fifo.wire.messages import Deliver as DeliverFrame
 from fifo.wire.messages import Peeked
@@ -240,7 +240,7 @@ def dead_letter_map(letter: DeadLetter, read: ReadArea) -> dict[str, Any]:
         "source": letter.source,
         "died_ms": letter.died_wall_ms,
         "history": [
-            [attempt.consumer, Outcome(attempt.outcome).name.lower(), attempt.wall_ms]
+            [attempt.consumer, AttemptOutcome(attempt.outcome).name.lower(), attempt.wall_ms]
             for attempt in letter.history
         ],
     }

@@ -15,9 +15,8 @@ from fifo.machine.commands import Command, Lead, Publish, Settle, code_of, from_
 from fifo.machine.machine import Machine, Meta, Outcome
 from fifo.machine.queries import Held
 from fifo.machine.snapshot import bodies, format
-from fifo.machine.state.records import Consumer, Frozen, Queue, RedriveState
+from fifo.machine.state.records import RUNNING, Consumer, Frozen, Queue, RedriveState
 from fifo.machine.types import Range
-from fifo.machine.verbs.redrive import RUNNING
 from node.broker import entry
 
 __all__ = ["MachineHost"]

@@ -12,7 +12,7 @@ from typing import Any
 from fifo.machine import commands, effects, replies
 from fifo.machine.effects import Effect
 from fifo.machine.replies import Reply
-from fifo.machine.types import EndCause, Outcome, Reason, Role, Status, Verb
+from fifo.machine.types import AttemptOutcome, EndCause, Reason, Role, Status, Verb
 from tests.support.machine import WALL_EPOCH_MS, Area, Bench, messages_of, publish_command, sixteen
 
 VERBS = {"ack": Verb.ACK, "nack": Verb.NACK, "release": Verb.RELEASE, "terminate": Verb.TERMINATE}
@@ -265,7 +265,7 @@ class Story:
             words = [Reason(letter.reason).name.lower(), f"from {letter.source}"]
             words += [repr(letter.detail)] if letter.detail is not None else []
             lines = ", ".join(
-                f"c{line.consumer} {Outcome(line.outcome).name.lower()} "
+                f"c{line.consumer} {AttemptOutcome(line.outcome).name.lower()} "
                 f"at {line.wall_ms - WALL_EPOCH_MS}"
                 for line in letter.history
             )

@@ -61,6 +61,9 @@ QUEUE_COUNTERS = (
 What `redelivered_*` counts is returns by cause, those that a return then dead-letters included.
 """
 
+RUNNING = ("running", "paused")
+"""The statuses of a redrive that has not ended."""
+
 T = TypeVar("T")
 
 

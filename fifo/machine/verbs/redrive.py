@@ -13,7 +13,7 @@ from fifo.machine.deadletter import FRESH
 from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.replies import Done, Moved, Refused, Reply
 from fifo.machine.state import ordering, ready
-from fifo.machine.state.records import LANE_SHIFT, LANES, Queue, RedriveState, Step
+from fifo.machine.state.records import LANE_SHIFT, LANES, RUNNING, Queue, RedriveState, Step
 from fifo.machine.types import NEVER_MS, Code
 
 _FILTERS: dict[str, validators.Checker] = {
@@ -24,8 +24,6 @@ _FILTERS: dict[str, validators.Checker] = {
     "min_attempts": validators.natural,
 }
 """What the leader filters by; it is only kept here, and shown."""
-
-RUNNING = ("running", "paused")
 
 
 def start(step: Step, command: Redrive) -> Reply:

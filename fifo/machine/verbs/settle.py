@@ -16,10 +16,10 @@ from fifo.machine.state.records import Consumer, Hold, Queue, Record, State, Ste
 from fifo.machine.types import (
     NEVER_MS,
     Attempt,
+    AttemptOutcome,
     Base,
     Cause,
     Code,
-    Outcome,
     Reason,
     Status,
     Text,
@@ -161,7 +161,7 @@ def _bury_terminated(
     before: Record,
     death: Death,
 ) -> None:
-    line = Attempt(consumer, int(Outcome.TERMINATED), step.wall)
+    line = Attempt(consumer, int(AttemptOutcome.TERMINATED), step.wall)
     record = before._replace(history=(*before.history, line))
     ordering.finished(step, queue, position)
     deadletter.bury(step, queue, position, Reason.TERMINATED, record, death)

@@ -11,7 +11,7 @@ from fifo.machine import Machine, Meta, commands, effects, invariants, queries, 
 from fifo.machine.commands import Command
 from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.spec import consumer_options
-from fifo.machine.types import Outcome, Reason, Status, Text, TextPlace
+from fifo.machine.types import AttemptOutcome, Reason, Status, Text, TextPlace
 from fifo.machine.verbs import redrive
 from tests.machine.model import durables, handing, lives, redriving, verbs
 from tests.machine.model.handing import Handed
@@ -467,7 +467,9 @@ def compare_message(message: Message, one: Delivered, areas: dict[int, bytes]) -
         assert shown.exception_type == dead.exception_type
         said = [whole(text, areas) for text in shown.texts]
         assert said == [dead.detail, dead.description, dead.exception_text, dead.stack]
-        history = [(a.consumer, Outcome(a.outcome).name.lower(), a.wall_ms) for a in shown.history]
+        history = [
+            (a.consumer, AttemptOutcome(a.outcome).name.lower(), a.wall_ms) for a in shown.history
+        ]
         assert history == dead.history, (history, dead.history)
 
 

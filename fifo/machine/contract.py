@@ -1,0 +1,98 @@
+"""The contract of the machine: everything that other rooms may use of it.
+
+Owns the list, and nothing else: `node` imports from `fifo.machine` only this module, and
+`tests/test_house.py` holds it to that. A machine is fed with `Machine.apply_batch(meta, commands)`,
+answers with `Outcome` (replies and effects), is asked through the queries of `ReadSide`, and is
+written and read back by `Machine.freeze`, `live_entries`, `snapshot_chunks`, `Machine.restoring`.
+Whatever is not named here may change without notice.
+"""
+
+from fifo.machine import commands, effects, limits, replies
+from fifo.machine.commands import Command, code_of, from_list, to_list
+from fifo.machine.effects import (
+    Activity,
+    BlobColumn,
+    ConsumerRemoved,
+    Deliver,
+    Effect,
+    Fenced,
+    Notify,
+    Run,
+    SessionEnded,
+)
+from fifo.machine.machine import Machine, Meta, Outcome
+from fifo.machine.queries import Held, HeldRange
+from fifo.machine.read_side import ConsumerFigures, DurableView, QueueFigures, ReadSide
+from fifo.machine.replies import Refused, Reply
+from fifo.machine.snapshot.bodies import live as live_entries
+from fifo.machine.snapshot.format import SnapshotError
+from fifo.machine.snapshot.format import chunks as snapshot_chunks
+from fifo.machine.state.records import VERSION, Frozen, RedriveState
+from fifo.machine.types import (
+    Attempt,
+    AttemptOutcome,
+    Code,
+    DeadLetter,
+    Range,
+    Reason,
+    Role,
+    Status,
+    Text,
+    TextPlace,
+    Verb,
+)
+from fifo.machine.verbs.redrive import parse_filter
+
+__all__ = [
+    # Commands, replies and effects: each module is a closed union of value types.
+    "commands",
+    "replies",
+    "effects",
+    "limits",
+    "Command",
+    "code_of",
+    "from_list",
+    "to_list",
+    "Reply",
+    "Refused",
+    "Effect",
+    "Deliver",
+    "Run",
+    "BlobColumn",
+    "Notify",
+    "Activity",
+    "Fenced",
+    "ConsumerRemoved",
+    "SessionEnded",
+    # The machine, and what comes with an entry.
+    "Machine",
+    "Meta",
+    "Outcome",
+    "VERSION",
+    # Queries and what they return.
+    "ReadSide",
+    "QueueFigures",
+    "ConsumerFigures",
+    "DurableView",
+    "Held",
+    "HeldRange",
+    "RedriveState",
+    "parse_filter",
+    # Types that commands, replies and effects are made of.
+    "Attempt",
+    "AttemptOutcome",
+    "Code",
+    "DeadLetter",
+    "Range",
+    "Reason",
+    "Role",
+    "Status",
+    "Text",
+    "TextPlace",
+    "Verb",
+    # Snapshots.
+    "Frozen",
+    "SnapshotError",
+    "live_entries",
+    "snapshot_chunks",
+]

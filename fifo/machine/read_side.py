@@ -1,0 +1,288 @@
+"""The read side of the machine: one named query for everything that others ask of its state.
+
+Owns the answers that the broker, the metrics, the benchmarks and the tests may rely on. A query
+changes nothing, returns plain values or immutable records, and costs no more than what it returns,
+except where its docstring says otherwise. Must not know commands, verbs or snapshots.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from fifo.machine import consumers, limits, queries
+from fifo.machine.effects import Run
+from fifo.machine.queries import Held, Plain
+from fifo.machine.state.records import RUNNING, Queue, RedriveState, State
+from fifo.machine.types import Range
+
+
+class QueueFigures(NamedTuple):
+    """Depths of a queue in messages and bytes, and its counters, which only grow."""
+
+    name: str
+    ready: int
+    locked: int
+    delayed: int
+    bytes: int
+    counters: Mapping[str, int]
+
+
+class ConsumerFigures(NamedTuple):
+    """A consumer's queue and its states: `up`, or `disconnected` or `detached`, and `suspected`."""
+
+    queue: str
+    states: tuple[str, ...]
+
+
+class DurableView(NamedTuple):
+    """A durable consumer: all tokens below `resolved_below` are settled, `next_token` is unused."""
+
+    number: int
+    resolved_below: int
+    next_token: int
+
+
+class ReadSide:
+    """The queries of a machine. Times are cluster time in milliseconds."""
+
+    state: State
+
+    @property
+    def cluster_time_ms(self) -> int:
+        """The replicated time: milliseconds that never run backwards."""
+        return self.state.cluster_time_ms
+
+    def first_deadline_ms(self, consumer: int) -> int | None:
+        """When the first lock of the consumer ends by the state's word, floors included."""
+        return queries.first_deadline_ms(self.state, consumer)
+
+    def expired(
+        self, consumer: int, now_ms: int, most: int = limits.STEP_MESSAGES
+    ) -> tuple[list[Range], int | None]:
+        """(token ranges that ended by `now_ms`, the next deadline among the rest)."""
+        return queries.expired(self.state, consumer, now_ms, most)
+
+    def lock_consumers(self) -> Iterator[tuple[int, int]]:
+        """(lower bound of its first deadline, consumer), in the order of the bounds."""
+        return queries.lock_consumers(self.state)
+
+    def held(
+        self, consumer: int, ranges: Sequence[Range], renewed_ms: int | None = None
+    ) -> Held | None:
+        """What the consumer still holds of the named tokens, as a renewal at that time needs it."""
+        return queries.held(self.state, consumer, ranges, renewed_ms)
+
+    def queues(self) -> list[str]:
+        """The names of all queues, in the order of their creation."""
+        return [queue.name for queue in self.state.queues.values()]
+
+    def queue_overview(self, name: str, *, brief: bool = False) -> Plain | None:
+        """Counts, spec and counters of a queue, as plain data; `brief`: only the counts."""
+        return queries.queue_overview(self.state, name, brief=brief)
+
+    def consumers_of(self, name: str, limit: int | None = None) -> list[Plain]:
+        """The consumers of a queue, or the first so many, with status, flags, credit and held."""
+        return queries.consumers_of(self.state, name, limit)
+
+    def producers_of(self, name: str, limit: int) -> list[Plain]:
+        """Up to `limit` named producers that have published to a queue."""
+        return queries.producers_of(self.state, name, limit)
+
+    def queues_of_producer(self, name: str) -> list[str]:
+        """The queues that a named producer has published to."""
+        return queries.queues_of_producer(self.state, name)
+
+    def locks_of(self, name: str, limit: int) -> list[Plain]:
+        """Up to `limit` locked messages of a queue, with their holders."""
+        return queries.locks_of(self.state, name, limit)
+
+    def delayed_of(self, name: str, limit: int) -> list[Plain]:
+        """Up to `limit` delayed messages of a queue, the first to be due first."""
+        return queries.delayed_of(self.state, name, limit)
+
+    def peek(self, name: str, count: int) -> tuple[Run, ...]:
+        """The next ready messages, without locking them."""
+        return queries.peek(self.state, name, count)
+
+    def redrive_of(self, name: str) -> Plain | None:
+        """How far a queue's redrive is, or how the last one ended."""
+        return queries.redrive_of(self.state, name)
+
+    def redrive_candidates(self, name: str, most: int) -> tuple[list[tuple[int, Run]], int]:
+        """What the leader filters next for a redrive: ((position, run of one)..., until)."""
+        return queries.redrive_candidates(self.state, name, most)
+
+    def session_of(self, session_id: bytes) -> int | None:
+        """The number of the session with this id."""
+        return self.state.session_ids.get(session_id)
+
+    def session_view(self, session: int) -> Plain | None:
+        """Epochs, flags and consumers of a session, as plain data."""
+        return queries.session_view(self.state, session)
+
+    # --- queues -----------------------------------------------------------------------------------
+
+    def has_queue(self, name: str) -> bool:
+        """Whether the queue exists."""
+        return name in self.state.queue_names
+
+    def queue_count(self) -> int:
+        """The number of queues."""
+        return len(self.state.queues)
+
+    def queue_numbers(self) -> list[int]:
+        """The numbers of all queues, in the order of their creation."""
+        return list(self.state.queues)
+
+    def queue_figures(self, number: int) -> QueueFigures | None:
+        """Depths and counters of a queue; None if it is gone."""
+        queue = self.state.queues.get(number)
+        if queue is None:
+            return None
+        return QueueFigures(
+            queue.name,
+            queue.ready,
+            queue.locked,
+            len(queue.delayed),
+            queue.bytes,
+            dict(queue.counters),
+        )
+
+    def ready(self, name: str) -> int:
+        """Messages that could be handed out; 0 without such a queue."""
+        queue = self._queue(name)
+        return 0 if queue is None else queue.ready
+
+    def ready_for_get(self, name: str) -> int:
+        """`ready` without those that a get does not find: all of a paused queue, and messages that
+        wait for their key. Messages that avoid one consumer are counted."""
+        queue = self._queue(name)
+        return 0 if queue is None or queue.paused else queue.ready - queue.in_line.count
+
+    def takes_more(self, name: str) -> bool:
+        """Whether a publish of one message would not be refused as `queue_full`."""
+        queue = self._queue(name)
+        if queue is None:
+            return False
+        spec = queue.spec
+        if spec.overflow != "reject":
+            return True
+        full = spec.max_length is not None and queue.total >= spec.max_length
+        return not full and (spec.max_bytes is None or queue.bytes < spec.max_bytes)
+
+    def drops_oldest(self, name: str) -> bool:
+        """Whether a publish to this queue may drop older messages."""
+        queue = self._queue(name)
+        return queue is not None and queue.spec.overflow == "drop_oldest"
+
+    def purged(self, name: str) -> int:
+        """Messages that purges have removed from the queue since it was created."""
+        queue = self._queue(name)
+        return 0 if queue is None else queue.counters["purged"]
+
+    def is_purging(self, name: str) -> bool:
+        """Whether a purge of the queue has not finished; ticks carry it on."""
+        queue = self._queue(name)
+        return queue is not None and queue.purge_below is not None
+
+    # --- redrives ---------------------------------------------------------------------------------
+
+    def redrive(self, name: str) -> RedriveState | None:
+        """The queue's last redrive, running or ended."""
+        queue = self._queue(name)
+        return None if queue is None else queue.redrive
+
+    def running_redrive(self, name: str) -> RedriveState | None:
+        """The queue's redrive if it has not ended: running or paused."""
+        found = self.redrive(name)
+        return found if found is not None and found.status in RUNNING else None
+
+    def running_redrives(self) -> list[str]:
+        """The queues with a redrive that has not ended. Looks at every queue."""
+        return [name for name in self.queues() if self.running_redrive(name) is not None]
+
+    def ends(self, name: str) -> tuple[int, ...] | None:
+        """The positions, one per lane, behind everything that is in the queue now."""
+        queue = self._queue(name)
+        return None if queue is None else tuple(queue.tails)
+
+    def standing(
+        self, name: str, cursor: int, ends: Sequence[int], most: int
+    ) -> tuple[list[tuple[int, Run]], int]:
+        """Up to `most` ready or delayed messages from `cursor` on and before `ends`, each as
+        (position, run of one), and the position from which to continue."""
+        return queries.standing(self.state, name, cursor, ends, most)
+
+    # --- consumers --------------------------------------------------------------------------------
+
+    def consumer_count(self) -> int:
+        """The number of consumers."""
+        return len(self.state.consumers)
+
+    def consumer_numbers(self) -> list[int]:
+        """The numbers of all consumers."""
+        return list(self.state.consumers)
+
+    def consumer_figures(self, number: int) -> ConsumerFigures | None:
+        """A consumer's queue and states; None if the consumer or its queue is gone."""
+        consumer = self.state.consumers.get(number)
+        queue = None if consumer is None else self.state.queues.get(consumer.queue)
+        if consumer is None or queue is None:
+            return None
+        return ConsumerFigures(queue.name, tuple(queries.flags_of(self.state, consumer)) or ("up",))
+
+    def max_lock_ms(self, consumer: int) -> int:
+        """The longest total lock of the consumer, renewals included; 0 without such a consumer."""
+        found = self.state.consumers.get(consumer)
+        return 0 if found is None else found.max_lock_ms
+
+    def held_count(self, consumer: int) -> int:
+        """Messages that the consumer holds; 0 without such a consumer."""
+        found = self.state.consumers.get(consumer)
+        return 0 if found is None else found.held
+
+    def durable(self, queue: str, name: str) -> DurableView | None:
+        """A queue's durable consumer."""
+        found = self._queue(queue)
+        number = None if found is None else found.durables.get(name)
+        consumer = None if number is None else self.state.consumers.get(number)
+        if consumer is None:
+            return None
+        return DurableView(consumer.number, consumer.resolved_below, consumer.next_token)
+
+    # --- sessions ---------------------------------------------------------------------------------
+
+    def session_count(self) -> int:
+        """The number of sessions, connected or not."""
+        return len(self.state.sessions)
+
+    def session_numbers(self) -> list[int]:
+        """The numbers of all sessions."""
+        return list(self.state.sessions)
+
+    def session_status(self, number: int) -> str | None:
+        """`connected`, `detached` or `disconnected`; None without such a session."""
+        session = self.state.sessions.get(number)
+        if session is None:
+            return None
+        if session.disconnected:
+            return "disconnected"
+        return "connected" if consumers.is_present(self.state, session) else "detached"
+
+    def burden(self, session: int) -> tuple[int, int]:
+        """How many consumers a session has, and how many messages they hold."""
+        found = self.state.sessions.get(session)
+        if found is None:
+            return 0, 0
+        held = [self.state.consumers[number].held for number in found.consumers]
+        return len(held), sum(held)
+
+    def epochs_and_consumers(self, session: int) -> tuple[tuple[int, int], tuple[int, ...]] | None:
+        """The epochs of a session's data and control roles, and the numbers of its consumers."""
+        found = self.state.sessions.get(session)
+        if found is None:
+            return None
+        return (found.epochs[0], found.epochs[1]), tuple(found.consumers)
+
+    def _queue(self, name: str) -> Queue | None:
+        number = self.state.queue_names.get(name)
+        return None if number is None else self.state.queues[number]

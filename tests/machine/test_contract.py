@@ -1,0 +1,69 @@
+"""Proves the queries that `fifo.machine.contract` promises to other rooms."""
+
+from fifo.machine import commands, contract
+from tests.support.machine import Bench
+
+
+def test_every_name_of_the_contract_exists_once() -> None:
+    """`__all__` is the list that a reader goes by."""
+    assert len(set(contract.__all__)) == len(contract.__all__)
+    assert all(hasattr(contract, name) for name in contract.__all__)
+
+
+def test_queries_of_what_does_not_exist_are_empty() -> None:
+    """A request may name anything; no query raises."""
+    machine = Bench().machine
+    assert not machine.has_queue("q")
+    assert machine.queue_figures(1) is None
+    assert machine.consumer_figures(1) is None
+    assert machine.session_status(1) is None
+    assert machine.redrive("q") is None
+    assert machine.running_redrive("q") is None
+    assert machine.ends("q") is None
+    assert machine.durable("q", "d") is None
+    assert machine.epochs_and_consumers(1) is None
+    assert machine.ready("q") == machine.ready_for_get("q") == machine.purged("q") == 0
+    assert machine.max_lock_ms(1) == machine.held_count(1) == 0
+    assert machine.burden(1) == (0, 0)
+    assert not machine.takes_more("q")
+    assert not machine.drops_oldest("q")
+    assert not machine.is_purging("q")
+    assert not machine.running_redrives()
+    assert not machine.queue_numbers()
+    assert not machine.consumer_numbers()
+
+
+def test_depths_and_states_say_what_happened() -> None:
+    """One queue with one consumer, which holds two of three messages."""
+    bench = Bench()
+    session = bench.attach()
+    bench.declare("q", max_length=3)
+    bench.publish(session, "q", "a", "b", "c")
+    consumer = bench.subscribe(session, "q", prefetch=2).consumer
+    machine = bench.machine
+    figures = machine.queue_figures(1)
+    assert figures is not None
+    assert figures[:5] == ("q", 1, 2, 0, 3)
+    assert figures.counters["published"] == 3
+    assert machine.consumer_figures(consumer) == ("q", ("up",))
+    assert machine.session_status(session) == "connected"
+    assert machine.burden(session) == (1, 2)
+    assert machine.held_count(consumer) == 2
+    assert not machine.takes_more("q")
+    bench.disconnect(session)
+    assert machine.session_status(session) == "disconnected"
+    assert machine.consumer_figures(consumer) == ("q", ("disconnected",))
+
+
+def test_a_redrive_is_running_until_it_ends() -> None:
+    """`redrive` keeps the last one, `running_redrive` forgets it."""
+    bench = Bench()
+    bench.declare("q")
+    bench.declare("t")
+    bench.do(commands.Redrive("q", "t", {}, None, None, True))
+    assert bench.machine.running_redrives() == ["q"]
+    bench.do(commands.RedriveStop("q"))
+    assert bench.machine.running_redrives() == []
+    ended = bench.machine.redrive("q")
+    assert ended is not None
+    assert ended.status == "cancelled"
