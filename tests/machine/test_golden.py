@@ -10,9 +10,7 @@ FILES = sorted((Path(__file__).parent / "golden").glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_the_scenario_comes_to_what_its_file_says(
-    path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_golden_story(path: Path, request: pytest.FixtureRequest) -> None:
     told = path.read_text()
     came = story.run(told)
     if request.config.getoption("rewrite", default=False):
