@@ -1,7 +1,7 @@
 """fifo: a client for a replicated work queue whose messages and message locks survive.
 
-`fifo.connect` for asyncio, `fifo.blocking.connect` for threads. `fifo.spark` is imported by itself:
-it needs PySpark.
+`fifo.connect` for asyncio, `fifo.blocking.connect` for threads. `fifo.spark` needs PySpark and
+is imported separately.
 """
 
 from fifo import blocking

@@ -1,4 +1,4 @@
-"""What all tests share: where they run, and which are skipped here.
+"""Rules that all tests share: where they run, and which are skipped here.
 
 Owns two rules. Tests marked `cluster` or `spark` run one at a time, in one xdist group, because two
 clusters or two JVMs at once make each other slow enough to miss deadlines. Tests marked `spark` are

@@ -29,7 +29,7 @@ def by_process(seed: int) -> Ran:
 
 
 def deadly(seed: int) -> Ran:
-    """What the kernel does where memory ends."""
+    """Kill the process, as the kernel does when memory ends."""
     if seed == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return by_process(seed)
@@ -42,7 +42,7 @@ def endless(seed: int) -> Ran:
     return by_process(seed)
 
 
-def test_what_fails_is_told_with_the_command_that_repeats_it(
+def test_a_failure_is_printed_with_the_command_that_repeats_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code = many(by_process, range(1, 20), jobs=2, repeat="python -m x")

@@ -15,7 +15,7 @@ _SHOWN = re.compile(r"!\[([^\]]*)\]\(([^)]+)\)")
 
 
 def shown() -> list[tuple[str, str, str]]:
-    """(page, what a reader without pictures is told, path) of each picture."""
+    """(page, text for a reader without pictures, path) of each picture."""
     return [
         (page.name, words, path)
         for page in sorted(DOCS.glob("*.md"))

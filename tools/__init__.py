@@ -1,1 +1,1 @@
-"""What sets a checkout up. Standard library only: it runs before anything is installed."""
+"""Tools that set a checkout up. Standard library only: it runs before anything is installed."""

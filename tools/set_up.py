@@ -40,7 +40,7 @@ BUILD_TOOLS = frozenset(
         "wheel",
     }
 )
-"""What the lock's source distributions and this project are built with, and what that needs."""
+"""Build requirements of the lock's source distributions and of this project, and their own."""
 
 REQUIREMENT = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==")
 
