@@ -103,10 +103,10 @@ UNREVISED = words(
     node.server node.table node.users
     tests.bench tests.client tests.jepsen tests.machine tests.mutants tests.node tests.sim
     tests.spark tests.support tests.wire
-    CHANGELOG README
-    docs.benchmarks docs.broker docs.client docs.decisions docs.disk-trouble docs.faults
-    docs.history docs.load docs.machine docs.metrics docs.mutants docs.operating docs.protocol-peer docs.protocol docs.raft docs.renewal docs.security docs.simulation docs.spark
-    docs.storage
+    CHANGELOG README docs.benchmarks docs.broker docs.client docs.decisions docs.disk-trouble
+    docs.faults docs.history docs.load docs.machine docs.metrics docs.mutants docs.operating
+    docs.protocol-peer docs.protocol docs.raft docs.renewal docs.security docs.simulation
+    docs.spark docs.storage
     """
 )
 
