@@ -55,7 +55,7 @@ FLOORS: dict[str, Room] = {
     "fifo.client": room(knows="fifo.wire"),
     "fifo": room(knows="fifo.client fifo.wire"),  # the names that `import fifo` gives
     "fifo.spark": room(knows="fifo fifo.client", uses="pyspark pyarrow"),
-    "node.journal": room(uses="msgpack crc32c sortedcontainers pysyncobj"),
+    "node.journal": room(uses="msgpack crc32c sortedcontainers"),
     "node.peers": room(knows="node.journal", uses="msgpack pysyncobj"),
     "node.raft": room(knows="node.journal node.peers", uses="pysyncobj msgpack"),
     "node": room(),  # the configuration, which all of node's rooms read

@@ -140,7 +140,7 @@ class Journal(DurableLog):
                 self._snapshots.writer.abort()
             self._snapshots.close()
             if self._failure is None:
-                self.onOneSecondTimer()
+                self.each_second()
                 self.sync()
                 self._write_mark()
                 with self._final():
@@ -188,10 +188,6 @@ class Journal(DurableLog):
             yield
         finally:
             self._cache.trim(self._synced_index)
-
-    def _destroy(self) -> None:
-        """What PySyncObj calls `close`."""
-        self.close()
 
     # --- snapshots ---
 

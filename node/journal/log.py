@@ -16,16 +16,12 @@ The rules it stands on (raft.md 3.2):
    write, so a second sync that succeeds would prove nothing.
 5. A call that would break Raft's own rules (a gap, a falling term, a second vote, a truncation
    of committed entries) is refused with `RaftStopped`: stopping is safe, going on is not.
-
-PySyncObj calls it through the methods named in its own style; the node uses the others.
 """
 
 from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING, NoReturn, overload
-
-import pysyncobj.journal
 
 from node.journal import limits, records
 from node.journal.cache import CommandCache
@@ -52,7 +48,7 @@ PLACEHOLDER = b"\x01"
 their own command is not needed any more: a no-op. It is never applied and never sent."""
 
 
-class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the library has no types
+class DurableLog:
     """The log of `Journal`, which opens and closes it. Not for several threads."""
 
     def __init__(
@@ -72,7 +68,7 @@ class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the librar
         self._term = recovered.term
         self._term_end = 0
         self.votes_aside = False
-        """Whether `setCurrentTerm` leaves its sync to the next one, which a slow disk does beside
+        """Whether `set_term` leaves its sync to the next one, which a slow disk does beside
         the loop: whatever promises something by the term or the vote has to wait for that."""
         self._voted_for = recovered.voted_for
         self._commit_index = min(recovered.commit_index, self._log.last_index)
@@ -279,7 +275,7 @@ class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the librar
         self._synced_index = flight.index
         self._cache.trim(self._synced_index)
 
-    # --- what PySyncObj calls, by its names ---
+    # --- the log as a sequence ---
 
     def __len__(self) -> int:
         return len(self._log)
@@ -291,8 +287,7 @@ class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the librar
     def __getitem__(self, item: slice) -> list[Entry]: ...
 
     def __getitem__(self, item: int | slice) -> Entry | list[Entry]:
-        """Entries by place in the log, not by index. The two ends are kept at hand, because
-        PySyncObj asks for them several times in every tick."""
+        """Entries by place in the log, not by index. The two ends are kept at hand."""
         if isinstance(item, slice):
             first = self.first_index
             return [self._entry(first + place) for place in range(*item.indices(len(self)))]
@@ -311,7 +306,7 @@ class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the librar
         return self._entry(self.first_index + place)
 
     def add(self, command: bytes, index: int, term: int) -> None:
-        """Adds the next entry as `extend` does; the library's way."""
+        """Adds the next entry as `extend` does."""
         self.extend([(bytes(command), index, term)])
 
     def extend(self, entries: Sequence[Entry]) -> None:
@@ -340,14 +335,13 @@ class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the librar
                 f"the journal takes {bytes_max}"
             )
 
-    def clear(self) -> NoReturn:
-        """Refused: what a snapshot stands for goes with `release`, the rest stays (b02, b03)."""
-        raise RaftStopped("the log cannot be cleared: it would lose what no snapshot holds")
+    def truncate(self, length: int) -> None:
+        """Keeps the first `length` entries only; durable after the next `sync`.
 
-    def deleteEntriesFrom(self, entryFrom: int) -> None:
-        """Truncates from a place (not an index) on; durable after the next `sync`."""
+        Raises `RaftStopped` where a committed entry would go.
+        """
         self._check_usable()
-        first_removed = self.first_index + entryFrom
+        first_removed = self.first_index + length
         last_removed = self.last_index
         if first_removed > last_removed:
             return
@@ -364,50 +358,48 @@ class DurableLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # the librar
             flight.index = min(flight.index, first_removed - 1)
         self._tail = None
 
-    def deleteEntriesTo(self, entryTo: int) -> NoReturn:
-        """Refused: the log's head goes with `release`, which knows what a snapshot holds."""
-        raise RaftStopped("the log's head cannot be dropped: only a snapshot lets go of it")
-
-    def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
+    def set_term(self, term: int, voted_for: str | None) -> None:
         """Sets term and vote, and returns when they and all before them are on the disk; with
         `votes_aside` that may be later, see `term_synced`."""
         self._check_usable()
         if term < self._term:
             raise RaftStopped(f"term {term} cannot follow term {self._term}")
-        if term == self._term and self._voted_for not in (None, votedForNodeId):
+        if term == self._term and self._voted_for not in (None, voted_for):
             raise RaftStopped(
                 f"the vote of term {term} went to {self._voted_for!r}, "
-                f"it cannot go to {votedForNodeId!r}"
+                f"it cannot go to {voted_for!r}"
             )
-        if votedForNodeId is not None:
-            check_name(votedForNodeId)
-        if (term, votedForNodeId) != (self._term, self._voted_for):
-            self._writer.add(records.HARD_STATE, term, 0, (votedForNodeId or "").encode())
-            self._term, self._voted_for = term, votedForNodeId
+        if voted_for is not None:
+            check_name(voted_for)
+        if (term, voted_for) != (self._term, self._voted_for):
+            self._writer.add(records.HARD_STATE, term, 0, (voted_for or "").encode())
+            self._term, self._voted_for = term, voted_for
             self._term_end = self._writer.end
         if not self.votes_aside:
             self.sync()
             self._write_mark()
 
-    def getCurrentTerm(self) -> int:
+    @property
+    def term(self) -> int:
         """The current term; 0 before the first election."""
         return self._term
 
-    def getVotedForNodeId(self) -> str | None:
+    @property
+    def voted_for(self) -> str | None:
         """Who has this node's vote in the current term."""
         return self._voted_for
 
-    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
+    def note_commit(self, index: int) -> None:
         """Notes how far the log is committed. A hint for the next start: it is written beside
         other records, or within about a second, and never goes back or past the log's end."""
-        self._commit_index = max(self._commit_index, min(raftCommitIndex, self.last_index))
+        self._commit_index = max(self._commit_index, min(index, self.last_index))
 
-    def getRaftCommitIndex(self) -> int:
+    def commit_hint(self) -> int:
         """The newest commit index noted; never beyond the log's end. Entry 1 counts as
         committed, because it is the same no-op in every log."""
         return min(max(self._commit_index, 1), self.last_index)
 
-    def onOneSecondTimer(self) -> None:
+    def each_second(self) -> None:
         """Buffers the commit hint if it moved, and writes the synced mark if that moved."""
         self._check_usable()
         self._write_hint()

@@ -88,6 +88,6 @@ def _skip_present(
                 f"raft: the leader wants entry {index} replaced, which is committed or applied "
                 f"here (up to {settled_index}): the logs have parted"
             )
-        journal.deleteEntriesFrom(index - journal.first_index)
+        journal.truncate(index - journal.first_index)
         return offset, True
     return len(entries), False

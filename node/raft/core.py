@@ -29,6 +29,7 @@ from node.raft.elections import CANDIDATE, FOLLOWER, LEADER
 from node.raft.lease import NEVER, Lease
 from node.raft.prevote import PreVote
 from node.raft.pysyncobj import pin, seams
+from node.raft.pysyncobj.library_log import LibraryLog
 from node.raft.replication import Replicator
 from node.raft.snapshots.manager import Snapshotting
 from node.raft.submissions import Submissions
@@ -150,21 +151,21 @@ class Core(Committing):
     def _adopt_journal(self) -> None:
         """Put our journal in place of the library's own, and start from what it holds."""
         journal = self.journal
-        self._SyncObj__raftLog = journal
+        self._SyncObj__raftLog = LibraryLog(journal)
         if len(journal) == 0:
             journal.add(b"\x01", 1, 0)
             journal.sync()
         if journal.first_index != 1 and journal.snapshot is None:
             raise RaftStopped("raft: the log does not begin at entry 1, and there is no snapshot")
-        term: int = journal.getCurrentTerm()
+        term = journal.term
         if journal.last_term > term:
             raise RaftStopped(
                 f"raft: the log ends in term {journal.last_term}, the stored term is {term}"
             )
         self._SyncObj__raftCurrentTerm = term
-        self._SyncObj__votedForNodeId = journal.getVotedForNodeId()
+        self._SyncObj__votedForNodeId = journal.voted_for
         # The stored commit index is a hint that may run ahead of what survived (b23).
-        commit_index = max(1, min(journal.getRaftCommitIndex(), journal.last_index))
+        commit_index = max(1, min(journal.commit_hint(), journal.last_index))
         self._SyncObj__raftCommitIndex = commit_index
         self._SyncObj__raftLastApplied = 1
 
@@ -239,7 +240,7 @@ class Core(Committing):
         self._SyncObj__leaderCommitIndex = message["commit_index"]
         if verdict.commit_index > self._SyncObj__raftCommitIndex:
             self._SyncObj__raftCommitIndex = verdict.commit_index
-            self.journal.setRaftCommitIndex(verdict.commit_index)
+            self.journal.note_commit(verdict.commit_index)
             news = True
         if verdict.success and not message["entries"] and self.answers_at_once():
             # A slow disk must not look like a dead node: answer by what is durable.

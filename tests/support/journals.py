@@ -52,7 +52,7 @@ def open_journal(
 
 def state_of(journal: Journal) -> State:
     """What a reader of the journal can see of what must survive."""
-    return tuple(journal[:]), journal.getCurrentTerm(), journal.getVotedForNodeId()
+    return tuple(journal[:]), journal.term, journal.voted_for
 
 
 def fill(journal: Journal, count: int, *, size: int = 20, term: int = 1) -> None:
@@ -71,7 +71,7 @@ def busy_script(journal: Journal) -> Iterator[Callable[[], None]]:
 
     Each step adds at most one record to the log, a sync aside.
     """
-    add, vote, cut = journal.add, journal.setCurrentTerm, journal.deleteEntriesFrom
+    add, vote, cut = journal.add, journal.set_term, journal.truncate
     yield lambda: add(b"\x01", 1, 0)
     yield lambda: vote(1, None)
     yield lambda: vote(1, NODE)
@@ -79,13 +79,13 @@ def busy_script(journal: Journal) -> Iterator[Callable[[], None]]:
         yield lambda index=index: add(command(index), index, 1)  # type: ignore[misc]
         if index % 3 == 0:
             yield journal.sync
-    yield lambda: journal.setRaftCommitIndex(4)
+    yield lambda: journal.note_commit(4)
     yield journal.sync
     yield lambda: vote(2, "beta")
     yield lambda: cut(5)
     yield lambda: add(command(6, 70), 6, 2)
     yield journal.sync
-    yield journal.onOneSecondTimer
+    yield journal.each_second
     yield lambda: add(command(7, 200), 7, 2)
     yield lambda: add(command(8, 1), 8, 2)
     yield journal.sync

@@ -170,7 +170,7 @@ class Checks:
         who leads has the votes that are counted here."""
         if not journal.term_synced:
             return
-        term, vote = journal.getCurrentTerm(), journal.getVotedForNodeId()
+        term, vote = journal.term, journal.voted_for
         if term < self._durable_term.get(name, 0):
             self.fail(f"{name} went back to term {term}")
         self._durable_term[name] = term

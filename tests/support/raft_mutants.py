@@ -39,7 +39,7 @@ def truncating(
     """b04: everything after the previous entry is deleted, whether it matches or not."""
     previous = message["prevLogIdx"]
     if previous <= journal.last_index and journal.term_at(previous) == message["prevLogTerm"]:
-        journal.deleteEntriesFrom(previous + 1 - journal.first_index)
+        journal.truncate(previous + 1 - journal.first_index)
     return append_entries.accept(journal, message, commit_index, applied_index)
 
 
@@ -213,7 +213,7 @@ class TrustsCommitHint(Core):
 
     def _adopt_journal(self) -> None:
         super()._adopt_journal()
-        self._SyncObj__raftCommitIndex = self.journal.getRaftCommitIndex()
+        self._SyncObj__raftCommitIndex = self.journal.commit_hint()
 
 
 class TakesForwarded(Core):
@@ -335,7 +335,7 @@ class ClearsTail(Core):
         journal = self.journal
         if journal.snapshot is not None:
             journal._commit_index = self._SyncObj__raftCommitIndex = journal.snapshot.index
-            journal.deleteEntriesFrom(journal.snapshot.index + 1 - journal.first_index)
+            journal.truncate(journal.snapshot.index + 1 - journal.first_index)
 
 
 class _Rewriting(Taking):

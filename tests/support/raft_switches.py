@@ -38,7 +38,7 @@ def _every_record_is_whole(*_: object) -> bool:
     return True
 
 
-_set_current_term = Journal.setCurrentTerm
+_set_current_term = Journal.set_term
 _run_flight = Flight.run
 
 
@@ -136,7 +136,7 @@ SWITCHES: dict[str, tuple[str, Switch]] = {
     ),
     "VotesUnsynced": (
         "b08: term and vote are written, and synced when something else is",
-        replaced(Journal, "setCurrentTerm", _set_without_sync),
+        replaced(Journal, "set_term", _set_without_sync),
     ),
     "ClosesListener": (
         "b13: the first failed accept closes the listener",

@@ -63,8 +63,8 @@ def script() -> Iterator[Step]:
     yield from _entries(12, 1)
     yield from _snapshot(8)
     yield from _entries(8, 1)
-    yield (lambda j: j.setCurrentTerm(3, "beta"), lambda m: replace(m, term=3, vote="beta"))
-    yield (lambda j: j.deleteEntriesFrom(17 - j.first_index + 1), lambda m: m.cut(18))
+    yield (lambda j: j.set_term(3, "beta"), lambda m: replace(m, term=3, vote="beta"))
+    yield (lambda j: j.truncate(17 - j.first_index + 1), lambda m: m.cut(18))
     yield from _entries(15, 3)
     yield from _snapshot(16)
     yield from _snapshot(30)
@@ -156,8 +156,8 @@ def check_holds(journal: Journal, moments: list[Moment]) -> Moment:
     found = (
         journal.last_index,
         journal.last_term,
-        journal.getCurrentTerm(),
-        journal.getVotedForNodeId(),
+        journal.term,
+        journal.voted_for,
         newest.index if newest is not None else 0,
     )
     for moment in moments:
@@ -172,7 +172,7 @@ def check_holds(journal: Journal, moments: list[Moment]) -> Moment:
     if newest is not None:
         assert journal.first_index < newest.index
         assert whole <= newest.index + 1
-        assert journal.getRaftCommitIndex() >= newest.index
+        assert journal.commit_hint() >= newest.index
         assert journal.read_state(newest, 0, 1000) == state_at(newest.index)
         assert tuple(live_entries(journal, newest)) == LIVE[newest.index]
         for index in LIVE[newest.index]:

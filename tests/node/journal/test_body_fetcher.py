@@ -305,7 +305,7 @@ def test_every_entry_is_checked() -> None:
 def test_an_entry_that_was_replaced_meanwhile_does_not_come_back() -> None:
     scene = Scene().write(10)
     reader = scene.reader([9], [10])
-    scene.journal.deleteEntriesFrom(9)
+    scene.journal.truncate(9)
     scene.journal.add(b"another", 10, 2)
     scene.disk.go_on()
     assert reader.taken == [command(9, 100), b"another"]

@@ -23,13 +23,13 @@ def test_an_install_replaces_the_log_of_a_follower_and_survives_a_restart() -> N
     storage = SimStorage()
     target = open_journal(storage)
     fill(target, 3)
-    target.setCurrentTerm(4, "beta")
+    target.set_term(4, "beta")
     assert carry(source, target, meta) is False
     for _ in range(2):
         assert (target.first_index, target.last_index, target.last_term) == (34, 35, 1)
         assert target.first_whole_index == 36
-        assert (target.getCurrentTerm(), target.getVotedForNodeId()) == (4, "beta")
-        assert target.getRaftCommitIndex() == 35
+        assert (target.term, target.voted_for) == (4, "beta")
+        assert target.commit_hint() == 35
         assert target.snapshot == meta
         assert target.read_state(meta, 0, 1000) == state_at(35)
         assert [target.read(index) for index in live] == [command(index, 60) for index in live]
@@ -89,7 +89,7 @@ def test_an_install_replaces_a_longer_log_of_another_term() -> None:
     target = open_journal(storage, limits=JournalLimits(segment_bytes=512, cache_bytes=1 << 20))
     fill(target, 10, size=60)
     fill(target, 40, size=30, term=2)
-    target.setCurrentTerm(5, None)
+    target.set_term(5, None)
     meta = replace(meta)
     assert carry(source, target, meta) is False
     assert (target.first_index, target.last_index, target.last_term) == (34, 35, 1)
@@ -108,7 +108,7 @@ def test_an_install_over_entries_that_were_not_synced_survives_a_power_loss() ->
         meta = take(source, [4], index=35)
         storage = SimStorage()
         target = open_journal(storage)
-        target.setCurrentTerm(2, None)
+        target.set_term(2, None)
         fill(target, 5, size=60)
         carry(source, target, meta)
         if seed:
@@ -125,7 +125,7 @@ def test_an_install_that_is_not_what_was_announced_is_given_up_and_can_be_repeat
     meta = take(source, [4, 17], index=35)
     storage = SimStorage()
     target = open_journal(storage)
-    target.setCurrentTerm(1, None)
+    target.set_term(1, None)
     fill(target, 3)
     target.sync()
     before = storage.listdir(), state_of(target)
@@ -178,11 +178,11 @@ def test_the_log_may_grow_while_an_install_waits_for_its_disk(waits: int) -> Non
         for _ in range(waits):
             next(steps)
         fill(target, 10 if has_it else 3, size=60)
-        target.setCurrentTerm(7, "beta")
+        target.set_term(7, "beta")
         assert to_its_end(steps) is has_it
         for _ in range(2):
             assert target.snapshot == meta
-            assert (target.getCurrentTerm(), target.getVotedForNodeId()) == (7, "beta")
+            assert (target.term, target.voted_for) == (7, "beta")
             assert target.last_index == (40 if has_it else 35)
             assert [target.read(index) for index in live] == [command(i, 60) for i in live]
             clean_up(target)
@@ -196,7 +196,7 @@ def test_an_install_that_is_stopped_while_it_waits_leaves_the_log_as_it_was() ->
     for waits in (1, 2):
         storage = SimStorage()
         target = open_journal(storage)
-        target.setCurrentTerm(1, None)
+        target.set_term(1, None)
         fill(target, 3)
         target.sync()
         before = state_of(target)
@@ -216,7 +216,7 @@ def test_an_install_that_is_stopped_while_it_waits_leaves_the_log_as_it_was() ->
 def test_b22_an_install_of_what_is_committed_here_is_refused() -> None:
     source, target = filled(SimStorage(), 40), filled(SimStorage(), 40)
     meta = take(source, [4], index=35)
-    target.setRaftCommitIndex(35)
+    target.note_commit(35)
     with pytest.raises(SnapshotFailed, match="35 is committed here"):
         target.begin_install(meta)
     with pytest.raises(SnapshotFailed, match="the term is 1"):
@@ -228,17 +228,17 @@ def test_b22_an_install_that_was_overtaken_by_the_log_takes_nothing_back() -> No
     meta = take(source, [4], index=35)
     writer = target.begin_install(meta)
     fill(target, 10, size=60)
-    target.setRaftCommitIndex(38)
+    target.note_commit(38)
     writer.add_state(source.read_state(meta, 0, 100))
     writer.add_entry(*kept_entry(source, 4))
     assert writer.finish() is True
     assert (target.first_index, target.last_index) == (1, 40)
     # Committed here in another term than the snapshot says: the logs have parted.
     other = open_journal(SimStorage())
-    other.setCurrentTerm(1, None)
+    other.set_term(1, None)
     writer = other.begin_install(meta)
     fill(other, 40, term=0)
-    other.setRaftCommitIndex(38)
+    other.note_commit(38)
     writer.add_state(source.read_state(meta, 0, 100))
     writer.add_entry(*kept_entry(source, 4))
     with pytest.raises(RaftStopped, match="entry 35 is committed here, in another term"):
@@ -251,13 +251,13 @@ def test_an_install_spreads_its_entries_over_files_of_the_size_of_a_segment() ->
     meta = take(source, live, index=85)
     storage = SimStorage()
     target = open_journal(storage)
-    target.setCurrentTerm(1, None)
+    target.set_term(1, None)
     carry(source, target, meta)
     assert len(names(storage, ".kept")) > 8
     for journal in (target, reopened(storage)):
         assert [journal.read(index) for index in live] == [command(i, 60) for i in live]
     # On from there, as a leader that another follower takes the snapshot from.
     third = open_journal(SimStorage())
-    third.setCurrentTerm(1, None)
+    third.set_term(1, None)
     assert carry(journal, third, meta) is False
     assert third.read(77) == command(77, 60)

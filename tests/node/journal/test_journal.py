@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pysyncobj.journal
 import pytest
 
 from node.journal.config import JournalLimits
@@ -31,21 +30,9 @@ def test_a_new_journal_is_empty_and_clean(storage: SimStorage) -> None:
     journal = open_journal(storage)
     assert len(journal) == 0
     assert (journal.first_index, journal.last_index, journal.last_term) == (1, 0, 0)
-    assert (journal.getCurrentTerm(), journal.getVotedForNodeId()) == (0, None)
-    assert journal.getRaftCommitIndex() == 0
+    assert (journal.term, journal.voted_for) == (0, None)
+    assert journal.commit_hint() == 0
     assert not journal.dirty
-    assert isinstance(journal, pysyncobj.journal.Journal)
-
-
-def test_it_implements_every_method_of_the_library_journal() -> None:
-    wanted = [
-        name
-        for name in vars(pysyncobj.journal.Journal)
-        if callable(getattr(pysyncobj.journal.Journal, name)) and name != "__init__"
-    ]
-    assert "deleteEntriesFrom" in wanted
-    for name in wanted:
-        assert getattr(Journal, name) is not getattr(pysyncobj.journal.Journal, name), name
 
 
 def test_entries_come_back_by_place_by_slice_and_from_the_end(storage: SimStorage) -> None:
@@ -68,7 +55,7 @@ def test_the_ends_of_the_log_follow_additions_and_truncations(storage: SimStorag
     journal = open_journal(storage)
     fill(journal, 3)
     assert journal[-1] == (command(3), 3, 1)
-    journal.deleteEntriesFrom(1)
+    journal.truncate(1)
     assert journal[-1] == journal[0] == (command(1), 1, 1)
     journal.add(b"other", 2, 4)
     assert journal[-1] == (b"other", 2, 4)
@@ -97,15 +84,15 @@ def test_terms_and_sizes_are_known_without_reading(storage: SimStorage) -> None:
 def test_everything_survives_an_orderly_restart(storage: SimStorage) -> None:
     journal = open_journal(storage)
     journal.add(b"\x01", 1, 0)
-    journal.setCurrentTerm(3, "beta")
+    journal.set_term(3, "beta")
     fill(journal, 40, term=3)
-    journal.setRaftCommitIndex(17)
+    journal.note_commit(17)
     before = state_of(journal)
     journal.close()
     again = open_journal(storage)
     assert state_of(again) == before
     assert again.synced_index == again.last_index == 41
-    assert again.getRaftCommitIndex() == 17
+    assert again.commit_hint() == 17
     assert again.cut_bytes == 0
 
 
@@ -114,7 +101,7 @@ def test_one_group_is_one_write_and_one_sync(storage: SimStorage) -> None:
     seen: list[str] = []
     storage.hook = lambda operation, _: seen.append(operation)
     fill(journal, 300)
-    journal.setRaftCommitIndex(299)
+    journal.note_commit(299)
     assert seen == []
     assert journal.dirty
     assert journal.synced_index == 0
@@ -130,11 +117,11 @@ def test_a_hard_state_is_on_the_disk_when_the_call_returns(storage: SimStorage) 
     journal = open_journal(storage, limits=ONE_SEGMENT)
     fill(journal, 2)
     before = storage.syncs
-    journal.setCurrentTerm(2, NODE)
+    journal.set_term(2, NODE)
     assert storage.syncs == before + 1
     assert not journal.dirty
     assert journal.synced_index == 2
-    journal.setCurrentTerm(2, NODE)
+    journal.set_term(2, NODE)
     assert storage.syncs == before + 1, "nothing new to write"
 
 
@@ -232,7 +219,7 @@ def test_a_replaced_entry_is_read_not_the_one_it_replaced(storage: SimStorage) -
         journal = open_journal(SimStorage(), limits=limits)
         fill(journal, 5)
         journal.sync()
-        journal.deleteEntriesFrom(2)
+        journal.truncate(2)
         journal.add(b"new", 3, 2)
         assert journal.read(3) == b"new"
         journal.sync()
@@ -242,7 +229,7 @@ def test_a_replaced_entry_is_read_not_the_one_it_replaced(storage: SimStorage) -
 def test_a_truncation_frees_the_memory_of_what_it_removed(storage: SimStorage) -> None:
     journal = open_journal(storage, limits=JournalLimits())
     fill(journal, 10, size=1000)
-    journal.deleteEntriesFrom(1)
+    journal.truncate(1)
     assert 1000 < journal.stats().cached_bytes < 2000
 
 
@@ -286,7 +273,7 @@ def test_the_figures_tell_syncs_sizes_and_space() -> None:
 def test_its_repr_is_a_status_line(storage: SimStorage) -> None:
     journal = open_journal(storage)
     fill(journal, 2)
-    journal.setCurrentTerm(4, "beta")
+    journal.set_term(4, "beta")
     journal.add(b"x", 3, 4)
     assert repr(journal) == (
         "<Journal simulated open, entries 1..3, synced 2, term 4, voted for beta>"
@@ -298,16 +285,16 @@ def test_its_repr_is_a_status_line(storage: SimStorage) -> None:
 
 def test_b23_the_commit_index_never_lies_beyond_the_log(storage: SimStorage) -> None:
     journal = open_journal(storage)
-    journal.setRaftCommitIndex(50)
-    assert journal.getRaftCommitIndex() == 0
+    journal.note_commit(50)
+    assert journal.commit_hint() == 0
     fill(journal, 2)
-    assert journal.getRaftCommitIndex() == 1, "the no-op of entry 1 is committed in every log"
-    journal.setRaftCommitIndex(50)
-    assert journal.getRaftCommitIndex() == 2
+    assert journal.commit_hint() == 1, "the no-op of entry 1 is committed in every log"
+    journal.note_commit(50)
+    assert journal.commit_hint() == 2
     fill(journal, 60)
-    assert journal.getRaftCommitIndex() == 2, "a clamped hint does not grow with the log"
+    assert journal.commit_hint() == 2, "a clamped hint does not grow with the log"
     journal.close()
-    assert open_journal(storage).getRaftCommitIndex() == 2
+    assert open_journal(storage).commit_hint() == 2
 
 
 def test_a_moved_commit_index_is_written_within_a_timer_tick_and_only_once(
@@ -316,23 +303,23 @@ def test_a_moved_commit_index_is_written_within_a_timer_tick_and_only_once(
     journal = open_journal(storage)
     fill(journal, 9)
     journal.sync()
-    journal.setRaftCommitIndex(5)
+    journal.note_commit(5)
     assert not journal.dirty, "a hint alone asks for no sync"
-    journal.onOneSecondTimer()
+    journal.each_second()
     assert journal.dirty
     journal.sync()
-    journal.onOneSecondTimer()
+    journal.each_second()
     assert not journal.dirty
     storage.crash()
-    assert open_journal(storage).getRaftCommitIndex() == 5
+    assert open_journal(storage).commit_hint() == 5
 
 
 def test_the_commit_index_never_goes_back(storage: SimStorage) -> None:
     journal = open_journal(storage)
     fill(journal, 9)
-    journal.setRaftCommitIndex(5)
-    journal.setRaftCommitIndex(3)
-    assert journal.getRaftCommitIndex() == 5
+    journal.note_commit(5)
+    journal.note_commit(3)
+    assert journal.commit_hint() == 5
 
 
 # --- what is refused ---
@@ -359,14 +346,14 @@ def test_an_oversized_command_is_refused_and_changes_nothing(storage: SimStorage
 
 def test_b08_a_second_vote_in_a_term_or_a_falling_term_is_refused(storage: SimStorage) -> None:
     journal = open_journal(storage)
-    journal.setCurrentTerm(7, None)
-    journal.setCurrentTerm(7, "beta")
+    journal.set_term(7, None)
+    journal.set_term(7, "beta")
     journal.close()
     journal = open_journal(storage)
     for term, name in ((7, "gamma"), (7, None), (6, None)):
         with pytest.raises(RaftStopped):
-            journal.setCurrentTerm(term, name)
-    assert (journal.getCurrentTerm(), journal.getVotedForNodeId()) == (7, "beta")
+            journal.set_term(term, name)
+    assert (journal.term, journal.voted_for) == (7, "beta")
 
 
 @pytest.mark.parametrize("name", ["", "x" * 256])
@@ -375,45 +362,35 @@ def test_a_name_that_cannot_be_stored_is_refused(storage: SimStorage, name: str)
         open_journal(storage, node=name)
     journal = open_journal(storage, node="x" * 255)
     with pytest.raises(ValueError, match="1 to 255 bytes"):
-        journal.setCurrentTerm(1, name)
+        journal.set_term(1, name)
 
 
 def test_committed_entries_and_the_first_cannot_be_removed(storage: SimStorage) -> None:
     journal = open_journal(storage)
     fill(journal, 9)
     with pytest.raises(RaftStopped, match="everything up to 1 stays"):
-        journal.deleteEntriesFrom(0)
-    journal.setRaftCommitIndex(4)
+        journal.truncate(0)
+    journal.note_commit(4)
     with pytest.raises(RaftStopped, match="everything up to 4 stays"):
-        journal.deleteEntriesFrom(3)
-    journal.deleteEntriesFrom(9)
+        journal.truncate(3)
+    journal.truncate(9)
     assert journal.last_index == 9
-    journal.deleteEntriesFrom(4)
+    journal.truncate(4)
     assert journal.last_index == 4
-
-
-def test_b27_the_log_cannot_be_emptied(storage: SimStorage) -> None:
-    journal = open_journal(storage)
-    fill(journal, 3)
-    with pytest.raises(RaftStopped):
-        journal.clear()
-    with pytest.raises(RaftStopped):
-        journal.deleteEntriesTo(2)
-    assert len(journal) == 3
 
 
 def test_a_closed_journal_takes_nothing_more(storage: SimStorage) -> None:
     journal = open_journal(storage)
     fill(journal, 3)
-    journal._destroy()
+    journal.close()
     journal.close()
     for call in (
         lambda: journal.add(b"x", 4, 1),
-        lambda: journal.setCurrentTerm(2, None),
-        lambda: journal.deleteEntriesFrom(2),
+        lambda: journal.set_term(2, None),
+        lambda: journal.truncate(2),
         lambda: journal.read(2),
         journal.sync,
-        journal.onOneSecondTimer,
+        journal.each_second,
     ):
         with pytest.raises(JournalFailed, match="is closed"):
             call()

@@ -286,7 +286,7 @@ def test_b08_a_vote_that_cannot_be_read_is_damage_even_as_the_last_record() -> N
     storage = SimStorage()
     journal = open_journal(storage, limits=NO_ROOM)
     fill(journal, 2)
-    journal.setCurrentTerm(7, "beta")
+    journal.set_term(7, "beta")
     content = storage.content(FIRST_SEGMENT)
     vote_at = content.rindex(b"beta") - records.RECORD_BYTES
     mark = storage.content(MARK_NAME)
@@ -396,7 +396,7 @@ def test_a_record_that_no_correct_node_writes_is_refused(
     storage = SimStorage()
     journal = open_journal(storage, limits=ONE_SEGMENT)
     fill(journal, 2)
-    journal.setCurrentTerm(5, None)
+    journal.set_term(5, None)
     journal.close()
     content = storage.content(FIRST_SEGMENT)
     _, _, seed = records.decode_segment_header(content)
@@ -486,7 +486,7 @@ def test_a_tick_of_the_timer_marks_what_is_synced() -> None:
     journal = open_journal(storage, limits=NO_ROOM)
     fill(journal, 3)
     journal.sync()
-    journal.onOneSecondTimer()
+    journal.each_second()
     storage.crash()
     storage.replace(FIRST_SEGMENT, storage.content(FIRST_SEGMENT)[:-1])
     with pytest.raises(JournalDamaged, match="known to be synced"):

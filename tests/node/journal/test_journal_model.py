@@ -78,27 +78,27 @@ class JournalModel(RuleBasedStateMachine):
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
         kept = data.draw(st.integers(max(self.commit, 1), len(self.entries) - 1), label="kept")
-        self.journal.deleteEntriesFrom(kept)
+        self.journal.truncate(kept)
         del self.entries[kept:]
         self.synced_index = min(self.synced_index, kept)
         self.changed()
 
     @rule(step=st.integers(1, 3), vote=st.sampled_from([None, "alpha", "beta"]))
     def next_term(self, step: int, vote: str | None) -> None:
-        self.journal.setCurrentTerm(self.term + step, vote)
+        self.journal.set_term(self.term + step, vote)
         self.term, self.vote = self.term + step, vote
         self.synced()
 
     @precondition(lambda self: self.vote is None)
     @rule(vote=st.sampled_from(["alpha", "beta"]))
     def vote_in_this_term(self, vote: str) -> None:
-        self.journal.setCurrentTerm(self.term, vote)
+        self.journal.set_term(self.term, vote)
         self.vote = vote
         self.synced()
 
     @rule(index=st.integers(0, 60))
     def commit_up_to(self, index: int) -> None:
-        self.journal.setRaftCommitIndex(index)
+        self.journal.note_commit(index)
         self.commit = max(self.commit, min(index, len(self.entries)))
 
     @rule()
@@ -108,16 +108,16 @@ class JournalModel(RuleBasedStateMachine):
 
     @rule()
     def one_second_passes(self) -> None:
-        self.journal.onOneSecondTimer()
+        self.journal.each_second()
 
     # --- what happens to it ---
 
     @rule()
     def restart(self) -> None:
         self.journal.close()
-        commit = self.journal.getRaftCommitIndex()
+        commit = self.journal.commit_hint()
         self.reopen()
-        assert self.journal.getRaftCommitIndex() == commit
+        assert self.journal.commit_hint() == commit
         assert self.journal.cut_bytes == 0
 
     @rule()
@@ -138,8 +138,8 @@ class JournalModel(RuleBasedStateMachine):
         self.entries = list(entries)
         # The hint is no promise, but it never goes beyond what was committed.
         self.commit = min(self.commit, len(self.entries))
-        assert self.journal.getRaftCommitIndex() <= max(self.commit, 1)
-        self.journal.setRaftCommitIndex(self.commit)
+        assert self.journal.commit_hint() <= max(self.commit, 1)
+        self.journal.note_commit(self.commit)
         self.synced()
 
     # --- what must hold after each step ---
@@ -150,11 +150,11 @@ class JournalModel(RuleBasedStateMachine):
             return
         journal, entries = self.journal, self.entries
         assert len(journal) == len(entries)
-        assert (journal.getCurrentTerm(), journal.getVotedForNodeId()) == (self.term, self.vote)
+        assert (journal.term, journal.voted_for) == (self.term, self.vote)
         assert journal.last_index == len(entries)
         assert journal.synced_index == self.synced_index
         assert journal.last_term == (entries[-1][2] if entries else 0)
-        assert journal.getRaftCommitIndex() == min(max(self.commit, 1), len(entries))
+        assert journal.commit_hint() == min(max(self.commit, 1), len(entries))
         if entries:
             assert journal[-1] == entries[-1]
             assert journal[0] == entries[0]

@@ -32,8 +32,8 @@ def test_a_journal_lives_in_its_folder_and_in_those_it_has_to_make(tmp_path: Pat
     for term in range(1, 20):
         fill(journal, 3, size=200, term=term)
         journal.sync()
-    journal.setCurrentTerm(20, "beta")
-    journal.deleteEntriesFrom(30)
+    journal.set_term(20, "beta")
+    journal.truncate(30)
     expected = state_of(journal)
     journal.close()
     journal = open_journal(OsStorage(folder))
@@ -229,7 +229,7 @@ def test_snapshots_kept_files_and_an_install_on_a_real_folder(tmp_path: Path) ->
     endings = Counter(name.rpartition(".")[2] for name in storage.listdir())
     assert (endings["snapshot"], endings["kept"], endings["tmp"]) == (2, 1, 0)
     target = open_journal(OsStorage(tmp_path / "target"), limits=small)
-    target.setCurrentTerm(1, None)
+    target.set_term(1, None)
     writer = target.begin_install(meta)
     writer.add_state(journal.read_state(meta, 0, meta.state_bytes))
     for index in live_entries(journal, meta):

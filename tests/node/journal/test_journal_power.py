@@ -77,7 +77,7 @@ def state_in_memory(journal: Journal, otherwise: State) -> State:
             entries.append(old)
         else:
             entries.append((journal.read(index), index, journal.term_at(index)))
-    return tuple(entries), journal.getCurrentTerm(), journal.getVotedForNodeId()
+    return tuple(entries), journal.term, journal.voted_for
 
 
 def operations_of_a_whole_run() -> int:
@@ -110,7 +110,7 @@ def check_goes_on(storage: SimStorage, expected: list[State], rng: random.Random
     journal = open_journal(storage)
     assert state_of(journal) == state
     fill(journal, 4, term=9)
-    journal.setCurrentTerm(9, NODE)
+    journal.set_term(9, NODE)
     state = state_of(journal)
     storage.power_loss(rng)
     assert state_of(open_journal(storage)) == state
@@ -173,7 +173,7 @@ def test_synced_index_falls_with_a_truncation_and_rises_with_the_sync() -> None:
     journal = open_journal(SimStorage())
     fill(journal, 10)
     journal.sync()
-    journal.deleteEntriesFrom(6)
+    journal.truncate(6)
     assert journal.synced_index == 6
     fill(journal, 8, term=2)
     assert journal.synced_index == 6
@@ -186,24 +186,24 @@ def test_b08_a_vote_survives_every_power_loss_after_the_call() -> None:
         storage = SimStorage()
         journal = open_journal(storage)
         fill(journal, 3)
-        journal.setCurrentTerm(7, "beta")
+        journal.set_term(7, "beta")
         storage.power_loss(random.Random(seed))
         journal = open_journal(storage)
-        assert (journal.getCurrentTerm(), journal.getVotedForNodeId()) == (7, "beta")
+        assert (journal.term, journal.voted_for) == (7, "beta")
         assert journal.last_index == 3, "what the voter compared against is durable with the vote"
 
 
 def test_b08_the_vote_is_found_in_the_newest_segment_too() -> None:
     storage = SimStorage()
     journal = open_journal(storage)
-    journal.setCurrentTerm(7, "beta")
+    journal.set_term(7, "beta")
     for _ in range(10):
         fill(journal, 3, size=200, term=7)
         journal.sync()
     journal.close()
     newest = max(name for name in storage.listdir() if name.endswith(".segment"))
     assert b"beta" in storage.content(newest)
-    assert open_journal(storage).getVotedForNodeId() == "beta"
+    assert open_journal(storage).voted_for == "beta"
 
 
 def test_b15_a_full_disk_stops_the_journal_and_space_brings_it_back() -> None:
@@ -220,7 +220,7 @@ def test_b15_a_full_disk_stops_the_journal_and_space_brings_it_back() -> None:
     for call in (
         journal.sync,
         lambda: journal.add(b"x", journal.last_index + 1, 1),
-        lambda: journal.setCurrentTerm(2, None),
+        lambda: journal.set_term(2, None),
     ):
         with pytest.raises(JournalFailed, match="no room left on the disk"):
             call()
@@ -279,7 +279,7 @@ def test_a_failed_sync_is_never_tried_again_on_the_same_descriptor() -> None:
     with pytest.raises(JournalFailed):
         journal.sync()
     with pytest.raises(JournalFailed):
-        journal.onOneSecondTimer()
+        journal.each_second()
     journal.close()
     assert attempts == ["write", "sync"], "nothing touches the disk after a failure"
 

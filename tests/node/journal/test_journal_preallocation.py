@@ -84,7 +84,7 @@ def the_log_goes_on_where_its_records_end() -> None:
     source, meta = leader()
     storage = SimStorage()
     journal = open_journal(storage, limits=ROOM)
-    journal.setCurrentTerm(3, None)
+    journal.set_term(3, None)
     fill(journal, 5)
     journal.sync()
     used = journal.stats().disk_bytes

@@ -87,7 +87,7 @@ def test_a_segment_that_begins_at_the_same_index_as_an_earlier_one_keeps_its_ord
     for term in range(1, 6):
         fill(journal, 4, size=150, term=term)
         journal.sync()
-        journal.deleteEntriesFrom(1)
+        journal.truncate(1)
     fill(journal, 2, term=9)
     expected = state_of(journal)
     journal.close()
@@ -104,7 +104,7 @@ def test_a_truncation_reaches_back_over_segments() -> None:
         fill(journal, 3, size=150)
         journal.sync()
     assert len(segments_of(storage)) >= 10
-    journal.deleteEntriesFrom(4)
+    journal.truncate(4)
     fill(journal, 2, term=2)
     assert [entry[1:] for entry in journal[3:]] == [(4, 1), (5, 2), (6, 2)]
     expected = state_of(journal)
@@ -126,7 +126,7 @@ def test_b14_positions_have_64_bits(end: int) -> None:
         for _ in range(10):
             fill(journal, 2, size=90)
             journal.sync()
-        journal.deleteEntriesFrom(17)
+        journal.truncate(17)
         fill(journal, 5, size=90, term=2)
         expected = state_of(journal)
         assert [entry[0] for entry in expected[0]] == [command(i, 90) for i in range(1, 23)]

@@ -233,15 +233,15 @@ class Peer:
 def nothing_old_is_sent() -> None:
     """What was read for an earlier leadership is not the log any more."""
     journal = Reader(entries=5).journal
-    journal.setCurrentTerm(1, "a")
+    journal.set_term(1, "a")
     fill(journal, 3, size=60)
     journal.sync()
     peer = Peer(journal)
     peer.lead(1, 5)
     peer.round(1)
     peer.disk.go_on()
-    journal.deleteEntriesFrom(6 - journal.first_index)
-    journal.setCurrentTerm(3, "a")
+    journal.truncate(6 - journal.first_index)
+    journal.set_term(3, "a")
     for index in (6, 7, 8):
         journal.add(command(index, 70), index, 3)
     journal.sync()

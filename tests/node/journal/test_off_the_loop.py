@@ -119,15 +119,15 @@ def test_a_truncation_reaches_back_into_the_segment_on_its_way() -> None:
     fill(journal, 5, size=100)
     flight = journal.begin_sync()
     assert flight is not None
-    journal.deleteEntriesFrom(3)
-    journal.setCurrentTerm(2, "beta")
+    journal.truncate(3)
+    journal.set_term(2, "beta")
     journal.land(flight)
     fill(journal, 2, size=80, term=2)
     journal.sync()
     storage.power_loss(random.Random(1))
     again = open_journal(storage)
     assert [again.term_at(index) for index in range(1, 6)] == [1, 1, 1, 2, 2]
-    assert (again.getCurrentTerm(), again.getVotedForNodeId()) == (2, "beta")
+    assert (again.term, again.voted_for) == (2, "beta")
 
 
 def test_a_segment_that_cannot_be_begun_ends_the_journal() -> None:

@@ -78,7 +78,7 @@ class SnapshotModel(RuleBasedStateMachine):
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
         kept = data.draw(st.integers(self.committed, len(self.entries) - 1), label="kept")
-        self.journal.deleteEntriesFrom(kept + 1 - self.journal.first_index)
+        self.journal.truncate(kept + 1 - self.journal.first_index)
         del self.entries[kept:]
         # Another suffix could come back instead: let nothing depend on it.
         self.sync()

@@ -62,14 +62,14 @@ def check_goes_on(storage: SimStorage, expected: list[Moment], rng: random.Rando
     journal = open_journal(storage)
     check_holds(journal, [moment])
     fill(journal, 4, size=SIZE, term=9)
-    journal.setCurrentTerm(9, "alpha")
+    journal.set_term(9, "alpha")
     live = LIVE[moment.snapshot] if moment.snapshot else ()
     take(journal, live)
     clean_up(journal)
-    last, term = journal.last_index, journal.getCurrentTerm()
+    last, term = journal.last_index, journal.term
     storage.power_loss(rng)
     journal = open_journal(storage)
-    assert (journal.last_index, journal.getCurrentTerm()) == (last, term)
+    assert (journal.last_index, journal.term) == (last, term)
     for index in live:
         assert journal.read(index) == moment.entries[index - 1][0]
 

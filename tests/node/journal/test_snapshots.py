@@ -10,11 +10,12 @@ from collections.abc import Callable
 
 import pytest
 
+from node.journal import limits
 from node.journal.errors import JournalDamaged, JournalFailed, RaftStopped, SnapshotFailed
 from node.journal.io.job import Flight
 from node.journal.journal import Journal
 from node.journal.log import PLACEHOLDER
-from node.raft import limits
+from node.raft.pysyncobj.library_log import LibraryLog
 from tests.support.journals import command, fill, open_journal
 from tests.support.simdisk import SimStorage
 from tests.support.snapshots import clean_up, kept_entry, live_entries, state_at, take
@@ -23,7 +24,7 @@ from tests.support.snapshots import clean_up, kept_entry, live_entries, state_at
 def filled(storage: SimStorage, count: int = 30, size: int = 60) -> Journal:
     """A journal of `count` entries over several segments, all synced."""
     journal = open_journal(storage)
-    journal.setCurrentTerm(1, "alpha")
+    journal.set_term(1, "alpha")
     for _ in range(0, count, 3):
         fill(journal, 3, size=size)
         journal.sync()
@@ -156,11 +157,11 @@ def test_b27_what_a_snapshot_holds_is_never_truncated() -> None:
     writer = journal.begin_snapshot(20, 1, array("Q", [3]))
     for finish in (writer.abort, lambda: take(journal, [3], index=20)):
         with pytest.raises(RaftStopped, match="everything up to 20 stays"):
-            journal.deleteEntriesFrom(19)
+            journal.truncate(19)
         finish()
-    journal.deleteEntriesFrom(20)
+    journal.truncate(20)
     assert journal.last_index == 20
-    for refused in (journal.clear, lambda: journal.deleteEntriesTo(3)):
+    for refused in (LibraryLog(journal).clear, lambda: LibraryLog(journal).deleteEntriesTo(3)):
         with pytest.raises(RaftStopped):
             refused()
 
@@ -169,7 +170,7 @@ def test_a_truncation_that_reaches_below_the_first_segment_of_the_log_is_replaye
     """The segment where the log begins truncates entries whose segments are gone."""
     storage = SimStorage()
     journal = filled(storage, 30)
-    journal.deleteEntriesFrom(20)
+    journal.truncate(20)
     fill(journal, 2, size=60, term=2)
     journal.sync()
     for index in (21, 22):

@@ -182,7 +182,7 @@ def test_a_node_with_the_longest_log_and_an_old_term_does_not_block_the_rest() -
     for name in "bc":
         node = world.nodes[name]
         assert node.journal is not None
-        node.journal.setCurrentTerm(9, None)
+        node.journal.set_term(9, None)
         node.kill()
     world.nodes["c"].storage.crash()
     world.nodes["a"].start()

@@ -322,7 +322,7 @@ def b23_commit_hint(node_class: NodeClass = RaftNode) -> None:
     leader.kill()
 
     def exaggerate(journal: Any) -> None:
-        journal.getRaftCommitIndex = lambda: 50
+        journal.commit_hint = lambda: 50
 
     leader.journal_hook = exaggerate
     leader.start()

@@ -16,13 +16,14 @@ from pysyncobj.transport import Transport
 
 import node.raft
 from node.journal.errors import RaftStopped
-from node.journal.journal import Journal
-from node.journal.log import DurableLog
 from node.peers.transport import TcpTransport
 from node.raft.config import boot_clock
 from node.raft.core import CANDIDATE, FOLLOWER, LEADER, Core
 from node.raft.pysyncobj import pin, seams
+from node.raft.pysyncobj.library_log import LibraryLog
+from tests.support.journals import fill, open_journal
 from tests.support.raft_world import World
+from tests.support.simdisk import SimStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,8 +64,20 @@ def test_the_abstract_members_of_the_library_are_all_ours() -> None:
     for name in ("send", "destroy"):
         assert name in vars(TcpTransport)
         assert name in vars(Transport)
-    ours = {*vars(Journal), *vars(DurableLog)}
-    assert {n for n in vars(LibraryJournal) if not n.startswith("__")} <= ours
+    wanted = {name for name in vars(LibraryJournal) if name != "__init__"}
+    ours = vars(LibraryLog)
+    assert {name for name in wanted if callable(getattr(LibraryJournal, name))} <= set(ours)
+
+
+def test_b27_the_log_cannot_be_emptied() -> None:
+    journal = open_journal(SimStorage())
+    fill(journal, 3)
+    log = LibraryLog(journal)
+    with pytest.raises(RaftStopped, match="refusing to clear the log"):
+        log.clear()
+    with pytest.raises(RaftStopped, match="refusing to drop 2 entries"):
+        log.deleteEntriesTo(2)
+    assert len(log) == 3
 
 
 def test_another_version_or_a_moved_seam_refuses_to_start(

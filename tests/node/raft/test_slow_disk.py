@@ -161,7 +161,7 @@ def answers_wait_for_their_term(node_class: NodeClass = RaftNode) -> None:
     def intercept(frame: Frame) -> str:
         message = frame.message()
         if frame.source == "b" and message["type"] == "next_node_idx":
-            assert journal.term_synced or message["term"] < journal.getCurrentTerm()
+            assert journal.term_synced or message["term"] < journal.term
         return "pass"
 
     world.network.intercept = intercept
@@ -236,7 +236,7 @@ def test_a_truncation_during_a_sync_takes_back_what_it_would_prove() -> None:
         journal.add(b"\x10", index, 1)
     flight = journal.begin_sync()
     assert flight is not None
-    journal.deleteEntriesFrom(3)
+    journal.truncate(3)
     journal.add(b"\x10other", 4, 2)
     journal.add(b"\x10other", 5, 2)
     flight.run()
@@ -252,13 +252,13 @@ def test_a_blocking_sync_finishes_the_one_under_way_first() -> None:
     journal.add(b"\x01", 1, 0)
     flight = journal.begin_sync()
     assert flight is not None
-    journal.setCurrentTerm(4, "b")
+    journal.set_term(4, "b")
     assert not journal.dirty
     journal.land(flight)  # Its thread tells later: nothing happens.
     assert journal.synced_index == 1
     storage.crash()
     again = open_journal(storage, limits=ONE_SEGMENT)
-    assert (again.getCurrentTerm(), again.getVotedForNodeId(), again.last_index) == (4, "b", 1)
+    assert (again.term, again.voted_for, again.last_index) == (4, "b", 1)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
