@@ -23,6 +23,7 @@ from fifo.client import (
     Confirms,
     Consumer,
     DurableMessage,
+    Environment,
     FifoError,
     LockedMessage,
     Metrics,
@@ -30,7 +31,6 @@ from fifo.client import (
     Opened,
     Options,
     QueueSpec,
-    Seams,
     SettleResult,
     Status,
     StoredMessage,
@@ -69,7 +69,7 @@ class BlockingMessage(LockedMessage):
         self, delay: Duration | None = None, reason: str | None = None, *, receipt: bool = True
     ) -> SettleResult:
         """It failed: counts, and comes back after `delay` seconds or the backoff."""
-        what = nacking(self.failures, self.holding, delay, reason)
+        what = nacking(self.failures, self.ledger, delay, reason)
         return self._settle(what, receipt=receipt)
 
     def release(self, delay: Duration | None = None, *, receipt: bool = True) -> SettleResult:
@@ -89,7 +89,7 @@ class BlockingMessage(LockedMessage):
 
     def renew(self) -> datetime:
         """Raise the deadline to now + lock; returns the new one. Raises LockLost."""
-        _Threads.of(self).run(self.holding.settler.renew(self))
+        _Threads.of(self).run(self.ledger.settler.renew(self))
         return self.deadline
 
     def process(
@@ -102,7 +102,7 @@ class BlockingMessage(LockedMessage):
         return BlockingProcessing(self, on_error, reraise)
 
     def _settle(self, what: Settling, *, receipt: bool) -> SettleResult:
-        return _Threads.of(self).run(self.holding.settler.settle(self, what, receipt=receipt))
+        return _Threads.of(self).run(self.ledger.settler.settle(self, what, receipt=receipt))
 
 
 class BlockingProcessing:
@@ -121,7 +121,7 @@ class BlockingProcessing:
         self._reraise = reraise
 
     def __enter__(self) -> BlockingMessage:
-        self._message.holding.busy.add(self._message.token)
+        self._message.ledger.busy.add(self._message.token)
         return self._message
 
     def __exit__(
@@ -131,7 +131,7 @@ class BlockingProcessing:
         trace: TracebackType | None,
     ) -> bool:
         message = self._message
-        message.holding.busy.discard(message.token)
+        message.ledger.busy.discard(message.token)
         if error is None:
             message.ack()
             return False
@@ -163,7 +163,7 @@ class _Threads:
     @staticmethod
     def of(message: LockedMessage) -> _Threads:
         """The thread that a message's client runs on."""
-        found = _by_loop.get(message.holding.settler.session.loop)
+        found = _by_loop.get(message.ledger.settler.session.loop)
         if found is None:
             raise ClientClosed("the client that this message came from is closed")
         return found
@@ -208,7 +208,7 @@ class _Threads:
         self._acks_due = False
         while self._acks:
             message = self._acks.popleft()
-            message.holding.settler.gather(message)
+            message.ledger.settler.gather(message)
 
     def stop(self) -> None:
         """End the thread."""
@@ -328,7 +328,7 @@ class BlockingConsumer:
     async def _cancel(self) -> None:
         while self._fetched:
             message = self._fetched.popleft()
-            message.holding.settler.send(message, releasing(None))
+            message.ledger.settler.send(message, releasing(None))
         await self._consumer.cancel()
 
     @property
@@ -465,11 +465,11 @@ class BlockingDurable:
 class BlockingClient:
     """A connection to a cluster for programs with threads; `fifo.blocking.connect` makes it."""
 
-    def __init__(self, options: Options, seams: Seams | None = None) -> None:
+    def __init__(self, options: Options, environment: Environment | None = None) -> None:
         self._threads = _Threads()
         self._closed = False
         try:
-            self._client = self._threads.run(_open(options, seams))
+            self._client = self._threads.run(_open(options, environment))
         except BaseException:
             self._threads.stop()
             raise
@@ -719,15 +719,15 @@ class BlockingClient:
         return BlockingDurable(self._run(make()), self._threads)
 
 
-async def _open(options: Options, seams: Seams | None) -> BaseClient[BlockingMessage]:
-    client = BaseClient(options, BlockingMessage, seams)
+async def _open(options: Options, environment: Environment | None) -> BaseClient[BlockingMessage]:
+    client = BaseClient(options, BlockingMessage, environment)
     await client.open()
     return client
 
 
-def connect(url: str, *, seams: Seams | None = None, **options: Any) -> BlockingClient:
+def connect(url: str, *, environment: Environment | None = None, **options: Any) -> BlockingClient:
     """Connect to a cluster; URL and options as in `fifo.connect`.
 
     `with fifo.blocking.connect(url) as client`, or close it yourself.
     """
-    return BlockingClient(from_url(url, options), seams)
+    return BlockingClient(from_url(url, options), environment)

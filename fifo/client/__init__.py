@@ -7,7 +7,7 @@ from fifo.client.client import (
     Connecting,
     connect,
 )
-from fifo.client.connection.environment import Seams
+from fifo.client.connection.environment import Environment
 from fifo.client.connection.observing import observe
 from fifo.client.connection.options import Options, from_url, redacted
 from fifo.client.consuming.consumer import Consumer
@@ -80,7 +80,7 @@ __all__ = [
     "Confirms",
     "Metrics",
     "Options",
-    "Seams",
+    "Environment",
     "from_url",
     "QueueSpec",
     "Backoff",

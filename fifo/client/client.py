@@ -1,7 +1,7 @@
 """The client that programs hold: the names of the contract, each a check and a hand-over.
 
 Owns the public methods and the order in which the parts are made and closed. What they do is the
-business of `session`, `publishing`, `consumer`, `settling`, `getting` and `control`.
+business of `session`, `publisher`, `consumer`, `settler`, `getting` and `control`.
 `fifo.blocking` has the same names: change them together.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 from fifo.client import checks, limits, redriving
 from fifo.client.backoff import Backoff, BackoffCallable, split_callable, to_text_form
 from fifo.client.connection.control import Control
-from fifo.client.connection.environment import Seams
+from fifo.client.connection.environment import Environment
 from fifo.client.connection.options import Options, from_url
 from fifo.client.connection.session import Session
 from fifo.client.consuming.consumer import ConsumeOptions, Consumer, Consumers
@@ -85,14 +85,14 @@ class BaseClient(Generic[M]):
         self,
         options: Options,
         factory: Callable[[Delivery, int], M],
-        seams: Seams | None = None,
+        environment: Environment | None = None,
     ) -> None:
         """Must be made on the loop that it is used on."""
         self.options = options
         self.metrics = Metrics()
         self._factory = factory
         loop = asyncio.get_running_loop()
-        self._session = Session(options, seams or Seams(), self.metrics, loop)
+        self._session = Session(options, environment or Environment(), self.metrics, loop)
         # The order in which they resume: who consumes, what was settled, what was published.
         self._consumers = Consumers(self._session)
         self._settler = Settler(self._session)
@@ -265,8 +265,8 @@ class BaseClient(Generic[M]):
         frame = await self._session.call(Peek(queue, count), timeout)
         if not isinstance(frame.message, Peeked):
             raise ProtocolError("a peek was answered by something else")
-        seams = self._session.seams
-        delivery = Delivery(frame.message, frame.raw, seams.monotonic(), seams.wall())
+        environment = self._session.environment
+        delivery = Delivery(frame.message, frame.raw, environment.monotonic(), environment.wall())
         return [StoredMessage(delivery, index) for index in range(delivery.count)]
 
     async def redrive(
@@ -514,10 +514,10 @@ class BaseClient(Generic[M]):
         found = await self._getter.get(request, timeout=patience, renew=auto_renew)
         if auto_renew and found:
             self._start_control()
-        now = self._session.seams.monotonic()
+        now = self._session.environment.monotonic()
         messages = [self._factory(delivery, index) for delivery, index in found]
         for message in messages:
-            message.holding.opened(message, now)
+            message.ledger.opened(message, now)
         return messages
 
     async def settle(
@@ -538,8 +538,8 @@ class BaseClient(Generic[M]):
         checks.integer(consumer, "consumer", 1, 2**63 - 1)
         checks.integer(token, "token", 1, 2**63 - 1)
         what = _settling(verb, delay, reason, description, exception)
-        holding = self._session.holdings.get(consumer)
-        held = None if holding is None else holding.open.get(token)
+        ledger = self._session.ledgers.get(consumer)
+        held = None if ledger is None else ledger.open.get(token)
         if held is not None:
             return await self._settler.settle(held, what, receipt=True)
         frame = await self._session.call(
@@ -626,8 +626,8 @@ class BaseClient(Generic[M]):
 class Client(BaseClient[Message]):
     """A connection to a cluster for asyncio programs; `fifo.connect` makes it."""
 
-    def __init__(self, options: Options, seams: Seams | None = None) -> None:
-        super().__init__(options, Message, seams)
+    def __init__(self, options: Options, environment: Environment | None = None) -> None:
+        super().__init__(options, Message, environment)
 
     async def __aenter__(self) -> Client:
         return self
@@ -644,9 +644,9 @@ class Client(BaseClient[Message]):
 class Connecting:
     """What `connect` gives: `await` it for a client, or use it in `async with`."""
 
-    def __init__(self, options: Options, seams: Seams | None) -> None:
+    def __init__(self, options: Options, environment: Environment | None) -> None:
         self._options = options
-        self._seams = seams
+        self._environment = environment
         self._client: Client | None = None
 
     def __repr__(self) -> str:
@@ -656,7 +656,7 @@ class Connecting:
         return self._open().__await__()
 
     async def _open(self) -> Client:
-        client = Client(self._options, self._seams)
+        client = Client(self._options, self._environment)
         await client.open()
         return client
 
@@ -674,14 +674,14 @@ class Connecting:
             await self._client.close()
 
 
-def connect(url: str, *, seams: Seams | None = None, **options: Any) -> Connecting:
+def connect(url: str, *, environment: Environment | None = None, **options: Any) -> Connecting:
     """Connect to a cluster: `fifo://[user:password@]host:port,host:port[?option=value]`.
 
     `async with fifo.connect(url) as client` or `client = await fifo.connect(url)`. Options are the
     fields of `fifo.client.Options`, in the query or as keywords. Raises InvalidArgument at once for
     a bad URL or option; ConnectionLost, AuthenticationFailed when awaited.
     """
-    return Connecting(from_url(url, options), seams)
+    return Connecting(from_url(url, options), environment)
 
 
 def _lock_ms(value: Duration | None, what: str) -> int | None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import fifo
-from fifo.client import Seams, from_url, limits
+from fifo.client import Environment, from_url, limits
 from fifo.client.connection.dialing import Dialer
 from fifo.client.consuming import ranges
 from fifo.wire import Code, Frame
@@ -121,10 +121,10 @@ async def test_what_was_settled_just_before_a_renewal_is_no_suspicion() -> None:
         line, frame, _ = await peer.hear(Settle)
         client._control.nudge()
         await peer.hear(Renew)
-        await until(lambda: message.holding.lost)
+        await until(lambda: message.ledger.lost)
         receive_all(line, frame)
         assert (await acking).status == "ok"
-        assert not message.holding.suspected
+        assert not message.ledger.suspected
         assert client.metrics.locks_lost == 0
 
 
@@ -175,8 +175,8 @@ async def test_a_message_goes_to_somebody_else_when_who_waited_was_cancelled() -
         await asyncio.sleep(0)
         second = asyncio.create_task(messages.next())
         await asyncio.sleep(0)
-        holding = messages._holding
-        assert holding is not None
+        ledger = messages._ledger
+        assert ledger is not None
         # Woken and cancelled in the same turn of the loop.
         messages._wake(1)
         first.cancel()
@@ -243,7 +243,7 @@ async def test_a_renewal_counts_from_when_it_was_sent() -> None:
 
 async def test_what_was_tried_is_told_whenever_the_time_is_over() -> None:
     [port] = free_ports(1)
-    dialer = Dialer(from_url(f"fifo://127.0.0.1:{port}", {}), Seams())
+    dialer = Dialer(from_url(f"fifo://127.0.0.1:{port}", {}), Environment())
     dialing = asyncio.create_task(dialer.dial(lambda: Hello(1, 1, 0, b"s" * 16, b"i" * 16)))
     await until(lambda: "refused" in dialer.explain())
     # Also while the next round has only begun.

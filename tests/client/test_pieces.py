@@ -1,4 +1,4 @@
-"""The small parts by themselves: ranges, durations, backoffs, specs, holdings, errors."""
+"""The small parts by themselves: ranges, durations, backoffs, specs, ledgers, errors."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Handler:
     def _swear(self, message: Message) -> None:
         """Tell the history that the client is sure of its lock now, if it is."""
         first = message._delivery.received + message._delivery.remaining_s
-        deadline = message.holding.deadline(message.token, message._delivery)
+        deadline = message.ledger.deadline(message.token, message._delivery)
         transit_s = 0.0 if deadline > first + RENEWED_S else self._transit_s(message)
         if transit_s is None or message.is_lost or message.settled:
             return

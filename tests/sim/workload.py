@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import fifo
-from fifo.client.connection.environment import Seams
+from fifo.client.connection.environment import Environment
 from fifo.client.consuming.message import Message
 from tests.jepsen.bodies import body_of, given, name_of
 from tests.jepsen.history import drops
@@ -90,7 +90,7 @@ class Programs:
     async def connect(self, name: str, rng: random.Random) -> fifo.Client:
         """A client, as soon as there is a leader."""
         program = self.world.programs[name]
-        seams = Seams(
+        environment = Environment(
             monotonic=program.clock,
             wall=program.wall,
             chance=rng.random,
@@ -101,7 +101,7 @@ class Programs:
             try:
                 return await fifo.connect(
                     self.world.url,
-                    seams=seams,
+                    environment=environment,
                     timeout=self.world.plan.timeout_s,
                     heartbeat=2.0,
                 )

@@ -2,7 +2,7 @@
 
 Owns heartbeats, renewals and notices of a session, so that a handler that blocks the user's loop,
 or burns its CPU, neither looks dead nor loses its locks. Opened with the first consumer.
-It reads what the user's loop replaces (`identity`, `holdings`), and each holding under its own
+It reads what the user's loop replaces (`identity`, `ledgers`), and each ledger under its own
 lock; it hands everything else over with `call_soon_threadsafe`.
 """
 
@@ -20,7 +20,7 @@ from fifo.client.connection.link import Link
 from fifo.client.connection.session import Identity, Session, hello
 from fifo.client.connection.threads import OwnLoop, call_in
 from fifo.client.consuming import ranges
-from fifo.client.consuming.lock_ledger import Holding
+from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.errors import FifoError, SessionEnded, from_code
 from fifo.wire import Code, Frame
 from fifo.wire import limits as wire
@@ -50,8 +50,8 @@ class Control:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._user_loop = session.loop
-        self._seams = session.seams
-        self._dialer = Dialer(session.options, session.seams)
+        self._environment = session.environment
+        self._dialer = Dialer(session.options, session.environment)
         self._thread: OwnLoop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
@@ -75,7 +75,7 @@ class Control:
     def start(self) -> None:
         """Start the thread, once."""
         if self._thread is None and not self._stopping:
-            self._thread = self._seams.own_loop()
+            self._thread = self._environment.own_loop()
             self._thread.start(self._main)
 
     def nudge(self) -> None:
@@ -181,9 +181,9 @@ class Control:
             self._retry_soon = False
             return limits.RENEW_RETRY_S
         locks = [
-            holding.lock_s
-            for holding in self._session.holdings.values()
-            if holding.renewable and not holding.void
+            ledger.lock_s
+            for ledger in self._session.ledgers.values()
+            if ledger.renewable and not ledger.void
         ]
         return min([*locks, limits.LOCK_S_MAX]) / limits.RENEWALS_PER_LOCK if locks else _IDLE_S
 
@@ -192,12 +192,12 @@ class Control:
         link = self.link
         if link is None:
             return
-        now = self._seams.monotonic()
+        now = self._environment.monotonic()
         items: list[tuple[int, tuple[ranges.Range, ...]]] = []
         room = wire.SETTLE_RANGES_MAX
-        for number, holding in self._session.holdings.items():
+        for number, ledger in self._session.ledgers.items():
             for part in ranges.chunks(
-                holding.to_renew(now), wire.SETTLE_RANGES_MAX, limits.RENEW_TOKENS
+                ledger.to_renew(now), wire.SETTLE_RANGES_MAX, limits.RENEW_TOKENS
             ):
                 if len(part) > room or len(items) >= wire.ITEMS_MAX:
                     self._send(link, items, now)
@@ -236,35 +236,35 @@ class Control:
                 _log.warning("a renewal was refused: %s", message.text)
 
     def _renewed(self, answer: Renewed, sent_at: float | None) -> None:
-        holdings = self._session.holdings
+        ledgers = self._session.ledgers
         for number, granted, lost in answer.items:
-            holding = holdings.get(number)
-            if holding is None:
+            ledger = ledgers.get(number)
+            if ledger is None:
                 continue
             if sent_at is not None and granted:
-                holding.renewed(granted, sent_at)
+                ledger.renewed(granted, sent_at)
                 self._session.metrics.renewals += ranges.count([one[:2] for one in granted])
             if lost:
                 # What was settled just before the renewal came is named as lost, too: not a sign
                 # that the node suspects us.
-                self._lose(holding, lost, suspected=False)
+                self._lose(ledger, lost, suspected=False)
 
     def _notice(self, link: Link, notice: Notice) -> None:
         if notice.kind == NOTICE_MESSAGE_TIMEOUT:
-            holding = self._session.holdings.get(notice.consumer)
-            if holding is not None:
-                self._lose(holding, notice.tokens, suspected=True)
+            ledger = self._session.ledgers.get(notice.consumer)
+            if ledger is not None:
+                self._lose(ledger, notice.tokens, suspected=True)
         else:
             self._tell(self._session.notice, notice)
         if notice.notice:
             link.send(NoticeAck(notice.notice), next(self._correlations))
 
     def _lose(
-        self, holding: Holding, tokens: tuple[tuple[int, int], ...], *, suspected: bool
+        self, ledger: LockLedger, tokens: tuple[tuple[int, int], ...], *, suspected: bool
     ) -> None:
         """Flag the messages here and now: a handler that blocks the user's loop can look."""
-        self._session.lose(holding, tokens, suspected=suspected)
-        self._tell(self._session.told_lost, holding.number)
+        self._session.lose(ledger, tokens, suspected=suspected)
+        self._tell(self._session.told_lost, ledger.number)
 
     def _tell_ended(self, identity: Identity) -> None:
         self._tell(self._session.ended_elsewhere, identity.session)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from fifo.client import limits
-from fifo.client.connection.environment import Seams
+from fifo.client.connection.environment import Environment
 from fifo.client.connection.link import Link
 from fifo.client.connection.options import Options, split_address
 from fifo.client.errors import (
@@ -36,9 +36,9 @@ FATAL: Final = (AuthenticationFailed, PermissionDenied, SessionEnded, SessionTak
 class Dialer:
     """Knows nodes, and finds the one that leads."""
 
-    def __init__(self, options: Options, seams: Seams) -> None:
+    def __init__(self, options: Options, environment: Environment) -> None:
         self._options = options
-        self._seams = seams
+        self._environment = environment
         self._context = options.ssl_context()
         self._known: list[str] = list(options.addresses)
         self.hint: str | None = None
@@ -58,7 +58,7 @@ class Dialer:
 
     async def dial(self, hello: Callable[[], Hello]) -> tuple[Link, Welcome]:
         """Go round until a leader welcomes us. Raises only the FATAL errors; cancel it to stop."""
-        began = self._seams.monotonic()
+        began = self._environment.monotonic()
         rounds = 0
         while True:
             found, retry_s = await self._round(hello)
@@ -66,9 +66,9 @@ class Dialer:
                 self.hint = found[0].address
                 return found
             pause = self._options.reconnect.delay_s(rounds)
-            if self._seams.monotonic() - began < limits.REDIAL_PATIENCE_S:
+            if self._environment.monotonic() - began < limits.REDIAL_PATIENCE_S:
                 pause = min(pause, limits.REDIAL_PATIENT_MAX_S)
-            pause *= 0.5 + self._seams.chance()
+            pause *= 0.5 + self._environment.chance()
             if retry_s is not None:
                 # The node knows better how long it takes, but it does not know the other nodes.
                 pause = max(pause, min(retry_s, limits.REDIAL_MAX_S))
@@ -145,7 +145,7 @@ class Dialer:
 
     async def _attempt(self, address: str, hello: Hello) -> tuple[Link, Welcome | Redirect]:
         timeout = limits.TCP_TIMEOUT_S if self._context is None else limits.TLS_TIMEOUT_S
-        link = await connect(address, self._seams, timeout, self._context)
+        link = await connect(address, self._environment, timeout, self._context)
         try:
             async with asyncio.timeout(limits.OPENING_TIMEOUT_S):
                 return link, await link.open(hello, self._options.secret)
@@ -159,7 +159,7 @@ class Dialer:
 
 async def connect(
     address: str,
-    seams: Seams,
+    environment: Environment,
     timeout: float,
     context: ssl.SSLContext | None = None,
 ) -> Link:
@@ -175,7 +175,7 @@ async def connect(
     try:
         async with asyncio.timeout(timeout):
             _, link = await loop.create_connection(
-                lambda: Link(address, seams, loop), host, port, ssl=context
+                lambda: Link(address, environment, loop), host, port, ssl=context
             )
     except TimeoutError:
         raise Timeout(f"no connection within {timeout:g} s") from None

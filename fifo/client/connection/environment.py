@@ -15,7 +15,7 @@ from fifo.client.connection.threads import LoopThread, OwnLoop
 
 
 @dataclass(frozen=True, slots=True)
-class Seams:
+class Environment:
     """`monotonic` decides everything; `wall` is shown to people; `chance` gives 0.0 to 1.0.
 
     `own_loop` makes what runs the control connection beside the user's loop: a thread.

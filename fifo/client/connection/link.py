@@ -28,7 +28,7 @@ from fifo.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from fifo.client.connection.environment import Seams
+    from fifo.client.connection.environment import Environment
 
 _log = logging.getLogger("fifo.client")
 
@@ -54,12 +54,14 @@ class Receiver(Protocol):
 class Link(asyncio.Protocol):
     """A connection. `open()` says hello; afterwards frames go to the receiver."""
 
-    def __init__(self, address: str, seams: Seams, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, address: str, environment: Environment, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.address = address
         self.writable = True
         self.heartbeat_s = wire.HEARTBEAT_MS / 1000
         self.closed = loop.create_future()
-        self._seams = seams
+        self._environment = environment
         self._loop = loop
         self._opening = Opening(wire.FRAME_BYTES_MAX)
         self._opened: asyncio.Future[Opened] = loop.create_future()
@@ -68,7 +70,7 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._watched_at = 0.0
-        self._heard_at = self._sent_at = seams.monotonic()
+        self._heard_at = self._sent_at = environment.monotonic()
         self._pinged_at: float | None = None
         self._error: FifoError | None = None
         self._hello: Hello | None = None
@@ -111,7 +113,7 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes came: everything that they complete is handled at once."""
-        self._heard_at = self._seams.monotonic()
+        self._heard_at = self._environment.monotonic()
         self._pinged_at = None
         try:
             for frame in self._opening.receive_data(data):
@@ -203,7 +205,7 @@ class Link(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        self._sent_at = self._seams.monotonic()
+        self._sent_at = self._environment.monotonic()
         for piece in coalesced(encode(message, correlation, raw)):
             transport.write(piece)
 
@@ -215,7 +217,7 @@ class Link(asyncio.Protocol):
 
     def _look(self) -> None:
         """Say something where we were silent; give the node up where it was for too long."""
-        now = self._seams.monotonic()
+        now = self._environment.monotonic()
         period = min(self.heartbeat_s / 2, limits.STALL_S / 2)
         if self._loop.time() - self._watched_at > limits.STALL_S / 2:
             # Our own loop was blocked: what the node said meanwhile may still lie in the socket.

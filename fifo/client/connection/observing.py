@@ -9,7 +9,7 @@ import asyncio
 from typing import Any
 
 from fifo.client.connection.dialing import connect, words
-from fifo.client.connection.environment import Seams
+from fifo.client.connection.environment import Environment
 from fifo.client.connection.link import Link
 from fifo.client.connection.options import Options
 from fifo.client.errors import ConnectionLost, FifoError, ProtocolError, Timeout, from_code
@@ -20,20 +20,20 @@ from fifo.wire.messages import ROLE_OBSERVER, Error, Hello, Ok, Status, Welcome
 async def observe(
     address: str,
     timeout: float = 5.0,
-    seams: Seams | None = None,
+    environment: Environment | None = None,
     options: Options | None = None,
 ) -> dict[str, Any]:
     """The status of the node at `host:port`; credentials and TLS are those of `options`.
 
     Raises ConnectionLost, Timeout, or what the node answers; OSError never leaves here.
     """
-    seams = seams or Seams()
+    environment = environment or Environment()
     options = options or Options((address,))
     try:
         async with asyncio.timeout(timeout):
-            link = await connect(address, seams, timeout, options.ssl_context())
+            link = await connect(address, environment, timeout, options.ssl_context())
             try:
-                return await _ask(link, seams, options)
+                return await _ask(link, environment, options)
             finally:
                 link.close()
     except TimeoutError as error:
@@ -46,13 +46,13 @@ async def observe(
         raise ConnectionLost(f"{address}: {words(error)}") from error
 
 
-async def _ask(link: Link, seams: Seams, options: Options) -> dict[str, Any]:
+async def _ask(link: Link, environment: Environment, options: Options) -> dict[str, Any]:
     hello = Hello(
         VERSION_MIN,
         VERSION_MAX,
         ROLE_OBSERVER,
-        session=seams.entropy(16),
-        incarnation=seams.entropy(16),
+        session=environment.entropy(16),
+        incarnation=environment.entropy(16),
         client="fifo-observer",
         user=options.user,
         mechanism=options.mechanism,

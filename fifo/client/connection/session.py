@@ -2,7 +2,7 @@
 
 Owns reconnecting, resuming, and handing each frame to whoever expects it. It outlives its
 connections: what is unanswered is sent again, by those who own it, once a leader welcomes us.
-Runs on the user's loop; `identity` and `holdings` are replaced, never changed, so that the control
+Runs on the user's loop; `identity` and `ledgers` are replaced, never changed, so that the control
 thread may read them at any time.
 """
 
@@ -18,12 +18,12 @@ from typing import Any, Final, NamedTuple, Protocol
 from fifo.client import limits
 from fifo.client.connection.calls import EXPIRED, Call, Expected, until
 from fifo.client.connection.dialing import Dialer
-from fifo.client.connection.environment import Seams
+from fifo.client.connection.environment import Environment
 from fifo.client.connection.link import Link
 from fifo.client.connection.options import Options
 from fifo.client.consuming import ranges
 from fifo.client.consuming.delivery import Delivery
-from fifo.client.consuming.lock_ledger import Holding
+from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.durations import Duration, patience
 from fifo.client.errors import (
     ClientClosed,
@@ -125,19 +125,21 @@ class Session:
     def __init__(
         self,
         options: Options,
-        seams: Seams,
+        environment: Environment,
         metrics: Metrics,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.options = options
-        self.seams = seams
+        self.environment = environment
         self.metrics = metrics
         self.loop = loop
-        self.dialer = Dialer(options, seams)
+        self.dialer = Dialer(options, environment)
         self.link: Link | None = None
         self.welcome: Welcome | None = None
-        self.identity = Identity(seams.entropy(16), seams.entropy(16), established=False)
-        self.holdings: dict[int, Holding] = {}
+        self.identity = Identity(
+            environment.entropy(16), environment.entropy(16), established=False
+        )
+        self.ledgers: dict[int, LockLedger] = {}
         self.parts: list[Part] = []
         self.fatal: FifoError | None = None
         self.closing = False
@@ -259,13 +261,13 @@ class Session:
         _log.warning("the session ended: %s", error)
         self.metrics.sessions_ended += 1
         self.identity = Identity(
-            self.seams.entropy(16), self.identity.incarnation, established=False
+            self.environment.entropy(16), self.identity.incarnation, established=False
         )
-        for holding in self.holdings.values():
-            for message in holding.end():
+        for ledger in self.ledgers.values():
+            for message in ledger.end():
                 self.metrics.locks_lost += 1
                 message.lose_lock()
-        self.holdings = {}
+        self.ledgers = {}
         self._sinks.clear()
         self._orphans.clear()
         for part in self.parts:
@@ -296,10 +298,10 @@ class Session:
         self._expected.clear()
         for part in self.parts:
             part.failed(error)
-        for holding in self.holdings.values():
-            for message in holding.end():
+        for ledger in self.ledgers.values():
+            for message in ledger.end():
                 message.lose_lock()
-        self.holdings = {}
+        self.ledgers = {}
         if not self._first.done():
             self._first.set_exception(error)
             self._first.exception()
@@ -411,7 +413,7 @@ class Session:
     def _retry(self, call: Call, error: FifoError) -> None:
         delay = self.options.ack_retry_backoff.delay_s(call.attempts)
         call.attempts += 1
-        self.loop.call_later(delay * (0.75 + self.seams.chance() / 2), self._send_call, call)
+        self.loop.call_later(delay * (0.75 + self.environment.chance() / 2), self._send_call, call)
 
     def _forget(self, call: Call) -> None:
         if self._calls.pop(call.correlation, None) is not None and self._orphans:
@@ -464,16 +466,16 @@ class Session:
 
     # Deliveries and notices.
 
-    def bind(self, holding: Holding, sink: Sink) -> None:
+    def bind(self, ledger: LockLedger, sink: Sink) -> None:
         """From here on the deliveries of this consumer number go to `sink`."""
-        self.holdings = {**self.holdings, holding.number: holding}
-        self._sinks[holding.number] = sink
-        for delivery in self._orphans.pop(holding.number, ()):
+        self.ledgers = {**self.ledgers, ledger.number: ledger}
+        self._sinks[ledger.number] = sink
+        for delivery in self._orphans.pop(ledger.number, ()):
             sink.deliver(delivery)
 
     def unbind(self, number: int) -> None:
         """This consumer number is done with."""
-        self.holdings = {one: other for one, other in self.holdings.items() if one != number}
+        self.ledgers = {one: other for one, other in self.ledgers.items() if one != number}
         self._sinks.pop(number, None)
 
     def listen(self, number: int, listener: Listener) -> None:
@@ -481,8 +483,8 @@ class Session:
         self._listeners[number] = listener
 
     def _deliver(self, message: Deliver, raw: memoryview) -> None:
-        seams = self.seams
-        delivery = Delivery(message, raw, seams.monotonic(), seams.wall())
+        environment = self.environment
+        delivery = Delivery(message, raw, environment.monotonic(), environment.wall())
         sink = self._sinks.get(message.consumer) or self._listeners.get(message.consumer)
         if sink is not None:
             sink.deliver(delivery)
@@ -510,9 +512,9 @@ class Session:
     def notice(self, notice: Notice) -> None:
         """What happened to a consumer; on the user's loop."""
         if notice.kind == NOTICE_MESSAGE_TIMEOUT:
-            holding = self.holdings.get(notice.consumer)
-            if holding is not None:
-                self.lose(holding, notice.tokens, suspected=True)
+            ledger = self.ledgers.get(notice.consumer)
+            if ledger is not None:
+                self.lose(ledger, notice.tokens, suspected=True)
                 self.told_lost(notice.consumer)
         elif notice.kind == NOTICE_SESSION_ENDED:
             self.ended_elsewhere(self.identity.session)
@@ -526,10 +528,10 @@ class Session:
                 sink.removed()
 
     def lose(
-        self, holding: Holding, tokens: tuple[tuple[int, int], ...], *, suspected: bool
+        self, ledger: LockLedger, tokens: tuple[tuple[int, int], ...], *, suspected: bool
     ) -> None:
         """These locks are lost: flag their messages, on any thread."""
-        for message in holding.lose(tokens, suspected=suspected):
+        for message in ledger.lose(tokens, suspected=suspected):
             self.metrics.locks_lost += 1
             message.lose_lock()
 

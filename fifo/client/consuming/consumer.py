@@ -21,7 +21,7 @@ from fifo.client.connection.calls import EXPIRED, Call, until
 from fifo.client.connection.session import Session
 from fifo.client.consuming import ranges
 from fifo.client.consuming.delivery import Delivery
-from fifo.client.consuming.lock_ledger import Holding
+from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.consuming.message import LockedMessage, SettleResult
 from fifo.client.consuming.ranges import Range
 from fifo.client.consuming.settler import Settler
@@ -72,7 +72,7 @@ class Consumer(Generic[M]):
         self._options = options
         self._factory = factory
         self._on_start = on_start
-        self._holding: Holding | None = None
+        self._ledger: LockLedger | None = None
         self._subscribing: Call | None = None
         self._error: FifoError | None = None
         self._buffer: deque[tuple[Delivery, int, int]] = deque()
@@ -87,7 +87,7 @@ class Consumer(Generic[M]):
 
     def __repr__(self) -> str:
         state = "cancelled" if self.cancelled else "active" if self.active else "waiting"
-        number = "-" if self._holding is None else self._holding.number
+        number = "-" if self._ledger is None else self._ledger.number
         return f"<consumer {number} of {self.queue}, {state}, {self.buffered} buffered>"
 
     # The program's side.
@@ -95,7 +95,7 @@ class Consumer(Generic[M]):
     @property
     def number(self) -> int | None:
         """The consumer's number, for `client.settle` from elsewhere; None before it has one."""
-        return None if self._holding is None else self._holding.number
+        return None if self._ledger is None else self._ledger.number
 
     @property
     def buffered(self) -> int:
@@ -170,9 +170,9 @@ class Consumer(Generic[M]):
 
     async def alive(self) -> None:
         """Say that the program behind it is well: a suspected consumer gets messages again."""
-        if self._holding is not None:
-            self._holding.suspected = False
-            await self._session.call(Alive(self._holding.number))
+        if self._ledger is not None:
+            self._ledger.suspected = False
+            await self._session.call(Alive(self._ledger.number))
 
     async def credit(self, count: int, *, drain: bool = False) -> None:
         """Ask for `count` messages, where the consumer pulls; `drain` takes back, once what is
@@ -183,9 +183,9 @@ class Consumer(Generic[M]):
         """
         checks.integer(count, "count", 0, wire.CREDIT_MAX)
         await self.subscribe()
-        if self._holding is not None:
+        if self._ledger is not None:
             await self._session.call(
-                Credit(self._holding.number, count, checks.flag(drain, "drain"))
+                Credit(self._ledger.number, count, checks.flag(drain, "drain"))
             )
 
     async def subscribe(self) -> None:
@@ -215,25 +215,25 @@ class Consumer(Generic[M]):
         unopened = self._unopened()
         self._forget_buffer()
         self._wake_all()
-        holding = self._holding
-        if holding is None or holding.void or self._session.fatal is not None:
+        ledger = self._ledger
+        if ledger is None or ledger.void or self._session.fatal is not None:
             return
-        holding.retired = True
-        self._settler.flush(holding)
+        ledger.retired = True
+        self._settler.flush(ledger)
         pieces = list(ranges.chunks(unopened, wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS)) or [()]
-        call = self._session.begin(Cancel(holding.number, pieces[0]))
-        holding.resolve(pieces[0])
+        call = self._session.begin(Cancel(ledger.number, pieces[0]))
+        ledger.resolve(pieces[0])
         for piece in pieces[1:]:
-            self._settler.release_unopened(holding, piece)
+            self._settler.release_unopened(ledger, piece)
         seconds = min(self._session.options.timeout, self._session.options.close_timeout)
         loop = self._session.loop
         try:
             # Waited for a moment only: without a connection it is sent after the next resume.
             answer = await until(_copy(call), loop.time() + seconds, loop)
-            if answer is not EXPIRED and not holding.has_unresolved():
-                self._settler.finish(holding)
+            if answer is not EXPIRED and not ledger.has_unresolved():
+                self._settler.finish(ledger)
         except LockLost:
-            self._session.unbind(holding.number)
+            self._session.unbind(ledger.number)
         except FifoError as error:
             _log.info("cancelling %r: %s", self, error)
 
@@ -241,38 +241,38 @@ class Consumer(Generic[M]):
 
     def _take(self) -> M | None:
         """The next message in the buffer, or None."""
-        holding = self._holding
-        if holding is not None and holding.suspected:
-            self._speak(holding)
+        ledger = self._ledger
+        if ledger is not None and ledger.suspected:
+            self._speak(ledger)
         while self._index < self._stop or self._advance():
             delivery = self._delivery
             assert delivery is not None, "a slice of the buffer has its delivery"
             index = self._index
             self._index = index + 1
             message = self._factory(delivery, index)
-            holding = message.holding
-            now = self._session.seams.monotonic()
+            ledger = message.ledger
+            now = self._session.environment.monotonic()
             token = message.token
-            if holding.lost and token in holding.lost:
-                holding.resolve(((token, token),))
+            if ledger.lost and token in ledger.lost:
+                ledger.resolve(((token, token),))
                 continue
-            if now >= self._fresh_until and not self._still_fresh(holding, token, now):
+            if now >= self._fresh_until and not self._still_fresh(ledger, token, now):
                 continue
-            holding.opened(message, now)
+            ledger.opened(message, now)
             return message
         return None
 
     def _take_many(self, count: int) -> list[M]:
         """Up to `count` messages of the buffer."""
         messages: list[M] = []
-        holding = self._holding
-        if holding is not None and holding.suspected:
-            self._speak(holding)
+        ledger = self._ledger
+        if ledger is not None and ledger.suspected:
+            self._speak(ledger)
         while len(messages) < count and (self._index < self._stop or self._advance()):
             delivery, factory = self._delivery, self._factory
             assert delivery is not None, "a slice of the buffer has its delivery"
-            owner = delivery.holding
-            now = self._session.seams.monotonic()
+            owner = delivery.ledger
+            now = self._session.environment.monotonic()
             if (
                 owner is None
                 or owner.lost
@@ -299,33 +299,33 @@ class Consumer(Generic[M]):
             return False
         self._delivery, self._index, self._stop = self._buffer.popleft()
         delivery = self._delivery
-        if delivery.holding is None:
+        if delivery.ledger is None:
             return False
         token = delivery.first_token + self._index
-        self._fresh_until = self._limit(delivery.holding, delivery, token)
+        self._fresh_until = self._limit(delivery.ledger, delivery, token)
         return True
 
-    def _limit(self, holding: Holding, delivery: Delivery, token: int) -> float:
+    def _limit(self, ledger: LockLedger, delivery: Delivery, token: int) -> float:
         """Until when a message may be handed out: its lock's end, or the end of its renewals."""
-        end = holding.deadline(token, delivery)
+        end = ledger.deadline(token, delivery)
         if self._usable_s is not None:
             end = min(end, delivery.received + self._usable_s)
         return end
 
-    def _still_fresh(self, holding: Holding, token: int, now: float) -> bool:
+    def _still_fresh(self, ledger: LockLedger, token: int, now: float) -> bool:
         """Whether a message may be handed out; one that may not is given back, uncounted."""
         assert self._delivery is not None, "asked about a message of the buffer"
-        self._fresh_until = self._limit(holding, self._delivery, token)
+        self._fresh_until = self._limit(ledger, self._delivery, token)
         if now < self._fresh_until:
             return True
-        self._settler.release_unopened(holding, ((token, token),))
+        self._settler.release_unopened(ledger, ((token, token),))
         return False
 
-    def _speak(self, holding: Holding) -> None:
+    def _speak(self, ledger: LockLedger) -> None:
         """A suspected consumer asks for more and has finished all it had: it is alive."""
-        if holding.is_idle() and self._session.link is not None:
-            holding.suspected = False
-            self._session.link.send(Alive(holding.number), self._session.next_correlation())
+        if ledger.is_idle() and self._session.link is not None:
+            ledger.suspected = False
+            self._session.link.send(Alive(ledger.number), self._session.next_correlation())
 
     async def _wait(self, timeout: Duration | None) -> M | None:
         """Wait for a message; None when cancelled or too late. Raises what ended the consumer."""
@@ -390,22 +390,22 @@ class Consumer(Generic[M]):
         self._subscribing = None
         self._answered_once = True
         self.active = message.active
-        if self._holding is None or self._holding.number != message.consumer:
+        if self._ledger is None or self._ledger.number != message.consumer:
             self._replace(message)
-        if self.cancelled and self._holding is not None:
+        if self.cancelled and self._ledger is not None:
             # Cancelled while the answer was on its way: what comes goes back as it comes.
-            self._holding.retired = True
-            self._session.begin(Cancel(self._holding.number)).future.add_done_callback(_look_at)
+            self._ledger.retired = True
+            self._session.begin(Cancel(self._ledger.number)).future.add_done_callback(_look_at)
 
     def _replace(self, message: Subscribed) -> None:
-        if self._holding is not None:
-            for lost in self._holding.end():
+        if self._ledger is not None:
+            for lost in self._ledger.end():
                 lost.lose_lock()
             self._forget_buffer()
-            self._session.unbind(self._holding.number)
+            self._session.unbind(self._ledger.number)
         options = self._options
         lock_s, max_lock_s = message.lock_ms / 1000, message.max_lock_ms / 1000
-        holding = Holding(
+        ledger = LockLedger(
             message.consumer,
             self.queue,
             self._settler,
@@ -413,21 +413,21 @@ class Consumer(Generic[M]):
             max_lock_s=max_lock_s,
             renewable=options.auto_renew,
         )
-        holding.renewals_max = options.renewals
-        holding.handler_timeout_s = options.handler_timeout_s
-        holding.nack_delay = options.nack_delay
+        ledger.renewals_max = options.renewals
+        ledger.handler_timeout_s = options.handler_timeout_s
+        ledger.nack_delay = options.nack_delay
         self._usable_s = None
         if options.auto_renew and max_lock_s >= limits.RENEWALS_PER_LOCK * lock_s:
             self._usable_s = max_lock_s - lock_s
-        self._holding = holding
-        self._session.bind(holding, self)
+        self._ledger = ledger
+        self._session.bind(ledger, self)
 
     def deliver(self, delivery: Delivery) -> None:
         """Messages came: keep what is new."""
-        holding = self._holding
-        if holding is None:
+        ledger = self._ledger
+        if ledger is None:
             return
-        new = holding.admit(delivery)
+        new = ledger.admit(delivery)
         count = 0
         for start, stop in new:
             count += stop - start
@@ -439,7 +439,7 @@ class Consumer(Generic[M]):
         if self.cancelled:
             first = delivery.first_token
             crossed = tuple([(first + start, first + stop - 1) for start, stop in new])
-            self._settler.release_unopened(holding, crossed)
+            self._settler.release_unopened(ledger, crossed)
             return
         self._wake(count)
 
@@ -459,7 +459,7 @@ class Consumer(Generic[M]):
 
     def session_ended(self) -> None:
         """What it held is void; it subscribes again with the next session."""
-        self._holding = None
+        self._ledger = None
         self._subscribing = None
         self._forget_buffer()
 
@@ -468,10 +468,10 @@ class Consumer(Generic[M]):
         if self.cancelled or not self._subscribed_once or self._error is not None:
             return
         welcome = self._session.welcome
-        if self._holding is not None and welcome is not None:
+        if self._ledger is not None and welcome is not None:
             known = [one[0] for one in welcome.consumers]
             resumed = welcome.session_state == SESSION_RESUMED
-            if not resumed or self._holding.number in known:
+            if not resumed or self._ledger.number in known:
                 return
         elif not self._answered_once:
             return

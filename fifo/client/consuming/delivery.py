@@ -34,7 +34,7 @@ from fifo.wire.columns import (
 from fifo.wire.messages import Deliver, Peeked
 
 if TYPE_CHECKING:
-    from fifo.client.consuming.lock_ledger import Holding
+    from fifo.client.consuming.lock_ledger import LockLedger
 
 _BLOB_OF: Final = {KEY_LENGTHS: KEY_BLOB, HEADER_LENGTHS: HEADER_BLOB}
 
@@ -92,7 +92,7 @@ class Delivery:
         "bodies",
         "count",
         "first_token",
-        "holding",
+        "ledger",
         "queue",
         "received",
         "received_wall",
@@ -103,7 +103,7 @@ class Delivery:
         self, message: Deliver | Peeked, raw: memoryview, received: float, received_wall: float
     ) -> None:
         layout = _layout(message, raw)
-        self.holding: Holding | None = None
+        self.ledger: LockLedger | None = None
         self.queue = message.queue
         self.count = message.count
         self.received = received

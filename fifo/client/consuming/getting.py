@@ -11,7 +11,7 @@ from typing import Any
 from fifo.client import limits
 from fifo.client.connection.session import Session
 from fifo.client.consuming.delivery import Delivery
-from fifo.client.consuming.lock_ledger import Holding
+from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.consuming.ranges import Ranges
 from fifo.client.consuming.settler import Settler
 from fifo.wire import Code, Frame, RemoteProtocolError
@@ -22,8 +22,8 @@ from fifo.wire.messages import Get, Got
 class Box:
     """What came for one implicit consumer and is not claimed yet."""
 
-    def __init__(self, holding: Holding, session: Session, settler: Settler) -> None:
-        self.holding = holding
+    def __init__(self, ledger: LockLedger, session: Session, settler: Settler) -> None:
+        self.ledger = ledger
         self.waiting = 0
         self._session = session
         self._settler = settler
@@ -31,7 +31,7 @@ class Box:
 
     def deliver(self, delivery: Delivery) -> None:
         """Messages came, before the answer that says whose they are."""
-        new = self.holding.admit(delivery)
+        new = self.ledger.admit(delivery)
         for start, stop in new:
             for index in range(start, stop):
                 self._unclaimed[delivery.first_token + index] = delivery, index
@@ -58,7 +58,7 @@ class Box:
         """Release what nobody asks for."""
         if self._unclaimed:
             self._settler.release_unopened(
-                self.holding, tuple(Ranges([(token, token) for token in self._unclaimed]))
+                self.ledger, tuple(Ranges([(token, token) for token in self._unclaimed]))
             )
             self._unclaimed.clear()
 
@@ -116,8 +116,8 @@ class Getter:
         if not message.consumer:
             return []
         box = self._boxes.get(request.queue)
-        if box is None or box.holding.void or box.holding.number != message.consumer:
-            holding = Holding(
+        if box is None or box.ledger.void or box.ledger.number != message.consumer:
+            ledger = LockLedger(
                 message.consumer,
                 request.queue,
                 self._settler,
@@ -125,17 +125,17 @@ class Getter:
                 max_lock_s=wire.DURATION_MS_MAX / 1000,
                 renewable=True,
             )
-            box = self._boxes[request.queue] = Box(holding, self._session, self._settler)
+            box = self._boxes[request.queue] = Box(ledger, self._session, self._settler)
             # One more while what waits for this number is handed over: this very call.
             box.waiting = 1
-            self._session.bind(holding, box)
+            self._session.bind(ledger, box)
             box.waiting = self._asking.get(request.queue, 0)
         claimed = box.claim(message.first_token, message.count, request.count)
         if not renew:
             for delivery, index in claimed:
                 token = delivery.first_token + index
-                box.holding.do_not_renew(token, token)
+                box.ledger.do_not_renew(token, token)
         # What is left of a fresh lock is its length; the shortest one sets the pace of renewals.
         left = [delivery.remaining_s for delivery, _ in claimed]
-        box.holding.lock_s = max(limits.LOCK_S_MIN, min([*left, box.holding.lock_s]))
+        box.ledger.lock_s = max(limits.LOCK_S_MIN, min([*left, box.ledger.lock_s]))
         return claimed

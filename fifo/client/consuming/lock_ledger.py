@@ -3,7 +3,7 @@
 Owns the ledger of tokens from their arrival until they are resolved, and the messages that the
 program has in its hands. Two threads use it: the loop of the user delivers and settles, the control
 thread renews and learns what is lost. What both touch stands under `lock`; the rest says so.
-Must not know connections: who sends what is the business of `settling`, `control` and `session`.
+Must not know connections: who sends what is the business of `settler`, `control` and `session`.
 
 A token is *unresolved* from its arrival until its settlement is answered (or it is given up). Below
 the lowest unresolved token the client never asks again: that is `resolved_below`.
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from fifo.client.consuming.settler import Settler
 
 
-class Holding:
+class LockLedger:
     """One consumer number of one session. `void`: the session ended, nothing here is ours.
 
-    `retired`: the consumer was cancelled; the holding goes when nothing is unresolved.
+    `retired`: the consumer was cancelled; the ledger goes when nothing is unresolved.
     """
 
     __slots__ = (
@@ -101,7 +101,7 @@ class Holding:
         self._deadlines: list[tuple[int, int, float]] = []
 
     def __repr__(self) -> str:
-        return f"<holding {self.number} of {self.queue}: {self.overview()}>"
+        return f"<ledger {self.number} of {self.queue}: {self.overview()}>"
 
     def overview(self) -> str:
         """One line for a log."""
@@ -119,7 +119,7 @@ class Holding:
         """
         first = delivery.first_token
         last = first + delivery.count - 1
-        delivery.holding = self
+        delivery.ledger = self
         if first == self._last_seen + 1:
             new: list[Range] = [(first, last)]
         else:

@@ -1,7 +1,7 @@
 """Messages as programs see them: a light view onto a delivery, and the verbs that settle it.
 
 Owns `StoredMessage` (what peek shows), `LockedMessage` (one that we hold), `Message` (with asyncio
-verbs; `fifo.blocking` has the twin) and `process()`. How a settlement travels is `settling`'s
+verbs; `fifo.blocking` has the twin) and `process()`. How a settlement travels is `settler`'s
 business. Made once per message on the hot path: everything that can wait is computed on access.
 """
 
@@ -25,7 +25,7 @@ from fifo.wire.messages import VERB_ACK, VERB_NACK, VERB_RELEASE, VERB_TERMINATE
 
 if TYPE_CHECKING:
     from fifo.client.consuming.delivery import DeadLetter, Delivery
-    from fifo.client.consuming.lock_ledger import Holding
+    from fifo.client.consuming.lock_ledger import LockLedger
 
 _log = logging.getLogger("fifo.client")
 
@@ -69,11 +69,11 @@ ACK: Final = Settling(VERB_ACK)
 
 
 def nacking(
-    failures: int, holding: Holding, delay: Duration | None, reason: str | None
+    failures: int, ledger: LockLedger, delay: Duration | None, reason: str | None
 ) -> Settling:
     """What a nack says: the explicit delay, else the client's callable, else the server decides."""
-    if delay is None and holding.nack_delay is not None:
-        delay = holding.nack_delay(failures)
+    if delay is None and ledger.nack_delay is not None:
+        delay = ledger.nack_delay(failures)
     delay_ms = None if delay is None else milliseconds(delay, "delay")
     return Settling(VERB_NACK, delay_ms, checks.letter_text(reason, "reason"))
 
@@ -172,10 +172,10 @@ class StoredMessage:
 class LockedMessage(StoredMessage):
     """A message that this client holds: its token, its lock, and what became of both.
 
-    `state` (OPEN, SETTLING, SETTLED) and `holding` are the client's; programs read `settled`.
+    `state` (OPEN, SETTLING, SETTLED) and `ledger` are the client's; programs read `settled`.
     """
 
-    __slots__ = ("_ack_failed", "_lock_lost", "_lost", "holding", "state", "token")
+    __slots__ = ("_ack_failed", "_lock_lost", "_lost", "ledger", "state", "token")
 
     def __init__(self, delivery: Delivery, index: int) -> None:
         # Not through super(): this is the hot path of a consumer.
@@ -183,9 +183,9 @@ class LockedMessage(StoredMessage):
         self._delivery = delivery
         self._index = index
         self.token = delivery.first_token + index
-        holding = delivery.holding
-        assert holding is not None, "a locked message belongs to a consumer"
-        self.holding = holding
+        ledger = delivery.ledger
+        assert ledger is not None, "a locked message belongs to a consumer"
+        self.ledger = ledger
         self.state = OPEN
         self._lost = False
         self._lock_lost: Signal | None = None
@@ -194,7 +194,7 @@ class LockedMessage(StoredMessage):
     @property
     def consumer(self) -> int:
         """The number of the consumer that holds it: with the token, what settles it elsewhere."""
-        return self.holding.number
+        return self.ledger.number
 
     @property
     def settled(self) -> bool:
@@ -204,15 +204,15 @@ class LockedMessage(StoredMessage):
     @property
     def remaining(self) -> float:
         """Seconds until the lock ends, renewals included; 0 once it is over or lost."""
-        if self._lost or self.holding.void:
+        if self._lost or self.ledger.void:
             return 0.0
-        now = self.holding.settler.seams.monotonic()
-        return max(0.0, self.holding.deadline(self.token, self._delivery) - now)
+        now = self.ledger.settler.environment.monotonic()
+        return max(0.0, self.ledger.deadline(self.token, self._delivery) - now)
 
     @property
     def deadline(self) -> datetime:
         """When the lock ends, by the local clock (aware, UTC)."""
-        wall = self.holding.settler.seams.wall()
+        wall = self.ledger.settler.environment.wall()
         return datetime.fromtimestamp(wall + self.remaining, UTC)
 
     @property
@@ -258,8 +258,8 @@ class Message(LockedMessage):
         `client.on_unsettled`.
         """
         if not receipt:
-            return self.holding.settler.gather(self)
-        return await self.holding.settler.settle(self, ACK, receipt=True)
+            return self.ledger.settler.gather(self)
+        return await self.ledger.settler.settle(self, ACK, receipt=True)
 
     async def nack(
         self,
@@ -269,12 +269,12 @@ class Message(LockedMessage):
         receipt: bool = True,
     ) -> SettleResult:
         """It failed: counts, and comes back after `delay` seconds or the backoff."""
-        what = nacking(self.failures, self.holding, delay, reason)
-        return await self.holding.settler.settle(self, what, receipt=receipt)
+        what = nacking(self.failures, self.ledger, delay, reason)
+        return await self.ledger.settler.settle(self, what, receipt=receipt)
 
     async def release(self, delay: Duration | None = None, *, receipt: bool = True) -> SettleResult:
         """Not its fault: goes back uncounted."""
-        return await self.holding.settler.settle(self, releasing(delay), receipt=receipt)
+        return await self.ledger.settler.settle(self, releasing(delay), receipt=receipt)
 
     async def terminate(
         self,
@@ -289,11 +289,11 @@ class Message(LockedMessage):
         Raises NoDeadLetterQueue where there is none; the message then stays locked.
         """
         what = terminating(reason, description, exception)
-        return await self.holding.settler.settle(self, what, receipt=receipt)
+        return await self.ledger.settler.settle(self, what, receipt=receipt)
 
     async def renew(self) -> datetime:
         """Raise the deadline to now + lock; returns the new one. Raises LockLost."""
-        await self.holding.settler.renew(self)
+        await self.ledger.settler.renew(self)
         return self.deadline
 
     def process(
@@ -334,7 +334,7 @@ class Processing:
         self._watch: Callable[[], None] | None = None
 
     async def __aenter__(self) -> Message:
-        self._message.holding.busy.add(self._message.token)
+        self._message.ledger.busy.add(self._message.token)
         if self._cancels:
             self._cancel_when_lost()
         return self._message
@@ -346,17 +346,17 @@ class Processing:
         trace: TracebackType | None,
     ) -> bool:
         message = self._message
-        message.holding.busy.discard(message.token)
+        message.ledger.busy.discard(message.token)
         if self._watch is not None:
             message.lock_lost.remove_callback(self._watch)
         if error is None:
             if message.state == OPEN:
-                message.holding.settler.gather(message)
+                message.ledger.settler.gather(message)
             return False
         if self._cancelled and isinstance(error, asyncio.CancelledError):
             task = asyncio.current_task()
             if task is None or task.uncancel() == 0:
-                message.holding.settler.give_up(message)
+                message.ledger.settler.give_up(message)
                 raise LockLost(f"the lock of {message!r} was lost while it was handled") from error
         return await self._failed(error)
 
@@ -370,7 +370,7 @@ class Processing:
             # Cancelled, interrupted or leaving: not the message's fault. Nothing is awaited, for a
             # cancelled task must end.
             if message.state == OPEN:
-                message.holding.settler.send(message, releasing(None))
+                message.ledger.settler.send(message, releasing(None))
             return False
         if message.state == OPEN:
             _log.warning("handling %r failed; nacked", message, exc_info=error)

@@ -1,6 +1,6 @@
 """Sets of tokens as ascending ranges: what a client holds, names in a renewal, or has settled.
 
-Owns the arithmetic of ranges. Not thread-safe: `Holding` guards its own with a lock.
+Owns the arithmetic of ranges. Not thread-safe: `LockLedger` guards its own with a lock.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from fifo.client import limits
 from fifo.client.connection.calls import EXPIRED, until
 from fifo.client.connection.session import Session
 from fifo.client.consuming import ranges
-from fifo.client.consuming.lock_ledger import Holding
+from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.consuming.message import (
     ACK,
     OPEN,
@@ -78,7 +78,7 @@ class Settlement:
         "attempts",
         "correlation",
         "future",
-        "holding",
+        "ledger",
         "messages",
         "ranges",
         "sent_at",
@@ -90,14 +90,14 @@ class Settlement:
     def __init__(
         self,
         settler: Settler,
-        holding: Holding,
+        ledger: LockLedger,
         messages: Sequence[LockedMessage],
         tokens: tuple[Range, ...],
         what: Settling,
         future: asyncio.Future[Any] | None,
     ) -> None:
         self.settler = settler
-        self.holding = holding
+        self.ledger = ledger
         self.messages = messages
         self.ranges = tokens
         self.what = what
@@ -117,7 +117,7 @@ class Settler:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.seams = session.seams
+        self.environment = session.environment
         self.on_unsettled: Callable[[LockedMessage, FifoError], object] | None = None
         self._outstanding: dict[int, Settlement] = {}
         self._drained: list[asyncio.Future[None]] = []
@@ -130,44 +130,44 @@ class Settler:
         """Ack without waiting: with the others of this turn."""
         if message.state != OPEN:
             return _ALREADY
-        holding = message.holding
+        ledger = message.ledger
         message.state = SETTLING
-        if holding.void:
+        if ledger.void:
             self._unsettled(message, _session_over())
             return _LOST
-        holding.open.pop(message.token, None)
-        holding.acks.append(message)
-        if not holding.acks_due:
-            holding.acks_due = True
-            if holding.in_flight:
-                self.session.loop.call_later(limits.ACKS_WAIT_S, self.flush, holding)
+        ledger.open.pop(message.token, None)
+        ledger.acks.append(message)
+        if not ledger.acks_due:
+            ledger.acks_due = True
+            if ledger.in_flight:
+                self.session.loop.call_later(limits.ACKS_WAIT_S, self.flush, ledger)
             else:
-                self.session.loop.call_soon(self.flush, holding)
-        elif len(holding.acks) >= limits.ACKS_GATHERED:
-            self.flush(holding)
+                self.session.loop.call_soon(self.flush, ledger)
+        elif len(ledger.acks) >= limits.ACKS_GATHERED:
+            self.flush(ledger)
         return _SENT
 
     def gather_many(self, messages: Sequence[LockedMessage]) -> None:
         """Ack many without waiting; those that are settled already are left out."""
         for message in messages:
-            holding = message.holding
-            if message.state == OPEN and holding.acks_due and not holding.void:
+            ledger = message.ledger
+            if message.state == OPEN and ledger.acks_due and not ledger.void:
                 # As in `gather`, without its call: this is the hot path of batches.
                 message.state = SETTLING
-                holding.open.pop(message.token, None)
-                holding.acks.append(message)
+                ledger.open.pop(message.token, None)
+                ledger.acks.append(message)
             else:
                 self.gather(message)
-        for holding in self.session.holdings.values():
-            if len(holding.acks) >= limits.ACKS_GATHERED:
-                self.flush(holding)
+        for ledger in self.session.ledgers.values():
+            if len(ledger.acks) >= limits.ACKS_GATHERED:
+                self.flush(ledger)
 
-    def flush(self, holding: Holding) -> None:
+    def flush(self, ledger: LockLedger) -> None:
         """Send the gathered acks now."""
-        holding.acks_due = False
-        messages, holding.acks = holding.acks, []
-        if messages and not holding.void:
-            self._say(holding, messages, ACK, None)
+        ledger.acks_due = False
+        messages, ledger.acks = ledger.acks, []
+        if messages and not ledger.void:
+            self._say(ledger, messages, ACK, None)
 
     def send(
         self, message: LockedMessage, what: Settling, future: asyncio.Future[Any] | None = None
@@ -175,14 +175,14 @@ class Settler:
         """Settle one message; `future` gets its SettleResult."""
         if message.state != OPEN:
             return _ALREADY
-        holding = message.holding
+        ledger = message.ledger
         message.state = SETTLING
-        if holding.void:
+        if ledger.void:
             if future is None:
                 self._unsettled(message, _session_over())
             return _LOST
-        holding.open.pop(message.token, None)
-        self._say(holding, (message,), what, future)
+        ledger.open.pop(message.token, None)
+        self._say(ledger, (message,), what, future)
         return _SENT
 
     async def settle(
@@ -217,19 +217,19 @@ class Settler:
         for message in messages:
             if message.state != OPEN:
                 results[message] = _ALREADY
-            elif message.holding.void:
+            elif message.ledger.void:
                 results[message] = _LOST
             else:
                 message.state = SETTLING
-                message.holding.open.pop(message.token, None)
-                groups.setdefault(message.holding.number, []).append(message)
+                message.ledger.open.pop(message.token, None)
+                groups.setdefault(message.ledger.number, []).append(message)
         futures: list[asyncio.Future[dict[LockedMessage, SettleResult]]] = []
         for group in groups.values():
             for at in range(0, len(group), _IN_ONE_FRAME):
                 future: asyncio.Future[dict[LockedMessage, SettleResult]] = loop.create_future()
                 futures.append(future)
                 part = group[at : at + _IN_ONE_FRAME]
-                self._say(part[0].holding, part, what, future, many=True)
+                self._say(part[0].ledger, part, what, future, many=True)
         seconds = self.session.options.timeout
         deadline = loop.time() + seconds
         for future in futures:
@@ -242,37 +242,35 @@ class Settler:
     def give_up(self, message: LockedMessage) -> None:
         """The program is done with a message whose lock is lost, and says nothing about it."""
         message.state = SETTLED
-        message.holding.open.pop(message.token, None)
-        message.holding.resolve(((message.token, message.token),))
+        message.ledger.open.pop(message.token, None)
+        message.ledger.resolve(((message.token, message.token),))
 
     async def renew(self, message: LockedMessage) -> None:
         """Renew one lock, by the program's own word. Raises LockLost."""
-        holding, token = message.holding, message.token
-        if message.is_lost or holding.void or message.state == SETTLED:
+        ledger, token = message.ledger, message.token
+        if message.is_lost or ledger.void or message.state == SETTLED:
             raise LockLost(f"the lock of {message!r} is lost")
-        sent_at = self.seams.monotonic()
-        frame = await self.session.call(
-            Renew(((holding.number, ((token, token),)),), explicit=True)
-        )
+        sent_at = self.environment.monotonic()
+        frame = await self.session.call(Renew(((ledger.number, ((token, token),)),), explicit=True))
         granted = False
         if isinstance(frame.message, Renewed):
             for number, renewed, lost in frame.message.items:
-                if number != holding.number:
+                if number != ledger.number:
                     continue
-                holding.renewed(renewed, sent_at)
+                ledger.renewed(renewed, sent_at)
                 granted = granted or bool(renewed)
                 if lost:
-                    self.session.lose(holding, lost, suspected=False)
+                    self.session.lose(ledger, lost, suspected=False)
         if not granted:
-            self.session.lose(holding, ((token, token),), suspected=False)
+            self.session.lose(ledger, ((token, token),), suspected=False)
             raise LockLost(f"the lock of {message!r} is lost")
-        holding.suspected = False
+        ledger.suspected = False
 
     # Sending.
 
     def _say(
         self,
-        holding: Holding,
+        ledger: LockLedger,
         messages: Sequence[LockedMessage],
         what: Settling,
         future: asyncio.Future[Any] | None,
@@ -280,37 +278,37 @@ class Settler:
         many: bool = False,
     ) -> None:
         tokens = ranges.from_tokens([message.token for message in messages])
-        holding.settling(tokens)
+        ledger.settling(tokens)
         for part in ranges.chunks(tokens, wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS):
             said = messages
             if part != tokens:
                 inside = ranges.Ranges(part)
                 said = [message for message in messages if message.token in inside]
-            settlement = Settlement(self, holding, said, part, what, future)
+            settlement = Settlement(self, ledger, said, part, what, future)
             settlement.waiting = many
             self._outstanding[settlement.correlation] = settlement
             self.session.expect(settlement.correlation, settlement)
-            holding.in_flight += 1
-            holding.suspected = False
+            ledger.in_flight += 1
+            ledger.suspected = False
             self._send(settlement)
         if self._sweeping is None:
             self._sweep_later()
 
-    def release_unopened(self, holding: Holding, unopened: tuple[Range, ...]) -> None:
+    def release_unopened(self, ledger: LockLedger, unopened: tuple[Range, ...]) -> None:
         """Give back messages that the program never saw, uncounted."""
         for part in ranges.chunks(unopened, wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS):
-            self._say_tokens(holding, part, Settling(VERB_RELEASE))
+            self._say_tokens(ledger, part, Settling(VERB_RELEASE))
 
-    def finish(self, holding: Holding) -> None:
+    def finish(self, ledger: LockLedger) -> None:
         """All of a cancelled consumer is settled: say so, for the node keeps it until then."""
-        if not holding.void and self.session.fatal is None:
-            self._say_tokens(holding, (), ACK)
+        if not ledger.void and self.session.fatal is None:
+            self._say_tokens(ledger, (), ACK)
 
-    def _say_tokens(self, holding: Holding, tokens: tuple[Range, ...], what: Settling) -> None:
-        settlement = Settlement(self, holding, (), tokens, what, None)
+    def _say_tokens(self, ledger: LockLedger, tokens: tuple[Range, ...], what: Settling) -> None:
+        settlement = Settlement(self, ledger, (), tokens, what, None)
         self._outstanding[settlement.correlation] = settlement
         self.session.expect(settlement.correlation, settlement)
-        holding.in_flight += 1
+        ledger.in_flight += 1
         self._send(settlement)
         if self._sweeping is None:
             self._sweep_later()
@@ -323,10 +321,10 @@ class Settler:
         what = settlement.what
         link.send(
             Settle(
-                settlement.holding.number,
+                settlement.ledger.number,
                 what.verb,
                 settlement.ranges,
-                settlement.holding.resolved_below,
+                settlement.ledger.resolved_below,
                 what.delay_ms,
                 what.reason,
                 what.description,
@@ -365,8 +363,8 @@ class Settler:
             self._error(settlement, message)
 
     def _receipt(self, settlement: Settlement, receipt: Receipt) -> None:
-        holding = settlement.holding
-        holding.resolve(settlement.ranges)
+        ledger = settlement.ledger
+        ledger.resolve(settlement.ranges)
         total = ranges.count(settlement.ranges)
         if settlement.attempts:
             self.session.metrics.settlements_succeeded_after_retry += total
@@ -377,13 +375,13 @@ class Settler:
                 self._resolve(settlement, dict.fromkeys(settlement.messages, _OK))
         else:
             self._mixed(settlement, receipt)
-        if holding.acks:
-            self.flush(holding)
-        elif holding.retired and not holding.has_unresolved():
+        if ledger.acks:
+            self.flush(ledger)
+        elif ledger.retired and not ledger.has_unresolved():
             if settlement.ranges:
-                self.finish(holding)
+                self.finish(ledger)
             else:
-                self.session.unbind(holding.number)
+                self.session.unbind(ledger.number)
 
     def _mixed(self, settlement: Settlement, receipt: Receipt) -> None:
         """Not all were simply ok: each message gets its own result."""
@@ -422,7 +420,7 @@ class Settler:
         if message.code == Code.UNKNOWN_CONSUMER:
             self._end(settlement)
             if not settlement.ranges:
-                self.session.unbind(settlement.holding.number)
+                self.session.unbind(settlement.ledger.number)
                 return
             all_of_it = (
                 settlement.ranges[0][0],
@@ -430,8 +428,8 @@ class Settler:
                 STATUS_UNKNOWN_CONSUMER,
                 False,
             )
-            settlement.holding.resolve(settlement.ranges)
-            self._mixed(settlement, Receipt(settlement.holding.number, (all_of_it,)))
+            settlement.ledger.resolve(settlement.ranges)
+            self._mixed(settlement, Receipt(settlement.ledger.number, (all_of_it,)))
             return
         error = from_code(message.code, message.text, message.detail, retryable=message.retryable)
         if message.retryable:
@@ -439,15 +437,15 @@ class Settler:
                 backoff = self.session.options.ack_retry_backoff
                 delay = backoff.delay_s(settlement.attempts - 1)
                 settlement.sent_at = None
-                jitter = 0.75 + self.seams.chance() / 2
+                jitter = 0.75 + self.environment.chance() / 2
                 self.session.loop.call_later(delay * jitter, self._send, settlement)
             return
         self._end(settlement)
         for one in settlement.messages:
             # Refused, so it is as before: locked, and in the program's hands.
-            if not one.is_lost and not settlement.holding.void:
+            if not one.is_lost and not settlement.ledger.void:
                 one.state = OPEN
-                settlement.holding.open[one.token] = one
+                settlement.ledger.open[one.token] = one
         self._fail(settlement, error)
 
     def _fail(self, settlement: Settlement, error: FifoError) -> None:
@@ -463,7 +461,7 @@ class Settler:
     def _end(self, settlement: Settlement) -> None:
         if self._outstanding.pop(settlement.correlation, None) is not None:
             self.session.forget(settlement.correlation)
-            settlement.holding.in_flight -= 1
+            settlement.ledger.in_flight -= 1
         if not self._outstanding:
             for waiter in self._drained:
                 if not waiter.done():
@@ -526,8 +524,8 @@ class Settler:
         for settlement in list(self._outstanding.values()):
             self._end(settlement)
             self._fail(settlement, error)
-        for holding in self.session.holdings.values():
-            messages, holding.acks = holding.acks, []
+        for ledger in self.session.ledgers.values():
+            messages, ledger.acks = ledger.acks, []
             for message in messages:
                 self._unsettled(message, error)
 
@@ -554,8 +552,8 @@ class Settler:
     async def drain(self, seconds: float) -> int:
         """Send what is gathered and wait for receipts; how many messages are left unsettled."""
         loop = self.session.loop
-        for holding in self.session.holdings.values():
-            self.flush(holding)
+        for ledger in self.session.ledgers.values():
+            self.flush(ledger)
         if self._outstanding:
             waiter: asyncio.Future[None] = loop.create_future()
             self._drained.append(waiter)

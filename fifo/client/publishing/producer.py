@@ -1,6 +1,6 @@
 """A named producer: its numbers outlive the client that uses them (semantics.md 10).
 
-Owns the public face of numbering. Frames and windows are the business of `publishing` and `stream`.
+Owns the public face of numbering. Frames and windows belong to `publisher` and `publish_stream`.
 `fifo.blocking` has the same names: change them together.
 """
 

@@ -4,7 +4,7 @@ Owns the numbering of semantics.md 10 on the client's side. A frame gets its num
 first sent; from then on they are its own for ever, only `previous` follows what is stored. Frames
 are sent in the order in which they were added: none overtakes another, also when all are sent
 again.
-Must not know programs' calls: `publishing` makes frames and waits for them.
+Must not know programs' calls: `publisher` makes frames and waits for them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PublishFrame:
         "work",
     )
 
-    def __init__(self, stream: Stream, work: Work) -> None:
+    def __init__(self, stream: PublishStream, work: Work) -> None:
         self.stream = stream
         self.work = work
         self.numbers: Sequence[int] = ()
@@ -72,7 +72,7 @@ class PublishFrame:
         self.stream.answered(self, frame)
 
 
-class Stream:
+class PublishStream:
     """All unanswered frames of one (producer, queue)."""
 
     def __init__(
@@ -246,7 +246,7 @@ class Stream:
 
     def _pause(self) -> None:
         if self._paused_until is None:
-            delay = limits.RETRY_MIN_S * (0.75 + self._session.seams.chance() / 2)
+            delay = limits.RETRY_MIN_S * (0.75 + self._session.environment.chance() / 2)
             self._paused_until = self._session.loop.call_later(delay, self._resume)
 
     def _resume(self) -> None:

@@ -1,6 +1,6 @@
 """Publishing: checks, batches of a turn, windows, and what callers get back.
 
-Owns the calls `publish` and `publish_many`, and the window of unanswered bytes. `stream` owns
+Owns `publish` and `publish_many`, and the window of unanswered bytes. `publish_stream` owns
 numbers and order. One future per frame in `publish_many`, one per message in `publish`; messages
 published one by one in the same turn of the loop share a frame.
 """
@@ -18,7 +18,7 @@ from fifo.client.connection.session import Session
 from fifo.client.durations import Duration, milliseconds
 from fifo.client.errors import FifoError, InvalidArgument, SessionEnded, again, with_progress
 from fifo.client.publishing.confirms import Confirm, Confirmed, Confirms
-from fifo.client.publishing.publish_stream import PublishFrame, Stream, Work
+from fifo.client.publishing.publish_stream import PublishFrame, PublishStream, Work
 from fifo.wire import limits as wire
 from fifo.wire.columns import PRIORITY_DEFAULT, Publication
 
@@ -168,7 +168,7 @@ class Publisher:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._streams: dict[tuple[int, str], Stream] = {}
+        self._streams: dict[tuple[int, str], PublishStream] = {}
         self._gathering: dict[tuple[int, str], Singles] = {}
         self._bytes = 0
         self._frames = 0
@@ -310,7 +310,7 @@ class Publisher:
                 raise
             self.session.check()
 
-    def _add(self, stream: Stream, work: Work) -> PublishFrame:
+    def _add(self, stream: PublishStream, work: Work) -> PublishFrame:
         self._bytes += work.bytes_held
         self._frames += 1
         if self._room:
@@ -330,11 +330,11 @@ class Publisher:
                 waiter.set_result(None)
                 return
 
-    def stream(self, producer: int, queue: str, last_stored: int = 0) -> Stream:
+    def stream(self, producer: int, queue: str, last_stored: int = 0) -> PublishStream:
         """The stream of a producer to a queue."""
         found = self._streams.get((producer, queue))
         if found is None:
-            found = Stream(self.session, queue, producer, last_stored, self.released)
+            found = PublishStream(self.session, queue, producer, last_stored, self.released)
             self._streams[producer, queue] = found
         return found
 
