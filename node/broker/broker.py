@@ -35,17 +35,17 @@ from node.broker.connections.authentication import Authentication
 from node.broker.connections.connection import Connection
 from node.broker.connections.handshake import Doorkeeper, Identity
 from node.broker.connections.sessions import Farewell, Session, Sessions, beat, silent
-from node.broker.counters import Figures
+from node.broker.counters import Counters
 from node.broker.effects import Effects
 from node.broker.lock_clock import LockClock
 from node.broker.machine_host import MachineHost, term_of
 from node.broker.permissions import Rights
 from node.broker.proposals import Applied, Proposals, Waiter
-from node.broker.renewal import Renewer
 from node.broker.requests.durables import Durables
 from node.broker.requests.handover import Handover
 from node.broker.requests.queries import Queries
 from node.broker.requests.redrives import Redrives
+from node.broker.requests.renewal import Renewer
 from node.broker.requests.requests import Handler, Requests
 from node.broker.waiting_gets import WaitingGets
 from node.config import LimitSettings
@@ -100,13 +100,13 @@ class Broker:
         self._reading = True
         self.clock = ClusterClock(now)
         self.host = MachineHost(Machine(), self._read, self._taken_over)
-        self.figures = Figures()
+        self.counters = Counters()
         self.proposals = Proposals(
             self.clock, now=now, wall_ms=wall_ms, wake=wake, wake_within=wake_within,
-            figures=self.figures, weigh=partial(cost.weight, self.host),
+            counters=self.counters, weigh=partial(cost.weight, self.host),
         )  # fmt: skip
         self.sessions = Sessions()
-        self.locks = LockClock(self.host.machine, self.figures)
+        self.locks = LockClock(self.host.machine, self.counters)
         self._gets = WaitingGets(now, self.host.for_a_get)
         self._effects = Effects(
             self.sessions, self.locks, now_ms=self.clock.now_ms, read_area=self.host.read_area
@@ -129,7 +129,7 @@ class Broker:
             self.host,
             self.proposals,
             self._gets,
-            self.figures,
+            self.counters,
             body_bytes_max=settings.body_bytes,
             consumers_max=settings.consumers,
             prefetch_max=settings.prefetch,

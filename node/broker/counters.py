@@ -1,7 +1,7 @@
-"""What a node counts for its operators while it runs: totals and histograms, begun at zero.
+"""Counters of a node for its operators: totals and histograms that begin at zero.
 
 Owns their form. Noting costs an addition or a bisection, for some of it happens for every entry.
-What the replicated state counts by itself is not counted again here. Must not know how figures
+Counters of the replicated state are not repeated here. Must not know how counters
 are shown.
 """
 
@@ -42,8 +42,8 @@ class Histogram:
         return sum(self.buckets)
 
 
-class Figures:
-    """The figures of one node's broker."""
+class Counters:
+    """Counters of the broker of one node, across terms."""
 
     def __init__(self) -> None:
         self.confirmed_messages = 0

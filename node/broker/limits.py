@@ -24,7 +24,7 @@ GATHER_COMMANDS_MAX: Final = 4_096
 """Commands in one entry: bounds its size where commands carry no bodies."""
 
 GATHER_MICROSECONDS_MAX: Final = 25_000
-"""What the commands of one entry may take together to be applied (`weights.py`), unless it is one
+"""What the commands of one entry may take together to be applied (`cost.py`), unless it is one
 alone: with what is handed out after them it stays below 50 ms."""
 
 ENTRIES_IN_FLIGHT_MAX: Final = 64

@@ -18,8 +18,8 @@ from sortedcontainers import SortedList
 
 from fifo.machine.queries import Held
 from node.broker import limits
-from node.broker.counters import Figures
-from node.broker.renewals import Granted, Range, meet, subtract
+from node.broker.counters import Counters
+from node.broker.grants import Granted, Range, meet, subtract
 
 
 class Locks(Protocol):
@@ -47,9 +47,9 @@ class Renewal:
 class LockClock:
     """Effective deadlines of everything locked, on the leader."""
 
-    def __init__(self, locks: Locks, figures: Figures) -> None:
+    def __init__(self, locks: Locks, counters: Counters) -> None:
         self._locks = locks
-        self._figures = figures
+        self._counters = counters
         self._index: SortedList[tuple[int, int]] = SortedList()
         self._bounds: dict[int, int] = {}
         self._granted: dict[int, Granted] = {}
@@ -141,7 +141,7 @@ class LockClock:
         due, self._due = self._due, []
         if applied:
             for due_ms, count in due:
-                self._figures.lateness.note(max(0, now_ms - due_ms) / 1000, count)
+                self._counters.lateness.note(max(0, now_ms - due_ms) / 1000, count)
         consumers, self._proposed = list(self._proposed), {}
         for consumer in consumers:
             self.locked(consumer, now_ms)
@@ -175,7 +175,7 @@ class LockClock:
             until_ms = max(min(now_ms + part.lock_ms, longest_ms), part.deadline_ms)
             granted.grant(part.first, part.last, until_ms)
             renewal.renewed.append((part.first, part.last, until_ms))
-            self._figures.renewed_locks += part.last - part.first + 1
+            self._counters.renewed_locks += part.last - part.first + 1
         renewal.lost = subtract(ranges, [(part.first, part.last) for part in parts])
         if not len(granted):
             del self._granted[consumer]

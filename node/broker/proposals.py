@@ -20,7 +20,7 @@ from fifo.wire import Buffer
 from node.broker import limits
 from node.broker.batcher import Batch, Batcher
 from node.broker.clock import ClusterClock
-from node.broker.counters import Figures
+from node.broker.counters import Counters
 from node.raft import Outcome, RaftNode
 
 logger = logging.getLogger(__name__)
@@ -69,14 +69,14 @@ class Proposals:
         wall_ms: Callable[[], int],
         wake: Callable[[], None],
         wake_within: Callable[[float], None],
-        figures: Figures,
+        counters: Counters,
         weigh: Callable[[Sequence[Any]], int],
     ) -> None:
         """`wake` asks for a turn, `wake_within` for one within so many seconds; `weigh`:
         microseconds that a command in its plain form may take to be applied."""
         self._clock = clock
         self._weigh = weigh
-        self._figures = figures
+        self._counters = counters
         self._now = now
         self._wall_ms = wall_ms
         self._wake = wake
@@ -194,7 +194,7 @@ class Proposals:
         size, submitted_at = found
         self._in_flight_bytes -= size
         if outcome is Outcome.COMMITTED:
-            self._figures.commit.note(self._now() - submitted_at)
+            self._counters.commit.note(self._now() - submitted_at)
             if self._applied and self._applied[-1].index == index:
                 self._applied[-1].waiters = waiters
             self.flush(committed=True)

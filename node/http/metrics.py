@@ -191,28 +191,28 @@ async def _add_sessions(page: Page, state: State) -> None:
 
 def _add_broker(page: Page, node: Node) -> None:
     """What this process has counted since it began; all but zero on a leader only."""
-    figures = node.broker.figures
+    counters = node.broker.counters
     page.counter(
         "fifo_messages_confirmed_total",
         "Messages confirmed to publishers, repeated ones included.",
-        figures.confirmed_messages,
+        counters.confirmed_messages,
     )
     page.counter(
-        "fifo_lock_renewals_total", "Locks that were renewed, each time.", figures.renewed_locks
+        "fifo_lock_renewals_total", "Locks that were renewed, each time.", counters.renewed_locks
     )
     page.histogram(
         "fifo_lock_expiry_lateness_seconds",
         "From the end of a lock until its expiry was committed.",
-        figures.lateness.bounds,
-        figures.lateness.buckets,
-        figures.lateness.total,
+        counters.lateness.bounds,
+        counters.lateness.buckets,
+        counters.lateness.total,
     )
     page.histogram(
         "fifo_raft_commit_seconds",
         "From handing an entry to Raft until it was committed.",
-        figures.commit.bounds,
-        figures.commit.buckets,
-        figures.commit.total,
+        counters.commit.bounds,
+        counters.commit.buckets,
+        counters.commit.total,
     )
     page.gauge("fifo_connections", "Client connections.", node.broker.connection_count)
 

@@ -122,9 +122,9 @@ class World:
             self.happened("snapshot restored" if node._raft is None else "snapshot installed")
             self.checks.restored((host.name, incarnation), node)
 
-        figures = node.broker.figures
-        figures.lateness = _Lateness(
-            figures.lateness.bounds, lambda seconds: self.checks.late(host.name, seconds)
+        counters = node.broker.counters
+        counters.lateness = _Lateness(
+            counters.lateness.bounds, lambda seconds: self.checks.late(host.name, seconds)
         )
         node.broker.host.freeze = frozen  # type: ignore[method-assign]  # a look from outside
         node.broker.host.restore = restored  # type: ignore[method-assign]  # likewise

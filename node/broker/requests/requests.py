@@ -41,7 +41,7 @@ from fifo.wire.messages import (
 from node.broker import cost
 from node.broker.connections.connection import Connection
 from node.broker.connections.sessions import Session
-from node.broker.counters import Figures
+from node.broker.counters import Counters
 from node.broker.machine_host import MachineHost
 from node.broker.proposals import Proposals, Waiter
 from node.broker.refusals import detail_of, error_item, wire_code
@@ -77,7 +77,7 @@ class Requests:
         host: MachineHost,
         proposals: Proposals,
         gets: WaitingGets,
-        figures: Figures,
+        counters: Counters,
         *,
         body_bytes_max: int,
         consumers_max: int,
@@ -88,7 +88,7 @@ class Requests:
         self._host = host
         self._proposals = proposals
         self._gets = gets
-        self._figures = figures
+        self._counters = counters
         self._body_bytes_max = body_bytes_max
         self._consumers_max = consumers_max
         self._prefetch_max = prefetch_max
@@ -158,7 +158,7 @@ class Requests:
         def answer(reply: Reply) -> None:
             connection.end(size, message.count)
             if type(reply) is replies.Published:
-                self._figures.confirmed_messages += reply.duplicates + reply.stored
+                self._counters.confirmed_messages += reply.duplicates + reply.stored
                 refused = reply.refused
                 error = None if refused is None else error_item(refused)
                 repeats = (reply.repeats,) if reply.repeats else ()

@@ -8,9 +8,9 @@ import pytest
 
 from fifo.machine.queries import Held, HeldRange
 from node.broker import limits
-from node.broker.counters import Figures
+from node.broker.counters import Counters
+from node.broker.grants import Range
 from node.broker.lock_clock import LockClock
-from node.broker.renewals import Range
 
 
 class Table:
@@ -67,7 +67,7 @@ def table() -> Table:
 
 @pytest.fixture
 def clock(table: Table) -> LockClock:
-    return LockClock(table, Figures())
+    return LockClock(table, Counters())
 
 
 def handed_out(table: Table, clock: LockClock, consumer: int, tokens: range, at_ms: int) -> None:

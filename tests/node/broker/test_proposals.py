@@ -16,7 +16,7 @@ from node.broker.broker import Broker
 from node.broker.clock import ClusterClock
 from node.broker.connections.authentication import Authentication
 from node.broker.connections.handshake import Identity
-from node.broker.counters import Figures
+from node.broker.counters import Counters
 from node.broker.proposals import Proposals, Waiter
 from node.config import LimitSettings
 from node.journal.io.worker import Inline
@@ -49,7 +49,7 @@ class Scene:
             wall_ms=lambda: 7,
             wake=lambda: self.told.append("wake"),
             wake_within=lambda seconds: self.told.append(f"wake within {seconds:g}"),
-            figures=Figures(),
+            counters=Counters(),
             weigh=lambda plain: 0,
         )
         self.proposals.attach(cast("RaftNode", self.log))

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.broker.renewals import Granted, meet, subtract
+from node.broker.grants import Granted, meet, subtract
 
 TOKENS = 30
 
