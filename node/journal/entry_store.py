@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from node.journal.errors import RaftStopped
+from node.journal.errors import JournalRefused
 from node.journal.index import NOWHERE
 from node.journal.place_reader import Holder, read_neighbours
 from node.journal.places import KEPT_BIT, EntryPlace, Places
@@ -69,17 +69,17 @@ class EntryStore:
         return self.retained.places[slot] if slot >= 0 else None
 
     def locate_all(self, indexes: array[int]) -> Places:
-        """Where many entries lie, by ascending index. `RaftStopped` if one is not here."""
+        """Where many entries lie, by ascending index. `JournalRefused` if one is not here."""
         kept = bisect_right(indexes, self.base_index)
         places = self.retained.places.take(indexes[:kept])
         if isinstance(places, int):
-            raise RaftStopped(f"entry {places} is live but not in the journal")
+            raise JournalRefused(f"entry {places} is live but not in the journal")
         if kept < len(indexes):
             logged = indexes[kept:]
             terms, positions, sizes = self.log.columns(logged)
             spots = self.segments.spots(positions)
             if not places.extend(Places.of_log(logged, terms, sizes, spots)):
-                raise RaftStopped("live entries are out of order")
+                raise JournalRefused("live entries are out of order")
         return places
 
     def holds(self, index: int, term: int) -> bool:
@@ -99,7 +99,7 @@ class EntryStore:
             return Holder(kept.name, 0, kept.seed)
         segment = self.segments.get(place.file)
         if segment is None:
-            raise RaftStopped(f"segment {place.file} with entry {place.log_index} is gone")
+            raise JournalRefused(f"segment {place.file} with entry {place.log_index} is gone")
         return Holder(segment.name, segment.header.base, segment.seed)
 
     def below_log(self) -> list[Segment]:

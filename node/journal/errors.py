@@ -1,7 +1,9 @@
-"""The errors of node/raft: one family, so that the owner of a node catches `RaftError` alone.
+"""The errors of the journal, and the root of every error that the rooms of `node` raise on purpose.
 
-Owns the exception types and the words of their messages. Knows nothing of queues, sockets or
-files. A new type belongs in `docs/storage.md` (journal) when an operator can meet it.
+Owns the exception types and the texts that they share. Must not know queues, sockets, files or
+Raft; node/peers and node/raft derive their own errors from `NodeError`, so that the owner of a
+node catches that one type (node/raft exports it as `RaftError`). A new type belongs in
+`docs/storage.md` when an operator can meet it.
 
 Every message is one line that says what is wrong, where, and what to do about it, because it is
 what the operator sees when the node stops.
@@ -20,35 +22,26 @@ REMEDY: Final = (
 """What to do about a damaged journal."""
 
 
-def describe(error: BaseException) -> str:
-    """Somebody else's exception within a line of ours: its kind, and what it says."""
-    return f"{type(error).__name__}: {error}"
+class NodeError(Exception):
+    """Root of the errors that the journal, the peers and the Raft node raise on purpose."""
 
 
-class RaftError(Exception):
-    """Anything that node/raft raises on purpose."""
+class JournalError(NodeError):
+    """Root of the journal's errors."""
 
 
-class RaftStopped(RaftError):
-    """The node has stopped for good: a broken invariant, a failed journal, an apply that raised.
+class JournalRefused(JournalError):
+    """A call that would break an invariant of the log, such as a gap or a second vote in one term.
 
-    `reason` is one line for the log. The process has to exit; only a restart helps.
+    Nothing has changed. The caller is wrong about the log and has to stop: going on is not safe.
     """
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
-
-class SnapshotFailed(RaftError):
+class SnapshotFailed(JournalError):
     """A snapshot, an installation or a compaction was given up; the message says which and why.
 
     Not final: nothing of it is left, the journal is what it was, and it may be tried again.
     """
-
-
-class JournalError(RaftError):
-    """Anything that the journal raises on purpose."""
 
 
 class JournalDamaged(JournalError):

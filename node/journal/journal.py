@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from node.journal import limits
 from node.journal.config import JournalLimits
-from node.journal.errors import RaftStopped, SnapshotFailed
+from node.journal.errors import JournalRefused, SnapshotFailed
 from node.journal.file_header import Owner
 from node.journal.io.body_fetch import Fetch
 from node.journal.io.prefetch import reading
@@ -211,7 +211,7 @@ class Journal(DurableLog):
 
         `live` are the indexes of the entries that are still needed then, ascending, none above
         `index`; `state_bytes_hint` is about how much state will come. Nothing of the log goes
-        before `release`. Raises `SnapshotFailed` if it is not possible now, `RaftStopped` if the
+        before `release`. Raises `SnapshotFailed` if it is not possible now, `JournalRefused` if the
         log has no such entry.
         """
         self._check_usable()
@@ -242,9 +242,9 @@ class Journal(DurableLog):
         if newest is not None and index <= newest.index:
             raise SnapshotFailed(f"there is a snapshot of entry {newest.index}")
         if index < 2 or not self._snapshots.holds(index, term):
-            raise RaftStopped(f"a snapshot of entry {index} of term {term}, not in this log")
+            raise JournalRefused(f"a snapshot of entry {index} of term {term}, not in this log")
         if live and live[-1] > index:
-            raise RaftStopped(f"entry {live[-1]} cannot be live in a snapshot of entry {index}")
+            raise JournalRefused(f"entry {live[-1]} cannot be live in a snapshot of entry {index}")
 
     def _check_room(self, needed_bytes: int) -> None:
         """The log must not run out of room because of a snapshot."""

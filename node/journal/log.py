@@ -15,7 +15,7 @@ The rules it stands on (raft.md 3.2):
 4. A failed write or sync is final. The kernel may have dropped the pages that it could not
    write, so a second sync that succeeds would prove nothing.
 5. A call that would break Raft's own rules (a gap, a falling term, a second vote, a truncation
-   of committed entries) is refused with `RaftStopped`: stopping is safe, going on is not.
+   of committed entries) is refused with `JournalRefused`: stopping is safe, going on is not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NoReturn, overload
 
 from node.journal import limits, records
 from node.journal.cache import CommandCache
-from node.journal.errors import JournalDamaged, JournalFailed, RaftStopped
+from node.journal.errors import JournalDamaged, JournalFailed, JournalRefused
 from node.journal.index import in_order
 from node.journal.io.storage import FULL_ERRNOS
 from node.journal.runs import RunReader
@@ -324,13 +324,13 @@ class DurableLog:
     def _check_order(self, indexes: Sequence[int], terms: Sequence[int], largest: int) -> None:
         last_index, last_term = self._log.last_index, self._log.last_term
         if not in_order(indexes, terms, last_index, last_term):
-            raise RaftStopped(
+            raise JournalRefused(
                 f"entries {indexes[0]} to {indexes[-1]} of terms {terms[0]} to {terms[-1]} "
                 f"cannot follow entry {last_index} of term {last_term}"
             )
         bytes_max = self._limits.command_bytes
         if largest > bytes_max:
-            raise RaftStopped(
+            raise JournalRefused(
                 f"one of the entries {indexes[0]} to {indexes[-1]} has {largest} bytes, "
                 f"the journal takes {bytes_max}"
             )
@@ -338,7 +338,7 @@ class DurableLog:
     def truncate(self, length: int) -> None:
         """Keeps the first `length` entries only; durable after the next `sync`.
 
-        Raises `RaftStopped` where a committed entry would go.
+        Raises `JournalRefused` where a committed entry would go.
         """
         self._check_usable()
         first_removed = self.first_index + length
@@ -346,7 +346,7 @@ class DurableLog:
         if first_removed > last_removed:
             return
         if first_removed <= max(self._commit_index, self.first_index):
-            raise RaftStopped(
+            raise JournalRefused(
                 f"entries from {first_removed} on cannot be removed: "
                 f"everything up to {max(self._commit_index, self.first_index)} stays"
             )
@@ -363,9 +363,9 @@ class DurableLog:
         `votes_aside` that may be later, see `term_synced`."""
         self._check_usable()
         if term < self._term:
-            raise RaftStopped(f"term {term} cannot follow term {self._term}")
+            raise JournalRefused(f"term {term} cannot follow term {self._term}")
         if term == self._term and self._voted_for not in (None, voted_for):
-            raise RaftStopped(
+            raise JournalRefused(
                 f"the vote of term {term} went to {self._voted_for!r}, "
                 f"it cannot go to {voted_for!r}"
             )

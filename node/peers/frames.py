@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgpack
 
 from node.journal import limits as journal_limits
-from node.journal.errors import RaftError
+from node.journal.errors import NodeError
 from node.peers import limits
 from node.peers.message import known_commands
 
@@ -33,7 +33,7 @@ UINT_MAX: Final = 2**62
 Bytes = bytes | bytearray | memoryview
 
 
-class FrameInvalid(RaftError):
+class FrameInvalid(NodeError):
     """Bytes that are no frame, or a frame that no correct peer sends."""
 
 

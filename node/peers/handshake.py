@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgpack
 
-from node.journal.errors import RaftError
+from node.journal.errors import NodeError
 from node.peers.frames import INCARNATION_BYTES, NONCE_BYTES, PROTOCOL_VERSION
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from node.peers.message import Message
 
 
-class PeerRefused(RaftError):
+class PeerRefused(NodeError):
     """A handshake that did not prove a member of this cluster; the reason is for our log only."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from node.journal.errors import RaftError
+from node.journal.errors import NodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,7 @@ NO_OP = b"\x01"
 """The library's own entry at the start of a term."""
 
 
-class MessageRefused(RaftError):
+class MessageRefused(NodeError):
     """A message that no correct peer sends. Nothing was changed; its connection is to be closed."""
 
 

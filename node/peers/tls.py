@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from node.journal.errors import RaftError
+from node.journal.errors import NodeError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class CertificateUnusable(RaftError):
+class CertificateUnusable(NodeError):
     """A file of `[tls]` that cannot be used; the message names key and file."""
 
 

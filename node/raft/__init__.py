@@ -14,8 +14,6 @@ from node.journal.errors import (
     JournalLocked,
     JournalUnusable,
     JournalWhole,
-    RaftError,
-    RaftStopped,
 )
 from node.journal.io.body_fetcher import Asker, NotAtHand
 from node.journal.io.storage import OsStorage, Storage
@@ -35,6 +33,7 @@ from node.raft.config import (
     RaftStatus,
     boot_clock,
 )
+from node.raft.errors import RaftError, RaftStopped
 from node.raft.node import RaftNode
 from node.raft.rejoin import RecoverRefused, check_members
 from node.raft.transfer import TransferRefused

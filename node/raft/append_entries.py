@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from node.journal.errors import RaftStopped
 from node.journal.index import in_order
 from node.peers.message import MessageRefused, known_commands
+from node.raft.errors import RaftStopped
 
 if TYPE_CHECKING:
     from node.journal.journal import Journal

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from node.journal.errors import RaftStopped, describe
 from node.peers import limits as peers_limits
 from node.peers.message import COMMAND_BYTE, known_command
 from node.raft import limits
 from node.raft.elections import LEADER, Elections
+from node.raft.errors import RaftStopped, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from pysyncobj.config import SyncObjConf
 
 from node.journal import limits as journal_limits
-from node.journal.errors import RaftError
 from node.peers import limits as peers_limits
 from node.raft import limits
+from node.raft.errors import RaftError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

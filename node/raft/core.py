@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pysyncobj.syncobj import SyncObj
 
-from node.journal.errors import RaftError, RaftStopped, describe
 from node.journal.io.log_reader import Feed
 from node.peers.message import COMMAND_BYTE, Message, MessageRefused
 from node.peers.peer import PeerNode
@@ -26,6 +25,7 @@ from node.raft.commit import Committing
 from node.raft.config import RaftCounters, library_conf
 from node.raft.durable_outbox import HeldFrames
 from node.raft.elections import CANDIDATE, FOLLOWER, LEADER
+from node.raft.errors import RaftError, RaftStopped, describe
 from node.raft.lease import NEVER, Lease
 from node.raft.prevote import PreVote
 from node.raft.pysyncobj import pin, seams

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from node.journal.errors import RaftStopped
 from node.journal.io.body_fetcher import Asker, Fetching, NotAtHand
 from node.journal.io.worker import Inline, Offload
 from node.raft import limits
 from node.raft.config import EntryTooLarge, PeerStatus, RaftConfig, RaftStatus
 from node.raft.core import CANDIDATE, FOLLOWER, LEADER, Core, command_of
+from node.raft.errors import RaftStopped
 from node.raft.submissions import Submission
 from node.raft.transfer import TransferRefused, best_target
 

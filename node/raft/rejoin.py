@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from node.journal.errors import RaftError
 from node.raft import limits
+from node.raft.errors import RaftError
 
 if TYPE_CHECKING:
     import random

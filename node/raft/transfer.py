@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from node.journal.errors import RaftError
+from node.raft.errors import RaftError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

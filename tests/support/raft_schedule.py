@@ -15,7 +15,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from node.journal.errors import RaftError
+from node.raft.errors import RaftError
 from node.raft.node import RaftNode
 from node.raft.transfer import TransferRefused
 from tests.support.raft_world import World

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 from pysyncobj.transport import Transport
 
 from node.journal.config import JournalLimits
-from node.journal.errors import RaftStopped
 from node.journal.journal import Journal
 from node.journal.recovery.recovery_marker import MARKER_NAME
 from node.peers.frames import LENGTHS, decode, encode
 from node.peers.message import MessageRefused
 from node.peers.peer import PeerNode
 from node.raft.config import Outcome, RaftConfig
+from node.raft.errors import RaftStopped
 from node.raft.node import RaftNode
 from tests.support.raft_checks import Checks
 from tests.support.raft_state import SimState

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from node.journal.errors import RaftError, SnapshotFailed
+from node.journal.errors import JournalError, SnapshotFailed
 from tests.support.journals import command, fill, open_journal
 from tests.support.simdisk import PowerCut, SimStorage
 from tests.support.snapshots import carry, kept_entry, live_entries, state_at, take
@@ -126,7 +126,7 @@ class Life:
         self.stopped: Exception | None = None
         try:
             self._run(storage)
-        except (PowerCut, RaftError) as problem:
+        except (PowerCut, JournalError) as problem:
             self.stopped = problem
 
     def _run(self, storage: SimStorage) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from node.journal import limits, records
-from node.journal.errors import REMEDY, JournalDamaged, RaftStopped
+from node.journal.errors import REMEDY, JournalDamaged, JournalRefused
 from node.journal.places import PLACE_BYTES, Places
 from node.journal.record_reader import RecordReader, read_record
 from node.journal.record_writer import RecordWriter
@@ -277,10 +277,10 @@ class SnapshotBuilder:
         self._pending_bytes = len(state) - at
 
     def add_places(self, places: Places) -> None:
-        """Where the next live entries lie. `RaftStopped` if they do not ascend."""
+        """Where the next live entries lie. `JournalRefused` if they do not ascend."""
         indexes = places.indexes
         if (indexes and indexes[0] <= self._last_live) or not self._places.extend(places):
-            raise RaftStopped(f"live entries are out of order after entry {self._last_live}")
+            raise JournalRefused(f"live entries are out of order after entry {self._last_live}")
         self._last_live = indexes[-1] if indexes else self._last_live
         self.live_count += len(places)
         if len(self._places) >= limits.PLACES_PER_RECORD:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from node.journal.errors import RaftStopped, SnapshotFailed
+from node.journal.errors import JournalRefused, SnapshotFailed
 from node.journal.io.job import landing
 from node.journal.places import Places
 from node.journal.record_writer import aborting
@@ -161,7 +161,7 @@ class InstallWriter:
         if newest is not None and newest.meta.index >= meta.index:
             raise SnapshotFailed(f"the installation of snapshot {meta.name} was overtaken")
         if self._commit_index() >= meta.index and not self._store.holds(meta.index, meta.term):
-            raise RaftStopped(
+            raise JournalRefused(
                 f"entry {meta.index} is committed here, in another term than the {meta.term} of "
                 "the snapshot that is to be installed"
             )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, overload
 
 import pysyncobj.journal
 
-from node.journal.errors import RaftStopped
+from node.raft.errors import RaftStopped
 
 if TYPE_CHECKING:
     from node.journal.journal import Journal

@@ -19,7 +19,7 @@ import pysyncobj.syncobj
 import pysyncobj.transport
 import pysyncobj.version
 
-from node.journal.errors import RaftError
+from node.raft.errors import RaftError
 
 VERSION = "0.3.17"
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pysyncobj.syncobj
 
-from node.journal.errors import RaftStopped
 from node.raft.config import boot_clock
+from node.raft.errors import RaftStopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable

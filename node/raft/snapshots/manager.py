@@ -11,9 +11,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from node.journal import limits as journal_limits
-from node.journal.errors import RaftError, RaftStopped, SnapshotFailed
+from node.journal.errors import SnapshotFailed
 from node.journal.io.slices import Slices
 from node.raft import limits
+from node.raft.errors import RaftError, RaftStopped
 from node.raft.snapshots.receiver import Receiving, offered
 from node.raft.snapshots.taker import Taking
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from node.journal.config import JournalLimits
-from node.journal.errors import RaftStopped, SnapshotFailed
+from node.journal.errors import JournalRefused, SnapshotFailed
 from tests.node.journal.test_snapshots import filled, names, reopened
 from tests.support.journals import command, fill, open_journal, state_of
 from tests.support.simdisk import SimStorage
@@ -241,7 +241,7 @@ def test_b22_an_install_that_was_overtaken_by_the_log_takes_nothing_back() -> No
     other.note_commit(38)
     writer.add_state(source.read_state(meta, 0, 100))
     writer.add_entry(*kept_entry(source, 4))
-    with pytest.raises(RaftStopped, match="entry 35 is committed here, in another term"):
+    with pytest.raises(JournalRefused, match="entry 35 is committed here, in another term"):
         writer.finish()
 
 

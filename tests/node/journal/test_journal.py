@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from node.journal.config import JournalLimits
-from node.journal.errors import JournalFailed, RaftStopped
+from node.journal.errors import JournalFailed, JournalRefused
 from node.journal.journal import Journal
 from node.journal.stats import SYNC_BUCKET_SECONDS
 from tests.support.journals import (
@@ -329,7 +329,7 @@ def test_a_gap_or_a_falling_term_is_refused_and_changes_nothing(storage: SimStor
     journal = open_journal(storage)
     fill(journal, 3, term=4)
     for index, term in ((3, 4), (5, 4), (0, 4), (4, 3)):
-        with pytest.raises(RaftStopped, match="cannot follow entry 3 of term 4"):
+        with pytest.raises(JournalRefused, match="cannot follow entry 3 of term 4"):
             journal.add(b"x", index, term)
     assert journal.last_index == 3
     journal.close()
@@ -338,7 +338,7 @@ def test_a_gap_or_a_falling_term_is_refused_and_changes_nothing(storage: SimStor
 
 def test_an_oversized_command_is_refused_and_changes_nothing(storage: SimStorage) -> None:
     journal = open_journal(storage, limits=JournalLimits(command_bytes=100))
-    with pytest.raises(RaftStopped, match="101 bytes, the journal takes 100"):
+    with pytest.raises(JournalRefused, match="101 bytes, the journal takes 100"):
         journal.add(bytes(101), 1, 1)
     assert not journal.dirty
     journal.add(bytes(100), 1, 1)
@@ -351,7 +351,7 @@ def test_b08_a_second_vote_in_a_term_or_a_falling_term_is_refused(storage: SimSt
     journal.close()
     journal = open_journal(storage)
     for term, name in ((7, "gamma"), (7, None), (6, None)):
-        with pytest.raises(RaftStopped):
+        with pytest.raises(JournalRefused):
             journal.set_term(term, name)
     assert (journal.term, journal.voted_for) == (7, "beta")
 
@@ -368,10 +368,10 @@ def test_a_name_that_cannot_be_stored_is_refused(storage: SimStorage, name: str)
 def test_committed_entries_and_the_first_cannot_be_removed(storage: SimStorage) -> None:
     journal = open_journal(storage)
     fill(journal, 9)
-    with pytest.raises(RaftStopped, match="everything up to 1 stays"):
+    with pytest.raises(JournalRefused, match="everything up to 1 stays"):
         journal.truncate(0)
     journal.note_commit(4)
-    with pytest.raises(RaftStopped, match="everything up to 4 stays"):
+    with pytest.raises(JournalRefused, match="everything up to 4 stays"):
         journal.truncate(3)
     journal.truncate(9)
     assert journal.last_index == 9

@@ -11,10 +11,11 @@ from collections.abc import Callable
 import pytest
 
 from node.journal import limits
-from node.journal.errors import JournalDamaged, JournalFailed, RaftStopped, SnapshotFailed
+from node.journal.errors import JournalDamaged, JournalFailed, JournalRefused, SnapshotFailed
 from node.journal.io.job import Flight
 from node.journal.journal import Journal
 from node.journal.log import PLACEHOLDER
+from node.raft.errors import RaftStopped
 from node.raft.pysyncobj.library_log import LibraryLog
 from tests.support.journals import command, fill, open_journal
 from tests.support.simdisk import SimStorage
@@ -156,7 +157,7 @@ def test_b27_what_a_snapshot_holds_is_never_truncated() -> None:
     journal = filled(SimStorage())
     writer = journal.begin_snapshot(20, 1, array("Q", [3]))
     for finish in (writer.abort, lambda: take(journal, [3], index=20)):
-        with pytest.raises(RaftStopped, match="everything up to 20 stays"):
+        with pytest.raises(JournalRefused, match="everything up to 20 stays"):
             journal.truncate(19)
         finish()
     journal.truncate(20)
@@ -190,9 +191,9 @@ def test_a_snapshot_that_cannot_be_is_refused() -> None:
     journal = filled(SimStorage())
     live = array("Q", [3])
     for index, term in [(1, 1), (31, 1), (20, 2)]:
-        with pytest.raises(RaftStopped, match=f"entry {index} of term {term}, not in this log"):
+        with pytest.raises(JournalRefused, match=f"entry {index} of term {term}, not in this log"):
             journal.begin_snapshot(index, term, live)
-    with pytest.raises(RaftStopped, match="entry 30 cannot be live"):
+    with pytest.raises(JournalRefused, match="entry 30 cannot be live"):
         journal.begin_snapshot(20, 1, array("Q", [3, 30]))
     take(journal, [3], index=20)
     with pytest.raises(SnapshotFailed, match="there is a snapshot of entry 20"):
@@ -207,11 +208,11 @@ def test_a_snapshot_that_cannot_be_is_refused() -> None:
     take(journal, [3], index=25)
     clean_up(journal)
     writer = journal.begin_snapshot(28, 1, array("Q", [4]))
-    with pytest.raises(RaftStopped, match="entry 4 is live but not in the journal"):
+    with pytest.raises(JournalRefused, match="entry 4 is live but not in the journal"):
         writer.write(b"state")
     for wrong in ([27, 27], [27, 26], [4, 3]):
         writer = journal.begin_snapshot(28, 1, array("Q", wrong))
-        with pytest.raises(RaftStopped, match=r"out of order|is live but not in"):
+        with pytest.raises(JournalRefused, match=r"out of order|is live but not in"):
             writer.finish()
     take(journal, [3], index=28)
 

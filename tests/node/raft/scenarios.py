@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from node.journal.errors import RaftStopped
 from node.raft.core import Core
+from node.raft.errors import RaftStopped
 from tests.support import raft_mutants as mutants
 
 Rule = tuple[Callable[..., None], type[Core]]

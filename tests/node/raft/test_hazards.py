@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from node.journal.errors import RaftStopped
 from node.peers.message import MessageRefused
 from node.peers.peer import PeerNode
 from node.raft.config import Outcome
+from node.raft.errors import RaftStopped
 from node.raft.node import RaftNode
 from tests.support import raft_mutants as mutants
 from tests.support.raft_world import Frame, Submitted, World

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from node.journal.errors import RaftStopped
 from node.peers.peer import PeerNode
 from node.raft import limits
 from node.raft.config import EntryTooLarge, Outcome
+from node.raft.errors import RaftStopped
 from tests.support.raft_world import Frame, World
 
 

@@ -15,10 +15,10 @@ from pysyncobj.journal import Journal as LibraryJournal
 from pysyncobj.transport import Transport
 
 import node.raft
-from node.journal.errors import RaftStopped
 from node.peers.transport import TcpTransport
 from node.raft.config import boot_clock
 from node.raft.core import CANDIDATE, FOLLOWER, LEADER, Core
+from node.raft.errors import RaftStopped
 from node.raft.pysyncobj import pin, seams
 from node.raft.pysyncobj.library_log import LibraryLog
 from tests.support.journals import fill, open_journal

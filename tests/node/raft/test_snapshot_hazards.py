@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from node.journal.errors import RaftError, RaftStopped
 from node.raft.config import Outcome
+from node.raft.errors import RaftError, RaftStopped
 from node.raft.node import RaftNode
 from tests.node.raft.test_hazards import has_entries, outcome
 from tests.support import raft_mutants as mutants
