@@ -39,7 +39,8 @@ from fifo.client import (
 )
 from fifo.client import DurableConsumer as _AsyncDurable
 from fifo.client import Producer as _AsyncProducer
-from fifo.client.consuming.message import ACK, OPEN, Settling, nacking, releasing, terminating
+from fifo.client.consuming.message import OPEN
+from fifo.client.consuming.verbs import ACK, Settling, nacking, releasing, terminating
 from fifo.client.durations import Duration, patience
 
 __all__ = ["connect", "BlockingClient", "BlockingConsumer", "BlockingMessage", "BlockingProducer"]
@@ -69,7 +70,7 @@ class BlockingMessage(LockedMessage):
         self, delay: Duration | None = None, reason: str | None = None, *, receipt: bool = True
     ) -> SettleResult:
         """It failed: counts, and comes back after `delay` seconds or the backoff."""
-        what = nacking(self.failures, self.ledger, delay, reason)
+        what = nacking(self.failures, self.ledger.nack_delay, delay, reason)
         return self._settle(what, receipt=receipt)
 
     def release(self, delay: Duration | None = None, *, receipt: bool = True) -> SettleResult:
@@ -163,7 +164,7 @@ class _Threads:
     @staticmethod
     def of(message: LockedMessage) -> _Threads:
         """The thread that a message's client runs on."""
-        found = _by_loop.get(message.ledger.settler.session.loop)
+        found = _by_loop.get(message.ledger.settler.loop)
         if found is None:
             raise ClientClosed("the client that this message came from is closed")
         return found

@@ -13,14 +13,9 @@ from fifo.client.connection.options import Options, from_url, redacted
 from fifo.client.consuming.consumer import Consumer
 from fifo.client.consuming.delivery import DeadLetter, Delivery
 from fifo.client.consuming.durable import DurableConsumer, DurableMessage, NotAcked, Opened
-from fifo.client.consuming.message import (
-    LockedMessage,
-    Message,
-    SettleResult,
-    Status,
-    StoredMessage,
-)
+from fifo.client.consuming.message import LockedMessage, Message, StoredMessage
 from fifo.client.consuming.signals import Signal
+from fifo.client.consuming.verbs import SettleResult, Status
 from fifo.client.errors import (
     AckRetriesExhausted,
     AuthenticationFailed,

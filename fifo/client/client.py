@@ -26,18 +26,9 @@ from fifo.client.consuming.consumer import ConsumeOptions, Consumer, Consumers
 from fifo.client.consuming.delivery import Delivery
 from fifo.client.consuming.durable import DurableConsumer, Opened
 from fifo.client.consuming.getting import Getter
-from fifo.client.consuming.message import (
-    ACK,
-    LockedMessage,
-    Message,
-    SettleResult,
-    Settling,
-    Status,
-    StoredMessage,
-    releasing,
-    terminating,
-)
+from fifo.client.consuming.message import LockedMessage, Message, StoredMessage
 from fifo.client.consuming.settler import Settler
+from fifo.client.consuming.verbs import STATUSES, SettleResult, settling
 from fifo.client.durations import Duration, milliseconds, seconds
 from fifo.client.errors import ClientClosed, FifoError, InvalidArgument, ProtocolError
 from fifo.client.metrics import Metrics
@@ -47,7 +38,6 @@ from fifo.client.publishing.publisher import Batch, Publisher, item
 from fifo.client.spec import QueueSpec, changes_to_wire
 from fifo.wire import limits as wire
 from fifo.wire.messages import (
-    VERB_NACK,
     Close,
     Declare,
     ForgetProducer,
@@ -73,7 +63,6 @@ _log = logging.getLogger("fifo.client")
 
 M = TypeVar("M", bound=LockedMessage)
 
-_STATUSES: Final = tuple(Status)[:5]
 _OWN: Final = 0
 """The session's own producer, on the wire."""
 
@@ -537,7 +526,7 @@ class BaseClient(Generic[M]):
         checks.name(queue, "queue")
         checks.integer(consumer, "consumer", 1, 2**63 - 1)
         checks.integer(token, "token", 1, 2**63 - 1)
-        what = _settling(verb, delay, reason, description, exception)
+        what = settling(verb, delay, reason, description, exception)
         ledger = self._session.ledgers.get(consumer)
         held = None if ledger is None else ledger.open.get(token)
         if held is not None:
@@ -550,7 +539,7 @@ class BaseClient(Generic[M]):
             raise ProtocolError("a settlement was not answered by a receipt")
         result = message.results[0]
         late = len(result) > 3 and result[3]
-        return SettleResult(_STATUSES[min(result[2], len(_STATUSES) - 1)], late)
+        return SettleResult(STATUSES[min(result[2], len(STATUSES) - 1)], late)
 
     async def settle_many(self, messages: Sequence[LockedMessage]) -> list[SettleResult]:
         """Ack messages of any consumers of this client and wait for their receipts, in order."""
@@ -693,24 +682,6 @@ def _lock_ms(value: Duration | None, what: str) -> int | None:
         low_ms=round(limits.LOCK_S_MIN * 1000),
         high_ms=round(limits.LOCK_S_MAX * 1000),
     )
-
-
-def _settling(
-    verb: str,
-    delay: Duration | None,
-    reason: str | None,
-    description: str | None,
-    exception: BaseException | None,
-) -> Settling:
-    checks.one_of(verb, "verb", "ack", "nack", "release", "terminate")
-    if verb == "ack":
-        return ACK
-    if verb == "release":
-        return releasing(delay)
-    if verb == "terminate":
-        return terminating(reason or "terminated", description, exception)
-    delay_ms = None if delay is None else milliseconds(delay, "delay")
-    return Settling(VERB_NACK, delay_ms, checks.letter_text(reason, "reason"))
 
 
 _clients: weakref.WeakSet[BaseClient[Any]] = weakref.WeakSet()

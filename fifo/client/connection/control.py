@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from typing import Final
+from typing import Any, Final
 
 from fifo.client import limits
 from fifo.client.connection.dialing import Dialer
@@ -260,7 +260,7 @@ class Control:
             link.send(NoticeAck(notice.notice), next(self._correlations))
 
     def _lose(
-        self, ledger: LockLedger, tokens: tuple[tuple[int, int], ...], *, suspected: bool
+        self, ledger: LockLedger[Any], tokens: tuple[tuple[int, int], ...], *, suspected: bool
     ) -> None:
         """Flag the messages here and now: a handler that blocks the user's loop can look."""
         self._session.lose(ledger, tokens, suspected=suspected)

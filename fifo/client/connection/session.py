@@ -139,7 +139,7 @@ class Session:
         self.identity = Identity(
             environment.entropy(16), environment.entropy(16), established=False
         )
-        self.ledgers: dict[int, LockLedger] = {}
+        self.ledgers: dict[int, LockLedger[Any]] = {}
         self.parts: list[Part] = []
         self.fatal: FifoError | None = None
         self.closing = False
@@ -466,7 +466,7 @@ class Session:
 
     # Deliveries and notices.
 
-    def bind(self, ledger: LockLedger, sink: Sink) -> None:
+    def bind(self, ledger: LockLedger[Any], sink: Sink) -> None:
         """From here on the deliveries of this consumer number go to `sink`."""
         self.ledgers = {**self.ledgers, ledger.number: ledger}
         self._sinks[ledger.number] = sink
@@ -528,7 +528,7 @@ class Session:
                 sink.removed()
 
     def lose(
-        self, ledger: LockLedger, tokens: tuple[tuple[int, int], ...], *, suspected: bool
+        self, ledger: LockLedger[Any], tokens: tuple[tuple[int, int], ...], *, suspected: bool
     ) -> None:
         """These locks are lost: flag their messages, on any thread."""
         for message in ledger.lose(tokens, suspected=suspected):

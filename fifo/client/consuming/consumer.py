@@ -22,9 +22,10 @@ from fifo.client.connection.session import Session
 from fifo.client.consuming import ranges
 from fifo.client.consuming.delivery import Delivery
 from fifo.client.consuming.lock_ledger import LockLedger
-from fifo.client.consuming.message import LockedMessage, SettleResult
+from fifo.client.consuming.message import Ledger, LockedMessage
 from fifo.client.consuming.ranges import Range
 from fifo.client.consuming.settler import Settler
+from fifo.client.consuming.verbs import SettleResult
 from fifo.client.durations import Duration, patience
 from fifo.client.errors import FifoError, LockLost, QueueNotFound, SessionEnded, again
 from fifo.wire import Frame, RemoteProtocolError
@@ -72,7 +73,7 @@ class Consumer(Generic[M]):
         self._options = options
         self._factory = factory
         self._on_start = on_start
-        self._ledger: LockLedger | None = None
+        self._ledger: Ledger | None = None
         self._subscribing: Call | None = None
         self._error: FifoError | None = None
         self._buffer: deque[tuple[Delivery, int, int]] = deque()
@@ -305,14 +306,14 @@ class Consumer(Generic[M]):
         self._fresh_until = self._limit(delivery.ledger, delivery, token)
         return True
 
-    def _limit(self, ledger: LockLedger, delivery: Delivery, token: int) -> float:
+    def _limit(self, ledger: Ledger, delivery: Delivery, token: int) -> float:
         """Until when a message may be handed out: its lock's end, or the end of its renewals."""
         end = ledger.deadline(token, delivery)
         if self._usable_s is not None:
             end = min(end, delivery.received + self._usable_s)
         return end
 
-    def _still_fresh(self, ledger: LockLedger, token: int, now: float) -> bool:
+    def _still_fresh(self, ledger: Ledger, token: int, now: float) -> bool:
         """Whether a message may be handed out; one that may not is given back, uncounted."""
         assert self._delivery is not None, "asked about a message of the buffer"
         self._fresh_until = self._limit(ledger, self._delivery, token)
@@ -321,7 +322,7 @@ class Consumer(Generic[M]):
         self._settler.release_unopened(ledger, ((token, token),))
         return False
 
-    def _speak(self, ledger: LockLedger) -> None:
+    def _speak(self, ledger: Ledger) -> None:
         """A suspected consumer asks for more and has finished all it had: it is alive."""
         if ledger.is_idle() and self._session.link is not None:
             ledger.suspected = False
@@ -405,7 +406,7 @@ class Consumer(Generic[M]):
             self._session.unbind(self._ledger.number)
         options = self._options
         lock_s, max_lock_s = message.lock_ms / 1000, message.max_lock_ms / 1000
-        ledger = LockLedger(
+        ledger: Ledger = LockLedger(
             message.consumer,
             self.queue,
             self._settler,

@@ -103,7 +103,7 @@ class Delivery:
         self, message: Deliver | Peeked, raw: memoryview, received: float, received_wall: float
     ) -> None:
         layout = _layout(message, raw)
-        self.ledger: LockLedger | None = None
+        self.ledger: LockLedger[Any] | None = None
         self.queue = message.queue
         self.count = message.count
         self.received = received

@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 from fifo.client import checks
 from fifo.client.connection.session import Session
 from fifo.client.consuming.delivery import Delivery
-from fifo.client.consuming.message import Status, StoredMessage
+from fifo.client.consuming.message import StoredMessage
+from fifo.client.consuming.verbs import STATUSES, Status
 from fifo.client.errors import FifoError, LockLost, MessageTooLarge, ProtocolError
 from fifo.wire.messages import Durable, Message, Ok, Receipt
 
@@ -25,8 +26,6 @@ STEP_MESSAGES: Final = 10_000
 _MOST: Final = 2**63 - 1
 _HOLD: Final = 1
 """`first` of a reserve that asks for no messages."""
-
-_STATUSES: Final = tuple(Status)[:5]
 
 
 class DurableMessage(StoredMessage):
@@ -127,7 +126,7 @@ class DurableConsumer:
         if not isinstance(answer, Receipt):
             raise ProtocolError("an ack was not answered by a receipt")
         return tuple(
-            NotAcked(one[0], one[1], _STATUSES[min(one[2], len(_STATUSES) - 1)])
+            NotAcked(one[0], one[1], STATUSES[min(one[2], len(STATUSES) - 1)])
             for one in answer.results
         )
 

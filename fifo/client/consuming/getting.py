@@ -12,6 +12,7 @@ from fifo.client import limits
 from fifo.client.connection.session import Session
 from fifo.client.consuming.delivery import Delivery
 from fifo.client.consuming.lock_ledger import LockLedger
+from fifo.client.consuming.message import Ledger
 from fifo.client.consuming.ranges import Ranges
 from fifo.client.consuming.settler import Settler
 from fifo.wire import Code, Frame, RemoteProtocolError
@@ -22,7 +23,7 @@ from fifo.wire.messages import Get, Got
 class Box:
     """What came for one implicit consumer and is not claimed yet."""
 
-    def __init__(self, ledger: LockLedger, session: Session, settler: Settler) -> None:
+    def __init__(self, ledger: Ledger, session: Session, settler: Settler) -> None:
         self.ledger = ledger
         self.waiting = 0
         self._session = session
@@ -117,7 +118,7 @@ class Getter:
             return []
         box = self._boxes.get(request.queue)
         if box is None or box.ledger.void or box.ledger.number != message.consumer:
-            ledger = LockLedger(
+            ledger: Ledger = LockLedger(
                 message.consumer,
                 request.queue,
                 self._settler,

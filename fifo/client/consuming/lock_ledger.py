@@ -1,9 +1,10 @@
-"""What a client holds under one consumer number: which tokens, until when, and which are lost.
+"""The locks held under one consumer number: which tokens, until when, and which are lost.
 
-Owns the ledger of tokens from their arrival until they are resolved, and the messages that the
-program has in its hands. Two threads use it: the loop of the user delivers and settles, the control
-thread renews and learns what is lost. What both touch stands under `lock`; the rest says so.
-Must not know connections: who sends what is the business of `settler`, `control` and `session`.
+Owns the ledger of tokens from their arrival until they are resolved, and the list of messages in
+the program's hands. Two threads use it: the user's loop delivers and settles, the control thread
+renews and learns of lost locks. State of both threads is guarded by `lock`; the rest says so.
+Stands below `delivery`, `message`, `settler` and `session`, and sees of them only the protocols
+`Arrival`, `Held` and `Settles`. Must not know connections.
 
 A token is *unresolved* from its arrival until its settlement is answered (or it is given up). Below
 the lowest unresolved token the client never asks again: that is `resolved_below`.
@@ -13,20 +14,44 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Any, Generic, Protocol, TypeVar
 
 from fifo.client import limits
+from fifo.client.backoff import BackoffCallable
 from fifo.client.consuming import ranges
 from fifo.client.consuming.ranges import Range, Ranges
-
-if TYPE_CHECKING:
-    from fifo.client.backoff import BackoffCallable
-    from fifo.client.consuming.delivery import Delivery
-    from fifo.client.consuming.message import LockedMessage
-    from fifo.client.consuming.settler import Settler
+from fifo.client.consuming.verbs import Settles
 
 
-class LockLedger:
+class Held(Protocol):
+    """A message in the program's hands, as its ledger sees it."""
+
+    @property
+    def token(self) -> int:
+        """The token of its lock."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the lock is known to be lost."""
+
+    def lose_lock(self) -> None:
+        """Mark the lock as lost; on any thread."""
+
+
+class Arrival(Protocol):
+    """A delivery, as a ledger sees it; `ledger` is set when it is admitted."""
+
+    ledger: LockLedger[Any] | None
+    first_token: int
+    count: int
+    received: float
+    remaining_s: float
+
+
+_M = TypeVar("_M", bound=Held)
+
+
+class LockLedger(Generic[_M]):
     """One consumer number of one session. `void`: the session ended, nothing here is ours.
 
     `retired`: the consumer was cancelled; the ledger goes when nothing is unresolved.
@@ -65,7 +90,7 @@ class LockLedger:
         self,
         number: int,
         queue: str,
-        settler: Settler,
+        settler: Settles[_M],
         *,
         lock_s: float,
         max_lock_s: float,
@@ -84,9 +109,9 @@ class LockLedger:
         self.suspected = False
         self.retired = False
         # Of the user's loop only: what the program has in hand, and what it has just acked.
-        self.open: dict[int, LockedMessage] = {}
+        self.open: dict[int, _M] = {}
         self.busy: set[int] = set()
-        self.acks: list[LockedMessage] = []
+        self.acks: list[_M] = []
         self.acks_due = False
         self.in_flight = 0
         self._last_seen = 0
@@ -111,24 +136,30 @@ class LockLedger:
 
     # Arrival, on the user's loop.
 
-    def admit(self, delivery: Delivery) -> list[tuple[int, int]]:
-        """Take a delivery in; the (start, stop) positions of what is new in it.
+    def admit(self, delivery: Arrival) -> list[tuple[int, int]]:
+        """Record a delivery; return the (start, stop) positions of its new messages.
 
-        What we have, or had and settled, is left out: after a resume the node sends again what is
-        still locked, and an effect may be carried out twice after a change of leader.
+        Tokens that arrived before, settled or not, are left out: after a resume the node sends
+        again what is still locked, and a new leader may carry out an effect a second time.
         """
         first = delivery.first_token
         last = first + delivery.count - 1
         delivery.ledger = self
         if first == self._last_seen + 1:
+            # The common case, without a search: tokens of one consumer are handed out in order.
             new: list[Range] = [(first, last)]
         else:
             new = self._unseen(first, last)
         if last > self._last_seen:
             if first > self._last_seen + 1:
+                # The skipped tokens may still arrive, behind this delivery: what was in flight when
+                # the connection broke is delivered again, and the order of that is the node's.
+                # Below `_last_seen` only tokens of a gap are new; all others arrived before.
                 self._gaps.add(self._last_seen + 1, first - 1)
                 self._forget_gaps()
             self._last_seen = last
+        # Unresolved before the program can see a message: from here on renewals name the token,
+        # and `resolved_below` stays under it, so the node keeps the outcome of its settlement.
         with self.lock:
             for one, other in new:
                 self._unresolved.add(one, other)
@@ -144,13 +175,15 @@ class LockLedger:
         return found
 
     def _forget_gaps(self) -> None:
+        # Bounded memory: the oldest gaps go first. A token of a forgotten gap that arrives after
+        # all is dropped as a repeat; its lock times out, and the message is redelivered.
         while len(self._gaps) > limits.GAPS_MAX:
             one, other = next(iter(self._gaps))
             self._gaps.remove(one, other)
 
     # In the program's hands, on the user's loop.
 
-    def opened(self, message: LockedMessage, now: float) -> None:
+    def opened(self, message: _M, now: float) -> None:
         """The program has it now."""
         token = message.token
         self.open[token] = message
@@ -257,7 +290,7 @@ class LockLedger:
                         if token in self._unresolved:
                             self._renewed[token] = self._renewed.get(token, 0) + 1
 
-    def lose(self, lost: Iterable[Range], *, suspected: bool) -> list[LockedMessage]:
+    def lose(self, lost: Iterable[Range], *, suspected: bool) -> list[_M]:
         """These locks are gone. Returns the messages in the program's hands that it concerns.
 
         `suspected`: the node says that they timed out, so it suspects this consumer.
@@ -278,7 +311,7 @@ class LockLedger:
         opened = self.open
         return [message for token in found if (message := opened.get(token)) is not None]
 
-    def end(self) -> list[LockedMessage]:
+    def end(self) -> list[_M]:
         """The session ended: every token is void. Returns what the program has in hand."""
         self.void = True
         with self.lock:
@@ -291,7 +324,7 @@ class LockLedger:
         self.open.clear()
         return lost
 
-    def deadline(self, token: int, delivery: Delivery) -> float:
+    def deadline(self, token: int, delivery: Arrival) -> float:
         """When this lock ends, by our monotonic clock: an upper bound."""
         end = delivery.received + delivery.remaining_s
         for first, last, renewed_until in self._deadlines:

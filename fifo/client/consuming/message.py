@@ -9,99 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from enum import StrEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from fifo.client import checks
+from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.consuming.signals import Signal
-from fifo.client.durations import Duration, milliseconds
-from fifo.client.errors import InvalidArgument, LockLost, Terminal
+from fifo.client.consuming.verbs import ACK, SettleResult, nacking, releasing, terminating
+from fifo.client.durations import Duration
+from fifo.client.errors import LockLost, Terminal
 from fifo.wire.columns import decode_headers
-from fifo.wire.messages import VERB_ACK, VERB_NACK, VERB_RELEASE, VERB_TERMINATE
 
 if TYPE_CHECKING:
     from fifo.client.consuming.delivery import DeadLetter, Delivery
-    from fifo.client.consuming.lock_ledger import LockLedger
 
 _log = logging.getLogger("fifo.client")
 
 OPEN: Final = 0
 SETTLING: Final = 1
 SETTLED: Final = 2
-
-
-class Status(StrEnum):
-    """What a settlement came to (semantics.md 8)."""
-
-    OK = "ok"
-    ALREADY_SETTLED = "already_settled"
-    LOCK_LOST = "lock_lost"
-    DEAD_LETTERED = "dead_lettered"
-    UNKNOWN_CONSUMER = "unknown_consumer"
-    SENT = "sent"
-    """Not the node's word: the settlement was sent without waiting for a receipt."""
-
-
-class SettleResult(NamedTuple):
-    """The receipt of one settlement. `late`: the lock was lost, and nobody else had the message."""
-
-    status: Status
-    late: bool = False
-
-
-class Settling(NamedTuple):
-    """What a settlement says beyond its verb."""
-
-    verb: int
-    delay_ms: int | None = None
-    reason: str | None = None
-    description: str | None = None
-    exception_type: str | None = None
-    exception_text: str | None = None
-    stack: str | None = None
-
-
-ACK: Final = Settling(VERB_ACK)
-
-
-def nacking(
-    failures: int, ledger: LockLedger, delay: Duration | None, reason: str | None
-) -> Settling:
-    """What a nack says: the explicit delay, else the client's callable, else the server decides."""
-    if delay is None and ledger.nack_delay is not None:
-        delay = ledger.nack_delay(failures)
-    delay_ms = None if delay is None else milliseconds(delay, "delay")
-    return Settling(VERB_NACK, delay_ms, checks.letter_text(reason, "reason"))
-
-
-def releasing(delay: Duration | None) -> Settling:
-    """What a release says."""
-    return Settling(VERB_RELEASE, None if delay is None else milliseconds(delay, "delay"))
-
-
-def terminating(reason: str, description: str | None, exception: BaseException | None) -> Settling:
-    """What a termination says. What is cut ends in "...": a stack begins so, its end tells most."""
-    if not isinstance(reason, str) or not reason:
-        raise InvalidArgument("reason: must be text that says why this message can never succeed")
-    kind = words = stack = None
-    if exception is not None:
-        kind = checks.text(type(exception).__name__, "exception")
-        words = checks.letter_text(str(exception), "exception")
-        lines = "".join(traceback.format_exception(exception))
-        stack = checks.letter_text(lines, "exception", keep_end=True)
-    return Settling(
-        VERB_TERMINATE,
-        None,
-        checks.letter_text(reason, "reason"),
-        checks.letter_text(description, "description"),
-        kind,
-        words,
-        stack,
-    )
 
 
 class StoredMessage:
@@ -185,7 +112,7 @@ class LockedMessage(StoredMessage):
         self.token = delivery.first_token + index
         ledger = delivery.ledger
         assert ledger is not None, "a locked message belongs to a consumer"
-        self.ledger = ledger
+        self.ledger: Ledger = ledger
         self.state = OPEN
         self._lost = False
         self._lock_lost: Signal | None = None
@@ -246,6 +173,9 @@ class LockedMessage(StoredMessage):
         return self._lost
 
 
+Ledger: TypeAlias = LockLedger[LockedMessage]
+
+
 class Message(LockedMessage):
     """A message in an asyncio program."""
 
@@ -269,7 +199,7 @@ class Message(LockedMessage):
         receipt: bool = True,
     ) -> SettleResult:
         """It failed: counts, and comes back after `delay` seconds or the backoff."""
-        what = nacking(self.failures, self.ledger, delay, reason)
+        what = nacking(self.failures, self.ledger.nack_delay, delay, reason)
         return await self.ledger.settler.settle(self, what, receipt=receipt)
 
     async def release(self, delay: Duration | None = None, *, receipt: bool = True) -> SettleResult:

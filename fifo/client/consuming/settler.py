@@ -17,18 +17,9 @@ from fifo.client import limits
 from fifo.client.connection.calls import EXPIRED, until
 from fifo.client.connection.session import Session
 from fifo.client.consuming import ranges
-from fifo.client.consuming.lock_ledger import LockLedger
-from fifo.client.consuming.message import (
-    ACK,
-    OPEN,
-    SETTLED,
-    SETTLING,
-    LockedMessage,
-    SettleResult,
-    Settling,
-    Status,
-)
+from fifo.client.consuming.message import OPEN, SETTLED, SETTLING, Ledger, LockedMessage
 from fifo.client.consuming.ranges import Range
+from fifo.client.consuming.verbs import ACK, STATUSES, SettleResult, Settling, Status
 from fifo.client.errors import (
     AckRetriesExhausted,
     ConnectionLost,
@@ -55,13 +46,6 @@ from fifo.wire.messages import (
 
 _log = logging.getLogger("fifo.client")
 
-_STATUS = (
-    Status.OK,
-    Status.ALREADY_SETTLED,
-    Status.LOCK_LOST,
-    Status.DEAD_LETTERED,
-    Status.UNKNOWN_CONSUMER,
-)
 _IN_ONE_FRAME = min(wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS)
 """Messages that one frame settles whatever the gaps between them: each has its own receipt."""
 
@@ -90,7 +74,7 @@ class Settlement:
     def __init__(
         self,
         settler: Settler,
-        ledger: LockLedger,
+        ledger: Ledger,
         messages: Sequence[LockedMessage],
         tokens: tuple[Range, ...],
         what: Settling,
@@ -117,6 +101,7 @@ class Settler:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.loop = session.loop
         self.environment = session.environment
         self.on_unsettled: Callable[[LockedMessage, FifoError], object] | None = None
         self._outstanding: dict[int, Settlement] = {}
@@ -140,9 +125,9 @@ class Settler:
         if not ledger.acks_due:
             ledger.acks_due = True
             if ledger.in_flight:
-                self.session.loop.call_later(limits.ACKS_WAIT_S, self.flush, ledger)
+                self.loop.call_later(limits.ACKS_WAIT_S, self.flush, ledger)
             else:
-                self.session.loop.call_soon(self.flush, ledger)
+                self.loop.call_soon(self.flush, ledger)
         elif len(ledger.acks) >= limits.ACKS_GATHERED:
             self.flush(ledger)
         return _SENT
@@ -162,7 +147,7 @@ class Settler:
             if len(ledger.acks) >= limits.ACKS_GATHERED:
                 self.flush(ledger)
 
-    def flush(self, ledger: LockLedger) -> None:
+    def flush(self, ledger: Ledger) -> None:
         """Send the gathered acks now."""
         ledger.acks_due = False
         messages, ledger.acks = ledger.acks, []
@@ -195,13 +180,12 @@ class Settler:
         if not receipt:
             return self.send(message, what)
         self.session.check()
-        loop = self.session.loop
-        future: asyncio.Future[SettleResult] = loop.create_future()
+        future: asyncio.Future[SettleResult] = self.loop.create_future()
         result = self.send(message, what, future)
         if result is not _SENT:
             return result
         seconds = self.session.options.timeout
-        answer = await until(future, loop.time() + seconds, loop)
+        answer = await until(future, self.loop.time() + seconds, self.loop)
         if answer is EXPIRED:
             raise self.session.expired(seconds, "Settle", sent=True)
         assert isinstance(answer, SettleResult)
@@ -211,7 +195,6 @@ class Settler:
         self, messages: Sequence[LockedMessage], what: Settling = ACK
     ) -> list[SettleResult]:
         """Settle messages in as few frames as can be, and wait for all receipts, in order."""
-        loop = self.session.loop
         groups: dict[int, list[LockedMessage]] = {}
         results: dict[LockedMessage, SettleResult] = {}
         for message in messages:
@@ -226,14 +209,13 @@ class Settler:
         futures: list[asyncio.Future[dict[LockedMessage, SettleResult]]] = []
         for group in groups.values():
             for at in range(0, len(group), _IN_ONE_FRAME):
-                future: asyncio.Future[dict[LockedMessage, SettleResult]] = loop.create_future()
-                futures.append(future)
                 part = group[at : at + _IN_ONE_FRAME]
-                self._say(part[0].ledger, part, what, future, many=True)
+                futures.append(self.loop.create_future())
+                self._say(part[0].ledger, part, what, futures[-1], many=True)
         seconds = self.session.options.timeout
-        deadline = loop.time() + seconds
+        deadline = self.loop.time() + seconds
         for future in futures:
-            answer = await until(future, deadline, loop)
+            answer = await until(future, deadline, self.loop)
             if not isinstance(answer, dict):
                 raise self.session.expired(seconds, "Settle", sent=True)
             results.update(answer)
@@ -270,7 +252,7 @@ class Settler:
 
     def _say(
         self,
-        ledger: LockLedger,
+        ledger: Ledger,
         messages: Sequence[LockedMessage],
         what: Settling,
         future: asyncio.Future[Any] | None,
@@ -294,17 +276,17 @@ class Settler:
         if self._sweeping is None:
             self._sweep_later()
 
-    def release_unopened(self, ledger: LockLedger, unopened: tuple[Range, ...]) -> None:
+    def release_unopened(self, ledger: Ledger, unopened: tuple[Range, ...]) -> None:
         """Give back messages that the program never saw, uncounted."""
         for part in ranges.chunks(unopened, wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS):
             self._say_tokens(ledger, part, Settling(VERB_RELEASE))
 
-    def finish(self, ledger: LockLedger) -> None:
+    def finish(self, ledger: Ledger) -> None:
         """All of a cancelled consumer is settled: say so, for the node keeps it until then."""
         if not ledger.void and self.session.fatal is None:
             self._say_tokens(ledger, (), ACK)
 
-    def _say_tokens(self, ledger: LockLedger, tokens: tuple[Range, ...], what: Settling) -> None:
+    def _say_tokens(self, ledger: Ledger, tokens: tuple[Range, ...], what: Settling) -> None:
         settlement = Settlement(self, ledger, (), tokens, what, None)
         self._outstanding[settlement.correlation] = settlement
         self.session.expect(settlement.correlation, settlement)
@@ -317,7 +299,7 @@ class Settler:
         link = self.session.link
         if link is None or settlement.correlation not in self._outstanding:
             return
-        settlement.sent_at = self.session.loop.time()
+        settlement.sent_at = self.loop.time()
         what = settlement.what
         link.send(
             Settle(
@@ -387,7 +369,7 @@ class Settler:
         """Not all were simply ok: each message gets its own result."""
         by_token: dict[int, SettleResult] = {}
         for one in receipt.results:
-            status = _STATUS[one[2]] if one[2] < len(_STATUS) else Status.LOCK_LOST
+            status = STATUSES[one[2]] if one[2] < len(STATUSES) else Status.LOCK_LOST
             late = len(one) > 3 and one[3]
             for token in range(one[0], one[1] + 1):
                 by_token[token] = SettleResult(status, late)
@@ -438,7 +420,7 @@ class Settler:
                 delay = backoff.delay_s(settlement.attempts - 1)
                 settlement.sent_at = None
                 jitter = 0.75 + self.environment.chance() / 2
-                self.session.loop.call_later(delay * jitter, self._send, settlement)
+                self.loop.call_later(delay * jitter, self._send, settlement)
             return
         self._end(settlement)
         for one in settlement.messages:
@@ -534,12 +516,12 @@ class Settler:
         return bool(self._outstanding)
 
     def _sweep_later(self) -> None:
-        self._sweeping = self.session.loop.call_later(limits.SETTLE_ANSWER_S / 4, self._sweep)
+        self._sweeping = self.loop.call_later(limits.SETTLE_ANSWER_S / 4, self._sweep)
 
     def _sweep(self) -> None:
         """Send again what a live connection has not answered for too long."""
         self._sweeping = None
-        now = self.session.loop.time()
+        now = self.loop.time()
         for settlement in list(self._outstanding.values()):
             patience = limits.SETTLE_ANSWER_S * 2 ** min(settlement.attempts, 4)
             if self.session.link is None or settlement.sent_at is None:
@@ -551,13 +533,12 @@ class Settler:
 
     async def drain(self, seconds: float) -> int:
         """Send what is gathered and wait for receipts; how many messages are left unsettled."""
-        loop = self.session.loop
         for ledger in self.session.ledgers.values():
             self.flush(ledger)
         if self._outstanding:
-            waiter: asyncio.Future[None] = loop.create_future()
+            waiter: asyncio.Future[None] = self.loop.create_future()
             self._drained.append(waiter)
-            await until(waiter, loop.time() + seconds, loop)
+            await until(waiter, self.loop.time() + seconds, self.loop)
         return sum([len(one.messages) for one in self._outstanding.values()])
 
 

@@ -212,10 +212,14 @@ class PublishStream:
             self._finish(frame, confirmed, refused)
 
     def _gap(self, frame: PublishFrame, text: str, detail: Any) -> None:
-        """Something before this frame was not stored: go on behind what is."""
+        """Handle a `gap` answer: a frame before this one was not stored."""
         frame.gaps += 1
         head = self._frames[0] if self._frames else None
         if frame is head:
+            # Nothing unanswered stands before it, so `last_stored` is the truth by now: an answer
+            # to the frame before it has raised it, or that frame was refused and is given up.
+            # Sent again, `_after` gives it that number as `previous`. A node that still refuses
+            # has lost what it confirmed, or another program uses this producer: report it.
             if frame.gaps > limits.GAP_RESENDS:
                 error = ProducerGap(text, detail=detail)
                 error.code = Code.GAP
@@ -224,9 +228,12 @@ class PublishStream:
             self._wait(frame)
             self.pump()
             return
+        # A frame before it is unanswered: it was refused (`gap`, not now) and waits to be sent
+        # again, or its answer is on the way. `pump` sends in order, so this one goes behind it.
         self._wait(frame)
         if frame.gaps > limits.GAP_RESENDS and head is not None:
-            # Behind the same unanswered frame again and again: that one got lost. All of it again.
+            # Refused repeatedly behind the same unanswered head: the head itself was lost on the
+            # way. After a pause all frames are sent again, in order; numbers make that idempotent.
             for one in self._frames:
                 one.gaps = 0
                 self._wait(one)
