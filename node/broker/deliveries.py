@@ -18,10 +18,10 @@ from fifo.wire import Buffer, columns, encode
 from fifo.wire.messages import Deliver as DeliverFrame
 from fifo.wire.messages import Peeked
 from node.broker import limits
-from node.raft import NotAtHand
+from node.raft import NotCached
 
 ReadArea: TypeAlias = Callable[[int], memoryview]
-"""The body area of the log entry with this index. Raises `NotAtHand` where it has to be read from
+"""The body area of the log entry with this index. Raises `NotCached` where it has to be read from
 the disk first, IndexError where nobody can have it any more."""
 
 Columns: TypeAlias = list[tuple[int, int]]
@@ -90,7 +90,7 @@ def count_at_hand(runs: Sequence[Run], read: ReadArea) -> int:
         try:
             for index in entries_of(run):
                 read(index)
-        except NotAtHand:
+        except NotCached:
             return count
         known = run.index
     return len(runs)

@@ -13,7 +13,7 @@ class JournalLimits:
     `open_segments`, which counts files."""
 
     segment_bytes: int = limits.SEGMENT_BYTES
-    room_bytes: int = limits.ROOM_BYTES
+    preallocation_bytes: int = limits.PREALLOCATION_BYTES
     command_bytes: int = limits.COMMAND_BYTES_MAX
     cache_bytes: int = limits.CACHE_BYTES
     replay_chunk_bytes: int = limits.REPLAY_CHUNK_BYTES
@@ -26,8 +26,8 @@ class JournalLimits:
             )
         if not 1 <= self.command_bytes <= limits.COMMAND_BYTES_MAX:
             raise ValueError(f"command_bytes must be 1 to {limits.COMMAND_BYTES_MAX}")
-        if self.room_bytes < 0:
-            raise ValueError("room_bytes must be 0 or more")
+        if self.preallocation_bytes < 0:
+            raise ValueError("preallocation_bytes must be 0 or more")
         if self.cache_bytes < 0 or self.replay_chunk_bytes < 1:
             raise ValueError("cache_bytes must be 0 or more, replay_chunk_bytes 1 or more")
         if self.open_segments < 2:

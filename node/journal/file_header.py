@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class JournalIdentity:
     """The node that a folder belongs to. `folder` is how to name it to an operator."""
 
     folder: str

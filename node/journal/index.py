@@ -20,7 +20,7 @@ NOWHERE: Final = (1 << 64) - 1
 whose beginning a snapshot stands for."""
 
 
-class Place(NamedTuple):
+class Extent(NamedTuple):
     """Where an entry's record begins in the log, and how many bytes its command has."""
 
     position: int
@@ -127,17 +127,17 @@ class LogIndex:
         """Bytes of the commands of the entries from `first` to `last`; 0 where there are none."""
         return sum(self._sizes[self._slot(first) : self._slot(last) + 1]) if first <= last else 0
 
-    def place_at(self, index: int) -> Place:
+    def extent_at(self, index: int) -> Extent:
         """Where the entry is."""
         slot = self._slot(index)
-        return Place(self._positions[slot], self._sizes[slot])
+        return Extent(self._positions[slot], self._sizes[slot])
 
-    def places_until(self, first: int, last: int, end: int) -> list[Place]:
+    def extents_until(self, first: int, last: int, end: int) -> list[Extent]:
         """Where the entries from `first` to `last` are, as many of them as begin before position
         `end`, in order."""
         slot = self._slot(first)
         stop = bisect_left(self._positions, end, slot, self._slot(last) + 1)
-        return list(map(Place, self._positions[slot:stop], self._sizes[slot:stop]))
+        return list(map(Extent, self._positions[slot:stop], self._sizes[slot:stop]))
 
     def terms(self, first: int, last: int) -> array[int]:
         """The terms of the entries from `first` to `last`, both in the log."""

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, TypeVar
 from node.journal import limits
 from node.journal.config import JournalLimits
 from node.journal.errors import JournalRefused, SnapshotFailed
-from node.journal.file_header import Owner
-from node.journal.io.body_fetch import Fetch
+from node.journal.file_header import JournalIdentity
+from node.journal.io.body_fetch import BodyFetch
 from node.journal.io.prefetch import reading
+from node.journal.locations import LOCATION_BYTES
 from node.journal.log import DurableLog, check_name
 from node.journal.open_files import OpenFiles
-from node.journal.places import PLACE_BYTES
 from node.journal.records import Entry
 from node.journal.recovery import recovery_marker
 from node.journal.recovery.open import take
@@ -33,9 +33,9 @@ from node.journal.stats import JournalStats
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from node.journal.io.job import Flight
+    from node.journal.io.job import Job
     from node.journal.io.storage import Storage
-    from node.journal.recovery.open import Folder
+    from node.journal.recovery.open import RecoveredJournal
 
 __all__ = ["Entry", "Journal", "JournalStats"]
 
@@ -50,7 +50,7 @@ class Journal(DurableLog):
     def __init__(
         self,
         storage: Storage,
-        folder: Folder,
+        folder: RecoveredJournal,
         journal_limits: JournalLimits,
         clock: Callable[[], float],
     ) -> None:
@@ -83,8 +83,8 @@ class Journal(DurableLog):
             raise ValueError(f"a cluster id has {CLUSTER_ID_BYTES} bytes, not {len(cluster_id)}")
         check_name(node)
         chosen = limits if limits is not None else JournalLimits()
-        owner = Owner(storage.folder, cluster_id, node)
-        return cls(storage, take(storage, owner, chosen, recover), chosen, clock)
+        identity = JournalIdentity(storage.folder, cluster_id, node)
+        return cls(storage, take(storage, identity, chosen, recover), chosen, clock)
 
     @property
     def recovering(self) -> bool:
@@ -107,7 +107,7 @@ class Journal(DurableLog):
     @property
     def warnings(self) -> list[str]:
         """What opening found that an operator should know, one line each."""
-        return self._snapshots.retained.warnings
+        return self._snapshots.catalog.warnings
 
     def stats(self) -> JournalStats:
         """Figures for status and metrics."""
@@ -170,13 +170,13 @@ class Journal(DurableLog):
             raise IndexError(f"entry {index} is not kept")
         return command
 
-    def begin_fetch(self) -> Fetch:
+    def begin_fetch(self) -> BodyFetch:
         """Entries to be read together, maybe on another thread; `fetched` has to follow."""
         self._check_usable()
-        return Fetch(self._storage, self._cache, self._snapshots)
+        return BodyFetch(self._storage, self._cache, self._snapshots)
 
     @contextlib.contextmanager
-    def fetched(self, fetch: Fetch) -> Iterator[None]:
+    def fetched(self, fetch: BodyFetch) -> Iterator[None]:
         """A fetch is waited for, or has run: what it brought is at hand until the end of this,
         however small the cache. Raises `JournalFailed` or `JournalDamaged`, which are final."""
         with self._reading():
@@ -216,21 +216,21 @@ class Journal(DurableLog):
         """
         self._check_usable()
         self._check_snapshot(index, term, live)
-        self._check_room(state_bytes_hint + len(live) * PLACE_BYTES)
+        self._check_room(state_bytes_hint + len(live) * LOCATION_BYTES)
         if index > self._synced_index:
             self.sync()
         self._commit_index = max(self._commit_index, index)
         store = self._snapshots
         builder = SnapshotBuilder(
             self._storage,
-            store.owner,
+            store.identity,
             index=index,
             term=term,
             previous_term=self._log.term_at(index - 1),
             next_number=store.lowest_number_out(),
             what=f"the snapshot of entry {index}",
         )
-        position = self._log.place_at(index).position
+        position = self._log.extent_at(index).position
         writer = SnapshotWriter(store, builder, live, position, self._fail)
         store.writer = writer
         return writer
@@ -261,40 +261,42 @@ class Journal(DurableLog):
         with self._reading():
             return self._snapshots.of(meta).read_state(offset, size)
 
-    def state_beside(
+    def reading_state(
         self, meta: SnapshotMeta, offset: int, size: int
-    ) -> Generator[Flight, None, bytes]:
+    ) -> Generator[Job, None, bytes]:
         """The same; yields what blocks, for whichever thread."""
         return self._beside(meta, lambda snapshot: snapshot.read_state(offset, size))
 
-    def live_beside(self, meta: SnapshotMeta, first: int) -> Generator[Flight, None, array[int]]:
+    def reading_live_indexes(
+        self, meta: SnapshotMeta, first: int
+    ) -> Generator[Job, None, array[int]]:
         """Some thousand indexes of the entries that a snapshot needs, ascending, from the `first`
-        of them on, counted from 0, of which there has to be one. Otherwise as `state_beside`."""
+        of them on, counted from 0, of which there has to be one. Otherwise as `reading_state`."""
         return self._beside(meta, lambda snapshot: next(snapshot.indexes(first)))
 
     def _beside(
         self, meta: SnapshotMeta, read: Callable[[SnapshotFile], T]
-    ) -> Generator[Flight, None, T]:
+    ) -> Generator[Job, None, T]:
         snapshot = self._snapshots.of(meta)
 
         def work() -> T:
             with contextlib.closing(OpenFiles(self._storage, 1)) as files:
                 return read(snapshot.through(files))
 
-        kept = self._snapshots.retained
+        kept = self._snapshots.catalog
         found = yield from reading(work, self._reading, lambda: snapshot in kept.snapshots)
         if found is None:
             raise SnapshotFailed(f"snapshot {meta.name} is not kept any more")
         return found
 
-    def kept_size(self, index: int) -> int:
+    def entry_bytes(self, index: int) -> int:
         """Bytes of an entry that a snapshot needs, or of the log. IndexError if there is none."""
-        place = self._snapshots.locate(index)
-        if place is None:
+        location = self._snapshots.locate(index)
+        if location is None:
             raise IndexError(f"entry {index} is not kept")
-        return place.size
+        return location.size
 
-    def kept_beside(self, indexes: Sequence[int]) -> Generator[Flight, None, list[Entry]]:
+    def reading_entries(self, indexes: Sequence[int]) -> Generator[Job, None, list[Entry]]:
         """Entries that a snapshot needs, or of the log, by ascending index, past the cache: they
         are for a peer that catches up. Yields what blocks, for whichever thread. IndexError if one
         is not there."""
@@ -309,7 +311,7 @@ class Journal(DurableLog):
         # A compaction has moved some before their file was opened.
         moved = [index for index in indexes if index not in found]
         if moved:
-            found |= {entry[1]: entry for entry in (yield from self.kept_beside(moved))}
+            found |= {entry[1]: entry for entry in (yield from self.reading_entries(moved))}
         return [found[index] for index in indexes]
 
     def pin(self, meta: SnapshotMeta) -> None:
@@ -340,11 +342,11 @@ class Journal(DurableLog):
         with self._reading():
             return self._snapshots.step(budget_bytes)
 
-    def blocking_work(self) -> Flight | None:
+    def blocking_work(self) -> Job | None:
         """What comes next in cleaning up, if it blocks: it may run on another thread, and
         `compact_step`, which does it or waits for it, should not be called meanwhile."""
-        upkeep = self._snapshots.upkeep
-        return upkeep.flight if upkeep is not None else None
+        compaction = self._snapshots.compaction
+        return compaction.flight if compaction is not None else None
 
     def begin_install(self, meta: SnapshotMeta) -> InstallWriter:
         """Begins to take over another node's snapshot. A crash before its `finish` leaves the
@@ -363,11 +365,11 @@ class Journal(DurableLog):
                 f"a snapshot of entry {meta.index} of term {meta.term} cannot be installed: "
                 f"{known} is committed here, the term is {self._term}"
             )
-        self._check_room(meta.state_bytes + meta.live_count * PLACE_BYTES)
+        self._check_room(meta.state_bytes + meta.live_count * LOCATION_BYTES)
         store = self._snapshots
         builder = SnapshotBuilder(
             self._storage,
-            store.owner,
+            store.identity,
             index=meta.index,
             term=meta.term,
             previous_term=meta.previous_term,

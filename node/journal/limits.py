@@ -24,11 +24,11 @@ COMMAND_BYTES_MAX: Final = 8 * MIB
 """The largest command that one record may carry: four times the largest entry (2 MiB), and a bound
 on what a reader allocates for a length it finds on disk."""
 
-ROOM_BYTES: Final = 1 * MIB
+PREALLOCATION_BYTES: Final = 1 * MIB
 """Zeros that a small group takes along: one write in hundreds is longer by a millisecond or two,
 and little of the disk waits unused."""
 
-ROOM_GROUP_BYTES: Final = 32 * KIB
+PREALLOCATION_GROUP_BYTES: Final = 32 * KIB
 """Larger groups take no zeros along: what a sync saves then is less than writing twice costs."""
 
 CACHE_BYTES: Final = 64 * MIB
@@ -73,17 +73,17 @@ OPEN_SEGMENTS_MAX: Final = 64
 """Descriptors kept on segments: 4 GiB of log read without opening a file anew."""
 
 SNAPSHOT_WRITE_BYTES: Final = 256 * KIB
-"""Bytes of a snapshot or kept file gathered before a write: few calls, and each well below a
+"""Bytes of a snapshot or compacted file gathered before a write: few calls, and each well below a
 millisecond of copying into the page cache."""
 
 STATE_PIECE_BYTES: Final = 256 * KIB
 """The state of a snapshot is cut into records of this size: what has to be read and checked to
 return any byte of it."""
 
-PLACES_PER_RECORD: Final = 4096
-"""Entries whose places go into one record of a snapshot or kept file (112 KiB)."""
+LOCATIONS_PER_RECORD: Final = 4096
+"""Entries whose places go into one record of a snapshot or compacted file (112 KiB)."""
 
-STATE_BYTES_PER_PLACE: Final = 16
+STATE_BYTES_PER_LOCATION: Final = 16
 """While the state is written, one place is written for each of these bytes. A live body has more
 state than that, so that all places are written when the state is, and none at the end."""
 
@@ -91,14 +91,14 @@ LIVE_FRACTION_MIN: Final = 0.25
 """A file of which less than this part is live is compacted: copying a quarter to free the rest
 writes at most a third of what it frees."""
 
-SMALL_KEPT_FILES_MAX: Final = 8
-"""That many kept files below a quarter of a segment are joined into one, so that their number
+SMALL_COMPACTED_FILES_MAX: Final = 8
+"""That many compacted files below a quarter of a segment are joined into one, so that their number
 stays small and a body is copied for that reason seldom."""
 
 RELEASE_BYTES: Final = 4 * MIB
 """What `release` does at once before it leaves the rest to `compact_step`: a few milliseconds."""
 
-PLACE_COST_BYTES: Final = 256
+LOCATION_COST_BYTES: Final = 256
 """What the place of an entry counts for in a budget of bytes, where many are gone through."""
 
 ENTRY_COST_BYTES: Final = 2 * KIB

@@ -29,17 +29,17 @@ from node.journal.errors import JournalDamaged, JournalFailed, JournalRefused
 from node.journal.index import in_order
 from node.journal.io.storage import FULL_ERRNOS
 from node.journal.runs import RunReader
-from node.journal.segments import Opening
+from node.journal.segments import Preamble
 from node.journal.writer import LogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from node.journal.config import JournalLimits
-    from node.journal.io.job import Flight, GroupFlight
+    from node.journal.io.job import GroupJob, Job
     from node.journal.io.storage import Storage
     from node.journal.records import Entry
-    from node.journal.recovery.open import Folder
+    from node.journal.recovery.open import RecoveredJournal
     from node.journal.snapshots.file import SnapshotMeta
 
 
@@ -54,7 +54,7 @@ class DurableLog:
     def __init__(
         self,
         storage: Storage,
-        folder: Folder,
+        folder: RecoveredJournal,
         journal_limits: JournalLimits,
         clock: Callable[[], float],
     ) -> None:
@@ -149,7 +149,7 @@ class DurableLog:
         last = self.last_of(first, max_bytes, max_count)
         return self._as_entries(first, self._runs.commands(first, last))
 
-    def entries_at_hand(self, first: int, max_bytes: int, max_count: int) -> list[Entry]:
+    def cached_entries(self, first: int, max_bytes: int, max_count: int) -> list[Entry]:
         """The same from memory alone: fewer, or none, where one of them is not in it."""
         if first == self.last_index > self._snapshots.base_index:
             # One command at a time is all that there is, then.
@@ -158,9 +158,7 @@ class DurableLog:
         last = self.last_of(first, max_bytes, max_count)
         return self._as_entries(first, self._runs.at_hand(first, last))
 
-    def entries_beside(
-        self, first: int, last: Callable[[], int]
-    ) -> Generator[Flight | list[Entry]]:
+    def reading_log(self, first: int, last: Callable[[], int]) -> Generator[Job | list[Entry]]:
         """The entries from `first` on that are not in memory, in bounded pieces: yields what
         blocks, for whichever thread, and then what it has read. Puts nothing into memory. Ends
         behind the entry that `last` says then, where the rest is in memory, or where the log has
@@ -232,7 +230,7 @@ class DurableLog:
         if self._writer.gathering:
             self.land(self._take_off())
 
-    def begin_sync(self) -> GroupFlight | None:
+    def begin_sync(self) -> GroupJob | None:
         """Everything gathered as work for another thread; `land` has to follow it on this one.
 
         None while one is under way, and where nothing is gathered. What is added meanwhile goes
@@ -243,14 +241,14 @@ class DurableLog:
             return None
         return self._take_off()
 
-    def _take_off(self) -> GroupFlight:
+    def _take_off(self) -> GroupJob:
         self._write_hint()
         try:
             return self._writer.take_off(self._log.last_index, self._next_segment)
         except OSError as problem:
             self._fail(problem)
 
-    def syncing_on(self) -> Generator[Flight]:
+    def syncing_on(self) -> Generator[Job]:
         """Yields what blocks, for whichever thread, until everything gathered by now is durable.
         Raises `JournalFailed`, which is final."""
         end = self.gathered_end
@@ -260,7 +258,7 @@ class DurableLog:
             yield flight
             self.land(flight)
 
-    def land(self, flight: GroupFlight) -> None:
+    def land(self, flight: GroupJob) -> None:
         """What `begin_sync` gave is waited for, or has run: its records are durable. Harmless
         where `sync` was first. Raises `JournalFailed`, which is final."""
         before = self._writer.synced_end
@@ -290,20 +288,20 @@ class DurableLog:
         """Entries by place in the log, not by index. The two ends are kept at hand."""
         if isinstance(item, slice):
             first = self.first_index
-            return [self._entry(first + place) for place in range(*item.indices(len(self)))]
+            return [self._entry(first + slot) for slot in range(*item.indices(len(self)))]
         count = len(self._log)
-        place = item + count if item < 0 else item
-        if not 0 <= place < count:
+        slot = item + count if item < 0 else item
+        if not 0 <= slot < count:
             raise IndexError(f"place {item} of a log of {count} entries")
-        if place == count - 1:
+        if slot == count - 1:
             if self._tail is None:
                 self._tail = self._entry(self.last_index)
             return self._tail
-        if place == 0:
+        if slot == 0:
             if self._head is None or self._head[1] != self.first_index:
                 self._head = self._entry(self.first_index)
             return self._head
-        return self._entry(self.first_index + place)
+        return self._entry(self.first_index + slot)
 
     def add(self, command: bytes, index: int, term: int) -> None:
         """Adds the next entry as `extend` does."""
@@ -412,10 +410,10 @@ class DurableLog:
             self._writer.add(records.COMMIT, 0, self._commit_index, b"")
             self._commit_written = self._commit_index
 
-    def _next_segment(self) -> tuple[int, int, Opening]:
+    def _next_segment(self) -> tuple[int, int, Preamble]:
         """What a segment that began now would begin with."""
-        opening = Opening(self._term, self._voted_for, self._commit_index)
-        return self._log.last_index + 1, self._log.last_term, opening
+        preamble = Preamble(self._term, self._voted_for, self._commit_index)
+        return self._log.last_index + 1, self._log.last_term, preamble
 
     def _entry(self, index: int) -> Entry:
         return self.read(index), index, self._log.term_at(index)
@@ -426,9 +424,9 @@ class DurableLog:
 
     def _read_from_disk(self, index: int) -> bytes:
         with self._reading():
-            place = self._snapshots.locate(index)
-            if place is not None:
-                return self._snapshots.read(place)
+            location = self._snapshots.locate(index)
+            if location is not None:
+                return self._snapshots.read(location)
             # IndexError if it is not one of the two at the head.
             self._log.size_at(index)
             return PLACEHOLDER

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from node.journal.io.storage import Storage, StorageFile
-    from node.journal.places import EntryPlace
+    from node.journal.locations import EntryLocation
 
 
-class Holder(NamedTuple):
+class RecordFile(NamedTuple):
     """The file that entries lie in: its name, and what positions and checksums in it begin at."""
 
     name: str
@@ -27,33 +27,33 @@ class Holder(NamedTuple):
     seed: int
 
 
-def read_places(
-    storage: Storage, holder: Holder, places: list[EntryPlace]
-) -> Iterator[tuple[EntryPlace, bytes]]:
-    """Each of `places` of one file with its command, by ascending offset; with a descriptor of its
-    own, so that nothing that is closed or removed meanwhile concerns it: on whichever thread.
+def read_locations(
+    storage: Storage, holder: RecordFile, locations: list[EntryLocation]
+) -> Iterator[tuple[EntryLocation, bytes]]:
+    """Yield each of `locations` of one file with its command, by ascending offset. On any thread:
+    reads through a descriptor of its own, which nothing else closes.
 
     FileNotFoundError where the file is gone; otherwise as `read_neighbours`.
     """
     file = storage.open(holder.name)
     try:
-        for run in neighbours(places):
+        for run in neighbours(locations):
             yield from zip(run, read_neighbours(file, holder, run), strict=True)
     finally:
         file.close()
 
 
 def read_neighbours(
-    file: StorageFile, holder: Holder, places: Sequence[EntryPlace]
+    file: StorageFile, holder: RecordFile, locations: Sequence[EntryLocation]
 ) -> Iterator[bytes]:
-    """The commands at `places` of one file, by ascending offset, with one read of all of it.
+    """The commands at `locations` of one file, by ascending offset, with one read of all of it.
 
     `JournalDamaged` if one does not read as it was written; OSErrors pass through.
     """
-    start, last = places[0].offset, places[-1]
+    start, last = locations[0].offset, locations[-1]
     content = file.read(start, last.offset + records.RECORD_BYTES + last.size - start)
     view = memoryview(content)
-    for index, term, _, offset, size in places:
+    for index, term, _, offset, size in locations:
         at = offset - start
         head = check_record(view, at, size, position=holder.base + offset, seed=holder.seed)
         wanted = (records.ENTRY, index, term)
@@ -64,22 +64,22 @@ def read_neighbours(
         yield content[at : at + size]
 
 
-def neighbours(places: list[EntryPlace]) -> Iterator[list[EntryPlace]]:
-    """Places of one file, cut into what is worth one read: little lies between, and not too much
-    is read at once."""
-    places.sort(key=lambda place: place.offset)
-    run: list[EntryPlace] = []
+def neighbours(locations: list[EntryLocation]) -> Iterator[list[EntryLocation]]:
+    """Cut locations of one file into groups that are worth one read each: small gaps, and a
+    bounded size."""
+    locations.sort(key=lambda location: location.offset)
+    run: list[EntryLocation] = []
     start = end = 0
-    for place in places:
-        place_end = place.offset + records.RECORD_BYTES + place.size
+    for location in locations:
+        place_end = location.offset + records.RECORD_BYTES + location.size
         if run and (
-            place.offset - end > limits.FETCH_GAP_BYTES or place_end - start > limits.RUN_BYTES
+            location.offset - end > limits.FETCH_GAP_BYTES or place_end - start > limits.RUN_BYTES
         ):
             yield run
             run = []
         if not run:
-            start = place.offset
-        run.append(place)
+            start = location.offset
+        run.append(location)
         end = place_end
     if run:
         yield run

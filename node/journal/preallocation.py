@@ -20,16 +20,18 @@ if TYPE_CHECKING:
     from node.journal.io.storage import StorageFile
 
 
-class Room:
+class Preallocation:
     """Of one file, for one thread at a time."""
 
-    def __init__(self, file: StorageFile, size: int, *, full: int, room_bytes: int) -> None:
+    def __init__(
+        self, file: StorageFile, size: int, *, full: int, preallocation_bytes: int
+    ) -> None:
         """The file ends at `size`. A group that reaches `full` is its last, so that no room is made
-        beyond that; before, it is made by `room_bytes` at a time."""
+        beyond that; before, it is made by `preallocation_bytes` at a time."""
         self._file = file
         self._size = size
         self._full = full
-        self._zeros = bytes(room_bytes)
+        self._zeros = bytes(preallocation_bytes)
 
     def write(self, offset: int, parts: Sequence[bytes], size: int) -> None:
         """Returns when a group is on the disk: `parts`, which have `size` bytes together."""
@@ -42,7 +44,11 @@ class Room:
 
     def _extend(self, offset: int, parts: Sequence[bytes], end: int, size: int) -> None:
         """A large group takes no zeros along: its own data is what takes the time."""
-        ahead = self._zeros[: max(self._full - end, 0)] if size <= limits.ROOM_GROUP_BYTES else b""
+        ahead = (
+            self._zeros[: max(self._full - end, 0)]
+            if size <= limits.PREALLOCATION_GROUP_BYTES
+            else b""
+        )
         self._size = end + len(ahead)
         try:
             self._file.write(offset, [*parts, ahead] if ahead else parts)

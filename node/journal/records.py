@@ -4,7 +4,7 @@ Owns the on-disk format and nothing else: it knows no file, no folder and no Raf
 laid down here is described for strangers in `docs/storage.md`; change both together, and raise
 `FORMAT` when a reader of the old kind would misread the new one.
 
-Segments, snapshots and kept files are built alike: a header with a checksum, then records. All
+Segments, snapshots and compacted files are built alike: a header with a checksum, then records. All
 integers are little endian. A *position* is a byte of the whole log, counted over all
 segments, in 64 bits: a segment's header says at which position the segment begins, and a record
 at offset `o` of that segment has position `base + o`. In the other files the position is the
@@ -30,7 +30,7 @@ Entry = tuple[bytes, int, int]
 """(command, index, term), the shape that PySyncObj gives to an entry."""
 
 FORMAT: Final = 2
-"""What is written. Format 2 added snapshots and kept files, and with them folders whose oldest
+"""What is written. Format 2 added snapshots and compacted files, and with them folders whose oldest
 segments are gone; a segment's own bytes are as in format 1, which is read too."""
 
 FORMATS_READ: Final = frozenset((1, 2))
@@ -51,12 +51,12 @@ COMMIT: Final = 5
 
 STATE: Final = 6
 """Of a snapshot: a piece of the machine's state; `index` is its offset in the state."""
-PLACES: Final = 7
-"""Of a snapshot or kept file: where entries are, in columns (`places.py`)."""
+LOCATIONS: Final = 7
+"""Of a snapshot or compacted file: where entries are, in columns (`locations.py`)."""
 SNAPSHOT_END: Final = 8
 """The last record of a snapshot: sizes, the digest of the state, where the log goes on."""
-KEPT_END: Final = 9
-"""The last record of a kept file: where its places begin, and how many there are."""
+COMPACTED_END: Final = 9
+"""The last record of a compacted file: where its places begin, and how many there are."""
 
 MAGIC: Final = b"\xf1\xf0"
 _FIELDS: Final = struct.Struct("<2sBBIQQQ")
@@ -67,14 +67,14 @@ RECORD_BYTES: Final = _RECORD.size
 
 SEGMENT_MAGIC: Final = b"fifojrnl"
 SNAPSHOT_MAGIC: Final = b"fifosnap"
-KEPT_MAGIC: Final = b"fifokept"
+COMPACTED_MAGIC: Final = b"fifokept"
 _HEADER: Final = struct.Struct("<8sHHIQQQQ16sB")
 _HEADER_START: Final = struct.Struct("<8sHH")
 HEADER_BYTES_MAX: Final = _HEADER.size + limits.NODE_NAME_BYTES_MAX + _CRC.size
 _KINDS_OF_FILES: Final = {
     SEGMENT_MAGIC: "segment",
     SNAPSHOT_MAGIC: "snapshot",
-    KEPT_MAGIC: "kept file",
+    COMPACTED_MAGIC: "compacted file",
 }
 
 MARK_MAGIC: Final = b"fifosync"
@@ -82,9 +82,9 @@ _MARK: Final = struct.Struct("<8sHHIQ")
 MARK_BYTES: Final = _MARK.size + _CRC.size
 
 _SNAPSHOT_END: Final = struct.Struct("<QQQQ32s")
-_KEPT_END: Final = struct.Struct("<QQ")
+_COMPACTED_END: Final = struct.Struct("<QQ")
 SNAPSHOT_END_BYTES: Final = RECORD_BYTES + _SNAPSHOT_END.size
-KEPT_END_BYTES: Final = RECORD_BYTES + _KEPT_END.size
+COMPACTED_END_BYTES: Final = RECORD_BYTES + _COMPACTED_END.size
 
 _POSITION: Final = struct.Struct("<Q")
 GROUP_BYTES: Final = RECORD_BYTES + _POSITION.size
@@ -302,26 +302,26 @@ class SnapshotEnd:
         return cls(state_bytes, live_count, log_position, bool(restarts), digest)
 
 
-def encode_kept_end(places_at: int, count: int) -> bytes:
-    """The payload of a `KEPT_END` record."""
-    return _KEPT_END.pack(places_at, count)
+def encode_compacted_end(locations_at: int, count: int) -> bytes:
+    """The payload of a `COMPACTED_END` record."""
+    return _COMPACTED_END.pack(locations_at, count)
 
 
-def decode_kept_end(payload: bytes | memoryview) -> tuple[int, int] | None:
+def decode_compacted_end(payload: bytes | memoryview) -> tuple[int, int] | None:
     """(offset of the first places record, entries); None if it is no such payload."""
-    if len(payload) != _KEPT_END.size:
+    if len(payload) != _COMPACTED_END.size:
         return None
-    places_at, count = _KEPT_END.unpack(payload)
-    return places_at, count
+    locations_at, count = _COMPACTED_END.unpack(payload)
+    return locations_at, count
 
 
-def encode_mark(position: int, owner_seed: int) -> bytes:
+def encode_mark(position: int, identity_seed: int) -> bytes:
     """The synced mark: everything before `position` is on the disk. See `docs/storage.md`."""
     fields = _MARK.pack(MARK_MAGIC, MARK_FORMAT, MARK_BYTES, 0, position)
-    return fields + _pack_crc(crc32c(fields, owner_seed))
+    return fields + _pack_crc(crc32c(fields, identity_seed))
 
 
-def decode_mark(content: bytes, owner_seed: int) -> int | None:
+def decode_mark(content: bytes, identity_seed: int) -> int | None:
     """The position of a synced mark; None if it is torn, damaged or another node's."""
     if len(content) != MARK_BYTES:
         return None
@@ -329,9 +329,9 @@ def decode_mark(content: bytes, owner_seed: int) -> int | None:
     magic, found, _, _, position = _MARK.unpack_from(content)
     if magic != MARK_MAGIC or found != MARK_FORMAT:
         return None
-    return int(position) if crc == crc32c(content[: _MARK.size], owner_seed) else None
+    return int(position) if crc == crc32c(content[: _MARK.size], identity_seed) else None
 
 
-def owner_seed(cluster_id: bytes, node: str) -> int:
+def identity_seed(cluster_id: bytes, node: str) -> int:
     """What a mark's checksum starts from, so that a mark of another journal is not believed."""
     return crc32c(node.encode(), crc32c(cluster_id))

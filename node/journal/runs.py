@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from node.journal import limits, records
 from node.journal.errors import REMEDY, JournalDamaged
 from node.journal.io.prefetch import reading
-from node.journal.place_reader import Holder
+from node.journal.place_reader import RecordFile
 from node.journal.record_reader import check_record
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from node.journal.cache import CommandCache
-    from node.journal.index import LogIndex, Place
-    from node.journal.io.job import Flight
+    from node.journal.index import Extent, LogIndex
+    from node.journal.io.job import Job
     from node.journal.io.storage import Storage, StorageFile
     from node.journal.open_files import OpenFiles
     from node.journal.records import Entry
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 
 
 class Run(NamedTuple):
-    """Consecutive entries from `first` on in one file, at `places` of the log."""
+    """Consecutive entries from `first` on in one file, at `locations` of the log."""
 
-    holder: Holder
+    holder: RecordFile
     first: int
-    places: list[Place]
+    locations: list[Extent]
     terms: array[int]
 
     def commands(self, file: StorageFile) -> list[bytes]:
         """What stands there, in one read. `JournalDamaged` if it is not what was written."""
         name, base, seed = self.holder
-        start, newest = self.places[0].position, self.places[-1]
+        start, newest = self.locations[0].position, self.locations[-1]
         end = newest.position + records.RECORD_BYTES + newest.size
         content = file.read(start - base, end - start)
         view = memoryview(content)
         commands = []
         for index, (position, size), term in zip(
-            count(self.first), self.places, self.terms, strict=False
+            count(self.first), self.locations, self.terms, strict=False
         ):
             at = position - start
             head = check_record(view, at, size, position=position, seed=seed)
@@ -120,12 +120,12 @@ class RunReader:
             found.append(command)
         return found
 
-    def beside(self, first: int, last: Callable[[], int]) -> Generator[Flight | list[Entry]]:
+    def beside(self, first: int, last: Callable[[], int]) -> Generator[Job | list[Entry]]:
         """The entries from `first` on, read beside the loop run by run, up to the first that is in
         memory, or is not below what `last` says then."""
         while first <= last() and self._cache.peek(first) is None:
             run = self._run(first, min(last(), first + limits.READ_ENTRIES_MAX - 1))
-            segment = self._segments.at(run.places[0].position)
+            segment = self._segments.at(run.locations[0].position)
             entries = yield from reading(
                 partial(run.entries, self._storage), self._final, partial(self._is_kept, segment)
             )
@@ -139,17 +139,17 @@ class RunReader:
 
     def _run(self, first: int, last: int) -> Run:
         """`first`, and what follows it up to `last`, as far as one read goes."""
-        start = self._log.place_at(first).position
+        start = self._log.extent_at(first).position
         segment = self._segments.at(start)
-        places = self._places(first, last, start, segment.end)
-        holder = Holder(segment.name, segment.header.base, segment.seed)
-        return Run(holder, first, places, self._log.terms(first, first + len(places) - 1))
+        locations = self._locations(first, last, start, segment.end)
+        holder = RecordFile(segment.name, segment.header.base, segment.seed)
+        return Run(holder, first, locations, self._log.terms(first, first + len(locations) - 1))
 
-    def _places(self, first: int, last: int, start: int, segment_end: int) -> list[Place]:
+    def _locations(self, first: int, last: int, start: int, segment_end: int) -> list[Extent]:
         """What lies between entries (a group's head, a vote) is read along, and passed over."""
         end = min(start + limits.RUN_BYTES, segment_end)
-        places = self._log.places_until(first, last, end)
-        newest = places[-1]
-        if len(places) > 1 and newest.position + records.RECORD_BYTES + newest.size > end:
-            places.pop()
-        return places
+        locations = self._log.extents_until(first, last, end)
+        newest = locations[-1]
+        if len(locations) > 1 and newest.position + records.RECORD_BYTES + newest.size > end:
+            locations.pop()
+        return locations

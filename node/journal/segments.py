@@ -14,14 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from node.journal import records
-from node.journal.preallocation import Room
+from node.journal.preallocation import Preallocation
 from node.journal.record_writer import TEMPORARY_SUFFIX
 from node.journal.records import SegmentHeader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from node.journal.file_header import Owner
+    from node.journal.file_header import JournalIdentity
     from node.journal.io.storage import Storage, StorageFile
     from node.journal.open_files import OpenFiles
 
@@ -62,7 +62,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class Preamble:
     """What a new segment repeats, so that it stands on its own when older ones are dropped."""
 
     term: int
@@ -115,23 +115,24 @@ class Segments:
         self,
         storage: Storage,
         files: OpenFiles,
-        owner: Owner,
+        identity: JournalIdentity,
         *,
         segment_bytes: int,
-        room_bytes: int,
+        preallocation_bytes: int,
     ) -> None:
-        """A segment that reaches `segment_bytes` is full; room in it is made by `room_bytes`."""
+        """A segment that reaches `segment_bytes` is full; it is extended by zeros, some
+        `preallocation_bytes` at a time."""
         self._storage = storage
         self._open_files = files
         self._segment_bytes = segment_bytes
-        self._room_bytes = room_bytes
-        self._room: Room | None = None
-        self._owner = owner
+        self._preallocation_bytes = preallocation_bytes
+        self._preallocation: Preallocation | None = None
+        self._identity = identity
         self._segments: list[Segment] = []
         self._bases: list[int] = []
         self._by_sequence: dict[int, Segment] = {}
         self._mark: StorageFile | None = None
-        self._owner_seed = records.owner_seed(owner.cluster_id, owner.node)
+        self._identity_seed = records.identity_seed(identity.cluster_id, identity.node)
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -185,23 +186,28 @@ class Segments:
         self._bases.append(segment.header.base)
         self._by_sequence[segment.header.sequence] = segment
 
-    def create(self, *, first_index: int, previous_term: int, opening: Opening) -> None:
+    def create(self, *, first_index: int, previous_term: int, preamble: Preamble) -> None:
         """Makes the next segment; returns when it and its name are on the disk."""
-        new = self.begin(first_index=first_index, previous_term=previous_term, opening=opening)
+        new = self.begin(first_index=first_index, previous_term=previous_term, preamble=preamble)
         new.make()
         self.opened(new)
 
-    def begin(self, *, first_index: int, previous_term: int, opening: Opening) -> NewSegment:
+    def begin(self, *, first_index: int, previous_term: int, preamble: Preamble) -> NewSegment:
         """The next segment, which is the current one from now on. It has to be made, on whichever
         thread, and `opened` after that, before anything of it is written or read."""
         sequence = self.current.header.sequence + 1 if self._segments else 1
         base = self.current.end if self._segments else 0
         header = SegmentHeader(
-            sequence, base, first_index, previous_term, self._owner.cluster_id, self._owner.node
+            sequence,
+            base,
+            first_index,
+            previous_term,
+            self._identity.cluster_id,
+            self._identity.node,
         )
         start = header.encode()
         seed = records.seed_of(start)
-        content = opening.encode(base + len(start), base, seed)
+        content = preamble.encode(base + len(start), base, seed)
         name = segment_name(sequence, first_index)
         segment = Segment(name, header, len(start), seed, len(start) + len(content))
         self._add(segment)
@@ -212,12 +218,12 @@ class Segments:
         name = new.segment.name
         self._open_files.keep(name, new.file)
         self._open_files.written = name
-        self._room = None
+        self._preallocation = None
 
     def forget(self, segment: Segment) -> None:
         """A segment that nobody needs any more, and whose file is about to go."""
-        place = self._segments.index(segment)
-        del self._segments[place], self._bases[place]
+        slot = self._segments.index(segment)
+        del self._segments[slot], self._bases[slot]
         del self._by_sequence[segment.header.sequence]
 
     def append(self, parts: Sequence[bytes], size: int) -> Callable[[], None]:
@@ -225,11 +231,13 @@ class Segments:
         writes and syncs them, which may run on another thread, one after the other."""
         segment = self.current
         offset = segment.size
-        if self._room is None:
+        if self._preallocation is None:
             file, full = self.file(segment), self._segment_bytes
-            self._room = Room(file, offset, full=full, room_bytes=self._room_bytes)
+            self._preallocation = Preallocation(
+                file, offset, full=full, preallocation_bytes=self._preallocation_bytes
+            )
         segment.size += size
-        return partial(self._room.write, offset, parts, size)
+        return partial(self._preallocation.write, offset, parts, size)
 
     @property
     def full(self) -> bool:
@@ -238,7 +246,7 @@ class Segments:
 
     def end_file(self) -> None:
         """Returns when the current segment's file ends with its last record, on the disk too."""
-        if self._room is not None and self._room.cut(self.current.size):
+        if self._preallocation is not None and self._preallocation.cut(self.current.size):
             self.file(self.current).sync()
 
     def file(self, segment: Segment) -> StorageFile:
@@ -251,13 +259,13 @@ class Segments:
             return 0
         self._mark = self._storage.open(MARK_NAME)
         content = self._mark.read(0, records.MARK_BYTES)
-        return records.decode_mark(content, self._owner_seed) or 0
+        return records.decode_mark(content, self._identity_seed) or 0
 
     def write_mark(self, position: int) -> None:
         """Notes that everything before `position` is on the disk; itself not synced."""
         if self._mark is None:
             self._mark = self._storage.create(MARK_NAME)
-        self._mark.write(0, (records.encode_mark(position, self._owner_seed),))
+        self._mark.write(0, (records.encode_mark(position, self._identity_seed),))
 
     def sync_mark(self) -> None:
         """Returns when the mark is on the disk."""

@@ -25,12 +25,12 @@ SYNC_BUCKET_SECONDS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotFigures:
+class SnapshotStats:
     """What snapshots take and keep.
 
     `index` and `state_bytes` are of the newest, 0 without one; `disk_bytes` is of all. `entries`
-    and `live_bytes` are what the base keeps of the log before it, in `segments` and `kept_files`
-    that take `held_bytes` together.
+    and `live_bytes` are what the base keeps of the log before it, in `segments` segments and
+    `compacted_files` compacted files that take `held_bytes` together.
     """
 
     count: int
@@ -40,7 +40,7 @@ class SnapshotFigures:
     entries: int
     live_bytes: int
     segments: int
-    kept_files: int
+    compacted_files: int
     held_bytes: int
 
     @property
@@ -68,7 +68,7 @@ class JournalStats:
     last_sync_seconds: float
     sync_buckets: tuple[int, ...]
     bytes_since_snapshot: int
-    snapshots: SnapshotFigures
+    snapshots: SnapshotStats
 
     @property
     def mean_sync_seconds(self) -> float:
@@ -76,7 +76,7 @@ class JournalStats:
         return self.sync_seconds / self.syncs if self.syncs else 0.0
 
 
-class SyncFigures:
+class SyncStats:
     """Counts syncs and their times."""
 
     __slots__ = (
@@ -97,7 +97,7 @@ class SyncFigures:
         self.buckets = [0] * (len(SYNC_BUCKET_SECONDS) + 1)
 
     def __repr__(self) -> str:
-        return f"<SyncFigures {self.syncs} syncs, {self.total_seconds:.3f} s>"
+        return f"<SyncStats {self.syncs} syncs, {self.total_seconds:.3f} s>"
 
     def note(self, seconds: float, size: int) -> None:
         """One group of `size` bytes was written and synced in `seconds`."""

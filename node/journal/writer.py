@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from node.journal import records
-from node.journal.io.job import GroupFlight
-from node.journal.stats import SyncFigures
+from node.journal.io.job import GroupJob
+from node.journal.stats import SyncStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from node.journal.records import Entry
-    from node.journal.segments import NewSegment, Opening, Segments
+    from node.journal.segments import NewSegment, Preamble, Segments
 
 
 class LogWriter:
@@ -29,8 +29,8 @@ class LogWriter:
         self._clock = clock
         self._seed = segments.current.seed
         self._parts: list[bytes] = []
-        self._flight: GroupFlight | None = None
-        self.figures = SyncFigures()
+        self._flight: GroupJob | None = None
+        self.figures = SyncStats()
         self.end = segments.current.end
         """Position after everything added so far."""
         self.synced_end = self.end
@@ -46,7 +46,7 @@ class LogWriter:
         return bool(self._parts)
 
     @property
-    def flight(self) -> GroupFlight | None:
+    def flight(self) -> GroupJob | None:
         """The group on its way to the disk."""
         return self._flight
 
@@ -71,7 +71,7 @@ class LogWriter:
             self._parts.append(records.encode_group(self.end, self.synced_end, self._seed))
             self.end += records.GROUP_BYTES
 
-    def take_off(self, index: int, follow: Callable[[], tuple[int, int, Opening]]) -> GroupFlight:
+    def take_off(self, index: int, follow: Callable[[], tuple[int, int, Preamble]]) -> GroupJob:
         """Everything gathered, up to entry `index`, as work for whichever thread; `land` has to
         follow it on this one. None may be under way.
 
@@ -82,14 +82,14 @@ class LogWriter:
         size = self.end - self.synced_end
         parts, self._parts = self._parts, []
         write = self._segments.append(parts, size)
-        flight = GroupFlight(write, self._clock, end=self.end, index=index, size=size)
+        flight = GroupJob(write, self._clock, end=self.end, index=index, size=size)
         self._flight = flight
         if self._segments.full:
             flight.following = self._follow(*follow())
             flight.end = self.end
         return flight
 
-    def land(self, flight: GroupFlight) -> bool:
+    def land(self, flight: GroupJob) -> bool:
         """What `take_off` gave has run: its records are durable. Harmless where it has landed,
         and False then. Raises what the work raised, which is final."""
         if flight is not self._flight:
@@ -102,18 +102,18 @@ class LogWriter:
         self.synced_end = flight.end
         return True
 
-    def begin_segment(self, first_index: int, previous_term: int, opening: Opening) -> None:
+    def begin_segment(self, first_index: int, previous_term: int, preamble: Preamble) -> None:
         """The log goes on in a segment of its own; returns when that is on the disk. Nothing may
         be gathered or under way."""
         self._segments.end_file()
-        new = self._follow(first_index, previous_term, opening)
+        new = self._follow(first_index, previous_term, preamble)
         new.make()
         self._segments.opened(new)
         self.synced_end = self.end
 
-    def _follow(self, first_index: int, previous_term: int, opening: Opening) -> NewSegment:
+    def _follow(self, first_index: int, previous_term: int, preamble: Preamble) -> NewSegment:
         new = self._segments.begin(
-            first_index=first_index, previous_term=previous_term, opening=opening
+            first_index=first_index, previous_term=previous_term, preamble=preamble
         )
         self._seed = new.segment.seed
         self.end = new.segment.end

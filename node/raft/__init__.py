@@ -15,9 +15,9 @@ from node.journal.errors import (
     JournalUnusable,
     JournalWhole,
 )
-from node.journal.io.body_fetcher import Asker, NotAtHand
+from node.journal.io.body_fetcher import FetchWaiter, NotCached
 from node.journal.io.storage import OsStorage, Storage
-from node.journal.io.worker import Inline, Offload, WorkerThread
+from node.journal.io.worker import Inline, Worker, WorkerThread
 from node.journal.journal import Journal
 from node.journal.stats import JournalStats
 from node.peers.accepting import Acceptor, listening_socket
@@ -48,9 +48,9 @@ __all__ = [
     "PeerStatus",
     "Outcome",
     "boot_clock",
-    "Asker",
-    "NotAtHand",
-    "Offload",
+    "FetchWaiter",
+    "NotCached",
+    "Worker",
     "Inline",
     "WorkerThread",
     "Journal",

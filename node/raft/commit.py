@@ -18,7 +18,7 @@ from node.raft.errors import RaftStopped, describe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from node.journal.io.log_reader import Feed
+    from node.journal.io.log_reader import LogReader
     from node.journal.records import Entry
     from node.raft.submissions import Submissions
 
@@ -31,7 +31,7 @@ class Committing(Elections):
     submissions: Submissions
     log_bytes: int
     """What this leader has not committed yet."""
-    _feed: Feed
+    _feed: LogReader
     _apply: Callable[[int, int, memoryview], None]
     _apply_most: int
     """How many entries the next turn applies at most, by the time that the last ones took."""

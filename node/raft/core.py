@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pysyncobj.syncobj import SyncObj
 
-from node.journal.io.log_reader import Feed
+from node.journal.io.log_reader import LogReader
 from node.peers.message import COMMAND_BYTE, Message, MessageRefused
 from node.peers.peer import PeerNode
 from node.raft import limits, rejoin
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from node.journal.io.worker import Offload
+    from node.journal.io.worker import Worker
     from node.journal.journal import Journal
     from node.raft.config import RaftConfig
     from node.raft.state_source import StateSource
@@ -75,8 +75,8 @@ class Core(Committing):
         rng: random.Random,
         apply: Callable[[int, int, memoryview], None],
         wake: Callable[[], None],
-        background: Offload,
-        reads: Offload,
+        background: Worker,
+        reads: Worker,
         source: StateSource | None = None,
     ) -> None:
         seams.run_as(clock, rng)
@@ -91,7 +91,7 @@ class Core(Committing):
         self.prevote = PreVote(needed=(len(self.nodes) + 1) // 2)
         self.submissions = self.submissions_class(config, self.counters)
         self.log_bytes = 0
-        self._feed = Feed(journal, reads, wake, last=lambda: self._SyncObj__raftCommitIndex)
+        self._feed = LogReader(journal, reads, wake, last=lambda: self._SyncObj__raftCommitIndex)
         self._apply = apply
         self._apply_most = limits.APPLY_ENTRIES_PER_TURN
         self._wake = wake

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from node.journal.io.body_fetcher import Asker, Fetching, NotAtHand
-from node.journal.io.worker import Inline, Offload
+from node.journal.io.body_fetcher import BodyFetcher, FetchWaiter, NotCached
+from node.journal.io.worker import Inline, Worker
 from node.raft import limits
 from node.raft.config import EntryTooLarge, PeerStatus, RaftConfig, RaftStatus
 from node.raft.core import CANDIDATE, FOLLOWER, LEADER, Core, command_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from node.journal.io.job import GroupFlight
+    from node.journal.io.job import GroupJob
     from node.journal.journal import Journal
     from node.raft.config import Outcome
     from node.raft.state_source import StateSource
@@ -63,9 +63,9 @@ class RaftNode:
         before_sync: Callable[[], None],
         wake: Callable[[], None],
         on_role: Callable[[str, int], None],
-        offload: Offload | None = None,
-        background: Offload | None = None,
-        reads: Offload | None = None,
+        offload: Worker | None = None,
+        background: Worker | None = None,
+        reads: Worker | None = None,
         source: StateSource | None = None,
     ) -> None:
         self._config = config
@@ -77,10 +77,10 @@ class RaftNode:
         self._on_role = on_role
         self._announced_leading: int | None = None
         self._closed = False
-        self._offload: Offload = Inline() if offload is None else offload
-        self._background: Offload = Inline() if background is None else background
-        self._reads: Offload = Inline() if reads is None else reads
-        self._fetching = Fetching(journal, self._reads, self._read_failed)
+        self._offload: Worker = Inline() if offload is None else offload
+        self._background: Worker = Inline() if background is None else background
+        self._reads: Worker = Inline() if reads is None else reads
+        self._fetching = BodyFetcher(journal, self._reads, self._read_failed)
         self._syncs_aside = False
         self._taking = False
         self._rests_until = 0.0
@@ -231,7 +231,7 @@ class RaftNode:
         self._core.held.release(self.term)
         return dirty
 
-    def _landed(self, flight: GroupFlight) -> None:
+    def _landed(self, flight: GroupJob) -> None:
         """A sync beside the loop has ended: its promises leave now, the commit in a turn."""
         if self._closed:
             return
@@ -281,21 +281,21 @@ class RaftNode:
         return memoryview(self._journal.read(index))[1:]
 
     def at_hand(self, index: int) -> memoryview:
-        """The same from memory alone. `NotAtHand` where it has to be fetched."""
+        """The same from memory alone. `NotCached` where it has to be fetched."""
         command = self._journal.at_hand(index)
         if command is None:
-            raise NotAtHand(f"entry {index} is on the disk")
+            raise NotCached(f"entry {index} is on the disk")
         self._fetching.used(index)
         return memoryview(command)[1:]
 
-    def fetch(self, asker: Asker) -> None:
+    def fetch(self, asker: FetchWaiter) -> None:
         """Have the entries that `asker` needs read beside the loop, and tell it once when they
         are at hand; never again after `drop_fetch`. What cannot be read ends the node, as all that
         the journal cannot do."""
         if not self._closed and self._core.failure is None:
             self._fetching.ask(asker)
 
-    def drop_fetch(self, asker: Asker) -> None:
+    def drop_fetch(self, asker: FetchWaiter) -> None:
         """It does not need them any more; harmless where it asked for nothing."""
         self._fetching.drop(asker)
 

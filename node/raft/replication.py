@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from node.journal import limits as journal_limits
 from node.journal.errors import SnapshotFailed
-from node.journal.io.log_reader import Feed
+from node.journal.io.log_reader import LogReader
 from node.raft import limits
 from node.raft.snapshots.sender import Sending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from node.journal.io.worker import Offload
+    from node.journal.io.worker import Worker
     from node.journal.journal import Journal
     from node.journal.records import Entry
     from node.peers.message import Message
@@ -46,7 +46,7 @@ class Progress:
     """
 
     next_index: int
-    feed: Feed
+    feed: LogReader
     match_index: int = 0
     connected: bool = False
     probing: bool = True
@@ -94,7 +94,7 @@ class Replicator:
         *,
         clock: Callable[[], float],
         counters: RaftCounters,
-        offload: Offload,
+        offload: Worker,
         wake: Callable[[], None],
     ) -> None:
         """`offload` takes what is read for a peer; `wake` asks for a turn when that is there."""
@@ -110,8 +110,10 @@ class Replicator:
         self.peers = {node: Progress(2, self._feed()) for node in ordered}
         self._sent_round = 0
 
-    def _feed(self) -> Feed:
-        return Feed(self._journal, self._offload, self._wake, last=lambda: self._journal.last_index)
+    def _feed(self) -> LogReader:
+        return LogReader(
+            self._journal, self._offload, self._wake, last=lambda: self._journal.last_index
+        )
 
     def begin(self, last_round: int) -> None:
         """A new leadership: nothing is known of anyone, every peer is probed."""
@@ -315,7 +317,7 @@ class Replicator:
             return False
         progress.probe_round = progress.floor_round = frame.round_number
         # Of use without entries too, where these would have to be read first.
-        entries = self._journal.entries_at_hand(
+        entries = self._journal.cached_entries(
             progress.next_index, self._config.batch_bytes, journal_limits.READ_ENTRIES_MAX
         )
         self._send_entries(node, progress, frame, entries)

@@ -77,7 +77,7 @@ class SlowDisk:
         self._closed = False
 
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        """See `node.raft.Offload`: in the order of asking, and on the platter only at its end."""
+        """See `node.raft.Worker`: in the order of asking, and on the platter only at its end."""
         now = self._loop.time()
         seconds = self._host.sync_seconds
         if self._reads:

@@ -17,14 +17,18 @@ CLUSTER = bytes(range(16))
 NODE = "alpha"
 
 SMALL = JournalLimits(
-    segment_bytes=512, room_bytes=150, cache_bytes=0, replay_chunk_bytes=100, open_segments=2
+    segment_bytes=512,
+    preallocation_bytes=150,
+    cache_bytes=0,
+    replay_chunk_bytes=100,
+    open_segments=2,
 )
 """Everything happens early: segments of a few records, room for one or two groups, each read goes
 to the disk."""
 
-ONE_SEGMENT = JournalLimits(room_bytes=1500, cache_bytes=0)
+ONE_SEGMENT = JournalLimits(preallocation_bytes=1500, cache_bytes=0)
 
-NO_ROOM = replace(ONE_SEGMENT, room_bytes=0)
+NO_ROOM = replace(ONE_SEGMENT, preallocation_bytes=0)
 """One segment whose file always ends where the log does."""
 
 State = tuple[tuple[Entry, ...], int, str | None]

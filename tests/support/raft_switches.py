@@ -17,15 +17,15 @@ from unittest.mock import patch
 import pysyncobj.syncobj
 
 from node.journal import records
-from node.journal.io.job import Flight, GroupFlight
-from node.journal.io.log_reader import Feed
-from node.journal.io.prefetch import Ahead
+from node.journal.io.job import GroupJob, Job
+from node.journal.io.log_reader import LogReader
+from node.journal.io.prefetch import Prefetch
 from node.journal.io.slices import Slices
 from node.journal.io.worker import Inline
 from node.journal.journal import Journal
-from node.journal.preallocation import Room
+from node.journal.preallocation import Preallocation
 from node.journal.recovery import recovery
-from node.journal.recovery.recovery import Recovered, Recovery
+from node.journal.recovery.recovery import Recovery, ReplayedLog
 from node.journal.segments import NewSegment
 from node.peers.accepting import Acceptor
 from tests.mutants.switch import Switch, replaced
@@ -39,7 +39,7 @@ def _every_record_is_whole(*_: object) -> bool:
 
 
 _set_current_term = Journal.set_term
-_run_flight = Flight.run
+_run_flight = Job.run
 
 
 def _set_without_sync(journal: Journal, term: int, voted_for: str | None) -> None:
@@ -47,21 +47,21 @@ def _set_without_sync(journal: Journal, term: int, voted_for: str | None) -> Non
         _set_current_term(journal, term, voted_for)
 
 
-def _run_and_forget(flight: Flight) -> None:
+def _run_and_forget(flight: Job) -> None:
     _run_flight(flight)
     if isinstance(flight.error, OSError):
         flight.error = None
 
 
-_do_group = GroupFlight._do
+_do_group = GroupJob._do
 _make_tail_durable = Recovery._make_tail_durable
 _make_segment = NewSegment.make
-_land = Flight.land
+_land = Job.land
 _step = Slices.step
-_wait_for = Ahead._wait_for
+_wait_for = Prefetch._wait_for
 
 
-def _uncut_tail(recovery: Recovery, found: Recovered) -> None:
+def _uncut_tail(recovery: Recovery, found: ReplayedLog) -> None:
     file = recovery._segments.file(recovery._segments.current)
     with patch.object(type(file), "truncate", lambda *_: None):
         _make_tail_durable(recovery, found)
@@ -75,7 +75,7 @@ def _uncut_room(*_: object) -> bool:
     return False
 
 
-def _segment_first(flight: GroupFlight) -> None:
+def _segment_first(flight: GroupJob) -> None:
     following, flight.following = flight.following, None
     if following is not None:
         following.make()
@@ -93,14 +93,14 @@ def _goes_on(slices: Slices) -> bool:
     return _step(slices)
 
 
-def _lands_unproven(flight: Flight) -> None:
-    if isinstance(flight, GroupFlight):
+def _lands_unproven(flight: Job) -> None:
+    if isinstance(flight, GroupJob):
         _land(flight)
 
 
 @contextmanager
 def _nobody_waits() -> Iterator[None]:
-    with patch.object(Slices, "step", _goes_on), patch.object(Flight, "land", _lands_unproven):
+    with patch.object(Slices, "step", _goes_on), patch.object(Job, "land", _lands_unproven):
         yield
 
 
@@ -109,12 +109,12 @@ def _run_on_the_loop(slices: Slices) -> bool:
         return _step(slices)
 
 
-def _read_on_the_loop(ahead: Ahead[object], flight: Flight) -> None:
+def _read_on_the_loop(ahead: Prefetch[object], flight: Job) -> None:
     with patch.object(ahead, "_offload", Inline()):
         _wait_for(ahead, flight)
 
 
-def _keeps_what_it_read(_: Feed) -> None:
+def _keeps_what_it_read(_: LogReader) -> None:
     pass
 
 
@@ -148,7 +148,7 @@ SWITCHES: dict[str, tuple[str, Switch]] = {
     ),
     "IgnoresWriteErrors": (
         "b15: an entry that could not be written counts all the same",
-        replaced(Flight, "run", _run_and_forget),
+        replaced(Job, "run", _run_and_forget),
     ),
     "KeepsTornTails": (
         "b07: a torn tail is written over and not cut, so that its records stay behind",
@@ -160,18 +160,18 @@ SWITCHES: dict[str, tuple[str, Switch]] = {
     ),
     "KeepsRoom": (
         "a segment that is left keeps the room behind its last record",
-        replaced(Room, "cut", _uncut_room),
+        replaced(Preallocation, "cut", _uncut_room),
     ),
     "BeginsSegmentFirst": (
         "a new segment is named before the records in front of it are durable",
-        replaced(GroupFlight, "_do", _segment_first),
+        replaced(GroupJob, "_do", _segment_first),
     ),
     "BeginsSegmentUnsynced": (
         "a new segment counts before its name is durable",
         replaced(NewSegment, "make", _make_unsynced),
     ),
     "GoesOnBeforeItsDisk": (
-        "snapshots and kept files count before they are durable",
+        "snapshots and compacted files count before they are durable",
         _nobody_waits,
     ),
     "CleansUpOnTheLoop": (
@@ -180,11 +180,11 @@ SWITCHES: dict[str, tuple[str, Switch]] = {
     ),
     "ReadsOnTheLoop": (
         "what a peer that is far behind is sent is read on the loop",
-        replaced(Ahead, "_wait_for", _read_on_the_loop),
+        replaced(Prefetch, "_wait_for", _read_on_the_loop),
     ),
     "SendsWhatItReadBefore": (
         "what was read for a peer stays when the leadership ends",
-        replaced(Feed, "stop", _keeps_what_it_read),
+        replaced(LogReader, "stop", _keeps_what_it_read),
     ),
     "Unpickles": ("b19: the library finds the real pickle", _pickle_is_back),
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
-    from node.journal.io.job import Flight
+    from node.journal.io.job import Job
     from node.journal.journal import Entry, Journal
     from node.journal.snapshots.file import SnapshotMeta
 
@@ -41,7 +41,7 @@ def clean_up(journal: Journal, budget_bytes: int = 1) -> int:
     return steps
 
 
-def at_once(steps: Generator[Flight, None, T]) -> T:
+def at_once(steps: Generator[Job, None, T]) -> T:
     """What is read beside the loop, read here."""
     while True:
         try:
@@ -54,14 +54,14 @@ def at_once(steps: Generator[Flight, None, T]) -> T:
 def live_entries(journal: Journal, meta: SnapshotMeta, first: int = 0) -> Iterator[int]:
     """The indexes of the entries that a snapshot needs, but for the `first` ones."""
     while first < meta.live_count:
-        indexes = at_once(journal.live_beside(meta, first))
+        indexes = at_once(journal.reading_live_indexes(meta, first))
         yield from indexes
         first += len(indexes)
 
 
 def kept_entry(journal: Journal, index: int) -> Entry:
     """One entry, as a peer is sent it."""
-    return at_once(journal.kept_beside([index]))[0]
+    return at_once(journal.reading_entries([index]))[0]
 
 
 def carry(source: Journal, target: Journal, meta: SnapshotMeta) -> bool:

@@ -30,7 +30,7 @@ from node.credentials import (
     SECRET_BYTES_MAX,
     PasswordHash,
 )
-from node.journal.io.worker import Offload
+from node.journal.io.worker import Worker
 from node.users import User
 
 logger = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class Authentication:
         *,
         now: Callable[[], float],
         call_later: CallLater,
-        thread: Callable[[], Offload],
+        thread: Callable[[], Worker],
     ) -> None:
         """`now` in seconds; `thread` is asked once, when the first password has to be hashed."""
         self._rights: dict[str, Rights] = {}
@@ -123,7 +123,7 @@ class Authentication:
         self.replace(users)
         self._call_later = call_later
         self._make_thread = thread
-        self._thread: Offload | None = None
+        self._thread: Worker | None = None
         self._key = os.urandom(32)
         self._checking: dict[tuple[str, bytes], list[tuple[str, Decide]]] = {}
         self._delayed: dict[str, int] = {}

@@ -14,7 +14,7 @@ from fifo.wire import Buffer, Code, Frame, LocalProtocolError, encode
 from fifo.wire.messages import Peek
 from node.broker import deliveries
 from node.broker.connections.connection import Connection
-from node.raft import NotAtHand
+from node.raft import NotCached
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Delivery:
         try:
             try:
                 return self._frame(runs)
-            except NotAtHand:
+            except NotCached:
                 count = deliveries.count_at_hand(runs, self._read)
                 frame = self._frame(runs[:count]) if count else []
                 self._first_token += sum([run.count for run in runs[:count]])

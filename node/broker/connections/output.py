@@ -107,7 +107,7 @@ class Output:
                 self._transport.writelines(buffers)
 
     def needs(self) -> Iterator[Sequence[int]]:
-        """The entries that what waits here needs, in order: see `node.raft.Asker`."""
+        """The entries that what waits here needs, in order: see `node.raft.FetchWaiter`."""
         for item in self._items:
             if not isinstance(item, list):
                 yield from item.needs()

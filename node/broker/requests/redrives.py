@@ -31,7 +31,7 @@ from node.broker.machine_host import MachineHost
 from node.broker.proposals import Proposals, Waiter
 from node.broker.requests.queries import redrive_view
 from node.broker.requests.requests import Handler, Requests
-from node.raft import Asker, NotAtHand
+from node.raft import FetchWaiter, NotCached
 
 _OPTIONS = frozenset(("filter", "limit", "rate_per_s", "reset_counts", "dry_run", "cancel"))
 
@@ -46,7 +46,7 @@ class _Reading:
         self.came = came
 
     def needs(self) -> Iterable[Sequence[int]]:
-        """See `node.raft.Asker`."""
+        """See `node.raft.FetchWaiter`."""
         return ([run.index] for run in self._runs)
 
 
@@ -89,8 +89,8 @@ class Redrives:
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
         may_answer: Callable[[], bool],
-        fetch: Callable[[Asker], None],
-        drop_fetch: Callable[[Asker], None],
+        fetch: Callable[[FetchWaiter], None],
+        drop_fetch: Callable[[FetchWaiter], None],
     ) -> None:
         """`now_ms` is cluster time, `wall_ms` the clock by which a message's age is told; `fetch`
         has entries read and tells, `drop_fetch` ends that."""
@@ -271,7 +271,7 @@ class Redrives:
         found, until = self._host.machine.redrive_candidates(name, _most(redrive.filter))
         try:
             chosen, until, looked = self._choose(redrive, found, until)
-        except NotAtHand:
+        except NotCached:
             self._read(running, found, partial(self._step_on, name, running))
             return 0
         command = commands.RedriveStep(name, redrive.cursor, until, tuple(chosen))
@@ -308,7 +308,7 @@ class Redrives:
         self, redrive: RedriveState, found: list[tuple[int, Run]], until: int
     ) -> tuple[list[int], int, int]:
         """(positions that match, the `until` of the step, messages looked at); as far as their
-        entries are at hand. `NotAtHand` where the first's is not."""
+        entries are at hand. `NotCached` where the first's is not."""
         room = limits.REDRIVE_MESSAGES
         if redrive.rate_per_s is not None:
             room = min(room, max(1, int(redrive.rate_per_s * limits.REDRIVE_RATE_SECONDS)))
@@ -319,7 +319,7 @@ class Redrives:
         for looked, (position, run) in enumerate(found):
             try:
                 fits = matches(redrive.filter, run, wall_ms, self._host.read_area)
-            except NotAtHand:
+            except NotCached:
                 if not looked:
                     raise
                 return chosen, position, looked
@@ -344,7 +344,7 @@ class Redrives:
                 break
             try:
                 fits = matches(run.filter, one, wall_ms, self._host.read_area)
-            except NotAtHand:
+            except NotCached:
                 run.cursor = position
                 self._read(run, found[looked:], partial(self._count, run, most))
                 return

@@ -12,20 +12,20 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from node.journal import limits
-from node.journal.io.job import Flight
-from node.journal.place_reader import Holder, read_places
+from node.journal.io.job import Job
+from node.journal.place_reader import RecordFile, read_locations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from node.journal.cache import CommandCache
     from node.journal.io.storage import Storage
-    from node.journal.places import EntryPlace
+    from node.journal.locations import EntryLocation
     from node.journal.records import Entry
     from node.journal.snapshots.store import SnapshotStore
 
 
-class Fetch(Flight):
+class BodyFetch(Job):
     """What is read together: made on the loop's thread, read on another with descriptors of its
     own, so that nothing that is closed or removed meanwhile concerns it."""
 
@@ -35,11 +35,11 @@ class Fetch(Flight):
         self._cache = cache
         self._store = store
         self._wanted: dict[int, None] = {}
-        self._places: dict[Holder, list[EntryPlace]] = {}
+        self._locations: dict[RecordFile, list[EntryLocation]] = {}
         self.size = 0
         """Bytes of the entries in it, those that were at hand included."""
         self.entries: list[Entry] = []
-        self.gone: list[EntryPlace] = []
+        self.gone: list[EntryLocation] = []
         """Entries whose file was removed before it was opened."""
         self.ahead = range(0)
         """Entries that nobody has asked for yet: what follows in the log."""
@@ -69,36 +69,36 @@ class Fetch(Flight):
     def want(self, index: int) -> bool:
         """Have it read, or held until then; whether there is such an entry."""
         self._wanted[index] = None
-        place = self._store.locate(index)
-        if place is None:
+        location = self._store.locate(index)
+        if location is None:
             return False
-        self.size += place.size + limits.ENTRY_COST_BYTES
+        self.size += location.size + limits.ENTRY_COST_BYTES
         command = self._cache.peek(index)
         if command is None:
-            self._places.setdefault(self._store.holder(place), []).append(place)
+            self._locations.setdefault(self._store.holder(location), []).append(location)
         else:
             # It could be driven out while the others are read.
-            self.entries.append((command, index, place.term))
+            self.entries.append((command, index, location.term))
         return True
 
     def _read(self) -> None:
-        for holder, places in self._places.items():
+        for holder, locations in self._locations.items():
             try:
-                for place, command in read_places(self._storage, holder, places):
-                    self.entries.append((command, place.log_index, place.term))
+                for location, command in read_locations(self._storage, holder, locations):
+                    self.entries.append((command, location.log_index, location.term))
             except FileNotFoundError:
-                self.gone += places
+                self.gone += locations
 
     def still_there(self) -> list[Entry]:
         """What it has read, but for what is not in the journal any more. FileNotFoundError if a
         file was missing that should be there."""
-        for place in self.gone:
-            if self._store.locate(place.log_index) == place:
-                name = self._store.holder(place).name
+        for location in self.gone:
+            if self._store.locate(location.log_index) == location:
+                name = self._store.holder(location).name
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
         return [entry for entry in self.entries if self._is_there(entry)]
 
     def _is_there(self, entry: Entry) -> bool:
         """Whether the journal still has an entry of that index, in that term: the same one."""
-        place = self._store.locate(entry[1])
-        return place is not None and place.term == entry[2]
+        location = self._store.locate(entry[1])
+        return location is not None and location.term == entry[2]

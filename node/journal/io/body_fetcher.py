@@ -15,16 +15,16 @@ from node.journal import limits
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from node.journal.io.body_fetch import Fetch
-    from node.journal.io.worker import Offload
+    from node.journal.io.body_fetch import BodyFetch
+    from node.journal.io.worker import Worker
     from node.journal.journal import Journal
 
 
-class NotAtHand(Exception):
+class NotCached(Exception):
     """An entry is there, but not in memory: whoever needs it has to ask for it."""
 
 
-class Asker(Protocol):
+class FetchWaiter(Protocol):
     """Somebody who needs entries."""
 
     def needs(self) -> Iterable[Sequence[int]]:
@@ -36,40 +36,40 @@ class Asker(Protocol):
         what is gone or has moved meanwhile."""
 
 
-class Following:
+class ReadAhead:
     """Nobody yet: an entry that is likely to be needed soon."""
 
     def __init__(self, index: int) -> None:
         self._index = index
 
     def needs(self) -> Iterable[Sequence[int]]:
-        """See `Asker`."""
+        """See `FetchWaiter`."""
         return [[self._index]]
 
     def came(self) -> None:
         """It is in the cache for whoever comes."""
 
 
-class Fetching:
+class BodyFetcher:
     """Those who wait for entries, and the one flight that may be under way."""
 
     def __init__(
-        self, journal: Journal, offload: Offload, failed: Callable[[Exception], None]
+        self, journal: Journal, offload: Worker, failed: Callable[[Exception], None]
     ) -> None:
         """`failed` is told what ends the node: a disk that does not read what was written."""
         self._journal = journal
         self._offload = offload
         self._failed = failed
-        self._waiting: dict[Asker, None] = {}
-        self._aboard: dict[Asker, None] = {}
-        self._flight: Fetch | None = None
+        self._waiting: dict[FetchWaiter, None] = {}
+        self._aboard: dict[FetchWaiter, None] = {}
+        self._flight: BodyFetch | None = None
         self._sending = False
         self._ahead = range(0)
 
     def __repr__(self) -> str:
-        return f"<Fetching {len(self._waiting)} wait, {len(self._aboard)} aboard>"
+        return f"<BodyFetcher {len(self._waiting)} wait, {len(self._aboard)} aboard>"
 
-    def ask(self, asker: Asker) -> None:
+    def ask(self, asker: FetchWaiter) -> None:
         """Have `asker` told once what it needs was read; once, however often this is asked."""
         if asker not in self._aboard:
             self._waiting[asker] = None
@@ -81,9 +81,9 @@ class Fetching:
         if index in self._ahead:
             following = self._ahead.stop
             self._ahead = range(0)
-            self.ask(Following(following))
+            self.ask(ReadAhead(following))
 
-    def drop(self, asker: Asker) -> None:
+    def drop(self, asker: FetchWaiter) -> None:
         """It needs nothing any more, and is not told."""
         self._waiting.pop(asker, None)
         self._aboard.pop(asker, None)
@@ -109,7 +109,7 @@ class Fetching:
             fetch.add(asker.needs())
         self._offload.run(fetch.run, lambda _: self._landed(fetch))
 
-    def _landed(self, fetch: Fetch) -> None:
+    def _landed(self, fetch: BodyFetch) -> None:
         try:
             with self._journal.fetched(fetch):
                 while self._aboard:

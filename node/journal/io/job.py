@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from node.journal.segments import NewSegment
 
 
-class Flight:
+class Job:
     """A piece of work that is done once. It touches nothing that others touch meanwhile."""
 
     def __init__(self, work: Callable[[], None]) -> None:
@@ -52,10 +52,10 @@ class Flight:
             self._lock.release()
 
 
-def landing(work: Callable[[], None]) -> Generator[Flight]:
+def landing(work: Callable[[], None]) -> Generator[Job]:
     """Yields work as a flight, for whichever thread, and goes on when it is done. Raises what it
     raised; ended before, it waits for what has begun."""
-    flight = Flight(work)
+    flight = Job(work)
     try:
         yield flight
     except BaseException:
@@ -64,7 +64,7 @@ def landing(work: Callable[[], None]) -> Generator[Flight]:
     flight.land()
 
 
-class GroupFlight(Flight):
+class GroupJob(Job):
     """A group of records: a write and a sync, which take `seconds`, and the segment that follows
     where the group fills its own. `end` is the log position that it reaches, `index` the newest
     entry that is durable once it has landed: a truncation meanwhile takes it back."""

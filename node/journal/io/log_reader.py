@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from node.journal.io.prefetch import Ahead
+from node.journal.io.prefetch import Prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from node.journal.io.worker import Offload
+    from node.journal.io.worker import Worker
     from node.journal.log import DurableLog
     from node.journal.records import Entry
 
 
-class Feed:
+class LogReader:
     """One reader's way through the log. Keeps at most three pieces of `limits.RUN_BYTES`: the one
     in use, the next, and one that is being read."""
 
     def __init__(
-        self, log: DurableLog, offload: Offload, wake: Callable[[], None], last: Callable[[], int]
+        self, log: DurableLog, offload: Worker, wake: Callable[[], None], last: Callable[[], int]
     ) -> None:
         """Reads no entry behind what `last` says, for it could be replaced by another before it is
         taken; `stop` has to come before that."""
@@ -33,11 +33,11 @@ class Feed:
         self._wake = wake
         self._last = last
         self._here: list[Entry] = []
-        self._ahead: Ahead[list[Entry]] | None = None
+        self._ahead: Prefetch[list[Entry]] | None = None
         self._ahead_from = 0
 
     def __repr__(self) -> str:
-        return f"<Feed {self._ahead} from {self._ahead_from}>"
+        return f"<LogReader {self._ahead} from {self._ahead_from}>"
 
     def waits(self, first: int) -> bool:
         """Whether the entries from `first` on are being read."""
@@ -47,7 +47,7 @@ class Feed:
     def take(self, first: int, max_bytes: int, max_count: int) -> list[Entry]:
         """Entries from `first` on, at most so many; none where there is none, or while they are
         read: `wake` is called then. Raises what `DurableLog.read` does, which is final."""
-        entries = self._log.entries_at_hand(first, max_bytes, max_count)
+        entries = self._log.cached_entries(first, max_bytes, max_count)
         if entries or first > self._last():
             return entries
         here = self._here
@@ -61,8 +61,8 @@ class Feed:
     def _next(self, first: int) -> list[Entry]:
         if self._ahead is None or self._ahead.ended or self._ahead_from != first:
             self.stop()
-            pieces = self._log.entries_beside(first, self._last)
-            self._ahead = Ahead(pieces, self._offload, self._wake)
+            pieces = self._log.reading_log(first, self._last)
+            self._ahead = Prefetch(pieces, self._offload, self._wake)
             self._ahead_from = first
         entries = self._ahead.take() or []
         self._ahead_from += len(entries)

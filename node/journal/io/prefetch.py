@@ -1,7 +1,7 @@
 """What will be needed next, read beside the loop: one piece after the other, one of them ahead.
 
 Owns the read that may be under way and the piece that is there. Knows neither entries nor peers:
-the pieces are a generator's, which yields a `Flight` where it has to wait for one. A slow disk is
+the pieces are a generator's, which yields a `Job` where it has to wait for one. A slow disk is
 never waited for, not even at the end: what is read has descriptors of its own, and is dropped.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from node.journal.io.job import Flight
+from node.journal.io.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from contextlib import AbstractContextManager
 
-    from node.journal.io.worker import Offload
+    from node.journal.io.worker import Worker
 
 T = TypeVar("T")
 
@@ -24,14 +24,14 @@ def reading(
     work: Callable[[], T],
     final: Callable[[], AbstractContextManager[None]],
     there: Callable[[], bool],
-) -> Generator[Flight, None, T | None]:
+) -> Generator[Job, None, T | None]:
     """Yields `work`, which reads with descriptors of its own, for whichever thread; what it read.
 
     None where a file is gone that is not `there` any more. What else it raises is raised inside of
     `final`. Ended before, it waits for nothing.
     """
     found: list[T] = []
-    flight = Flight(lambda: found.append(work()))
+    flight = Job(lambda: found.append(work()))
     yield flight
     with final():
         try:
@@ -43,25 +43,25 @@ def reading(
     return found[0]
 
 
-class Ahead(Generic[T]):
+class Prefetch(Generic[T]):
     """The pieces that a generator reads, for who takes them in order."""
 
     def __init__(
-        self, pieces: Generator[Flight | T], offload: Offload, wake: Callable[[], None]
+        self, pieces: Generator[Job | T], offload: Worker, wake: Callable[[], None]
     ) -> None:
         """Begins to read. `wake` is called when a piece has come, unless that was at once."""
         self._pieces = pieces
         self._offload = offload
         self._wake = wake
         self._ready: list[T] = []
-        self._flight: Flight | None = None
+        self._flight: Job | None = None
         self._error: Exception | None = None
         self._going_on = False
         self._go_on()
 
     def __repr__(self) -> str:
         state = "reads" if self.waiting else "has a piece" if self._ready else "has ended"
-        return f"<Ahead {state}>"
+        return f"<Prefetch {state}>"
 
     @property
     def waiting(self) -> bool:
@@ -103,7 +103,7 @@ class Ahead(Generic[T]):
         try:
             while not self._ready and self._flight is None:
                 step = next(self._pieces)
-                if isinstance(step, Flight):
+                if isinstance(step, Job):
                     self._wait_for(step)
                 else:
                     self._ready.append(step)
@@ -114,11 +114,11 @@ class Ahead(Generic[T]):
         finally:
             self._going_on = False
 
-    def _wait_for(self, flight: Flight) -> None:
+    def _wait_for(self, flight: Job) -> None:
         self._flight = flight
         self._offload.run(flight.run, lambda _: self._landed(flight))
 
-    def _landed(self, flight: Flight) -> None:
+    def _landed(self, flight: Job) -> None:
         if flight is not self._flight:
             return  # Nobody needs it any more.
         self._flight = None

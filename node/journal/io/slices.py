@@ -1,7 +1,7 @@
 """Long work of the node in slices between turns, and its waits for the disk beside the loop.
 
 Owns which slice comes next and the one wait that may be under way. Knows nothing of what is done:
-the work is a generator, which yields where a turn may come between, and yields a `Flight` where it
+the work is a generator, which yields where a turn may come between, and yields a `Job` where it
 has to wait for one; it lands that itself when it goes on.
 """
 
@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from node.journal.io.job import Flight
-    from node.journal.io.worker import Offload
+    from node.journal.io.job import Job
+    from node.journal.io.worker import Worker
 
-Work = Generator["Flight | None"]
+Work = Generator["Job | None"]
 
 
 class Slices:
     """One piece of work, or none. `wake` asks for a turn when a wait is over."""
 
-    def __init__(self, offload: Offload, wake: Callable[[], None]) -> None:
+    def __init__(self, offload: Worker, wake: Callable[[], None]) -> None:
         self._offload = offload
         self._wake = wake
         self._work: Work | None = None
-        self._flight: Flight | None = None
+        self._flight: Job | None = None
 
     def __repr__(self) -> str:
         return f"<Slices {'idle' if self.idle else 'waiting' if self.waiting else 'in work'}>"

@@ -2,7 +2,7 @@
 
 Owns where such work runs and on which thread its end is told. Knows neither files nor Raft: the
 work is a call, and must touch nothing that the loop's thread touches meanwhile. Work that must not
-wait for other work needs an `Offload` of its own: each does one thing after the other.
+wait for other work needs an `Worker` of its own: each does one thing after the other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Done = Callable[[BaseException | None], None]
 
 
-class Offload(Protocol):
+class Worker(Protocol):
     """Runs blocking work, one piece after the other, in the order of asking."""
 
     def run(self, work: Work, done: Done) -> None:
@@ -35,7 +35,7 @@ class Inline:
     """Does the work at once, on the caller's thread: tests, simulation, and fast disks."""
 
     def run(self, work: Work, done: Done) -> None:
-        """See `Offload.run`; `done` has been called when this returns."""
+        """See `Worker.run`; `done` has been called when this returns."""
         try:
             work()
         except Exception as error:
@@ -56,7 +56,7 @@ class WorkerThread:
         self._closed = False
 
     def run(self, work: Work, done: Done) -> None:
-        """See `Offload.run`. Raises RuntimeError after `close`."""
+        """See `Worker.run`. Raises RuntimeError after `close`."""
 
         def tell(error: BaseException | None) -> None:
             if not self._closed:
@@ -69,6 +69,6 @@ class WorkerThread:
         self._executor.submit(work).add_done_callback(ended)
 
     def close(self) -> None:
-        """See `Offload.close`: waits for what runs, as long as the disk takes."""
+        """See `Worker.close`: waits for what runs, as long as the disk takes."""
         self._closed = True
         self._executor.shutdown(wait=True, cancel_futures=True)

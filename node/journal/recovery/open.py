@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from node.journal.errors import JournalDamaged, JournalWhole
 from node.journal.open_files import OpenFiles
 from node.journal.recovery import recovery_marker
-from node.journal.recovery.recovery import Recovered, Recovery, unusable
+from node.journal.recovery.recovery import Recovery, ReplayedLog, unusable
 from node.journal.segments import Segments
 from node.journal.snapshots.store import SnapshotStore
 
 if TYPE_CHECKING:
     from node.journal.config import JournalLimits
-    from node.journal.file_header import Owner
+    from node.journal.file_header import JournalIdentity
     from node.journal.io.storage import Storage
     from node.journal.recovery.recovery_marker import Marker
 
@@ -28,17 +28,19 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Folder:
+class RecoveredJournal:
     """A locked folder whose log is replayed and durable. `marker` is there while the node is one
     that lost its journal."""
 
     segments: Segments
     snapshots: SnapshotStore
-    recovered: Recovered
+    recovered: ReplayedLog
     marker: Marker | None
 
 
-def take(storage: Storage, owner: Owner, limits: JournalLimits, recover: str | None) -> Folder:
+def take(
+    storage: Storage, identity: JournalIdentity, limits: JournalLimits, recover: str | None
+) -> RecoveredJournal:
     """Locks the folder and replays it; an empty one becomes a new journal.
 
     With `recover`, a stamp, the operator wants to start over: files that are damaged are set aside
@@ -51,7 +53,7 @@ def take(storage: Storage, owner: Owner, limits: JournalLimits, recover: str | N
         if marker is not None and not marker.emptied:
             marker = _set_aside(storage, marker)
         try:
-            found = _replay(storage, owner, limits, marker)
+            found = _replay(storage, identity, limits, marker)
             if recover is not None and marker is None:
                 _refuse_if_whole(storage, found)
         except JournalDamaged as damage:
@@ -60,7 +62,7 @@ def take(storage: Storage, owner: Owner, limits: JournalLimits, recover: str | N
             where = f"{damage.file} at byte {damage.offset}"
             logger.warning("event=journal_lost reason=%s: %s", where, damage.problem)
             marker = _set_aside(storage, recovery_marker.begin(storage, recover))
-            found = _replay(storage, owner, limits, marker)
+            found = _replay(storage, identity, limits, marker)
     except BaseException as problem:
         storage.unlock()
         if isinstance(problem, OSError):
@@ -93,14 +95,20 @@ def _set_aside(storage: Storage, marker: Marker) -> Marker:
     return marker
 
 
-def _replay(storage: Storage, owner: Owner, limits: JournalLimits, marker: Marker | None) -> Folder:
+def _replay(
+    storage: Storage, identity: JournalIdentity, limits: JournalLimits, marker: Marker | None
+) -> RecoveredJournal:
     files = OpenFiles(storage, limits.open_segments)
     segments = Segments(
-        storage, files, owner, segment_bytes=limits.segment_bytes, room_bytes=limits.room_bytes
+        storage,
+        files,
+        identity,
+        segment_bytes=limits.segment_bytes,
+        preallocation_bytes=limits.preallocation_bytes,
     )
     try:
         recovered = Recovery(
-            storage, files, segments, owner, chunk_bytes=limits.replay_chunk_bytes
+            storage, files, segments, identity, chunk_bytes=limits.replay_chunk_bytes
         ).run()
     except BaseException:
         segments.close()
@@ -109,25 +117,25 @@ def _replay(storage: Storage, owner: Owner, limits: JournalLimits, marker: Marke
     snapshots = SnapshotStore(
         storage,
         files,
-        owner,
+        identity,
         segments,
         recovered.log,
-        recovered.retained,
+        recovered.catalog,
         segment_bytes=limits.segment_bytes,
     )
-    return Folder(segments, snapshots, recovered, marker)
+    return RecoveredJournal(segments, snapshots, recovered, marker)
 
 
-def _refuse_if_whole(storage: Storage, found: Folder) -> None:
+def _refuse_if_whole(storage: Storage, found: RecoveredJournal) -> None:
     """Nothing is given up that can be read: what a start does not read is read here.
 
     Raises `JournalDamaged` or `JournalWhole`; the folder's files are closed then.
     """
     try:
-        places = found.recovered.retained.places
-        logger.info("event=checking entries=%d folder=%s", len(places), storage.folder)
-        for place in places:
-            found.snapshots.read(place)
+        locations = found.recovered.catalog.locations
+        logger.info("event=checking entries=%d folder=%s", len(locations), storage.folder)
+        for location in locations:
+            found.snapshots.read(location)
         raise JournalWhole(
             f"the journal in {storage.folder} is whole, there is nothing to recover from: start "
             "without --recover; if it is an older copy of this node's folder, which must not be "

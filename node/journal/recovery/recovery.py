@@ -1,4 +1,4 @@
-"""Opening a journal: replay the log, cut a torn tail, refuse everything else.
+"""Preamble a journal: replay the log, cut a torn tail, refuse everything else.
 
 Owns the judgement of what is found on the disk. It never skips a record and never guesses: what
 comes out is exactly what was written, or an error that names file, offset and what to do. Where a
@@ -30,13 +30,13 @@ from node.journal.record_reader import RecordReader
 from node.journal.record_writer import TEMPORARY_SUFFIX
 from node.journal.recovery.recovery_marker import MARKER_NAME, is_aside
 from node.journal.recovery.torn_tail import proof_of_damage
-from node.journal.segments import MARK_NAME, Opening, Segment, Segments, parse_segment_name
-from node.journal.snapshots.catalog import Retained, find_retained
-from node.journal.snapshots.compacted_file import parse_kept_name
+from node.journal.segments import MARK_NAME, Preamble, Segment, Segments, parse_segment_name
+from node.journal.snapshots.catalog import Catalog, read_catalog
+from node.journal.snapshots.compacted_file import parse_compacted_name
 from node.journal.snapshots.file import parse_snapshot_name
 
 if TYPE_CHECKING:
-    from node.journal.file_header import Owner
+    from node.journal.file_header import JournalIdentity
     from node.journal.io.storage import Storage
     from node.journal.open_files import OpenFiles
     from node.journal.records import RecordHead
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Recovered:
+class ReplayedLog:
     """What the records say, once all of them are replayed.
 
     `synced` is the highest position that a group or the mark knows to be on the disk, `cut_bytes`
@@ -57,11 +57,11 @@ class Recovered:
     voted_for: str | None = None
     commit_index: int = 0
     cut_bytes: int = 0
-    retained: Retained = field(default_factory=Retained)
+    catalog: Catalog = field(default_factory=Catalog)
 
     def below_base(self, position: int) -> bool:
         """Whether a snapshot stands for what lies there."""
-        base = self.retained.base
+        base = self.catalog.base
         return base is not None and position < base.end.log_position
 
 
@@ -73,37 +73,37 @@ class Recovery:
         storage: Storage,
         files: OpenFiles,
         segments: Segments,
-        owner: Owner,
+        identity: JournalIdentity,
         *,
         chunk_bytes: int,
     ) -> None:
         self._storage = storage
         self._files = files
         self._segments = segments
-        self._owner = owner
+        self._identity = identity
         self._chunk_bytes = chunk_bytes
 
-    def run(self) -> Recovered:
+    def run(self) -> ReplayedLog:
         """Replays the folder, or makes its first segment; afterwards everything is durable."""
         names = self._clean_names()
         segment_names = [name for name in names if parse_segment_name(name)]
         mark = self._segments.read_mark()
         if not segment_names:
             self._begin(names, mark)
-            retained = Retained()
+            catalog = Catalog()
         else:
             # A name can be visible and yet not be on the disk after a kill.
             self._storage.sync_folder()
             for name in segment_names:
                 self._adopt(name)
-            retained = find_retained(
-                names, self._files, self._owner, self._segments, self._chunk_bytes
+            catalog = read_catalog(
+                names, self._files, self._identity, self._segments, self._chunk_bytes
             )
-        found = self._replay_from(retained, mark)
+        found = self._replay_from(catalog, mark)
         self._check_end(found)
         self._make_tail_durable(found)
-        if retained.base is not None:
-            self._begin_log(found, retained.base)
+        if catalog.base is not None:
+            self._begin_log(found, catalog.base)
         self._check_snapshots(found)
         if found.synced != mark:
             self._segments.write_mark(found.synced)
@@ -133,14 +133,16 @@ class Recovery:
                 f"the folder {self._storage.folder} holds {names[0]!r} and no journal; "
                 "give the node an empty folder, or the one it had before"
             )
-        opening = Opening(term=0, voted_for=None, commit_index=0)
-        self._segments.create(first_index=1, previous_term=0, opening=opening)
+        preamble = Preamble(term=0, voted_for=None, commit_index=0)
+        self._segments.create(first_index=1, previous_term=0, preamble=preamble)
 
     def _adopt(self, name: str) -> None:
         """Reads a segment's header."""
         file = self._storage.open(name)
         try:
-            found, header_bytes, seed = self._owner.read_header(file, name, records.SEGMENT_MAGIC)
+            found, header_bytes, seed = self._identity.read_header(
+                file, name, records.SEGMENT_MAGIC
+            )
             size = file.size()
         finally:
             file.close()
@@ -149,11 +151,11 @@ class Recovery:
             raise JournalDamaged(name, 0, "the file was renamed from another segment", REMEDY)
         self._segments.adopt(Segment(name, header, header_bytes, seed, size))
 
-    def _replay_from(self, retained: Retained, mark: int) -> Recovered:
+    def _replay_from(self, catalog: Catalog, mark: int) -> ReplayedLog:
         """Replays the log from where its base, or entry 1, lies."""
-        first = self._first_to_replay(retained.base)
+        first = self._first_to_replay(catalog.base)
         log = LogIndex(first.header.first_index, first.header.previous_term)
-        found = Recovered(log, mark, retained=retained)
+        found = ReplayedLog(log, mark, catalog=catalog)
         before: Segment | None = None
         for segment in self._segments:
             if segment.header.sequence < first.header.sequence:
@@ -182,11 +184,11 @@ class Recovery:
             raise JournalDamaged(base.meta.name, 0, problem, REMEDY)
         return segment
 
-    def _replay(self, segment: Segment, found: Recovered) -> None:
+    def _replay(self, segment: Segment, found: ReplayedLog) -> None:
         if segment.header.first_index != found.log.last_index + 1:
             begins = segment.header.first_index
             gap = f"begins at entry {begins} after entry {found.log.last_index}"
-            reasons = "; ".join([gap, *found.retained.warnings])
+            reasons = "; ".join([gap, *found.catalog.warnings])
             raise JournalDamaged(segment.name, 0, reasons, REMEDY)
         reader = RecordReader(
             self._segments.file(segment),
@@ -203,7 +205,7 @@ class Recovery:
         if reader.problem is not None:
             self._judge_tail(segment, reader, found)
 
-    def _judge_tail(self, segment: Segment, reader: RecordReader, found: Recovered) -> None:
+    def _judge_tail(self, segment: Segment, reader: RecordReader, found: ReplayedLog) -> None:
         """No valid record: room, a torn tail that may be cut, or damage?"""
         problem, offset, base = reader.problem, reader.offset, segment.header.base
         if segment is not self._segments.current:
@@ -221,7 +223,7 @@ class Recovery:
             problem = f"{problem}, and a valid record follows at byte {following}"
         raise JournalDamaged(segment.name, offset, problem, REMEDY)
 
-    def _check_end(self, found: Recovered) -> None:
+    def _check_end(self, found: ReplayedLog) -> None:
         last = self._segments.current
         if last.end < found.synced:
             raise JournalDamaged(
@@ -231,7 +233,7 @@ class Recovery:
                 REMEDY,
             )
 
-    def _begin_log(self, found: Recovered, base: SnapshotFile) -> None:
+    def _begin_log(self, found: ReplayedLog, base: SnapshotFile) -> None:
         """Lets the log begin with its base, and makes the segment that an installation which
         was interrupted did not come to make."""
         meta, log = base.meta, found.log
@@ -243,38 +245,38 @@ class Recovery:
             self._segments.create(
                 first_index=meta.index + 1,
                 previous_term=meta.term,
-                opening=Opening(found.term, found.voted_for, found.commit_index),
+                preamble=Preamble(found.term, found.voted_for, found.commit_index),
             )
             found.synced = self._segments.current.end
         elif not self._restarts_at(found, base):
             self._refuse(base, "its log does not go on there")
         log.begin_at(meta.index, meta.term, meta.previous_term)
 
-    def _restarts_at(self, found: Recovered, base: SnapshotFile) -> bool:
+    def _restarts_at(self, found: ReplayedLog, base: SnapshotFile) -> bool:
         position, log = base.end.log_position, found.log
         begins = self._segments.at(position).header.base == position
         start = (log.first_index, log.term_at(log.first_index - 1))
         return begins and start == (base.meta.index + 1, base.meta.term)
 
-    def _check_snapshots(self, found: Recovered) -> None:
+    def _check_snapshots(self, found: ReplayedLog) -> None:
         """Each snapshot after the base stands for a beginning of this log."""
-        for snapshot in found.retained.snapshots:
-            if snapshot is not found.retained.base:
+        for snapshot in found.catalog.snapshots:
+            if snapshot is not found.catalog.base:
                 self._check_holds(found, snapshot)
                 found.commit_index = max(found.commit_index, snapshot.meta.index)
 
-    def _check_holds(self, found: Recovered, snapshot: SnapshotFile) -> None:
+    def _check_holds(self, found: ReplayedLog, snapshot: SnapshotFile) -> None:
         meta, log = snapshot.meta, found.log
         if not log.first_index <= meta.index <= log.last_index:
             self._refuse(snapshot, f"the log has no entry {meta.index}")
-        position = log.place_at(meta.index).position
+        position = log.extent_at(meta.index).position
         if (log.term_at(meta.index), position) != (meta.term, snapshot.end.log_position):
             self._refuse(snapshot, f"the log has another entry {meta.index}")
 
     def _refuse(self, snapshot: SnapshotFile, problem: str) -> NoReturn:
         raise JournalDamaged(snapshot.meta.name, 0, problem, REMEDY)
 
-    def _make_tail_durable(self, found: Recovered) -> None:
+    def _make_tail_durable(self, found: ReplayedLog) -> None:
         """Cuts what is behind the last record, and brings all above the synced position to the
         disk.
 
@@ -302,7 +304,9 @@ class Recovery:
 
 def _is_ours(name: str) -> bool:
     return bool(
-        parse_segment_name(name) or parse_snapshot_name(name) or parse_kept_name(name) is not None
+        parse_segment_name(name)
+        or parse_snapshot_name(name)
+        or parse_compacted_name(name) is not None
     )
 
 
@@ -317,7 +321,7 @@ def _check_continues(before: Segment, segment: Segment) -> None:
         raise JournalDamaged(before.name, before.size, problem, REMEDY)
 
 
-def _apply(found: Recovered, head: RecordHead, payload: memoryview, position: int) -> str | None:
+def _apply(found: ReplayedLog, head: RecordHead, payload: memoryview, position: int) -> str | None:
     """One record's effect. What is wrong with it, in words, if it cannot be what we wrote."""
     log = found.log
     match head.kind:

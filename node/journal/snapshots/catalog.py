@@ -1,4 +1,4 @@
-"""What a folder holds beside the log: snapshots, kept files, and which of them the log begins with.
+"""The catalog of a folder beside its log: snapshots, compacted files, and the base of the log.
 
 Owns finding and checking them at the start, and the rule which snapshot is the *base*: the oldest
 that is kept. The log begins there, and what the base needs stays on the disk, so that it can stand
@@ -14,50 +14,54 @@ from typing import TYPE_CHECKING, Final
 from node.journal import limits
 from node.journal.errors import REMEDY, JournalDamaged
 from node.journal.io.job import landing
-from node.journal.places import FileUse, Places
-from node.journal.snapshots.compacted_file import KeptFile, parse_kept_name
+from node.journal.locations import EntryLocations, FileUse
+from node.journal.snapshots.compacted_file import CompactedFile, parse_compacted_name
 from node.journal.snapshots.file import SnapshotFile, parse_snapshot_name
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
-    from node.journal.file_header import Owner
-    from node.journal.io.job import Flight
+    from node.journal.file_header import JournalIdentity
+    from node.journal.io.job import Job
     from node.journal.open_files import OpenFiles
     from node.journal.segments import Segments
 
 SNAPSHOTS_KEPT: Final = 2
 """The newest, and one more to start from if that is damaged."""
 
-_SOME_PLACES_COST: Final = limits.PLACES_PER_RECORD * limits.PLACE_COST_BYTES
+_CHUNK_COST_BYTES: Final = limits.LOCATIONS_PER_RECORD * limits.LOCATION_COST_BYTES
 
 
 @dataclass(slots=True)
-class Retained:
+class Catalog:
     """The snapshots from the oldest to the newest, the base among them, and what it needs.
 
-    `places` says where the base's entries lie and `uses` what that means for each file;
+    `locations` says where the base's entries lie and `uses` what that means for each file;
     `unneeded` are files that nothing refers to; `warnings` are lines for the node's log.
     """
 
     snapshots: list[SnapshotFile] = field(default_factory=list)
     base: SnapshotFile | None = None
-    places: Places = field(default_factory=Places)
+    locations: EntryLocations = field(default_factory=EntryLocations)
     uses: dict[int, FileUse] = field(default_factory=dict)
-    kept_files: dict[int, KeptFile] = field(default_factory=dict)
+    compacted_files: dict[int, CompactedFile] = field(default_factory=dict)
     next_number: int = 1
     unneeded: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
-def find_retained(
-    names: list[str], files: OpenFiles, owner: Owner, segments: Segments, chunk_bytes: int
-) -> Retained:
-    """Reads the snapshots and kept files among `names`, whose segments are adopted.
+def read_catalog(
+    names: list[str],
+    files: OpenFiles,
+    identity: JournalIdentity,
+    segments: Segments,
+    chunk_bytes: int,
+) -> Catalog:
+    """Reads the snapshots and compacted files among `names`, whose segments are adopted.
 
     Raises `JournalDamaged` or `JournalForeign`.
     """
-    found = Retained()
+    found = Catalog()
     for name in sorted(filter(parse_snapshot_name, names), reverse=True):
         if len(found.snapshots) == SNAPSHOTS_KEPT or (
             found.snapshots and found.snapshots[0].end.restarts
@@ -65,7 +69,7 @@ def find_retained(
             found.unneeded.append(name)
             continue
         try:
-            found.snapshots.insert(0, SnapshotFile.open(files, name, owner, chunk_bytes))
+            found.snapshots.insert(0, SnapshotFile.open(files, name, identity, chunk_bytes))
         except JournalDamaged as problem:
             found.warnings.append(
                 f"snapshot {name} is damaged at byte {problem.offset} ({problem.problem}); "
@@ -73,18 +77,18 @@ def find_retained(
             )
     found.base = choose_base(found.snapshots, begins_at_one=_gap_in(segments) is None)
     _check_reach(found, segments)
-    kept_names = [name for name in names if parse_kept_name(name) is not None]
+    kept_names = [name for name in names if parse_compacted_name(name) is not None]
     if found.base is None:
         found.unneeded += kept_names
     else:
         for name in kept_names:
-            kept = KeptFile.open(files, name, owner)
-            found.kept_files[kept.file] = kept
-        for _ in load_places(found, found.base, files):
+            kept = CompactedFile.open(files, name, identity)
+            found.compacted_files[kept.file] = kept
+        for _ in load_locations(found, found.base, files):
             pass
         check_uses(found.uses, found, segments, found.base)
     numbers = [snapshot.next_number for snapshot in found.snapshots]
-    numbers += [parse_kept_name(name) or 0 for name in kept_names]
+    numbers += [parse_compacted_name(name) or 0 for name in kept_names]
     found.next_number = max(numbers, default=0) + 1
     return found
 
@@ -115,7 +119,7 @@ def _gap_in(segments: Segments) -> tuple[str, str] | None:
     return None
 
 
-def _check_reach(found: Retained, segments: Segments) -> None:
+def _check_reach(found: Catalog, segments: Segments) -> None:
     """A log that does not begin at entry 1 needs a snapshot to begin with (b10)."""
     gap = _gap_in(segments)
     if found.base is None and gap is not None:
@@ -124,45 +128,46 @@ def _check_reach(found: Retained, segments: Segments) -> None:
         raise JournalDamaged(name, 0, reasons, REMEDY)
 
 
-def load_places(into: Retained, base: SnapshotFile, files: OpenFiles) -> Generator[Flight | int]:
-    """Reads where the base's entries lie into `into.places` and `into.uses`, in small steps that
+def load_locations(into: Catalog, base: SnapshotFile, files: OpenFiles) -> Generator[Job | int]:
+    """Reads where the base's entries lie into `into.locations` and `into.uses`, in small steps that
     yield what they count for in a budget, or the read that has to come before the next: it may run
-    on another thread if nobody else uses `files`. Uses `into.kept_files`. Raises `JournalDamaged`.
+    on another thread if nothing else uses `files`. Uses `into.compacted_files`. Raises
+    `JournalDamaged`.
     """
-    places = Places()
-    pieces = base.through(files).places()
+    locations = EntryLocations()
+    pieces = base.through(files).locations()
     while (some := (yield from _next(pieces))) is not None:
-        if not places.extend(some):
+        if not locations.extend(some):
             raise JournalDamaged(base.meta.name, 0, "its places are out of order", REMEDY)
-        yield _SOME_PLACES_COST
-    for kept in sorted(into.kept_files.values(), key=lambda kept: kept.number):
+        yield _CHUNK_COST_BYTES
+    for kept in sorted(into.compacted_files.values(), key=lambda kept: kept.number):
         if kept.number < base.next_number:
             continue
-        pieces = kept.places(files)
+        pieces = kept.locations(files)
         while (some := (yield from _next(pieces))) is not None:
-            if not places.override(some):
+            if not locations.override(some):
                 raise JournalDamaged(kept.name, 0, "it holds other entries", REMEDY)
-            yield _SOME_PLACES_COST
+            yield _CHUNK_COST_BYTES
     uses: dict[int, FileUse] = {}
-    for first in range(0, len(places), limits.PLACES_PER_RECORD):
-        places.tally(first, first + limits.PLACES_PER_RECORD, uses)
-        yield _SOME_PLACES_COST
-    into.places, into.uses = places, uses
+    for first in range(0, len(locations), limits.LOCATIONS_PER_RECORD):
+        locations.tally(first, first + limits.LOCATIONS_PER_RECORD, uses)
+        yield _CHUNK_COST_BYTES
+    into.locations, into.uses = locations, uses
 
 
-def _next(pieces: Iterator[Places]) -> Generator[Flight, None, Places | None]:
+def _next(pieces: Iterator[EntryLocations]) -> Generator[Job, None, EntryLocations | None]:
     """The next of `pieces`, which takes a read; None behind the last."""
-    found: list[Places] = []
+    found: list[EntryLocations] = []
     yield from landing(lambda: found.extend(islice(pieces, 1)))
     return found[0] if found else None
 
 
 def check_uses(
-    uses: dict[int, FileUse], found: Retained, segments: Segments, base: SnapshotFile
+    uses: dict[int, FileUse], found: Catalog, segments: Segments, base: SnapshotFile
 ) -> None:
     """Every file that the base needs is there, and long enough. Raises `JournalDamaged`."""
     for file, use in uses.items():
-        kept, segment = found.kept_files.get(file), segments.get(file)
+        kept, segment = found.compacted_files.get(file), segments.get(file)
         holder = kept or segment
         if holder is None:
             problem = f"the file {file:#x} that holds entries it needs is missing"

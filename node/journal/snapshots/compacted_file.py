@@ -1,4 +1,4 @@
-"""One kept file: whole entries that outlived the segments they were in, and where each lies.
+"""One compacted file: whole entries that outlived the segments they were in, and where each lies.
 
 Owns the layout of the file, its making and its reading back; a single entry is read by whoever
 has its place. The format is told in `docs/storage.md`.
@@ -12,82 +12,84 @@ from typing import TYPE_CHECKING, Final
 
 from node.journal import limits, records
 from node.journal.errors import REMEDY, JournalDamaged
-from node.journal.places import KEPT_BIT, EntryPlace, Places
+from node.journal.locations import COMPACTED_BIT, EntryLocation, EntryLocations
 from node.journal.record_reader import RecordReader, read_record
 from node.journal.record_writer import RecordWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from node.journal.file_header import Owner
+    from node.journal.file_header import JournalIdentity
     from node.journal.io.storage import Storage
     from node.journal.open_files import OpenFiles
 
-_KEPT_NAME: Final = re.compile(r"(\d{10})\.kept")
+_COMPACTED_NAME: Final = re.compile(r"(\d{10})\.kept")
 
 
-def kept_name(number: int) -> str:
-    """The name of a kept file."""
+def compacted_name(number: int) -> str:
+    """The name of a compacted file."""
     return f"{number:010d}.kept"
 
 
-def parse_kept_name(name: str) -> int | None:
-    """The number of a kept file; None for any other name."""
-    match = _KEPT_NAME.fullmatch(name)
+def parse_compacted_name(name: str) -> int | None:
+    """The number of a compacted file; None for any other name."""
+    match = _COMPACTED_NAME.fullmatch(name)
     return int(match[1]) if match else None
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFile:
-    """A whole kept file on the disk. `number` counts kept files from 1; `file` is how places
-    name it; its places begin at byte `places_at`, after `entry_bytes` of entries."""
+class CompactedFile:
+    """A whole compacted file on the disk. `number` counts compacted files from 1; `file` is its
+    number in locations; those begin at byte `locations_at`, after `entry_bytes` of entries."""
 
     number: int
     seed: int
     size: int
-    places_at: int
+    locations_at: int
     count: int
     entry_bytes: int
 
     @property
     def name(self) -> str:
         """The file's name; names sort by number."""
-        return kept_name(self.number)
+        return compacted_name(self.number)
 
     @property
     def file(self) -> int:
         """The number that places give it."""
-        return self.number | KEPT_BIT
+        return self.number | COMPACTED_BIT
 
     @classmethod
-    def open(cls, files: OpenFiles, name: str, owner: Owner) -> KeptFile:
+    def open(cls, files: OpenFiles, name: str, identity: JournalIdentity) -> CompactedFile:
         """Checks beginning and end; its entries and places are checked when they are read.
 
         Raises `JournalDamaged` or `JournalForeign`.
         """
         file = files.get(name)
-        header, header_bytes, seed = owner.read_header(file, name, records.KEPT_MAGIC)
+        header, header_bytes, seed = identity.read_header(file, name, records.COMPACTED_MAGIC)
         number, size = header.numbers[0], file.size()
-        if parse_kept_name(name) != number:
-            raise JournalDamaged(name, 0, "the file was renamed from another kept file", REMEDY)
-        end_at = size - records.KEPT_END_BYTES
+        if parse_compacted_name(name) != number:
+            raise JournalDamaged(
+                name, 0, "the file was renamed from another compacted file", REMEDY
+            )
+        end_at = size - records.COMPACTED_END_BYTES
         if end_at < header_bytes:
             raise JournalDamaged(name, size, "the file is cut off", REMEDY)
-        payload_bytes = records.KEPT_END_BYTES - records.RECORD_BYTES
+        payload_bytes = records.COMPACTED_END_BYTES - records.RECORD_BYTES
         found = read_record(file, end_at, payload_bytes, base=0, seed=seed)
         if isinstance(found, str):
             raise JournalDamaged(name, end_at, f"at the end of the file: {found}", REMEDY)
-        end = records.decode_kept_end(found[1])
-        if found[0].kind != records.KEPT_END or end is None:
+        end = records.decode_compacted_end(found[1])
+        if found[0].kind != records.COMPACTED_END or end is None:
             raise JournalDamaged(name, end_at, "the end of the file is missing", REMEDY)
-        places_at, count = end
-        return cls(number, seed, size, places_at, count, places_at - header_bytes)
+        locations_at, count = end
+        return cls(number, seed, size, locations_at, count, locations_at - header_bytes)
 
-    def places(self, files: OpenFiles) -> Iterator[Places]:
+    def locations(self, files: OpenFiles) -> Iterator[EntryLocations]:
         """Where its entries are, in ascending order, some at a time."""
         reader = RecordReader(
             files.get(self.name),
-            offset=self.places_at,
+            offset=self.locations_at,
             size=self.size,
             base=0,
             seed=self.seed,
@@ -95,9 +97,9 @@ class KeptFile:
         )
         count = 0
         for offset, head, payload in reader:
-            if head.kind == records.KEPT_END:
+            if head.kind == records.COMPACTED_END:
                 continue
-            found = Places.decode(payload) if head.kind == records.PLACES else None
+            found = EntryLocations.decode(payload) if head.kind == records.LOCATIONS else None
             if found is None:
                 raise JournalDamaged(self.name, offset, "no places where they should be", REMEDY)
             count += len(found)
@@ -107,16 +109,16 @@ class KeptFile:
             raise JournalDamaged(self.name, reader.offset, problem, REMEDY)
 
 
-class KeptWriter:
-    """A kept file in the making. What each method may raise: see `RecordWriter`."""
+class CompactedFileWriter:
+    """A compacted file in the making. What each method may raise: see `RecordWriter`."""
 
-    def __init__(self, storage: Storage, owner: Owner, number: int, what: str) -> None:
+    def __init__(self, storage: Storage, identity: JournalIdentity, number: int, what: str) -> None:
         self._number = number
-        self._places = Places()
+        self._locations = EntryLocations()
         self.file = RecordWriter(
-            storage, kept_name(number), owner.header(records.KEPT_MAGIC, number), what
+            storage, compacted_name(number), identity.header(records.COMPACTED_MAGIC, number), what
         )
-        self._header_bytes = self._places_at = self.file.size
+        self._header_bytes = self._locations_at = self.file.size
 
     @property
     def number(self) -> int:
@@ -124,18 +126,18 @@ class KeptWriter:
         return self._number
 
     @property
-    def places(self) -> Places:
+    def locations(self) -> EntryLocations:
         """Where the entries lie that were added."""
-        return self._places
+        return self._locations
 
-    def add(self, command: bytes, index: int, term: int) -> EntryPlace:
+    def add(self, command: bytes, index: int, term: int) -> EntryLocation:
         """Adds an entry, higher than all before, and returns where it will be."""
         offset = self.file.add(records.ENTRY, term, index, command)
-        place = EntryPlace(index, term, self._number | KEPT_BIT, offset, len(command))
-        self._places.append(place)
-        return place
+        location = EntryLocation(index, term, self._number | COMPACTED_BIT, offset, len(command))
+        self._locations.append(location)
+        return location
 
-    def publish(self, files: OpenFiles) -> KeptFile:
+    def publish(self, files: OpenFiles) -> CompactedFile:
         """Ends the file and returns when it is on the disk under its name."""
         self.seal(files)
         self.file.publish()
@@ -143,21 +145,21 @@ class KeptWriter:
 
     def seal(self, files: OpenFiles) -> None:
         """Ends the file; `file.publish` is what has to follow, on whichever thread."""
-        self._places_at = places_at = self.file.size
-        for payload in self._places.pieces(limits.PLACES_PER_RECORD):
-            self.file.add(records.PLACES, 0, 0, payload)
-        end = records.encode_kept_end(places_at, len(self._places))
-        self.file.add(records.KEPT_END, 0, 0, end)
+        self._locations_at = locations_at = self.file.size
+        for payload in self._locations.pieces(limits.LOCATIONS_PER_RECORD):
+            self.file.add(records.LOCATIONS, 0, 0, payload)
+        end = records.encode_compacted_end(locations_at, len(self._locations))
+        self.file.add(records.COMPACTED_END, 0, 0, end)
         files.drop(self.file.name)
         self.file.flush()
 
-    def published(self) -> KeptFile:
-        """The kept file, which is on the disk."""
-        return KeptFile(
+    def published(self) -> CompactedFile:
+        """The compacted file, which is on the disk."""
+        return CompactedFile(
             self._number,
             self.file.seed,
             self.file.size,
-            self._places_at,
-            len(self._places),
-            self._places_at - self._header_bytes,
+            self._locations_at,
+            len(self._locations),
+            self._locations_at - self._header_bytes,
         )

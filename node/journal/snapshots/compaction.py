@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 from node.journal import limits, records
 from node.journal.errors import SnapshotFailed
-from node.journal.io.job import Flight, landing
+from node.journal.io.job import Job, landing
+from node.journal.locations import FileUse
 from node.journal.open_files import OpenFiles
-from node.journal.place_reader import read_places
-from node.journal.places import FileUse
-from node.journal.snapshots.catalog import Retained, check_uses, choose_base, load_places
-from node.journal.snapshots.compacted_file import KeptWriter
+from node.journal.place_reader import read_locations
+from node.journal.snapshots.catalog import Catalog, check_uses, choose_base, load_locations
+from node.journal.snapshots.compacted_file import CompactedFileWriter
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from node.journal.entry_store import EntryStore
-    from node.journal.place_reader import Holder
-    from node.journal.places import EntryPlace
+    from node.journal.locations import EntryLocation
+    from node.journal.place_reader import RecordFile
 
 
-class Upkeep:
+class Compaction:
     """One pass, driven by `step`. Raises what `SnapshotStore` says, and `SnapshotFailed` when a
     compaction was given up or a file could not be removed."""
 
@@ -35,11 +35,11 @@ class Upkeep:
         self._store = store
         self._steps = self._passes()
         self._again = False
-        self._flight: Flight | None = None
+        self._flight: Job | None = None
         self._stayed: list[str] = []
 
     def __repr__(self) -> str:
-        return f"<Upkeep {'in work' if self._flight is None else 'waits for the disk'}>"
+        return f"<Compaction {'in work' if self._flight is None else 'waits for the disk'}>"
 
     def run_again(self) -> None:
         """There is news: begin anew when this pass is over."""
@@ -54,14 +54,14 @@ class Upkeep:
             step = next(self._steps, None)
             if step is None:
                 return False
-            if isinstance(step, Flight):
+            if isinstance(step, Job):
                 self._flight = step
                 return True
             spent += step
         return True
 
     @property
-    def flight(self) -> Flight | None:
+    def flight(self) -> Job | None:
         """What has to be done before the next step, if it blocks, for whichever thread."""
         return self._flight
 
@@ -69,7 +69,7 @@ class Upkeep:
         """Ends the pass; what it was writing is removed, or left as a crash would leave it."""
         self._steps.close()
 
-    def _passes(self) -> Generator[Flight | int]:
+    def _passes(self) -> Generator[Job | int]:
         self._again = True
         while self._again:
             self._again = False
@@ -85,44 +85,44 @@ class Upkeep:
 
     # --- the base ---
 
-    def _advance(self) -> Iterator[Flight | int]:
+    def _advance(self) -> Iterator[Job | int]:
         """Makes the oldest snapshot that is kept the base."""
         store = self._store
-        retained = store.retained
-        target = choose_base(retained.snapshots, begins_at_one=retained.base is None)
-        if target is None or target is retained.base:
+        catalog = store.catalog
+        target = choose_base(catalog.snapshots, begins_at_one=catalog.base is None)
+        if target is None or target is catalog.base:
             return
-        fresh = Retained(kept_files=retained.kept_files)
+        fresh = Catalog(compacted_files=catalog.compacted_files)
         with contextlib.closing(OpenFiles(store.storage, 1)) as files:
-            yield from load_places(fresh, target, files)
-        check_uses(fresh.uses, retained, store.segments, target)
-        if target not in retained.snapshots:
+            yield from load_locations(fresh, target, files)
+        check_uses(fresh.uses, catalog, store.segments, target)
+        if target not in catalog.snapshots:
             return
-        retained.base, retained.places, retained.uses = target, fresh.places, fresh.uses
+        catalog.base, catalog.locations, catalog.uses = target, fresh.locations, fresh.uses
         meta = target.meta
         store.log.begin_at(meta.index, meta.term, meta.previous_term)
 
     # --- files that nobody needs ---
 
-    def _remove_unneeded(self) -> Iterator[Flight | int]:
-        retained, segments = self._store.retained, self._store.segments
-        while retained.unneeded:
-            yield from self._unlink(retained.unneeded.pop())
-        if retained.base is None:
+    def _remove_unneeded(self) -> Iterator[Job | int]:
+        catalog, segments = self._store.catalog, self._store.segments
+        while catalog.unneeded:
+            yield from self._unlink(catalog.unneeded.pop())
+        if catalog.base is None:
             return
         for segment in self._store.below_log():
             if not self._live_bytes(segment.header.sequence):
                 segments.forget(segment)
                 yield from self._unlink(segment.name)
-        for kept in list(retained.kept_files.values()):
+        for kept in list(catalog.compacted_files.values()):
             if not self._live_bytes(kept.file):
-                del retained.kept_files[kept.file]
+                del catalog.compacted_files[kept.file]
                 yield from self._unlink(kept.name)
 
     def _live_bytes(self, file: int) -> int:
-        return self._store.retained.uses.get(file, FileUse()).live_bytes
+        return self._store.catalog.uses.get(file, FileUse()).live_bytes
 
-    def _unlink(self, name: str) -> Iterator[Flight | int]:
+    def _unlink(self, name: str) -> Iterator[Job | int]:
         """A file system may take long to free a large file. One that cannot be removed is
         harmless: the next start finds it unneeded again."""
         self._store.files.drop(name)
@@ -136,29 +136,29 @@ class Upkeep:
 
     # --- files that are nearly empty ---
 
-    def _compact(self) -> Iterator[Flight | int]:
+    def _compact(self) -> Iterator[Job | int]:
         while victims := self._victims():
             yield from self._copy(victims)
             yield from self._remove_unneeded()
 
     def _victims(self) -> set[int]:
         """The files to copy out of: nearly empty, or too many small ones."""
-        retained = self._store.retained
-        if retained.base is None:
+        catalog = self._store.catalog
+        if catalog.base is None:
             return set()
         sizes = {segment.header.sequence: segment.size for segment in self._store.below_log()}
-        sizes.update((kept.file, kept.entry_bytes) for kept in retained.kept_files.values())
+        sizes.update((kept.file, kept.entry_bytes) for kept in catalog.compacted_files.values())
         victims = {
             file
             for file, size in sizes.items()
             if self._live_bytes(file) < size * limits.LIVE_FRACTION_MIN
         }
         small_bytes = self._store.segment_bytes * limits.LIVE_FRACTION_MIN
-        small = {file for file, kept in retained.kept_files.items() if kept.size < small_bytes}
-        return victims | small if len(small) >= limits.SMALL_KEPT_FILES_MAX else victims
+        small = {file for file, kept in catalog.compacted_files.items() if kept.size < small_bytes}
+        return victims | small if len(small) >= limits.SMALL_COMPACTED_FILES_MAX else victims
 
-    def _copy(self, victims: set[int]) -> Iterator[Flight | int]:
-        """Copies live entries of `victims` into one kept file, at most a segment full."""
+    def _copy(self, victims: set[int]) -> Iterator[Job | int]:
+        """Copies live entries of `victims` into one compacted file, at most a segment full."""
         store = self._store
         # A snapshot that begins before all entries have moved has to look into the new file.
         number = store.take_number()
@@ -167,81 +167,81 @@ class Upkeep:
         finally:
             store.return_number(number)
 
-    def _copy_into(self, number: int, victims: set[int]) -> Iterator[Flight | int]:
-        store, places = self._store, self._store.retained.places
-        writer = KeptWriter(store.storage, store.owner, number, "the compaction")
+    def _copy_into(self, number: int, victims: set[int]) -> Iterator[Job | int]:
+        store, locations = self._store, self._store.catalog.locations
+        writer = CompactedFileWriter(store.storage, store.identity, number, "the compaction")
         slots: list[int] = []
         try:
             batch = _Batch(store, writer)
             for slot in self._slots_in(victims):
-                if store.retained.places is not places or batch.size >= store.segment_bytes:
+                if store.catalog.locations is not locations or batch.size >= store.segment_bytes:
                     break
                 if slot is None:
-                    yield limits.PLACE_COST_BYTES
+                    yield limits.LOCATION_COST_BYTES
                     continue
                 slots.append(slot)
-                if batch.add(places[slot]):
+                if batch.add(locations[slot]):
                     yield from landing(batch.copy)
                     batch = _Batch(store, writer)
             yield from landing(batch.copy)
             writer.seal(store.files)
             yield from landing(writer.file.publish)
-            if store.retained.places is not places:
+            if store.catalog.locations is not locations:
                 # An installation has taken the place of everything: nobody needs the file.
-                store.retained.unneeded.append(writer.file.name)
+                store.catalog.unneeded.append(writer.file.name)
                 return
-            store.adopt_kept(writer.published())
+            store.adopt_compacted_file(writer.published())
         finally:
             writer.file.abort()
         yield from self._move(slots, writer)
 
     def _slots_in(self, files: set[int]) -> Iterator[int | None]:
         """The slots of the entries in `files`; None now and then, where it has searched long."""
-        places = self._store.retained.places
-        for first in range(0, len(places), limits.PLACES_PER_RECORD):
-            yield from places.slots_in(files, first, first + limits.PLACES_PER_RECORD)
+        locations = self._store.catalog.locations
+        for first in range(0, len(locations), limits.LOCATIONS_PER_RECORD):
+            yield from locations.slots_in(files, first, first + limits.LOCATIONS_PER_RECORD)
             yield None
 
-    def _move(self, slots: list[int], writer: KeptWriter) -> Iterator[int]:
+    def _move(self, slots: list[int], writer: CompactedFileWriter) -> Iterator[int]:
         """From now on the copied entries are read from their new place."""
-        retained = self._store.retained
-        places, uses = retained.places, retained.uses
-        for slot, place in zip(slots, writer.places, strict=True):
-            old = places[slot]
-            places.move(slot, place.file, place.offset)
-            live_bytes = place.size + records.RECORD_BYTES
+        catalog = self._store.catalog
+        locations, uses = catalog.locations, catalog.uses
+        for slot, location in zip(slots, writer.locations, strict=True):
+            old = locations[slot]
+            locations.move(slot, location.file, location.offset)
+            live_bytes = location.size + records.RECORD_BYTES
             uses[old.file].live_bytes -= live_bytes
-            use = uses.setdefault(place.file, FileUse())
+            use = uses.setdefault(location.file, FileUse())
             use.live_bytes += live_bytes
-            use.end = place.offset + live_bytes
-            yield limits.PLACE_COST_BYTES
+            use.end = location.offset + live_bytes
+            yield limits.LOCATION_COST_BYTES
 
 
 class _Batch:
     """Entries that are copied together: told on the loop's thread, read and written on another."""
 
-    def __init__(self, store: EntryStore, writer: KeptWriter) -> None:
+    def __init__(self, store: EntryStore, writer: CompactedFileWriter) -> None:
         self._store = store
         self._writer = writer
-        self._order: list[EntryPlace] = []
-        self._places: dict[Holder, list[EntryPlace]] = {}
+        self._order: list[EntryLocation] = []
+        self._locations: dict[RecordFile, list[EntryLocation]] = {}
         self._cost_bytes = 0
         self.size = writer.file.size
-        """Bytes that the kept file will have with them."""
+        """Bytes that the compacted file will have with them."""
 
-    def add(self, place: EntryPlace) -> bool:
+    def add(self, location: EntryLocation) -> bool:
         """One more, higher than all before. True when that is enough for a read."""
-        self._order.append(place)
-        self._places.setdefault(self._store.holder(place), []).append(place)
-        self.size += records.RECORD_BYTES + place.size
-        self._cost_bytes += place.size + limits.ENTRY_COST_BYTES
+        self._order.append(location)
+        self._locations.setdefault(self._store.holder(location), []).append(location)
+        self.size += records.RECORD_BYTES + location.size
+        self._cost_bytes += location.size + limits.ENTRY_COST_BYTES
         return self._cost_bytes >= limits.RUN_BYTES
 
     def copy(self) -> None:
-        """Brings them into the kept file, each with its checksum checked."""
+        """Brings them into the compacted file, each with its checksum checked."""
         commands: dict[int, bytes] = {}
-        for holder, places in self._places.items():
-            for place, command in read_places(self._store.storage, holder, places):
-                commands[place.log_index] = command
-        for place in self._order:
-            self._writer.add(commands[place.log_index], place.log_index, place.term)
+        for holder, locations in self._locations.items():
+            for location, command in read_locations(self._store.storage, holder, locations):
+                commands[location.log_index] = command
+        for location in self._order:
+            self._writer.add(commands[location.log_index], location.log_index, location.term)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from node.journal import limits, records
 from node.journal.errors import REMEDY, JournalDamaged, JournalRefused
-from node.journal.places import PLACE_BYTES, Places
+from node.journal.locations import LOCATION_BYTES, EntryLocations
 from node.journal.record_reader import RecordReader, read_record
 from node.journal.record_writer import RecordWriter
 from node.journal.records import SnapshotEnd
@@ -22,7 +22,7 @@ from node.journal.records import SnapshotEnd
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from node.journal.file_header import Owner
+    from node.journal.file_header import JournalIdentity
     from node.journal.io.storage import Storage
     from node.journal.open_files import OpenFiles
     from node.journal.records import RecordHead
@@ -67,7 +67,7 @@ def parse_snapshot_name(name: str) -> tuple[int, int] | None:
 class SnapshotFile:
     """A whole snapshot on the disk.
 
-    Entries whose places it names may have moved since into kept files of the number
+    Entries whose places it names may have moved since into compacted files of the number
     `next_number` or higher. `end` says where the log goes on.
     """
 
@@ -94,10 +94,12 @@ class SnapshotFile:
         return self._layout.end
 
     @classmethod
-    def open(cls, files: OpenFiles, name: str, owner: Owner, chunk_bytes: int) -> SnapshotFile:
+    def open(
+        cls, files: OpenFiles, name: str, identity: JournalIdentity, chunk_bytes: int
+    ) -> SnapshotFile:
         """Reads and checks all of it. Raises `JournalDamaged` or `JournalForeign`."""
         file = files.get(name)
-        header, header_bytes, seed = owner.read_header(file, name, records.SNAPSHOT_MAGIC)
+        header, header_bytes, seed = identity.read_header(file, name, records.SNAPSHOT_MAGIC)
         next_number, index, term, previous_term = header.numbers
         if parse_snapshot_name(name) != (index, term):
             raise JournalDamaged(name, 0, "the file was renamed from another snapshot", REMEDY)
@@ -137,24 +139,24 @@ class SnapshotFile:
         size = min(self._layout.piece_bytes, self.meta.state_bytes - at)
         return self._record(self._layout.state_at[number], size, records.STATE, at)
 
-    def places(self) -> Iterator[Places]:
+    def locations(self) -> Iterator[EntryLocations]:
         """Where its entries were when it was made, in ascending order, some at a time."""
         layout = self._layout
-        for offset, size in zip(layout.places_at, layout.places_bytes, strict=True):
-            yield self._places_at(offset, size)
+        for offset, size in zip(layout.locations_at, layout.locations_bytes, strict=True):
+            yield self._locations_at(offset, size)
 
     def indexes(self, first: int) -> Iterator[array[int]]:
         """The indexes of its entries from the `first`-th on, counted from 0, in ascending order,
         some at a time. What comes before is not read, however much it is."""
         layout = self._layout
-        for offset, size in zip(layout.places_at, layout.places_bytes, strict=True):
-            count = size // PLACE_BYTES
+        for offset, size in zip(layout.locations_at, layout.locations_bytes, strict=True):
+            count = size // LOCATION_BYTES
             if first < count:
-                yield self._places_at(offset, size).indexes[first:]
+                yield self._locations_at(offset, size).indexes[first:]
             first = max(0, first - count)
 
-    def _places_at(self, offset: int, size: int) -> Places:
-        found = Places.decode(self._record(offset, size, records.PLACES, 0))
+    def _locations_at(self, offset: int, size: int) -> EntryLocations:
+        found = EntryLocations.decode(self._record(offset, size, records.LOCATIONS, 0))
         if found is None:
             raise self._damaged(offset, "the places do not read as they were written")
         return found
@@ -179,8 +181,8 @@ class _Layout:
     def __init__(self) -> None:
         self.piece_bytes = limits.STATE_PIECE_BYTES
         self.state_at = array("Q")
-        self.places_at = array("Q")
-        self.places_bytes = array("I")
+        self.locations_at = array("Q")
+        self.locations_bytes = array("I")
         self.size = 0
         self.end: SnapshotEnd
 
@@ -198,10 +200,10 @@ class _Layout:
                 layout.state_at.append(offset)
                 digest.update(payload)
                 state_bytes += len(payload)
-            elif head.kind == records.PLACES:
-                layout.places_at.append(offset)
-                layout.places_bytes.append(len(payload))
-                live_count += len(payload) // PLACE_BYTES
+            elif head.kind == records.LOCATIONS:
+                layout.locations_at.append(offset)
+                layout.locations_bytes.append(len(payload))
+                live_count += len(payload) // LOCATION_BYTES
             elif head.kind == records.SNAPSHOT_END:
                 found_end = SnapshotEnd.decode(payload)
             else:
@@ -232,7 +234,7 @@ class SnapshotBuilder:
     def __init__(
         self,
         storage: Storage,
-        owner: Owner,
+        identity: JournalIdentity,
         *,
         index: int,
         term: int,
@@ -240,14 +242,14 @@ class SnapshotBuilder:
         next_number: int,
         what: str,
     ) -> None:
-        header = owner.header(records.SNAPSHOT_MAGIC, next_number, index, term, previous_term)
+        header = identity.header(records.SNAPSHOT_MAGIC, next_number, index, term, previous_term)
         self.index, self.term, self._previous_term = index, term, previous_term
         self._next_number = next_number
         self._layout = _Layout()
         self._digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         self._pending: list[bytes] = []
         self._pending_bytes = 0
-        self._places = Places()
+        self._locations = EntryLocations()
         self._last_live = 0
         self.state_bytes = 0
         self.live_count = 0
@@ -276,21 +278,21 @@ class SnapshotBuilder:
         self._pending = [state[at:]]
         self._pending_bytes = len(state) - at
 
-    def add_places(self, places: Places) -> None:
+    def add_locations(self, locations: EntryLocations) -> None:
         """Where the next live entries lie. `JournalRefused` if they do not ascend."""
-        indexes = places.indexes
-        if (indexes and indexes[0] <= self._last_live) or not self._places.extend(places):
+        indexes = locations.indexes
+        if (indexes and indexes[0] <= self._last_live) or not self._locations.extend(locations):
             raise JournalRefused(f"live entries are out of order after entry {self._last_live}")
         self._last_live = indexes[-1] if indexes else self._last_live
-        self.live_count += len(places)
-        if len(self._places) >= limits.PLACES_PER_RECORD:
-            self._write_places()
+        self.live_count += len(locations)
+        if len(self._locations) >= limits.LOCATIONS_PER_RECORD:
+            self._write_locations()
 
-    def _write_places(self) -> None:
-        for payload in self._places.pieces(limits.PLACES_PER_RECORD):
-            self._layout.places_at.append(self.file.add(records.PLACES, 0, 0, payload))
-            self._layout.places_bytes.append(len(payload))
-        self._places = Places()
+    def _write_locations(self) -> None:
+        for payload in self._locations.pieces(limits.LOCATIONS_PER_RECORD):
+            self._layout.locations_at.append(self.file.add(records.LOCATIONS, 0, 0, payload))
+            self._layout.locations_bytes.append(len(payload))
+        self._locations = EntryLocations()
 
     def digest(self) -> bytes:
         """The digest of the state so far."""
@@ -306,8 +308,8 @@ class SnapshotBuilder:
         """Ends the file; `file.publish` is what has to follow, on whichever thread."""
         if self._pending_bytes:
             self._write_pieces(1)
-        if self._places:
-            self._write_places()
+        if self._locations:
+            self._write_locations()
         layout = self._layout
         layout.end = SnapshotEnd(
             self.state_bytes, self.live_count, log_position, restarts, self.digest()

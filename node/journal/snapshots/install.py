@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from node.journal.errors import JournalRefused, SnapshotFailed
 from node.journal.io.job import landing
-from node.journal.places import Places
+from node.journal.locations import EntryLocations
 from node.journal.record_writer import aborting
-from node.journal.snapshots.compacted_file import KeptFile, KeptWriter
+from node.journal.snapshots.compacted_file import CompactedFile, CompactedFileWriter
 from node.journal.snapshots.file import SnapshotBuilder, SnapshotMeta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import NoReturn
 
-    from node.journal.io.job import Flight
+    from node.journal.io.job import Job
     from node.journal.snapshots.store import SnapshotStore
 
 
@@ -38,7 +38,7 @@ class InstallWriter:
         builder: SnapshotBuilder,
         *,
         sync_log: Callable[[], None],
-        syncing_log: Callable[[], Generator[Flight]],
+        syncing_log: Callable[[], Generator[Job]],
         restart_log: Callable[[SnapshotMeta], None],
         commit_index: Callable[[], int],
         fail: Callable[[OSError], NoReturn],
@@ -51,7 +51,7 @@ class InstallWriter:
         self._restart_log = restart_log
         self._commit_index = commit_index
         self._fail = fail
-        self._kept: list[KeptWriter] = []
+        self._kept: list[CompactedFileWriter] = []
         self._count = 0
         self._last_index = 0
 
@@ -83,7 +83,9 @@ class InstallWriter:
             if not self._kept or self._kept[-1].file.size >= self._store.segment_bytes:
                 number = self._store.take_number()
                 self._kept.append(
-                    KeptWriter(self._store.storage, self._store.owner, number, "the installation")
+                    CompactedFileWriter(
+                        self._store.storage, self._store.identity, number, "the installation"
+                    )
                 )
             self._kept[-1].add(command, index, term)
         self._last_index = index
@@ -98,7 +100,7 @@ class InstallWriter:
             except StopIteration as end:
                 return bool(end.value)
 
-    def finishing(self) -> Generator[Flight, None, bool]:
+    def finishing(self) -> Generator[Job, None, bool]:
         """Yields what blocks, for whichever thread, and ends when the snapshot has replaced the log
         up to its index, on the disk and here. The log may grow meanwhile.
 
@@ -112,13 +114,13 @@ class InstallWriter:
                 self._check_use()
                 yield from landing(self._builder.file.sync)
                 yield from self._syncing_log()
-                published: list[KeptFile] = []
+                published: list[CompactedFile] = []
                 if not self._beside_log:
                     published = yield from self._publish_kept()
                     self._check_use()
                 if self._beside_log:
                     yield from self._syncing_log()  # The snapshot's own entry may be new.
-                    self._store.retained.unneeded += [kept.name for kept in published]
+                    self._store.catalog.unneeded += [kept.name for kept in published]
                     yield from self._adopt_beside_log()
                     return True
                 self._sync_log()
@@ -133,16 +135,16 @@ class InstallWriter:
         """Whether the log holds all that the snapshot holds: its own entries serve then."""
         return self._store.holds(self._meta.index, self._meta.term)
 
-    def _publish_kept(self) -> Generator[Flight, None, list[KeptFile]]:
+    def _publish_kept(self) -> Generator[Job, None, list[CompactedFile]]:
         """Brings the entries to the disk under their names: of use only with the snapshot."""
-        published: list[KeptFile] = []
+        published: list[CompactedFile] = []
         try:
             for kept in self._kept:
                 kept.seal(self._store.files)
                 yield from landing(kept.file.publish)
                 published.append(kept.published())
         except SnapshotFailed:
-            self._store.retained.unneeded += [kept.name for kept in published]
+            self._store.catalog.unneeded += [kept.name for kept in published]
             raise
         return published
 
@@ -166,11 +168,11 @@ class InstallWriter:
                 "the snapshot that is to be installed"
             )
 
-    def _adopt_beside_log(self) -> Generator[Flight]:
+    def _adopt_beside_log(self) -> Generator[Job]:
         store, meta = self._store, self._meta
-        position = store.log.place_at(meta.index).position
+        position = store.log.extent_at(meta.index).position
         for kept in self._kept:
-            self._builder.add_places(store.locate_all(kept.places.indexes))
+            self._builder.add_locations(store.locate_all(kept.locations.indexes))
         self._builder.seal(store.files, position, restarts=False)
         yield from landing(self._builder.file.publish)
         snapshot = self._builder.published(store.files)
@@ -178,22 +180,22 @@ class InstallWriter:
         store.writer = None
         store.adopt(snapshot)
 
-    def _adopt_instead_of_log(self, published: list[KeptFile]) -> None:
+    def _adopt_instead_of_log(self, published: list[CompactedFile]) -> None:
         """The log must not grow between the place that the snapshot names and its restart."""
         store = self._store
-        places = Places()
+        locations = EntryLocations()
         try:
             for kept in self._kept:
-                self._builder.add_places(kept.places)
-                places.extend(kept.places)
+                self._builder.add_locations(kept.locations)
+                locations.extend(kept.locations)
             end = store.segments.current.end
             snapshot = self._builder.publish(store.files, end, restarts=True)
         except SnapshotFailed:
-            store.retained.unneeded += [kept.name for kept in published]
+            store.catalog.unneeded += [kept.name for kept in published]
             raise
         self._return_numbers()
         store.writer = None
-        store.install(snapshot, published, places)
+        store.install(snapshot, published, locations)
 
     def abort(self) -> None:
         """Gives the installation up; harmless after the end."""

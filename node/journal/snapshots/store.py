@@ -1,7 +1,7 @@
 """The snapshots of a journal and what they keep alive.
 
 Owns which snapshots there are and which is the base. Where entries lie is `entrystore.py`, cleaning
-up is `upkeep.py`, taking over another node's snapshot is `install.py`. Knows
+up is `compaction.py`, taking over another node's snapshot is `install.py`. Knows
 bytes and indexes, nothing of Raft and nothing of what a state means.
 
 Three rules make every crash harmless:
@@ -10,7 +10,7 @@ Three rules make every crash harmless:
    the disk.
 2. What is on the disk always serves the *oldest* snapshot that is kept, and therefore the newer
    ones too: an entry that is live in a later one was live in an earlier one, or came after it.
-3. A place in a snapshot may be outdated, but only by kept files with a number from the
+3. A place in a snapshot may be outdated, but only by compacted files with a number from the
    snapshot's `next_number` on, which say themselves what they hold.
 """
 
@@ -23,26 +23,26 @@ from typing import TYPE_CHECKING
 from node.journal import limits
 from node.journal.entry_store import EntryStore
 from node.journal.errors import SnapshotFailed
-from node.journal.io.job import Flight
-from node.journal.places import Places
+from node.journal.io.job import Job
+from node.journal.locations import EntryLocations
 from node.journal.record_writer import aborting
 from node.journal.snapshots.catalog import newest_to_keep
-from node.journal.snapshots.compaction import Upkeep
+from node.journal.snapshots.compaction import Compaction
 from node.journal.snapshots.file import SnapshotBuilder, SnapshotFile, SnapshotMeta
-from node.journal.stats import SnapshotFigures
+from node.journal.stats import SnapshotStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-    from node.journal.file_header import Owner
+    from node.journal.file_header import JournalIdentity
     from node.journal.index import LogIndex
     from node.journal.io.storage import Storage
     from node.journal.open_files import OpenFiles
     from node.journal.record_writer import Abortable
     from node.journal.segments import Segments
-    from node.journal.snapshots.catalog import Retained
-    from node.journal.snapshots.compacted_file import KeptFile
+    from node.journal.snapshots.catalog import Catalog
+    from node.journal.snapshots.compacted_file import CompactedFile
 
 
 class SnapshotStore(EntryStore):
@@ -55,52 +55,54 @@ class SnapshotStore(EntryStore):
         self,
         storage: Storage,
         files: OpenFiles,
-        owner: Owner,
+        identity: JournalIdentity,
         segments: Segments,
         log: LogIndex,
-        retained: Retained,
+        catalog: Catalog,
         *,
         segment_bytes: int,
     ) -> None:
         super().__init__(
-            storage, files, owner, segments, log, retained, segment_bytes=segment_bytes
+            storage, files, identity, segments, log, catalog, segment_bytes=segment_bytes
         )
         self._pins: Counter[str] = Counter()
-        self.upkeep: Upkeep | None = Upkeep(self)
+        self.compaction: Compaction | None = Compaction(self)
         self.writer: Abortable | None = None
 
     def __repr__(self) -> str:
-        return f"<SnapshotStore {self.retained.snapshots}, {len(self.retained.places)} kept>"
+        return f"<SnapshotStore {self.catalog.snapshots}, {len(self.catalog.locations)} kept>"
 
     @property
     def newest(self) -> SnapshotFile | None:
         """The newest snapshot."""
-        return self.retained.snapshots[-1] if self.retained.snapshots else None
+        return self.catalog.snapshots[-1] if self.catalog.snapshots else None
 
     def of(self, meta: SnapshotMeta) -> SnapshotFile:
         """The file of a snapshot that is still kept. `SnapshotFailed` if it is not."""
-        for snapshot in self.retained.snapshots:
+        for snapshot in self.catalog.snapshots:
             if snapshot.meta == meta:
                 return snapshot
         raise SnapshotFailed(f"snapshot {meta.name} is not kept any more")
 
-    def install(self, snapshot: SnapshotFile, kept: list[KeptFile], places: Places) -> None:
+    def install(
+        self, snapshot: SnapshotFile, kept: list[CompactedFile], locations: EntryLocations
+    ) -> None:
         """A snapshot of another node is on the disk and the log restarts with it: whatever was
         before is unneeded."""
-        retained = self.retained
-        retained.unneeded += [old.meta.name for old in retained.snapshots]
-        retained.snapshots = [snapshot]
-        retained.base, retained.places, retained.uses = snapshot, places, {}
-        places.tally(0, len(places), retained.uses)
+        catalog = self.catalog
+        catalog.unneeded += [old.meta.name for old in catalog.snapshots]
+        catalog.snapshots = [snapshot]
+        catalog.base, catalog.locations, catalog.uses = snapshot, locations, {}
+        locations.tally(0, len(locations), catalog.uses)
         for file in kept:
-            self.adopt_kept(file)
+            self.adopt_compacted_file(file)
         self.retire()
 
     # --- snapshots ---
 
     def adopt(self, snapshot: SnapshotFile) -> None:
         """A snapshot is on the disk and counts from now on."""
-        self.retained.snapshots.append(snapshot)
+        self.catalog.snapshots.append(snapshot)
 
     def pin(self, meta: SnapshotMeta) -> None:
         """Keeps a snapshot until `unpin`."""
@@ -112,52 +114,52 @@ class SnapshotStore(EntryStore):
         if self._pins[meta.name] <= 0:
             del self._pins[meta.name]
 
-    def figures(self) -> SnapshotFigures:
+    def figures(self) -> SnapshotStats:
         """For status and metrics."""
-        retained, newest = self.retained, self.newest
+        catalog, newest = self.catalog, self.newest
         below = self.below_log()
-        return SnapshotFigures(
-            count=len(retained.snapshots),
+        return SnapshotStats(
+            count=len(catalog.snapshots),
             index=newest.meta.index if newest is not None else 0,
             state_bytes=newest.meta.state_bytes if newest is not None else 0,
-            disk_bytes=sum(snapshot.size for snapshot in retained.snapshots),
-            entries=len(retained.places),
-            live_bytes=sum(use.live_bytes for use in retained.uses.values()),
+            disk_bytes=sum(snapshot.size for snapshot in catalog.snapshots),
+            entries=len(catalog.locations),
+            live_bytes=sum(use.live_bytes for use in catalog.uses.values()),
             segments=len(below),
-            kept_files=len(retained.kept_files),
+            compacted_files=len(catalog.compacted_files),
             held_bytes=sum(segment.size for segment in below)
-            + sum(kept.size for kept in retained.kept_files.values()),
+            + sum(kept.size for kept in catalog.compacted_files.values()),
         )
 
     def retire(self) -> None:
         """Sorts out the snapshots that need not stay, and begins to clean up after them."""
-        stay = newest_to_keep(self.retained.snapshots, self._pins)
-        for snapshot in self.retained.snapshots:
+        stay = newest_to_keep(self.catalog.snapshots, self._pins)
+        for snapshot in self.catalog.snapshots:
             if snapshot not in stay:
-                self.retained.unneeded.append(snapshot.meta.name)
-        self.retained.snapshots = stay
-        if self.upkeep is None:
-            self.upkeep = Upkeep(self)
+                self.catalog.unneeded.append(snapshot.meta.name)
+        self.catalog.snapshots = stay
+        if self.compaction is None:
+            self.compaction = Compaction(self)
         else:
-            self.upkeep.run_again()
+            self.compaction.run_again()
 
     def close(self) -> None:
         """Ends the cleaning up; what it was writing is removed."""
-        if self.upkeep is not None:
-            self.upkeep.close()
-            self.upkeep = None
+        if self.compaction is not None:
+            self.compaction.close()
+            self.compaction = None
 
     def step(self, budget_bytes: int) -> bool:
         """A piece of the cleaning up; True while there is more."""
-        upkeep = self.upkeep
-        if upkeep is None:
+        compaction = self.compaction
+        if compaction is None:
             return False
         more = False
         try:
-            more = upkeep.step(budget_bytes)
+            more = compaction.step(budget_bytes)
         finally:
-            if not more and self.upkeep is upkeep:
-                self.upkeep = None
+            if not more and self.compaction is compaction:
+                self.compaction = None
         return more
 
 
@@ -182,32 +184,32 @@ class SnapshotWriter:
         self._placed = 0
         self._log_position = log_position
         self._fail = fail
-        self._flight: Flight | None = None
+        self._flight: Job | None = None
 
     def write(self, data: bytes) -> None:
         """The next bytes of the state; some of the places go along."""
         self._check_open()
         with aborting(self):
             self._builder.add_state(data)
-            self._add_places(len(data) // limits.STATE_BYTES_PER_PLACE + 1)
+            self._add_locations(len(data) // limits.STATE_BYTES_PER_LOCATION + 1)
 
-    def _add_places(self, count: int) -> None:
+    def _add_locations(self, count: int) -> None:
         last = min(self._placed + count, len(self._live))
         while self._placed < last:
-            some = self._live[self._placed : min(last, self._placed + limits.PLACES_PER_RECORD)]
-            self._builder.add_places(self._store.locate_all(some))
+            some = self._live[self._placed : min(last, self._placed + limits.LOCATIONS_PER_RECORD)]
+            self._builder.add_locations(self._store.locate_all(some))
             self._placed += len(some)
 
-    def seal(self) -> Flight:
+    def seal(self) -> Job:
         """Ends the snapshot; the work that brings it to the disk, for whichever thread. Only
         `finish` or `abort` may follow."""
         self._check_open()
         with aborting(self):
             if not self._store.holds(self._builder.index, self._builder.term):
                 raise SnapshotFailed("the snapshot was overtaken by a later one")
-            self._add_places(len(self._live))
+            self._add_locations(len(self._live))
             self._builder.seal(self._store.files, self._log_position, restarts=False)
-        self._flight = Flight(self._builder.file.publish)
+        self._flight = Job(self._builder.file.publish)
         return self._flight
 
     def finish(self) -> SnapshotMeta:

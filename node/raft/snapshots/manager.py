@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from node.journal.io.slices import Work
-    from node.journal.io.worker import Offload
+    from node.journal.io.worker import Worker
     from node.journal.journal import Journal
     from node.journal.snapshots.file import SnapshotMeta
     from node.peers.message import Message
@@ -42,7 +42,7 @@ class Snapshotting:
         source: StateSource | None,
         counters: RaftCounters,
         clock: Callable[[], float],
-        offload: Offload,
+        offload: Worker,
         wake: Callable[[], None],
     ) -> None:
         """`offload` takes what has to wait for the disk, and is closed before this is; `wake` asks

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from node.journal.io.prefetch import Ahead
+from node.journal.io.prefetch import Prefetch
 from node.raft import limits
 from node.raft.config import SnapshotSent
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Generator
 
-    from node.journal.io.job import Flight
-    from node.journal.io.worker import Offload
+    from node.journal.io.job import Job
+    from node.journal.io.worker import Worker
     from node.journal.journal import Journal
     from node.peers.message import Message
     from node.raft.config import RaftConfig
@@ -43,7 +43,7 @@ class Sending:
         journal: Journal,
         config: RaftConfig,
         now: float,
-        offload: Offload,
+        offload: Worker,
         wake: Callable[[], None],
     ) -> None:
         """Sends the newest snapshot, which there must be. `offload` takes what is read; `wake` is
@@ -55,7 +55,7 @@ class Sending:
         journal.pin(self.meta)
         self._offload = offload
         self._wake = wake
-        self._pieces: Ahead[Piece] | None = None
+        self._pieces: Prefetch[Piece] | None = None
         self._offered = False
         self._answered = False
         self._state_bytes = 0
@@ -133,7 +133,7 @@ class Sending:
             self._state_bytes, self._live_count = state_bytes, live_count
             self._stop_reading()
             pieces = self._reading(state_bytes, live_count)
-            self._pieces = Ahead(pieces, self._offload, self._wake)
+            self._pieces = Prefetch(pieces, self._offload, self._wake)
             return
         while self._on_the_way:
             sent_state, sent_live, size = self._on_the_way[0]
@@ -168,20 +168,20 @@ class Sending:
             self._pieces.stop()
             self._pieces = None
 
-    def _reading(self, state_bytes: int, live_count: int) -> Generator[Flight | Piece]:
+    def _reading(self, state_bytes: int, live_count: int) -> Generator[Job | Piece]:
         """What follows on so much state and so many entries."""
         journal, meta = self._journal, self.meta
         while state_bytes < meta.state_bytes:
             offset, size = state_bytes, self._config.snapshot_chunk_bytes
-            data = yield from journal.state_beside(meta, offset, size)
+            data = yield from journal.reading_state(meta, offset, size)
             state_bytes += len(data)
             content = {"offset": offset, "data": data}
             yield Piece("snapshot_state", content, len(data), state_bytes, live_count)
         while live_count < meta.live_count:
-            indexes = yield from journal.live_beside(meta, live_count)
+            indexes = yield from journal.reading_live_indexes(meta, live_count)
             while indexes:
                 count, size = self._fit(indexes)
-                entries = yield from journal.kept_beside(indexes[:count])
+                entries = yield from journal.reading_entries(indexes[:count])
                 indexes = indexes[count:]
                 content = {"first": live_count, "entries": entries}
                 live_count += count
@@ -191,7 +191,7 @@ class Sending:
         """How many of these entries go into one frame, and what they count there."""
         count = size = 0
         for index in indexes[: limits.SNAPSHOT_ENTRIES_PER_FRAME]:
-            size += self._journal.kept_size(index) + limits.SNAPSHOT_ENTRY_OVERHEAD_BYTES
+            size += self._journal.entry_bytes(index) + limits.SNAPSHOT_ENTRY_OVERHEAD_BYTES
             count += 1
             if size >= self._config.snapshot_chunk_bytes:
                 break

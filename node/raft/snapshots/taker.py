@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from node.journal.io.slices import Work
-    from node.journal.io.worker import Offload
+    from node.journal.io.worker import Worker
     from node.journal.journal import Journal
     from node.journal.snapshots.store import SnapshotWriter
     from node.raft.config import RaftConfig, RaftCounters
@@ -40,7 +40,7 @@ class Taking:
         config: RaftConfig,
         counters: RaftCounters,
         clock: Callable[[], float],
-        offload: Offload,
+        offload: Worker,
         wake: Callable[[], None],
     ) -> None:
         self._journal = journal

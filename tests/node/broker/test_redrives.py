@@ -23,7 +23,7 @@ from node.broker import limits
 from node.broker.machine_host import MachineHost
 from node.broker.proposals import Waiter
 from node.broker.requests.redrives import Redrives, matches
-from node.raft import Asker, NotAtHand
+from node.raft import FetchWaiter, NotCached
 from tests.support.machine import WALL_EPOCH_MS, Bench
 
 HEADERS = encode_headers({"tenant": "a", "try": "1"})
@@ -126,7 +126,7 @@ class Scene:
     def __init__(self, letters: int = 10) -> None:
         self.bench = Bench()
         self.at_hand: set[int] | None = None
-        self.asked: list[Asker] = []
+        self.asked: list[FetchWaiter] = []
         self.now = 100.0
         self.gathered: list[tuple[Command, Callable[[Reply], None]]] = []
         self.bench.declare("q", dead_letter="d")
@@ -158,7 +158,7 @@ class Scene:
     def read_area(self, index: int) -> memoryview:
         """What of the log is in memory: all of it, where a test does not say so."""
         if self.at_hand is not None and index not in self.at_hand:
-            raise NotAtHand
+            raise NotCached
         return memoryview(self.bench.areas[index])
 
     def bring(self, groups: int) -> None:

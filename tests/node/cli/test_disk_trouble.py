@@ -26,7 +26,7 @@ import pytest
 import fifo
 from fifo.client import observe
 from node.config import ClusterConfig, LimitSettings, cluster_config, to_toml
-from node.journal.limits import ROOM_BYTES
+from node.journal.limits import PREALLOCATION_BYTES
 from tests.node.cli.conftest import free_base_port
 from tests.support.cluster import passed
 
@@ -180,7 +180,7 @@ async def cluster(folder: Path) -> AsyncIterator[tuple[Nodes, fifo.Client]]:
         nodes.stop()
 
 
-SETTLED, TEXT_CHARS = 2 * ROOM_BYTES // 16_000, 16_000
+SETTLED, TEXT_CHARS = 2 * PREALLOCATION_BYTES // 16_000, 16_000
 """Settlements, and what each brings to the log: more than the room that it has ahead."""
 
 

@@ -12,7 +12,7 @@ import pytest
 from node.journal import limits
 from node.journal.config import JournalLimits
 from node.journal.errors import JournalDamaged, JournalFailed
-from node.journal.io.body_fetcher import Fetching
+from node.journal.io.body_fetcher import BodyFetcher
 from node.journal.io.worker import Inline
 from tests.support.journals import SMALL, command, fill, open_journal
 from tests.support.raft_world import World
@@ -91,7 +91,7 @@ class Scene:
         self.journal = open_journal(self.storage, limits=journal_limits)
         self.disk = offload or Disk()
         self.failures: list[Exception] = []
-        self.fetching = Fetching(self.journal, self.disk, self.failures.append)
+        self.fetching = BodyFetcher(self.journal, self.disk, self.failures.append)
 
     def write(self, count: int, size: int = 100) -> Scene:
         for _ in range(0, count, 5):
@@ -343,7 +343,7 @@ def test_what_a_node_gives_from_memory_counts_as_used(monkeypatch: pytest.Monkey
     leader = world.elect("a")
     world.commit(leader, 3)
     used: list[int] = []
-    monkeypatch.setattr(Fetching, "used", lambda _, index: used.append(index))
+    monkeypatch.setattr(BodyFetcher, "used", lambda _, index: used.append(index))
     last = leader.node.last_index
     assert leader.node.at_hand(last)
     assert used == [last]

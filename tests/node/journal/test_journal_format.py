@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from node.journal import records
-from node.journal.file_header import Owner
+from node.journal.file_header import JournalIdentity
 from node.journal.open_files import OpenFiles
-from node.journal.snapshots.compacted_file import KeptWriter, kept_name
+from node.journal.snapshots.compacted_file import CompactedFileWriter, compacted_name
 from node.journal.snapshots.file import snapshot_name
 from tests.node.raft import stranger
 from tests.support.journals import CLUSTER, NODE, SMALL, busy_script, fill, open_journal, state_of
@@ -45,7 +45,7 @@ def test_a_strangers_reader_reads_what_the_journal_wrote() -> None:
 
 @pytest.mark.parametrize("index", [8, 16, 30, 60, 64, 70, 74])
 def test_a_strangers_reader_reads_snapshots_and_what_they_keep(index: int) -> None:
-    """Before, while and after segments go, entries move to kept files, and an installation."""
+    """Before, while and after segments go, entries move to compacted files, and an installation."""
     storage = SimStorage()
     journal = open_journal(storage, limits=SMALL)
     moment = Moment()
@@ -92,7 +92,7 @@ def test_a_journal_of_format_1_is_opened_and_goes_on_in_format_2(
 def example() -> SimStorage:
     """The journal that the page prints."""
     storage = SimStorage()
-    journal = open_journal(storage, limits=replace(SMALL, room_bytes=35))
+    journal = open_journal(storage, limits=replace(SMALL, preallocation_bytes=35))
     journal.add(b"\x01", 1, 0)
     journal.set_term(2, "beta")
     journal.add(b"\x10hello", 2, 2)
@@ -102,18 +102,18 @@ def example() -> SimStorage:
 
 
 SNAPSHOT = snapshot_name(2, 2)
-KEPT = kept_name(1)
+KEPT = compacted_name(1)
 
 
 def example_with_snapshot() -> SimStorage:
-    """The same journal with a snapshot of its second entry, and that entry in a kept file."""
+    """The same journal with a snapshot of its second entry, and that entry in a compacted file."""
     storage = example()
     journal = open_journal(storage)
     writer = journal.begin_snapshot(2, 2, array("Q", [2]))
     writer.write(b"ready")
     writer.finish()
-    owner = Owner(storage.folder, CLUSTER, NODE)
-    kept = KeptWriter(storage, owner, 1, "the example")
+    identity = JournalIdentity(storage.folder, CLUSTER, NODE)
+    kept = CompactedFileWriter(storage, identity, 1, "the example")
     kept.add(journal.read(2), 2, 2)
     kept.publish(OpenFiles(storage, 2))
     return storage

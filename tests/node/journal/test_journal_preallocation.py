@@ -1,4 +1,4 @@
-"""Room, the zeros ahead of the log in the file of its last segment: what it saves and when it goes.
+"""Preallocation, the zeros ahead of the log in its last segment: what it saves, when it goes.
 
 Nothing in it is ever read as data, whatever a power cut or the disk made of it.
 """
@@ -30,8 +30,8 @@ from tests.support.snapshot_script import leader
 from tests.support.snapshots import carry
 
 FIRST_SEGMENT = segment_name(1, 1)
-ROOM = replace(ONE_SEGMENT, room_bytes=8192)
-LARGE = 2 * limits.ROOM_GROUP_BYTES // 3 + 100
+ROOM = replace(ONE_SEGMENT, preallocation_bytes=8192)
+LARGE = 2 * limits.PREALLOCATION_GROUP_BYTES // 3 + 100
 """Bytes of a command: two are a small group no more."""
 
 
@@ -66,7 +66,7 @@ def test_a_large_group_takes_none_along_and_uses_what_is_there() -> None:
     assert size_of(storage) == journal.stats().disk_bytes
     fill(journal, 1)
     journal.sync()
-    assert size_of(storage) == journal.stats().disk_bytes + ROOM.room_bytes
+    assert size_of(storage) == journal.stats().disk_bytes + ROOM.preallocation_bytes
     fill(journal, 2, size=LARGE)
     journal.sync()
     assert size_of(storage) == journal.stats().disk_bytes
@@ -80,7 +80,7 @@ def test_a_segment_ends_with_its_last_record_before_an_installed_snapshot_begins
 
 
 def the_log_goes_on_where_its_records_end() -> None:
-    """Room is cut, and the cut is synced, before a segment follows that is not full."""
+    """Preallocation is cut, and the cut is synced, before a segment follows that is not full."""
     source, meta = leader()
     storage = SimStorage()
     journal = open_journal(storage, limits=ROOM)
@@ -255,7 +255,7 @@ def test_damage_in_the_last_group_is_no_lost_sector() -> None:
 def stale_records_behind_a_cut_tail() -> None:
     """Whole records of a group that lost its first sector never come back behind a new one that
     ends where they begin."""
-    wide = replace(ROOM, room_bytes=limits.ROOM_BYTES)
+    wide = replace(ROOM, preallocation_bytes=limits.PREALLOCATION_BYTES)
     storage = SimStorage()
     journal = open_journal(storage, limits=wide)
     fill(journal, 1)

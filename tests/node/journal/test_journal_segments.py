@@ -7,7 +7,7 @@ import pytest
 from node.journal import records
 from node.journal.config import JournalLimits
 from node.journal.records import SegmentHeader
-from node.journal.segments import Opening, parse_segment_name, segment_name
+from node.journal.segments import Preamble, parse_segment_name, segment_name
 from tests.support.journals import (
     CLUSTER,
     NODE,
@@ -120,7 +120,7 @@ def test_b14_positions_have_64_bits(end: int) -> None:
         base = end - 700
         header = SegmentHeader(1, base, 1, 0, CLUSTER, NODE)
         start = header.encode()
-        opening = Opening(0, None, 0).encode(base + len(start), base, records.seed_of(start))
+        opening = Preamble(0, None, 0).encode(base + len(start), base, records.seed_of(start))
         storage.replace(segment_name(1, 1), start + opening)
         journal = open_journal(storage, limits=limits)
         for _ in range(10):

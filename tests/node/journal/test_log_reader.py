@@ -11,7 +11,7 @@ import pytest
 
 from node.journal.config import JournalLimits
 from node.journal.errors import JournalDamaged, JournalFailed
-from node.journal.io.log_reader import Feed
+from node.journal.io.log_reader import LogReader
 from node.journal.io.worker import Inline
 from node.peers.peer import PeerNode
 from node.raft import limits
@@ -47,7 +47,7 @@ class Reader:
             self.journal.sync()
         self.disk = Disk()
         self.wakes = 0
-        self.feed = Feed(self.journal, self.disk, self._wake, lambda: self.journal.last_index)
+        self.feed = LogReader(self.journal, self.disk, self._wake, lambda: self.journal.last_index)
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -178,7 +178,7 @@ def test_a_file_that_is_gone_and_should_not_be_is_final() -> None:
 
 def test_done_at_once_nobody_is_woken() -> None:
     reader = Reader()
-    feed = Feed(reader.journal, Inline(), reader._wake, lambda: 60)
+    feed = LogReader(reader.journal, Inline(), reader._wake, lambda: 60)
     found: list[Entry] = []
     while len(found) < 60:
         found += feed.take(len(found) + 1, EVERYTHING, 1000)

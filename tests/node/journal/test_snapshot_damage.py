@@ -1,4 +1,4 @@
-"""What the journal does with snapshots and kept files that are not what was written.
+"""What the journal does with snapshots and compacted files that are not what was written.
 
 The rule: each change is noticed at the start, or when the entry is read, or another copy stands
 in, or it is harmless. A wrong state, a wrong entry, a body of another message never comes out.
@@ -82,7 +82,7 @@ def first() -> Disk:
 
 @pytest.fixture(scope="module")
 def two() -> Disk:
-    """Two snapshots, kept files, and segments of which only some entries are live."""
+    """Two snapshots, compacted files, and segments of which only some entries are live."""
     return Disk(30, 16)
 
 
@@ -94,7 +94,7 @@ def installed() -> Disk:
 
 @pytest.fixture(scope="module")
 def last() -> Disk:
-    """Two snapshots after an installation, whose kept files were compacted."""
+    """Two snapshots after an installation, whose compacted files were compacted."""
     return Disk(74, 70)
 
 
@@ -159,7 +159,7 @@ def test_a_damaged_kept_file_never_gives_another_entry(
     for name in disk.names(".kept"):
         for changed in damage(disk.files[name]):
             seen.add(disk.outcome(**{name: changed}))
-    # Places that a later snapshot has taken over are not read any more.
+    # EntryLocations that a later snapshot has taken over are not read any more.
     assert "refused" in seen
     assert seen <= {"refused", "seen", "same"}
     assert damage is cuts or "seen" in seen

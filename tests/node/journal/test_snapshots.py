@@ -12,7 +12,7 @@ import pytest
 
 from node.journal import limits
 from node.journal.errors import JournalDamaged, JournalFailed, JournalRefused, SnapshotFailed
-from node.journal.io.job import Flight
+from node.journal.io.job import Job
 from node.journal.journal import Journal
 from node.journal.log import PLACEHOLDER
 from node.raft.errors import RaftStopped
@@ -61,7 +61,7 @@ def test_what_is_live_is_read_a_piece_at_a_time_as_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A million at the start of a transfer would hold up the loop for as long as an election."""
-    monkeypatch.setattr(limits, "PLACES_PER_RECORD", 10)
+    monkeypatch.setattr(limits, "LOCATIONS_PER_RECORD", 10)
     storage = SimStorage()
     journal = filled(storage, 300)
     live = list(range(2, 242))
@@ -131,7 +131,7 @@ def test_live_entries_are_read_from_any_of_them_on_without_those_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A transfer that is resumed far into a snapshot costs no more than one that begins."""
-    monkeypatch.setattr(limits, "PLACES_PER_RECORD", 4)
+    monkeypatch.setattr(limits, "LOCATIONS_PER_RECORD", 4)
     storage = SimStorage()
     journal = filled(storage, 60)
     live = list(range(2, 52))
@@ -252,7 +252,7 @@ def test_a_pinned_snapshot_stays_with_all_it_needs_until_it_is_unpinned() -> Non
     assert kept_entry(journal, 2) == kept_entry(reopened(storage), 2)
 
 
-def until_it_syncs(storage: SimStorage, journal: Journal) -> Flight:
+def until_it_syncs(storage: SimStorage, journal: Journal) -> Job:
     """Cleans up until the file of a compaction has to come to the disk."""
     journal.release()
     while True:
@@ -314,11 +314,11 @@ def test_damage_that_cleaning_up_reads_on_another_thread_ends_the_journal(what: 
     journal = filled(storage, 60)
     metas = [take(journal, [2, 20], index=index) for index in (40, 50)]
     journal._snapshots.retire()
-    place = journal._snapshots.locate(2)
-    assert place is not None
-    name = journal._snapshots.holder(place).name if what == "entry" else metas[0].name
+    location = journal._snapshots.locate(2)
+    assert location is not None
+    name = journal._snapshots.holder(location).name if what == "entry" else metas[0].name
     # The last record but one of the snapshot is its places.
-    at = place.offset + 40 if what == "entry" else len(storage.content(name)) - 120
+    at = location.offset + 40 if what == "entry" else len(storage.content(name)) - 120
     storage.rot(name, flipped(storage.content(name), at))
     with pytest.raises(JournalDamaged, match=name):
         go_on_beside(journal)
@@ -377,7 +377,7 @@ def test_a_compaction_waits_for_its_sync_on_another_thread() -> None:
     work.run()
     assert storage.syncs == syncs + 1
     assert len(names(storage, ".kept")) == 1
-    assert journal.stats().snapshots.kept_files == 0, "it counts once it has landed"
+    assert journal.stats().snapshots.compacted_files == 0, "it counts once it has landed"
     while journal.compact_step(1):
         pass
     assert len(names(storage, ".kept")) == 1
@@ -466,8 +466,8 @@ def test_the_figures_say_what_snapshots_keep() -> None:
     assert (figures.count, figures.index, figures.state_bytes) == (2, 50, 60)
     assert (figures.entries, figures.live_bytes) == (3, 3 * 96)
     assert figures.disk_bytes == sum(len(storage.content(n)) for n in names(storage, ".snapshot"))
-    assert figures.kept_files == len(names(storage, ".kept"))
-    assert figures.segments + figures.kept_files >= 1
+    assert figures.compacted_files == len(names(storage, ".kept"))
+    assert figures.segments + figures.compacted_files >= 1
     assert 0 < figures.live_ratio < 1
     assert reopened(storage).stats().snapshots == figures
 

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from node.journal.io.worker import Inline, Offload, WorkerThread
+from node.journal.io.worker import Inline, Worker, WorkerThread
 
 
-async def outcomes(offload: Offload, *works: object) -> list[BaseException | None]:
+async def outcomes(offload: Worker, *works: object) -> list[BaseException | None]:
     """What `done` was told for each work, in order."""
     told: list[BaseException | None] = []
     ended = asyncio.Event()
@@ -33,7 +33,7 @@ def failing() -> None:
 
 @pytest.mark.parametrize("kind", ["inline", "thread"])
 async def test_tells_the_end_or_the_error_in_the_order_of_asking(kind: str) -> None:
-    offload: Offload = Inline() if kind == "inline" else WorkerThread("test")
+    offload: Worker = Inline() if kind == "inline" else WorkerThread("test")
     order: list[int] = []
     told = await outcomes(offload, lambda: order.append(1), failing, lambda: order.append(2))
     offload.close()

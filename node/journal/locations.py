@@ -1,7 +1,7 @@
 """Where entries lie that outlived the log: index, term, file, offset and size, in packed arrays.
 
-Owns those columns and their bytes (`PLACES` records), 28 bytes an entry. Knows no file. Segments
-are told from kept files by the number: a kept file's has `KEPT_BIT`.
+Owns those columns and their bytes (`LOCATIONS` records), 28 bytes an entry. Knows no file. Segments
+are told from compacted files by the number: a compacted file's has `COMPACTED_BIT`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from node.journal import records
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-KEPT_BIT: Final = 1 << 31
-"""Set in the number of a kept file, clear in a segment's sequence number."""
+COMPACTED_BIT: Final = 1 << 31
+"""Set in the number of a compacted file, clear in a segment's sequence number."""
 
-PLACE_BYTES: Final = 28
+LOCATION_BYTES: Final = 28
 
 
-class EntryPlace(NamedTuple):
+class EntryLocation(NamedTuple):
     """One row. `offset` is where the entry's record begins in the file, `size` its command's."""
 
     log_index: int
@@ -45,7 +45,7 @@ class FileUse:
     end: int = 0
 
 
-class Places:
+class EntryLocations:
     """Rows in ascending order of index, without repetition; gaps are usual."""
 
     __slots__ = ("_files", "_indexes", "_offsets", "_sizes", "_terms")
@@ -60,11 +60,13 @@ class Places:
     def __len__(self) -> int:
         return len(self._indexes)
 
-    def __iter__(self) -> Iterator[EntryPlace]:
-        return map(EntryPlace, self._indexes, self._terms, self._files, self._offsets, self._sizes)
+    def __iter__(self) -> Iterator[EntryLocation]:
+        return map(
+            EntryLocation, self._indexes, self._terms, self._files, self._offsets, self._sizes
+        )
 
-    def __getitem__(self, slot: int) -> EntryPlace:
-        return EntryPlace(
+    def __getitem__(self, slot: int) -> EntryLocation:
+        return EntryLocation(
             self._indexes[slot],
             self._terms[slot],
             self._files[slot],
@@ -73,22 +75,22 @@ class Places:
         )
 
     def __repr__(self) -> str:
-        return f"<Places of {len(self)} entries>"
+        return f"<EntryLocations of {len(self)} entries>"
 
     @property
     def indexes(self) -> array[int]:
         """The entries' indexes; not to be changed."""
         return self._indexes
 
-    def append(self, place: EntryPlace) -> None:
+    def append(self, location: EntryLocation) -> None:
         """Adds a row, whose index is higher than all before."""
-        self._indexes.append(place.log_index)
-        self._terms.append(place.term)
-        self._files.append(place.file)
-        self._offsets.append(place.offset)
-        self._sizes.append(place.size)
+        self._indexes.append(location.log_index)
+        self._terms.append(location.term)
+        self._files.append(location.file)
+        self._offsets.append(location.offset)
+        self._sizes.append(location.size)
 
-    def extend(self, others: Places) -> bool:
+    def extend(self, others: EntryLocations) -> bool:
         """Adds rows; False, and no change, if their indexes do not ascend from the last."""
         new = others._indexes
         ascending = all(map(int.__lt__, new, new[1:]))
@@ -106,7 +108,7 @@ class Places:
         slot = bisect_left(self._indexes, index)
         return slot if slot < len(self._indexes) and self._indexes[slot] == index else -1
 
-    def take(self, indexes: Sequence[int]) -> Places | int:
+    def take(self, indexes: Sequence[int]) -> EntryLocations | int:
         """The rows of the entries with these ascending indexes, or the first that is not here."""
         mine, slots = self._indexes, []
         slot = -1
@@ -117,7 +119,7 @@ class Places:
                 if slot >= len(mine) or mine[slot] != index:
                     return index
             slots.append(slot)
-        taken = Places()
+        taken = EntryLocations()
         for column, source in zip(taken._columns(), self._columns(), strict=True):
             column.extend(map(source.__getitem__, slots))
         return taken
@@ -125,15 +127,15 @@ class Places:
     @classmethod
     def of_log(
         cls, indexes: Sequence[int], terms: array[int], sizes: array[int], spots: Sequence[Spot]
-    ) -> Places:
+    ) -> EntryLocations:
         """Rows of entries with these indexes, terms and sizes, which lie at `spots`."""
-        places = cls()
-        places._indexes.extend(indexes)
-        places._terms.extend(terms)
-        places._files.extend([file for file, _ in spots])
-        places._offsets.extend([offset for _, offset in spots])
-        places._sizes.extend(sizes)
-        return places
+        locations = cls()
+        locations._indexes.extend(indexes)
+        locations._terms.extend(terms)
+        locations._files.extend([file for file, _ in spots])
+        locations._offsets.extend([offset for _, offset in spots])
+        locations._sizes.extend(sizes)
+        return locations
 
     def move(self, slot: int, file: int, offset: int) -> None:
         """The entry lies somewhere else now."""
@@ -144,7 +146,7 @@ class Places:
         """The slots from `first` up to `last` (excluded) whose entry lies in one of `files`."""
         return [slot for slot, file in enumerate(self._files[first:last], first) if file in files]
 
-    def override(self, others: Places) -> bool:
+    def override(self, others: EntryLocations) -> bool:
         """Entries that `others` has too lie where it says. False if one differs."""
         for other in others:
             slot = self.find(other.log_index)
@@ -169,11 +171,11 @@ class Places:
             use.end = max(use.end, offset + whole_bytes)
 
     def encode(self) -> bytes:
-        """The payload of a `PLACES` record."""
+        """The payload of a `LOCATIONS` record."""
         return self._encode(0, len(self))
 
     def pieces(self, count: int) -> Iterator[bytes]:
-        """Payloads of `PLACES` records with `count` rows each, fewer in the last."""
+        """Payloads of `LOCATIONS` records with `count` rows each, fewer in the last."""
         for first in range(0, len(self), count):
             yield self._encode(first, first + count)
 
@@ -181,20 +183,20 @@ class Places:
         return b"".join(_little_endian(column[first:last]) for column in self._columns())
 
     @classmethod
-    def decode(cls, payload: bytes | memoryview) -> Places | None:
+    def decode(cls, payload: bytes | memoryview) -> EntryLocations | None:
         """None if it is no such payload."""
-        count, rest = divmod(len(payload), PLACE_BYTES)
+        count, rest = divmod(len(payload), LOCATION_BYTES)
         if rest:
             return None
-        places = cls()
+        locations = cls()
         at = 0
-        for column in places._columns():
+        for column in locations._columns():
             end = at + count * column.itemsize
             column.frombytes(payload[at:end])
             at = end
             if sys.byteorder == "big":
                 column.byteswap()
-        return places
+        return locations
 
     def _columns(self) -> tuple[array[int], ...]:
         return self._indexes, self._terms, self._files, self._offsets, self._sizes
