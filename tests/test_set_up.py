@@ -54,7 +54,7 @@ def test_a_changed_lock_makes_set_up_run_again(
     assert set_up._stamp() != before
 
 
-def test_a_python_whose_shim_fails_is_passed_over(tmp_path: Path) -> None:
+def test_a_python_whose_shim_fails_is_skipped(tmp_path: Path) -> None:
     """A version manager puts a name on the PATH for versions that it has not switched on."""
     program(tmp_path, "python3.13", BAD)
     program(tmp_path, "python3.12", GOOD)
@@ -62,7 +62,7 @@ def test_a_python_whose_shim_fails_is_passed_over(tmp_path: Path) -> None:
     assert find(tmp_path).stdout == "python3.12\n"
 
 
-def test_a_python_that_is_named_is_taken_or_refused(tmp_path: Path) -> None:
+def test_a_named_python_is_used_or_refused(tmp_path: Path) -> None:
     """Never silently another one."""
     program(tmp_path, "python3", GOOD)
     program(tmp_path, "mine", GOOD)
@@ -74,7 +74,7 @@ def test_a_python_that_is_named_is_taken_or_refused(tmp_path: Path) -> None:
     assert refused.stderr.count("\n") == 1
 
 
-def test_without_any_python_one_line_says_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_python_is_one_line_with_a_remedy(tmp_path: Path) -> None:
     """Exit code 1, nothing on stdout."""
     outcome = find(tmp_path)
     assert outcome.returncode == 1
@@ -82,7 +82,7 @@ def test_without_any_python_one_line_says_what_to_do(tmp_path: Path) -> None:
     assert re.fullmatch(r"no Python 3\.11 or newer .*python3-venv.*\n", outcome.stderr)
 
 
-def test_the_finder_and_ci_can_be_run() -> None:
+def test_the_finder_and_ci_are_executable() -> None:
     """As files that git knows to be programs, or through sh."""
     assert os.access(set_up.ROOT / ".ci" / "run", os.X_OK)
     assert "make test" in (set_up.ROOT / ".ci" / "run").read_text()

@@ -1,6 +1,6 @@
-"""``fifo redrive``, ``move``, ``forget-producer``, ``transfer-leadership``: now and then.
+"""``fifo redrive``, ``move``, ``forget-producer``, ``transfer-leadership``: administration.
 
-Owns their options, and the waiting for a redrive, which the cluster carries on by itself.
+Owns their options, and the waiting for a redrive, which the cluster executes on its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import typer
 import fifo
 from node.cli import output
 from node.cli.errors import CliError, UsageProblem, one_line
-from node.cli.limits import MOVE_MESSAGES, REDRIVE_LOOK_S, TELL_S
+from node.cli.limits import MOVE_MESSAGES, PROGRESS_S, REDRIVE_POLL_S
 from node.cli.session import Json, Url, run
 from node.cli.text import duration, messages
 from node.cli.text import headers as read_headers
@@ -25,36 +25,49 @@ if TYPE_CHECKING:
 
 
 def redrive(
-    dead_letter_queue: Annotated[str, typer.Argument(metavar="DLQ")],
+    dead_letter_queue: Annotated[
+        str, typer.Argument(metavar="DLQ", help="Dead-letter queue to redrive from.")
+    ],
     target: Annotated[
-        str | None, typer.Option(help="Where to; else where each came from.", metavar="QUEUE")
+        str | None,
+        typer.Option(help="Target queue (default: the source queue of each).", metavar="QUEUE"),
     ] = None,
-    reason: Annotated[str | None, typer.Option(help="Only those that died of this.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Only dead letters with this reason.")] = None,
     source: Annotated[
-        str | None, typer.Option(help="Only those from this queue.", metavar="QUEUE")
+        str | None, typer.Option(help="Only dead letters from this source queue.", metavar="QUEUE")
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option(help="Only those with this header.", metavar="NAME=VALUE")
+        list[str] | None,
+        typer.Option(help="Only dead letters with this header; repeatable.", metavar="NAME=VALUE"),
     ] = None,
     older_than: Annotated[
-        str | None, typer.Option(help="Only those that died so long ago.", metavar="TIME")
+        str | None,
+        typer.Option(help="Only messages dead-lettered longer ago than this.", metavar="TIME"),
     ] = None,
     min_attempts: Annotated[
-        int | None, typer.Option(min=0, help="Only those delivered so often.", metavar="N")
+        int | None,
+        typer.Option(min=0, help="Only messages delivered at least this often.", metavar="N"),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="So many at most.", metavar="N")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of messages to move.", metavar="N")
+    ] = None,
     rate: Annotated[
-        str | None, typer.Option(help="As in 100/s, at least 1/s.", metavar="N/s")
+        str | None, typer.Option(help="Rate limit, as in 100/s; at least 1/s.", metavar="N/s")
     ] = None,
     keep_counts: Annotated[
-        bool, typer.Option("--keep-counts", help="Do not start their attempts again.")
+        bool, typer.Option("--keep-counts", help="Keep the attempt and failure counts.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="End the one that is running.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the messages.")] = False,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Cancel the running redrive of this queue.")
+    ] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Send dead letters back, each once and in order. Ctrl-C ends the waiting, not the redrive."""
+    """Redrive dead letters, each once and in order.
+
+    They return to their source queues, or to --target. Ctrl-C ends the wait, not the redrive.
+    """
     options: dict[str, Any] = {
         "reason": reason,
         "source": source,
@@ -84,56 +97,64 @@ def redrive(
         output.say(f"redrive of {dead_letter_queue} {result['status']}: {_moved(result)}")
     if result.get("status") == "paused":
         raise CliError(
-            f"the redrive waits: {result['reason']}; it goes on by itself when that is over,"
-            f" or end it: fifo redrive {dead_letter_queue} --cancel"
+            f"the redrive is paused: {result['reason']}; it resumes automatically after that;"
+            f" cancel it: fifo redrive {dead_letter_queue} --cancel"
         )
 
 
 async def _until_ended(client: fifo.Client, queue: str, view: dict[str, Any]) -> dict[str, Any]:
-    """Watch a redrive until it is over, or waits for somebody; says how far it is."""
-    told = asyncio.get_running_loop().time()
+    """Poll a redrive until it ends or is paused; report its progress on stderr."""
+    reported = asyncio.get_running_loop().time()
     while view["status"] == "running":
         try:
-            await asyncio.sleep(REDRIVE_LOOK_S)
+            await asyncio.sleep(REDRIVE_POLL_S)
         except asyncio.CancelledError:
-            output.note(f"the redrive goes on by itself; end it: fifo redrive {queue} --cancel")
+            output.note(
+                f"the redrive continues in the cluster; cancel it: fifo redrive {queue} --cancel"
+            )
             raise
         view = (await client.queue(queue))["redrive"]
         now = asyncio.get_running_loop().time()
-        if view["status"] == "running" and now - told >= TELL_S:
-            told = now
+        if view["status"] == "running" and now - reported >= PROGRESS_S:
+            reported = now
             output.note(f"redrive of {queue}: {_moved(view)}")
     return view
 
 
 def _moved(view: Mapping[str, Any]) -> str:
-    skipped = f", {view['skipped']} without a source left" if view.get("skipped") else ""
+    skipped = (
+        f", {view['skipped']} skipped, whose source queue is gone" if view.get("skipped") else ""
+    )
     return f"{messages(view['moved'])} moved{skipped}"
 
 
 def _whole_rate(text: str) -> int:
     found = read_rate(text)
     if found < 1 or found != int(found):
-        raise UsageProblem(f"--rate {text!r}: must be a whole number of messages per second")
+        raise UsageProblem(
+            f"--rate {text!r} is not a whole number of messages per second; write it as in 100/s"
+        )
     return int(found)
 
 
 def move(
-    source: Annotated[str, typer.Argument(metavar="SOURCE")],
-    target: Annotated[str, typer.Argument(metavar="TARGET")],
-    limit: Annotated[int | None, typer.Option(min=1, help="So many at most.", metavar="N")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Queue to move from.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Queue to move to.")],
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of messages to move.", metavar="N")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the messages.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Move what is ready now to another queue.
+    """Move the ready messages of a queue to another queue.
 
-    From the front, counts kept; what is locked or delayed stays. After Ctrl-C each message is in
-    one of the two queues.
+    Starts at the front and keeps the counts; locked and delayed messages stay. After Ctrl-C each
+    message is in exactly one of the two queues.
     """
 
     async def work(client: fifo.Client) -> tuple[int, int]:
-        await client.queue(target)  # it has to exist, also for a count
+        await client.queue(target)  # fails where the target is missing, also in a dry run
         ready = (await client.queue(source))["ready"]
         wanted = ready if limit is None else min(ready, limit)
         return wanted, 0 if dry_run else await _moving(client, source, target, wanted)
@@ -147,15 +168,15 @@ def move(
         output.say(f"{messages(moved)} moved from {source} to {target}")
     if not dry_run and moved < wanted:
         raise CliError(
-            f"{wanted - moved} of {wanted} messages were not moved: {target} takes no more"
-            f" (fifo queue show {target}), or somebody else got them"
+            f"{wanted - moved} of {wanted} messages were not moved: {target} is full"
+            f" (fifo queue show {target}), or consumers took them from {source}"
         )
 
 
 async def _moving(client: fifo.Client, source: str, target: str, wanted: int) -> int:
-    """Move so many in steps; says how far it is. What an error leaves moved is told."""
+    """Move `wanted` messages in steps; report the progress, and the moved part of a failure."""
     moved = 0
-    told = asyncio.get_running_loop().time()
+    reported = asyncio.get_running_loop().time()
     while moved < wanted:
         step = min(wanted - moved, MOVE_MESSAGES)
         try:
@@ -163,32 +184,34 @@ async def _moving(client: fifo.Client, source: str, target: str, wanted: int) ->
         except fifo.QueueFull:
             return moved
         except fifo.FifoError as error:
-            raise CliError(f"{one_line(error)} ({messages(moved)} moved for certain)") from error
+            raise CliError(f"{one_line(error)} (confirmed: {messages(moved)} moved)") from error
         moved += done
         if done < step:
             break
         now = asyncio.get_running_loop().time()
-        if moved < wanted and now - told >= TELL_S:
-            told = now
+        if moved < wanted and now - reported >= PROGRESS_S:
+            reported = now
             output.note(f"{moved} of {wanted} messages moved to {target}")
     return moved
 
 
 def forget_producer(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As fifo producers QUEUE shows it.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name, as `fifo producers QUEUE` shows it.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
     url: Url = None,
 ) -> None:
-    """Forget a named producer: its numbers start anew. What it has published stays.
+    """Forget a named producer.
 
-    A publish that it repeats, because an answer was lost, may then be stored twice; and who still
-    publishes as it is refused until it opens the name again. Unused ones are forgotten by
-    themselves after 7 days.
+    Its sequence is reset; its published messages stay. A publish retried after a lost reply may
+    then be stored twice, and a client that still publishes under the name is refused until it
+    opens the name again. Unused producers are forgotten automatically after 7 days.
     """
-    meaning = f"the numbers of producer {name} start anew: what it sends again may be stored twice"
+    meaning = f"the sequence of producer {name} will be reset: its retries may be stored twice"
     if not yes:
         if not sys.stdin.isatty():
-            raise UsageProblem(f"{meaning}; if that is meant, add --yes")
+            raise UsageProblem(f"{meaning}; confirm with --yes")
         typer.confirm(f"{meaning}. Forget it?", abort=True, err=True)
 
     async def work(client: fifo.Client) -> None:
@@ -199,16 +222,25 @@ def forget_producer(
 
 
 def transfer_leadership(
-    node: Annotated[str, typer.Argument(metavar="NODE", help="The node that is to lead.")],
+    node: Annotated[
+        str, typer.Argument(metavar="NODE", help="Name of the node that becomes leader.")
+    ],
     url: Url = None,
 ) -> None:
-    """Let another node lead. Nothing is lost or refused."""
+    """Transfer leadership to another node.
+
+    No message is lost and no request refused.
+    """
 
     async def work(client: fifo.Client) -> str:
-        leader: str = (await client.status())["node"]  # Sessions are the leader's.
+        leader: str = (await client.status())["node"]  # Only the leader accepts sessions.
         if leader != node:
             await client.transfer_leadership(node)
         return leader
 
     before = run(url, work)
-    output.say(f"{node} leads already" if before == node else f"{node} leads, after {before}")
+    output.say(
+        f"{node} is already the leader"
+        if before == node
+        else f"leadership moved from {before} to {node}"
+    )

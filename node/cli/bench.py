@@ -1,8 +1,8 @@
-"""``fifo bench``: how fast this cluster is on this machine, through the real client library.
+"""``fifo bench``: throughput and latency of a cluster, through the client library.
 
 Owns the set-up, the worker processes and the report. Publishers share one process and consumers
-another: a process for each client would take the two cores from the nodes that are measured. The
-loops themselves are in `node.cli.load`.
+another: a process per client would take the cores from the nodes that are measured. The measured
+loops are in `node.cli.load`.
 """
 
 from __future__ import annotations
@@ -44,34 +44,42 @@ _NANO = 1_000_000_000
 
 
 def bench(
-    publishers: Annotated[int, typer.Option(min=0, max=BENCH_CLIENTS_MAX)] = 1,
-    consumers: Annotated[int, typer.Option(min=0, max=BENCH_CLIENTS_MAX)] = 1,
+    publishers: Annotated[
+        int, typer.Option(min=0, max=BENCH_CLIENTS_MAX, help="Number of publishers.")
+    ] = 1,
+    consumers: Annotated[
+        int, typer.Option(min=0, max=BENCH_CLIENTS_MAX, help="Number of consumers.")
+    ] = 1,
     size: Annotated[
-        int, typer.Option(min=BENCH_BODY_BYTES_MIN, max=BODY_BYTES_MAX, help="Bytes of a body.")
+        int, typer.Option(min=BENCH_BODY_BYTES_MIN, max=BODY_BYTES_MAX, help="Body size in bytes.")
     ] = 1024,
-    seconds: Annotated[float, typer.Option(min=0.5, max=86_400, help="Measured time.")] = 20,
-    prefetch: Annotated[int, typer.Option(min=1, max=65_535, help="Per consumer.")] = 1000,
+    seconds: Annotated[
+        float, typer.Option(min=0.5, max=86_400, help="Duration of the measurement.")
+    ] = 20,
+    prefetch: Annotated[int, typer.Option(min=1, max=65_535, help="Prefetch per consumer.")] = 1000,
     window: Annotated[
         int, typer.Option(min=1, max=100_000, help="Unconfirmed messages per publisher.")
     ] = 1000,
     warmup: Annotated[
-        float, typer.Option(min=0, max=3600, help="Seconds left out at the start.")
+        float, typer.Option(min=0, max=3600, help="Seconds of warm-up, not measured.")
     ] = BENCH_WARMUP_S,
     queue: Annotated[
-        str | None, typer.Option(help="An existing queue; else one is made and deleted.")
+        str | None, typer.Option(help="Existing queue to use (default: a temporary one).")
     ] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Measure rates and latencies: publish and consume.
+    """Measure throughput and latency.
 
-    A confirm counts from handing a batch to the client until a majority of nodes has it on disk
-    (--window 1: one message at a time), end to end until a consumer has the message in hand.
+    Confirm latency runs from handing a batch to the client until a majority of nodes has it on
+    disk (--window 1: one message at a time); end-to-end latency until a consumer receives it.
     """
     if publishers + consumers == 0:
-        raise UsageProblem("nothing to do with 0 publishers and 0 consumers")
+        raise UsageProblem(
+            "0 publishers and 0 consumers leave nothing to measure: raise one of them"
+        )
     if publishers == 0 and queue is None:
-        raise UsageProblem("0 publishers: name a queue with messages in it, --queue NAME")
+        raise UsageProblem("0 publishers need a queue that has messages: name it with --queue NAME")
     address = choose_url(url)
     name = queue or f"fifo-bench-{secrets.token_hex(4)}"
     jobs = [
@@ -115,7 +123,7 @@ def bench(
 def make_report(
     results: dict[str, dict[str, Any]], settings: dict[str, Any], left: int | None
 ) -> dict[str, Any]:
-    """The figures of the contract from what the workers counted."""
+    """Compute the report from the counts of the workers."""
     seconds = settings["seconds"]
     published, acked = results.get("publish"), results.get("consume")
     return {
@@ -132,7 +140,7 @@ def make_report(
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on besides the code."""
+    """Describe the machine, on which the figures depend besides the code."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "cores": cores,
@@ -167,7 +175,7 @@ def _cpu_model() -> str:
 
 
 def _loop_name() -> str:
-    # Only here: it takes a tenth of the start of every other command.
+    # Imported here: it takes a tenth of the start-up of every other command.
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -177,7 +185,7 @@ def _loop_name() -> str:
 
 
 async def _measure(jobs: Sequence[Job], warmup: float, seconds: float) -> dict[str, dict[str, Any]]:
-    """Run one worker per job over the same span of time: role to what it counted."""
+    """Run one worker per job over the same span of time; map each role to its result."""
     workers = [Worker(job) for job in jobs]
     try:
         async with asyncio.timeout(BENCH_START_WAIT_S):
@@ -199,7 +207,8 @@ async def _measure(jobs: Sequence[Job], warmup: float, seconds: float) -> dict[s
                 ticker.cancel()
     except TimeoutError:
         raise CliError(
-            f"the workers did not start within {BENCH_START_WAIT_S:.0f} s; see: fifo status"
+            f"the workers did not start within {BENCH_START_WAIT_S:.0f} s;"
+            " check the cluster: fifo status"
         ) from None
     finally:
         for worker in workers:
@@ -208,7 +217,7 @@ async def _measure(jobs: Sequence[Job], warmup: float, seconds: float) -> dict[s
 
 
 async def _results(workers: Sequence[Worker]) -> list[dict[str, Any]]:
-    """Wait for all; when one fails, nobody listens to the others any more."""
+    """Wait for all results; the first failure cancels the other waits."""
     tasks = [asyncio.ensure_future(worker.result()) for worker in workers]
     try:
         return await asyncio.gather(*tasks)
@@ -219,7 +228,7 @@ async def _results(workers: Sequence[Worker]) -> list[dict[str, Any]]:
 
 
 class Worker:
-    """A process of `node.cli.load`, seen from outside."""
+    """Handle of a process that runs `node.cli.load`."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -227,36 +236,36 @@ class Worker:
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Start Python and hand over the job."""
+        """Start the process and send it the job."""
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "node.cli.load",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            # Its failure comes as one line in its answer; the rest is for who wants to see it.
+            # A failure arrives as one line of the protocol; its stderr is for debugging.
             stderr=None if os.environ.get("FIFO_DEBUG") else asyncio.subprocess.DEVNULL,
             start_new_session=True,
             limit=1 << 20,
         )
-        await self._tell(asdict(self.job))
+        await self._send(asdict(self.job))
 
     async def ready(self) -> None:
-        """Wait until all its clients are connected."""
-        await self._hear("ready")
+        """Wait until all clients of the worker are connected."""
+        await self._receive("ready")
 
     async def go(self, times: Times) -> None:
         """Start the clock."""
-        await self._tell(asdict(times))
+        await self._send(asdict(times))
 
     async def result(self) -> dict[str, Any]:
-        """Wait for the end; ``total`` grows meanwhile."""
-        found: dict[str, Any] = await self._hear("result")
+        """Wait for the result; ``total`` is updated meanwhile."""
+        found: dict[str, Any] = await self._receive("result")
         self.total = found["total"]
         return found
 
     async def close(self) -> None:
-        """End the process, whatever it does, and let go of its pipes while there is a loop."""
+        """Kill the process and close its pipes while the event loop runs."""
         process = self._process
         if process is None or process.stdin is None:
             return
@@ -268,14 +277,14 @@ class Worker:
             await process.stdin.wait_closed()
         await process.communicate()
 
-    async def _tell(self, line: dict[str, Any]) -> None:
+    async def _send(self, line: dict[str, Any]) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(line).encode() + b"\n")
-        with contextlib.suppress(ConnectionError):  # What it died of is heard in the answer.
+        with contextlib.suppress(ConnectionError):  # The cause of its end is in its answer.
             await self._process.stdin.drain()
 
-    async def _hear(self, key: str) -> Any:
+    async def _receive(self, key: str) -> Any:
         assert self._process is not None
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
@@ -285,24 +294,26 @@ class Worker:
             if key in said:
                 return said[key]
             self.total = said.get("total", self.total)
-        raise CliError(f"a {self.job.role} worker died; set FIFO_DEBUG=1 to see more")
+        raise CliError(
+            f"a {self.job.role} worker ended without a result; set FIFO_DEBUG=1 for its stderr"
+        )
 
 
 async def _tick(
     progress: Progress, task: Any, workers: Sequence[Worker], times: Times, warmup: float
 ) -> None:
-    """Show where the run is, and the rates of the last second."""
+    """Show the phase of the run and the rates of the last second."""
     started = times.begin - int(warmup * _NANO)
     before = [worker.total for worker in workers]
-    looked = time.monotonic_ns()
+    sampled = time.monotonic_ns()
     while True:
         await asyncio.sleep(1)
         now = time.monotonic_ns()
         rates = [
-            f"{worker.job.role} {(worker.total - old) * _NANO / (now - looked):,.0f}/s"
+            f"{worker.job.role} {(worker.total - old) * _NANO / (now - sampled):,.0f}/s"
             for worker, old in zip(workers, before, strict=True)
         ]
-        before, looked = [worker.total for worker in workers], now
+        before, sampled = [worker.total for worker in workers], now
         phase = "warm-up" if now < times.begin else "measuring" if now < times.end else "draining"
         done = min((now - started) / _NANO, (times.end - started) / _NANO)
         progress.update(task, description=phase, completed=done, rates="  ".join(rates))
@@ -332,7 +343,7 @@ def _depth(url: str, name: str) -> int | None:
         queue = dict(await client.queue(name))
         return int(queue["ready"]) + int(queue["locked"])
 
-    with contextlib.suppress(CliError):  # The figures are there; this is only an extra.
+    with contextlib.suppress(CliError):  # The figures are complete without it.
         return run(url, work)
     return None
 
@@ -344,7 +355,7 @@ def _delete(url: str, name: str) -> None:
     try:
         run(url, work)
     except CliError as error:
-        output.note(f"the queue {name} is left behind ({error}); fifo queue delete {name}")
+        output.note(f"queue {name} was not deleted ({error}); delete it: fifo queue delete {name}")
 
 
 def _print_report(report: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
-"""``fifo cluster``: a real cluster of several processes on this machine, in one command.
+"""``fifo cluster``: a cluster of several node processes on this machine.
 
-Owns how its verbs are typed and what they print; `node.cli.local` does the work.
+Owns the options and the output of its verbs; `node.cli.local` owns the processes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import typer
 from node.cli import local, observe, output
 from node.cli.errors import CliError
 from node.cli.limits import KILL_WAIT_S, LOG_TAIL_BYTES, POLL_S
-from node.cli.processes import let_pass, wait_gone
-from node.cli.session import Url, choose_url, node_options
+from node.cli.processes import pause_between_polls, wait_gone
+from node.cli.session import Json, Url, choose_url, node_options
 from node.cli.state import FOLDER_DEFAULT, ClusterFolder, state_of
 
 if TYPE_CHECKING:
@@ -34,17 +34,18 @@ app = typer.Typer(
 )
 
 Folder = Annotated[
-    Path, typer.Option("--dir", help="Where the cluster keeps its files.", show_default=True)
+    Path, typer.Option("--dir", help="Folder of the cluster's files.", show_default=True)
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Which = Annotated[str, typer.Argument(metavar="N", help="The node's number, from 1, or its name.")]
+Which = Annotated[str, typer.Argument(metavar="N", help="Number of the node, from 1, or its name.")]
 
 
 @app.command(epilog="Example: fifo cluster start --detach")
 def start(
     count: Annotated[
         int | None,
-        typer.Option("-n", "--nodes", min=1, max=9, help="Nodes; 3 unless told.", metavar="N"),
+        typer.Option(
+            "-n", "--nodes", min=1, max=9, help="Number of nodes (default 3).", metavar="N"
+        ),
     ] = None,
     directory: Folder = FOLDER_DEFAULT,
     base_port: Annotated[
@@ -52,19 +53,21 @@ def start(
         typer.Option(
             min=1,
             max=65_535,
-            help="Node i (from 0) uses this + 10 i + 1 for clients, + 2 for peers, + 3 for http;"
-            " 7100 unless told.",
+            help="Base port; node i (from 0) uses this + 10 i + 1 for clients, + 2 for peers and"
+            " + 3 for HTTP (default 7100).",
         ),
     ] = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Return when there is a leader; leave it running.")
+        bool,
+        typer.Option("--detach", help="Return once a leader is elected; leave the nodes running."),
     ] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Start a cluster and wait for its leader. Ctrl-C stops all nodes, unless --detach.
+    """Start a cluster and wait for its leader.
 
-    Where one was before, even one that was killed, its nodes start again with their data.
+    Without --detach, Ctrl-C stops all nodes. A cluster that was stopped or killed in the same
+    folder starts again with its data.
     """
     folder = ClusterFolder(directory)
     interrupts = local.Interrupts()
@@ -86,7 +89,7 @@ def start(
 def status(directory: Folder = FOLDER_DEFAULT, url: Url = None, as_json: Json = False) -> None:
     """Show the nodes of the cluster that was started here.
 
-    Where it has users or TLS, --url (or FIFO_URL) says who asks: fifo://user:password@host:port.
+    A cluster with users or TLS needs --url (or FIFO_URL): fifo://user:password@host:port.
     """
     state = ClusterFolder(directory).require()
     view = asyncio.run(observe.cluster_view(state, options=_who_asks(state, url)))
@@ -98,14 +101,16 @@ def status(directory: Folder = FOLDER_DEFAULT, url: Url = None, as_json: Json = 
 
 
 def _note_silent(view: View) -> None:
-    """Why a node that runs does not tell its role."""
+    """Report the errors of nodes that run but do not answer."""
     for node in view["nodes"]:
         if node["role"] == "down" and node["state"] == "running":
-            output.note(f"{node['name']} runs, but: {node['error']}")
+            output.note(f"{node['name']} is running but does not answer: {node['error']}")
 
 
 def _who_asks(state: ClusterState, url: str | None) -> Options | None:
-    """Credentials and TLS of a URL that means this cluster: no other's secret is sent to it."""
+    """Credentials and TLS of the URL; None where it names another cluster, whose secret must not
+    be sent to this one.
+    """
     if url is None:
         return None
     options = node_options(choose_url(url))
@@ -114,7 +119,7 @@ def _who_asks(state: ClusterState, url: str | None) -> Options | None:
 
 @app.command(epilog="Example: fifo cluster stop")
 def stop(directory: Folder = FOLDER_DEFAULT) -> None:
-    """Stop all nodes; their data stays for the next start."""
+    """Stop all nodes; their data is kept for the next start."""
     folder = ClusterFolder(directory)
     count, killed = local.stop_cluster(folder, folder.require())
     for name in killed:
@@ -122,12 +127,12 @@ def stop(directory: Folder = FOLDER_DEFAULT) -> None:
     if count:
         output.say(f"stopped {count} node{'s' if count > 1 else ''}")
     else:
-        output.say("nothing was running")
+        output.say("no node was running")
 
 
 @app.command(epilog="Example: fifo cluster stop && fifo cluster clean")
 def clean(directory: Folder = FOLDER_DEFAULT) -> None:
-    """Delete a stopped cluster with all its data."""
+    """Delete a stopped cluster and all its data."""
     folder = ClusterFolder(directory)
     local.refuse_running(folder)
     removed = folder.remove()
@@ -139,7 +144,7 @@ def clean(directory: Folder = FOLDER_DEFAULT) -> None:
 
 @app.command(epilog="Example: fifo cluster kill 1")
 def kill(which: Which, directory: Folder = FOLDER_DEFAULT) -> None:
-    """Kill one node at once (SIGKILL), as a crash would."""
+    """Kill one node (SIGKILL), as a crash would."""
     folder = ClusterFolder(directory)
     node, process = _living(folder, which)
     process.signal(signal.SIGKILL)
@@ -150,16 +155,19 @@ def kill(which: Which, directory: Folder = FOLDER_DEFAULT) -> None:
 
 @app.command(epilog="Example: fifo cluster pause 2")
 def pause(which: Which, directory: Folder = FOLDER_DEFAULT) -> None:
-    """Freeze one node (SIGSTOP): it keeps its sockets and says nothing."""
+    """Freeze one node (SIGSTOP).
+
+    It keeps its sockets and stops answering.
+    """
     folder = ClusterFolder(directory)
     node, process = _living(folder, which)
     process.signal(signal.SIGSTOP)
-    output.say(f"{node.name} paused; let it go on: fifo cluster resume {which}{folder.flag}")
+    output.say(f"{node.name} paused; resume it: fifo cluster resume {which}{folder.flag}")
 
 
 @app.command(epilog="Example: fifo cluster resume 2")
 def resume(which: Which, directory: Folder = FOLDER_DEFAULT) -> None:
-    """Let a paused node go on (SIGCONT)."""
+    """Resume a paused node (SIGCONT)."""
     node, process = _living(ClusterFolder(directory), which)
     process.signal(signal.SIGCONT)
     output.say(f"{node.name} resumed")
@@ -172,12 +180,12 @@ def restart(
         bool,
         typer.Option(
             local.RECOVER,
-            help="Set its damaged journal aside, and get everything back from the others.",
+            help="Rebuild the node from its peers after its data was lost or damaged.",
         ),
     ] = False,
     directory: Folder = FOLDER_DEFAULT,
 ) -> None:
-    """Start a killed node again, or stop and start a running one."""
+    """Restart a running node, or start one that was killed."""
     folder = ClusterFolder(directory)
     state = folder.require()
     node = state.node(which)
@@ -186,17 +194,17 @@ def restart(
     role = asyncio.run(local.wait_for_node(state, node.name))
     process = state.node(node.name).process
     if process is None or not process.alive:
-        said = local.last_line(folder, node.name)
-        again = f"; here: fifo cluster restart {which} {local.RECOVER}{folder.flag}"
-        hint = again if local.RECOVER in said and not recover else ""
-        raise CliError(f"{node.name} ended at once: {said}{hint}")
+        last = local.last_line(folder, node.name)
+        again = f"; run it as fifo cluster restart {which} {local.RECOVER}{folder.flag}"
+        hint = again if local.RECOVER in last and not recover else ""
+        raise CliError(f"{node.name} exited at start: {last}{hint}")
     idle = local.missing(state)
     role = _waits_for(folder, state, idle) if idle else role
     output.say(f"{node.name} started: pid {process.pid}, {role}")
 
 
 def _waits_for(folder: ClusterFolder, state: ClusterState, idle: list[NodeState]) -> str:
-    """What a node lacks for a leader, and the commands that give it."""
+    """Name the nodes that a quorum lacks, and the commands that start them."""
     count = len(idle) - (len(state.nodes) - 1) // 2
     first = idle[0]
     number = state.nodes.index(first) + 1
@@ -204,7 +212,7 @@ def _waits_for(folder: ClusterFolder, state: ClusterState, idle: list[NodeState]
     flag = folder.flag
     return (
         f"waits for {'another node' if count == 1 else f'{count} other nodes'};"
-        f" {verb} {first.name}: fifo cluster {verb} {number}{flag}; or all at once, with their"
+        f" {verb} {first.name}: fifo cluster {verb} {number}{flag}; or restart all with their"
         f" data: fifo cluster stop{flag} && fifo cluster start{flag}"
     )
 
@@ -212,11 +220,15 @@ def _waits_for(folder: ClusterFolder, state: ClusterState, idle: list[NodeState]
 @app.command(epilog="Example: fifo cluster logs 1 -f")
 def logs(
     which: Which,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as it grows.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="From the beginning.")] = False,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Keep printing as the log grows.")
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Print the log from its beginning.")
+    ] = False,
     directory: Folder = FOLDER_DEFAULT,
 ) -> None:
-    """Print the end of one node's log."""
+    """Print the end of a node's log."""
     folder = ClusterFolder(directory)
     path = folder.log_path(folder.require().node(which).name)
     try:
@@ -232,7 +244,7 @@ def _start(
     detach: bool,
     interrupts: local.Interrupts,
 ) -> View:
-    """Start and wait; whatever goes wrong, no node is left behind."""
+    """Start all nodes and wait for a leader; on any failure, stop them all."""
     options = _who_asks(state_of(config), url)
     try:
         state = local.start_all(folder, config, detach=detach)
@@ -255,9 +267,9 @@ def _living(folder: ClusterFolder, which: str) -> tuple[NodeState, ProcessId]:
 
 
 def _contract_view(view: View) -> View:
-    """Without what is only of use inside the command line."""
-    inside = ("knows", "error", "ready")
-    nodes = [{k: v for k, v in node.items() if k not in inside} for node in view["nodes"]]
+    """The view without the fields that only the command line uses."""
+    internal = ("knows", "error", "ready")
+    nodes = [{k: v for k, v in node.items() if k not in internal} for node in view["nodes"]]
     return {**view, "nodes": nodes}
 
 
@@ -301,7 +313,7 @@ def _print_log(path: Path, *, follow: bool, everything: bool) -> None:
         size = file.seek(0, 2)
         file.seek(0 if everything else max(0, size - LOG_TAIL_BYTES))
         if file.tell():
-            file.readline()  # The first line was probably cut in the middle.
+            file.readline()  # Skip the first line, which is probably a fragment.
         while True:
             chunk = file.read(LOG_TAIL_BYTES)
             if chunk:
@@ -310,4 +322,4 @@ def _print_log(path: Path, *, follow: bool, everything: bool) -> None:
             elif not follow:
                 return
             else:
-                let_pass(POLL_S)
+                pause_between_polls(POLL_S)

@@ -1,7 +1,7 @@
 """``fifo consume``: receive, print and settle.
 
-Owns when a command ends: after --count messages, when the queue has nothing more, or with --follow
-on Ctrl-C. What was received and not printed goes back uncounted when the consumer closes.
+Owns the end of the command: after --count messages, when the queue is empty, or with --follow on
+Ctrl-C. Messages received but not printed are released, uncounted, when the consumer closes.
 """
 
 from __future__ import annotations
@@ -27,33 +27,46 @@ if TYPE_CHECKING:
 
 
 _SETTLED = ("ok", "dead_lettered")
-"""Statuses of a settlement that did what was asked; a nack at the limit makes a dead letter."""
+"""Statuses of a successful settlement; a nack at the limit makes a dead letter."""
 
 
 def consume(
-    queue: Annotated[str, typer.Argument(metavar="QUEUE")],
-    count: Annotated[int | None, typer.Option(min=1, help="End after so many.")] = None,
-    prefetch: Annotated[int, typer.Option(min=1, max=65_535, help="Held at once.")] = 100,
-    ack: Annotated[bool, typer.Option("--ack", help="Done with each; unless told else.")] = False,
-    nack: Annotated[bool, typer.Option("--nack", help="Each has failed; it comes again.")] = False,
-    release: Annotated[bool, typer.Option("--release", help="Put each back, uncounted.")] = False,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Queue to consume from.")],
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many messages.")] = None,
+    prefetch: Annotated[
+        int, typer.Option(min=1, max=65_535, help="Maximum number of messages locked at once.")
+    ] = 100,
+    ack: Annotated[bool, typer.Option("--ack", help="Acknowledge each message (default).")] = False,
+    nack: Annotated[
+        bool, typer.Option("--nack", help="Report each message as failed; it is redelivered.")
+    ] = False,
+    release: Annotated[
+        bool, typer.Option("--release", help="Return each message without counting a failure.")
+    ] = False,
     terminate: Annotated[
-        str | None, typer.Option(help="Make each a dead letter.", metavar="REASON")
+        str | None,
+        typer.Option(help="Dead-letter each message with this reason.", metavar="REASON"),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for more until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Keep waiting for messages until Ctrl-C.")
     ] = False,
     url: Url = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object per line.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per line.")
+    ] = False,
 ) -> None:
     """Receive, print and settle messages.
 
-    One body per line; acked unless an option says else.
+    Prints one body per line. Messages are acknowledged unless another settlement is given.
     """
     if sum((ack, nack, release, terminate is not None)) > 1:
-        raise UsageProblem("give one of --ack, --nack, --release and --terminate REASON")
+        raise UsageProblem(
+            "--ack, --nack, --release and --terminate exclude one another: give one of them"
+        )
     if (nack or release) and count is None:
-        raise UsageProblem("--nack and --release need --count N, for the messages come again")
+        raise UsageProblem(
+            "--nack and --release redeliver the messages without end: limit them with --count N"
+        )
     unsettled: list[str] = []
     received_any = False
 
@@ -67,7 +80,8 @@ def consume(
                 received_any = True
                 for message in batch:
                     _print(message, as_json=as_json)
-                # What is acked must have been seen, whatever becomes of this process.
+                # Flush before the ack: an acknowledged message must have been printed, even if this
+                # process dies next.
                 sys.stdout.flush()
                 if nack or release or terminate is not None:
                     unsettled.extend(await _return(batch, release=release, terminate=terminate))
@@ -76,15 +90,15 @@ def consume(
 
     run(url, work)
     if not received_any:
-        output.note(f"nothing came from queue {queue}; fifo queue show {queue}")
+        output.note(f"no message received from queue {queue}; inspect it: fifo queue show {queue}")
     if unsettled:
-        raise CliError(f"{len(unsettled)} settlements failed, the first of {unsettled[0]}")
+        raise CliError(f"{len(unsettled)} settlements failed; the first: {unsettled[0]}")
 
 
 async def received(
     messages: fifo.Consumer[fifo.Message], *, count: int | None, idle: float | None
 ) -> AsyncIterator[list[fifo.Message]]:
-    """Messages until the count is reached, nothing comes for ``idle`` seconds, or a signal."""
+    """Yield batches until `count` messages came, none came for ``idle`` seconds, or a signal."""
     left = count
     with _cancelled_by_signals(messages):
         while left is None or left > 0:
@@ -94,14 +108,14 @@ async def received(
                 return
             left = None if left is None else left - len(batch)
             if left == 0:
-                # First of all, so that a returned message is not delivered here once more.
+                # Cancel before settling, so that a returned message is not redelivered to us.
                 await messages.cancel()
             yield batch
 
 
 @contextlib.contextmanager
 def _cancelled_by_signals(messages: fifo.Consumer[fifo.Message]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end it in order: what was printed gets settled, the rest goes back."""
+    """On Ctrl-C and SIGTERM, settle what was printed and release the rest."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
     cancelling: list[asyncio.Task[None]] = []
@@ -117,7 +131,7 @@ def _cancelled_by_signals(messages: fifo.Consumer[fifo.Message]) -> Iterator[Non
 
 
 async def _return(batch: list[fifo.Message], *, release: bool, terminate: str | None) -> list[str]:
-    """Nack, release or terminate all, and wait for the receipts; gives what did not work."""
+    """Nack, release or terminate all, wait for the receipts, and return the failures."""
 
     def settle(message: fifo.Message) -> Awaitable[fifo.SettleResult]:
         if terminate is not None:
@@ -133,7 +147,7 @@ async def _return(batch: list[fifo.Message], *, release: bool, terminate: str | 
 
 
 def _print(message: fifo.Message, *, as_json: bool) -> None:
-    """One line per message, bodies as the bytes they are."""
+    """Print one line per message, bodies byte for byte."""
     if as_json:
         line = output.json_line(message_view(message)).encode("utf-8", errors="surrogateescape")
     else:

@@ -1,7 +1,6 @@
-"""How the command line fails: one line that says what to do, and an exit code.
+"""Failures of the command line: one line with a remedy, and an exit code.
 
-Owns the error a command raises on purpose and the translation of the client's errors into such
-lines. Must not print; `node.cli.main` does.
+Owns the exceptions that commands raise on purpose. Must not print; `node.cli.main` does.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ INTERRUPTED = 130
 
 
 class CliError(Exception):
-    """A failure with its one line for stderr. ``code`` is the exit code, 1 or 2."""
+    """A failure as one line for stderr. ``code`` is the exit code, 1 or 2."""
 
     def __init__(self, line: str, *, code: int = FAILED) -> None:
         super().__init__(line)
@@ -25,7 +24,7 @@ class CliError(Exception):
 
 
 class UsageProblem(CliError):
-    """The arguments make no sense together, or one has a value nobody can read."""
+    """A usage error: options that exclude one another, or a value that cannot be parsed."""
 
     def __init__(self, line: str) -> None:
         super().__init__(line, code=USAGE)

@@ -1,6 +1,6 @@
-"""Every number that bounds the command line: how long it waits, how much it holds.
+"""Bounds of the command line: timeouts, batch sizes, windows.
 
-Owns constants only. Each has its unit in its name and its reason below it.
+Owns constants only, each with its unit in its name and its reason below it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOGIN_TIMEOUT_S: Final = 5.0
 """The same where a password has to be checked first, which may wait behind others."""
 
 SWITCH_SECONDS: Final = 0.001
-"""How long Python lets one thread run before another that waits for it."""
+"""Switch interval of a node: the longest that a thread waits for the GIL."""
 
 LEADER_WAIT_S: Final = 15.0
 """A fresh cluster elects in about 1 s; a loaded machine needs most of the rest to start Python."""
@@ -29,13 +29,13 @@ AGREE_WAIT_S: Final = 2.0
 """After the first leader is seen, how long the others may take to follow it."""
 
 STOP_WAIT_S: Final = 10.0
-"""A node closes its journal in milliseconds; what lives longer than this is killed, and said."""
+"""A node closes its journal in milliseconds; one that takes longer is killed and reported."""
 
 KILL_WAIT_S: Final = 5.0
 """SIGKILL takes effect once the kernel lets go of the disk."""
 
 POLL_S: Final = 0.05
-"""How often a wait looks again: not visible to a person, and no load."""
+"""Interval of a poll: too short to notice, too long to load the machine."""
 
 SUPERVISE_S: Final = 0.1
 """How often the foreground start looks after its nodes and for requests to start one."""
@@ -56,16 +56,16 @@ PUBLISH_BATCH_BYTES: Final = 512 * 1024
 """A batch of long lines ends here, so that the window holds at most some 2 MiB of them."""
 
 BODY_BYTES_MAX: Final = 1 << 20
-"""The largest body a node takes; a file is refused before it is read whole."""
+"""Largest body that a node accepts; a larger file is refused before it is read whole."""
 
 CONSUME_IDLE_S: Final = 1.0
-"""Without --follow, `fifo consume` ends when nothing has come for this long."""
+"""Without --follow, `fifo consume` ends when no message came for this long."""
 
 CONSUME_BATCH: Final = 500
 """Messages that `fifo consume` prints before it acks them in one frame."""
 
 LIST_COUNT: Final = 100
-"""How many messages peek, locks and delayed show unless told otherwise."""
+"""Rows that locks, delayed, consumers and producers show in a table; --json prints all."""
 
 CELL_CHARS_MAX: Final = 100
 """A body longer than this is cut in a table; --json prints it whole."""
@@ -80,22 +80,22 @@ BENCH_DRAIN_S: Final = 10.0
 """After the publishers stop, how long consumers may take for the rest; outside the figures."""
 
 BENCH_WARMUP_S: Final = 2.0
-"""Left out of the figures: connections, first segments and branch caches settle in it."""
+"""Warm-up, not measured: connections, first segments and branch caches settle in it."""
 
 BENCH_BATCHES: Final = 4
-"""Batches that a benchmark's window is divided into; one is confirmed while others travel."""
+"""Batches per window of a benchmark: one is confirmed while the others are in flight."""
 
 BENCH_REPORT_S: Final = 0.5
-"""How often a worker tells its counters; drives the progress line only."""
+"""Interval of a worker's progress reports, which drive the progress line only."""
 
 BENCH_CLIENTS_MAX: Final = 512
 """Clients in one worker process; more would measure the worker."""
 
-REDRIVE_LOOK_S: Final = 0.1
-"""Between two looks at how far a redrive is: as soon as a person would notice."""
+REDRIVE_POLL_S: Final = 0.1
+"""Interval of the polls of a running redrive: short enough to feel immediate."""
 
-TELL_S: Final = 2.0
-"""Between two lines that tell how far a redrive or a move is."""
+PROGRESS_S: Final = 2.0
+"""Interval of the progress lines of a redrive or a move."""
 
 MOVE_MESSAGES: Final = 10_000
-"""Messages that one request of a move asks for: what the machine does in one step."""
+"""Messages per request of a move: what the machine moves in one step."""

@@ -1,7 +1,7 @@
-"""Running a cluster on this machine: start, supervise and stop its node processes.
+"""A cluster on this machine: start, supervise and stop its node processes.
 
-Owns what the verbs of ``fifo cluster`` do; `node.cli.cluster` owns how they are typed and
-printed. Every signal goes through `ProcessId`, so that it can only hit our own nodes.
+Owns the actions of the ``fifo cluster`` verbs; `node.cli.cluster` owns their options and output.
+Every signal goes through `ProcessId`, so that it can only reach our own nodes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from node.cli.processes import (
     ProcessId,
     exit_code,
     identify,
-    let_pass,
+    pause_between_polls,
     start_node,
     wait_gone,
     wait_until,
@@ -46,25 +46,25 @@ if TYPE_CHECKING:
     from node.cli.observe import View
 
 NODES_DEFAULT = 3
-"""The smallest number of nodes of which one may die without anything stopping."""
+"""Smallest cluster that tolerates the loss of one node."""
 
 RECOVER = "--recover"
-"""The flag of `fifo serve` and `fifo cluster restart` for a node that lost its journal."""
+"""Option of `fifo serve` and `fifo cluster restart` for a node that lost its journal."""
 
 
 class Interrupts:
-    """Counts Ctrl-C, SIGTERM and SIGHUP instead of letting them tear through a start."""
+    """Count Ctrl-C, SIGTERM and SIGHUP instead of letting them interrupt a start."""
 
     def __init__(self) -> None:
         self.count = 0
 
     @contextlib.contextmanager
     def caught(self) -> Iterator[Interrupts]:
-        """While inside, the signals are counted; outside, they do what they did before."""
+        """Count the signals inside the context; restore their handlers afterwards."""
         before = {}
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # nohup has set SIGHUP to be ignored, and means it; a script's & did that to SIGINT,
-            # and would leave the nodes behind.
+            # Respect a SIGHUP ignored by nohup. A SIGINT ignored by a script's & is counted
+            # nevertheless: ignoring it would leave the nodes behind.
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 before[number] = signal.signal(number, self._note)
         try:
@@ -78,14 +78,14 @@ class Interrupts:
 
 
 def plan(folder: ClusterFolder, count: int | None, base_port: int | None) -> ClusterConfig:
-    """The configuration to start with; what an earlier start left decides what is not given."""
+    """Build the configuration to start; an earlier start decides what is not given."""
     old = folder.existing_config()
     if old is None:
         return cluster_config(count or NODES_DEFAULT, base_port or BASE_PORT_DEFAULT, folder.path)
     if count is not None and count != len(old.nodes):
         raise CliError(
-            f"{folder.path} holds a cluster of {len(old.nodes)} nodes, not {count};"
-            f" leave -n away, or delete its data: fifo cluster clean{folder.flag}"
+            f"{folder.path} contains a cluster of {len(old.nodes)} nodes, not {count};"
+            f" omit -n, or delete its data: fifo cluster clean{folder.flag}"
         )
     if base_port is None:
         return old
@@ -98,7 +98,7 @@ def plan(folder: ClusterFolder, count: int | None, base_port: int | None) -> Clu
 
 
 def refuse_running(folder: ClusterFolder) -> None:
-    """CliError where a cluster of this folder still runs, or half of one does."""
+    """Raise CliError where nodes or the supervisor of this folder still run."""
     state = folder.load()
     if state is None:
         return
@@ -112,7 +112,7 @@ def refuse_running(folder: ClusterFolder) -> None:
 
 
 def start_all(folder: ClusterFolder, config: ClusterConfig, *, detach: bool) -> ClusterState:
-    """Check everything, then start every node; ``cluster.json`` knows each as soon as it runs."""
+    """Check all nodes, then start them; ``cluster.json`` records each as soon as it runs."""
     for member in config.nodes:
         check_ports(member, "stop what listens there, or choose others with --base-port")
         check_data_dir(member)
@@ -146,15 +146,15 @@ async def wait_for_leader(
     interrupted: Callable[[], bool],
     options: Options | None = None,
 ) -> View:
-    """Ask all nodes until one leads and the others follow it; CliError where that fails.
+    """Poll all nodes until one leads and the others follow; raise CliError on failure.
 
-    A node that wants other credentials than those of `options` is asked whether it is ready.
+    A node that refuses the credentials of `options` is asked for its health instead.
     """
     deadline = time.monotonic() + LEADER_WAIT_S
     agree_deadline = deadline
     while True:
         view = await observe.cluster_view(state, OBSERVE_TIMEOUT_S, options)
-        await _see_ready(state, view)
+        await _mark_ready(state, view)
         now = time.monotonic()
         if all(node["ready"] for node in view["nodes"]):
             return view
@@ -164,34 +164,35 @@ async def wait_for_leader(
             if (complete and observe.all_follow(view)) or now >= agree_deadline:
                 return view
         if interrupted():
-            raise CliError("interrupted; every node was stopped", code=INTERRUPTED)
+            raise CliError("interrupted: every node was stopped", code=INTERRUPTED)
         for node in state.nodes:
             if node.process is not None and not node.process.alive:
-                raise CliError(f"{node.name} ended at once: {last_line(folder, node.name)}")
+                raise CliError(f"{node.name} exited at start: {last_line(folder, node.name)}")
         if now >= deadline:
             raise CliError(
-                f"no leader after {LEADER_WAIT_S:.0f} s; read why: fifo cluster logs 1{folder.flag}"
+                f"no leader after {LEADER_WAIT_S:.0f} s;"
+                f" read the log: fifo cluster logs 1{folder.flag}"
             )
         await asyncio.sleep(POLL_S)
 
 
-async def _see_ready(state: ClusterState, view: View) -> None:
-    """Note which of the nodes that run and do not tell their role say that they are ready."""
+async def _mark_ready(state: ClusterState, view: View) -> None:
+    """Mark the running nodes that report no role but are ready by their health endpoint."""
     for node, seen in zip(state.nodes, view["nodes"], strict=True):
         if seen["role"] == "down" and seen["state"] == "running":
             seen["ready"] = await observe.is_healthy(node, "ready")
 
 
 def missing(state: ClusterState) -> list[NodeState]:
-    """The nodes that do not run, where too few do for a leader; else none."""
+    """The nodes that do not run, if the rest is no quorum; else none."""
     idle = [n for n in state.nodes if n.process is None or n.process.state() != "running"]
     return idle if 2 * len(idle) >= len(state.nodes) else []
 
 
 async def wait_for_node(state: ClusterState, name: str) -> str:
-    """Wait until one node answers and knows a leader; gives its role, at worst ``down``.
+    """Wait until a node answers and knows a leader; returns its role, at worst ``down``.
 
-    Where too few run for a leader it is enough that the node answers.
+    Without a quorum it suffices that the node answers.
     """
     deadline = time.monotonic() + LEADER_WAIT_S
     alone = bool(missing(state))
@@ -211,12 +212,12 @@ async def wait_for_node(state: ClusterState, name: str) -> str:
 def stop_nodes(
     state: ClusterState, hurry: Callable[[], bool] = lambda: False
 ) -> tuple[int, list[str]]:
-    """Stop what lives, orderly and then by force: (how many, names that had to be killed)."""
+    """Stop the living nodes, by SIGTERM and then SIGKILL: their number, and the names killed."""
     living = state.living()
     processes = [n.process for n in living if n.process is not None]
     for process in processes:
         process.signal(signal.SIGTERM)
-        process.signal(signal.SIGCONT)  # A paused node hears SIGTERM only once it goes on.
+        process.signal(signal.SIGCONT)  # A paused node handles SIGTERM only after SIGCONT.
     wait_until(lambda: hurry() or not any(p.alive for p in processes), STOP_WAIT_S)
     killed = [n.name for n in living if n.process is not None and n.process.alive]
     for process in processes:
@@ -224,7 +225,7 @@ def stop_nodes(
     left = wait_gone(processes, KILL_WAIT_S)
     if left:
         pids = ", ".join(str(process.pid) for process in left)
-        raise CliError(f"pid {pids} did not end even after SIGKILL; look at its disk")
+        raise CliError(f"pid {pids} did not end after SIGKILL; check whether its disk hangs")
     return len(living), killed
 
 
@@ -234,29 +235,29 @@ def stop_cluster(folder: ClusterFolder, state: ClusterState) -> tuple[int, list[
     count = len(state.living())
     if supervisor is not None and supervisor.signal(signal.SIGTERM):
         wait_gone([supervisor], STOP_WAIT_S + KILL_WAIT_S)
-    # It may have started a node again meanwhile, so the state is read anew.
+    # The supervisor may have restarted a node meanwhile: read the state again.
     late, killed = stop_nodes(folder.require())
     return max(count, late), killed
 
 
-def supervise(folder: ClusterFolder, interrupts: Interrupts, tell: Callable[[str], None]) -> None:
-    """Look after the nodes of a foreground start until it is interrupted, then stop them."""
+def supervise(folder: ClusterFolder, interrupts: Interrupts, report: Callable[[str], None]) -> None:
+    """Supervise the nodes of a foreground start until it is interrupted, then stop them."""
     while interrupts.count == 0:
         state = folder.require()
         for node in state.nodes:
-            _look_after(folder, state, node, tell)
-        let_pass(SUPERVISE_S)
-    tell("stopping all nodes")
+            _check_node(folder, state, node, report)
+        pause_between_polls(SUPERVISE_S)
+    report("stopping all nodes")
     asked = interrupts.count
     _, killed = stop_nodes(folder.require(), hurry=lambda: interrupts.count > asked)
     for name in killed:
-        tell(f"{name} did not stop in time and was killed")
+        report(f"{name} did not stop in time and was killed")
 
 
 def restart(
     folder: ClusterFolder, state: ClusterState, node: NodeState, *, recover: bool = False
 ) -> ClusterState:
-    """Stop one node if it lives, then start it again, by the supervisor where there is one."""
+    """Stop a node if it lives and start it again, through the supervisor where there is one."""
     only = replace(state, nodes=(node,))
     stop_nodes(only)
     supervisor = state.supervisor
@@ -281,23 +282,23 @@ def restart(
 
 
 def last_line(folder: ClusterFolder, name: str) -> str:
-    """The last thing a node said, or where to look."""
+    """Last line of a node's log."""
     try:
         lines = folder.log_path(name).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    said = [line for line in lines if line.strip()]
-    return said[-1] if said else "it said nothing"
+    written = [line for line in lines if line.strip()]
+    return written[-1] if written else "its log is empty"
 
 
-def _look_after(
-    folder: ClusterFolder, state: ClusterState, node: NodeState, tell: Callable[[str], None]
+def _check_node(
+    folder: ClusterFolder, state: ClusterState, node: NodeState, report: Callable[[str], None]
 ) -> None:
     code = None if node.process is None else exit_code(node.process)
     if code is not None:
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         number = state.nodes.index(node) + 1
-        tell(
+        report(
             f"{node.name} ended ({how}); start it again: fifo cluster restart {number}{folder.flag}"
         )
     for recover in (False, True):
@@ -306,4 +307,4 @@ def _look_after(
             request.unlink()
             process = start_one(folder, node.name, die_with_me=True, recover=recover)
             folder.save(folder.require().with_process(node.name, process))
-            tell(f"{node.name} started, pid {process.pid}")
+            report(f"{node.name} started, pid {process.pid}")

@@ -1,6 +1,6 @@
-"""``fifo peek``, ``locks``, ``delayed``, ``consumers``, ``producers``: looking, changing nothing.
+"""``fifo peek``, ``locks``, ``delayed``, ``consumers``, ``producers``: read-only views.
 
-Owns the columns of their tables. Update with what the client's methods of the same names give.
+Owns the columns of their tables. Update with the client's methods of the same names.
 """
 
 from __future__ import annotations
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 
     import fifo
 
-Queue = Annotated[str, typer.Argument(metavar="QUEUE")]
-Count = Annotated[int, typer.Option(min=1, max=1000, help="So many at most.")]
-
-
+Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="Queue to inspect.")]
+Count = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of messages shown.")]
 Details = Annotated[
-    bool, typer.Option("--details", help="Each message whole, with why it is a dead letter.")
+    bool, typer.Option("--details", help="Show every field, dead-letter details included.")
 ]
 
 
@@ -36,7 +34,7 @@ def peek(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Show the next messages; they stay where they are."""
+    """Show the next messages without locking them."""
 
     async def work(client: fifo.Client) -> list[fifo.StoredMessage]:
         return list(await client.peek(queue, count))
@@ -54,7 +52,7 @@ def peek(
 
 
 def locks(queue: Queue, url: Url = None, as_json: Json = False) -> None:
-    """Show who holds which message, and until when."""
+    """Show locked messages, holders and deadlines."""
 
     async def work(client: fifo.Client) -> list[dict[str, Any]]:
         return [dict(row) for row in await client.locks(queue)]
@@ -63,7 +61,7 @@ def locks(queue: Queue, url: Url = None, as_json: Json = False) -> None:
 
 
 def delayed(queue: Queue, url: Url = None, as_json: Json = False) -> None:
-    """Show what waits for a time, why, and until when."""
+    """Show delayed messages, reasons and due times."""
 
     async def work(client: fifo.Client) -> list[dict[str, Any]]:
         return [dict(row) for row in await client.delayed(queue)]
@@ -72,7 +70,7 @@ def delayed(queue: Queue, url: Url = None, as_json: Json = False) -> None:
 
 
 def consumers(queue: Queue, url: Url = None, as_json: Json = False) -> None:
-    """Show consumers, their states and what each holds."""
+    """Show the consumers, their states and their locks."""
 
     async def work(client: fifo.Client) -> list[dict[str, Any]]:
         return [dict(row) for row in await client.consumers(queue)]
@@ -81,7 +79,10 @@ def consumers(queue: Queue, url: Url = None, as_json: Json = False) -> None:
 
 
 def producers(queue: Queue, url: Url = None, as_json: Json = False) -> None:
-    """Show named producers, and what each stored here last."""
+    """Show named producers.
+
+    With the last message of each in this queue.
+    """
 
     async def work(client: fifo.Client) -> list[dict[str, Any]]:
         return [dict(row) for row in await client.producers(queue)]
@@ -90,7 +91,7 @@ def producers(queue: Queue, url: Url = None, as_json: Json = False) -> None:
 
 
 def _print_rows(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
-    """The rows as the node gave them; their keys are the columns."""
+    """Print the rows of the reply; their keys are the columns."""
     if as_json:
         output.print_json(rows)
         return
@@ -114,7 +115,7 @@ def _column(key: str, rows: Iterable[dict[str, Any]]) -> str:
 
 
 def _cell(key: str, value: object) -> object:
-    """What a program reads as milliseconds, true or a list, a person reads otherwise."""
+    """Format milliseconds, booleans and lists for a reader."""
     match value:
         case bool():
             return "yes" if value else "no"

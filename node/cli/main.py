@@ -1,7 +1,7 @@
-"""The entry of the ``fifo`` command: assembles the groups, and ends every command properly.
+"""Entry point of the ``fifo`` command line: its groups and commands, and the end of each.
 
 Owns the exit codes (0; 1 failed; 2 usage) and the rule that a failure is one line on stderr. A
-traceback is shown only where FIFO_DEBUG is set.
+traceback is printed only where FIFO_DEBUG is set.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ for command, example in (
     app.command(epilog=f"Example: {example}")(command)
 
 
-def _tell_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         output.say(f"fifo {version('fifo-quorum')}")
         raise typer.Exit
@@ -71,33 +71,33 @@ def root(
     wants_version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_tell_version, is_eager=True, help="Show the version and exit."
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
 ) -> None:
     """fifo: a replicated work queue whose messages and message locks survive.
 
-    Set FIFO_URL to the cluster you mean; FIFO_DEBUG=1 shows more of what goes wrong.
+    FIFO_URL sets the default cluster; FIFO_DEBUG=1 prints the traceback of a failure.
     """
 
 
 def main() -> None:
-    """What the ``fifo`` script calls."""
-    # Python has None for a stream that the shell closed (`>&-`).
+    """Run the command line of this process; entry point of the ``fifo`` script."""
+    # Python sets a stream that the shell closed (`>&-`) to None.
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - lives as long as we do
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; gives the exit code, never raises."""
+    """Run one command line and return its exit code; never raises."""
     try:
         code = get_command(app).main(list(arguments), prog_name="fifo", standalone_mode=False)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output went away, as `head` does. Python would complain at its exit.
+        # The reader of our output closed the pipe, as `head` does; Python would warn at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except SystemExit as ending:
@@ -108,7 +108,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _failed(error: Exception) -> int:
-    """Say in one line what went wrong and what to do; gives the exit code."""
+    """Print the failure as one line and return the exit code."""
     if os.environ.get("FIFO_DEBUG"):
         traceback.print_exception(error)
     line, code = _explain(error)
@@ -127,15 +127,15 @@ def _explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, fifo.FifoError):
         return f"fifo: {one_line(error)}", FAILED
     if isinstance(error, OSError) and error.strerror:
-        # A full disk behind the output, a file that may not be read: nothing of ours to look into.
+        # A full disk behind the output, an unreadable file: the environment's fault, no bug.
         where = f"{error.filename}: " if error.filename else ""
         return f"fifo: {where}{error.strerror}", FAILED
-    what = f"{type(error).__name__}: {one_line(error)}"
-    return f"fifo: unexpected {what}; set FIFO_DEBUG=1 to see where", FAILED
+    problem = f"{type(error).__name__}: {one_line(error)}"
+    return f"fifo: unexpected {problem}; set FIFO_DEBUG=1 for the traceback", FAILED
 
 
 def _usage_line(error: typer.TyperException) -> str:
-    """A usage error on one line. A group without a verb prints its help instead."""
+    """Format a usage error as one line; for a group without a verb, print its help instead."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "fifo"
     if type(error).__name__ == "NoArgsIsHelpError":

@@ -1,6 +1,6 @@
-"""Messages as people and programs read them: bodies on lines, JSON objects, table rows.
+"""Output forms of a message: JSON object, table row, pairs of name and value.
 
-Owns the JSON form of a message, which scripts rely on: fields are added, never renamed.
+Owns the JSON form, on which scripts rely: fields are added, never renamed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def message_view(message: fifo.StoredMessage) -> dict[str, Any]:
-    """A message as plain data. A body that is not UTF-8 comes as ``body_base64``."""
+    """Convert a message to plain data; a body that is not UTF-8 becomes ``body_base64``."""
     view: dict[str, Any] = {"id": str(message.id), "queue": message.queue}
     view.update(_bytes_field("body", message.body))
     if message.key is not None:
@@ -34,7 +34,7 @@ def message_view(message: fifo.StoredMessage) -> dict[str, Any]:
 
 
 def dead_letter_view(dead: fifo.DeadLetter) -> dict[str, Any]:
-    """Why and where from a dead letter came."""
+    """Convert the origin and reason of a dead letter to plain data."""
     return {
         "reason": dead.reason,
         "detail": dead.detail,
@@ -47,7 +47,7 @@ def dead_letter_view(dead: fifo.DeadLetter) -> dict[str, Any]:
 
 
 def message_row(message: fifo.StoredMessage) -> tuple[object, ...]:
-    """The cells of `MESSAGE_COLUMNS`."""
+    """Cells of a message under `MESSAGE_COLUMNS`."""
     body = bytes(message.body).decode("utf-8", errors="backslashreplace")
     dead = message.dead_letter
     return (
@@ -62,15 +62,15 @@ def message_row(message: fifo.StoredMessage) -> tuple[object, ...]:
 
 
 def message_lines(message: fifo.StoredMessage) -> list[tuple[str, object]]:
-    """A message whole, for a person: what it has, and of a dead letter every text."""
+    """Names and values of all fields of a message, dead-letter details included."""
     view = message_view(message)
     dead = view.pop("dead_letter", None)
     view["headers"] = ", ".join(f"{name}={value}" for name, value in view["headers"].items())
     lines = [(name.replace("_", " "), value) for name, value in view.items() if value != ""]
     if dead is not None:
-        history = [f"consumer {who} {what}" for who, what, _ in dead.pop("history")]
+        history = [f"consumer {consumer} {outcome}" for consumer, outcome, _ in dead.pop("history")]
         lines += [(f"dead: {name}", value) for name, value in dead.items() if value is not None]
-        lines.append(("dead: history", ", ".join(history) or "never handed out"))
+        lines.append(("dead: history", ", ".join(history) or "never delivered"))
     return lines
 
 

@@ -1,7 +1,7 @@
-"""Asking every node itself how it is: the ground of ``fifo status`` and ``fifo cluster status``.
+"""Status queries to every node, for ``fifo status`` and ``fifo cluster status``.
 
 Owns the view of a cluster as plain data. A node that does not answer in time is ``down`` in it,
-whatever the others think of it. Must not start or signal anything.
+whatever its peers report. Must not start or signal processes.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ async def observe_all(
     timeout: float = OBSERVE_TIMEOUT_S,
     options: Options | None = None,
 ) -> list[View]:
-    """What each node says of itself, in the order asked; a silent one is ``down``.
+    """Query each node for its status, in the given order; a silent one is ``down``.
 
-    `options`: credentials and TLS.
+    `timeout` in seconds per node; `options`: credentials and TLS.
     """
     return await asyncio.gather(*(_observe(address, timeout, options) for address in addresses))
 
@@ -40,26 +40,29 @@ async def observe_all(
 async def cluster_view(
     state: ClusterState, timeout: float = OBSERVE_TIMEOUT_S, options: Options | None = None
 ) -> View:
-    """The local cluster as `fifo cluster status --json` prints it. `options` as above."""
+    """Query the local cluster; the form of `fifo cluster status --json` and fields of our own.
+
+    `timeout` and `options` as in `observe_all`.
+    """
     seen = await observe_all((node.client for node in state.nodes), timeout, options)
     nodes = [_node_view(node, view) for node, view in zip(state.nodes, seen, strict=True)]
     return {"url": state.url, "leader": leader_of(nodes), "nodes": nodes}
 
 
 def leader_of(nodes: Sequence[View]) -> str | None:
-    """The leader of the highest term among those that say they lead."""
+    """Name of the node that claims leadership in the highest term; None without one."""
     leaders = [view for view in nodes if view["role"] == "leader"]
     return max(leaders, key=lambda view: view["term"])["name"] if leaders else None
 
 
 def all_follow(view: View) -> bool:
-    """True where every node that answers knows the same leader, and there is one."""
+    """Whether there is a leader and every node that answers knows it."""
     answered = [node for node in view["nodes"] if node["role"] != "down"]
     return view["leader"] is not None and all(n["knows"] == view["leader"] for n in answered)
 
 
 async def is_healthy(node: NodeState, what: Literal["live", "ready"]) -> bool:
-    """True where a node's http port says so, which it tells everybody, users or not."""
+    """Ask a node's HTTP health endpoint, which needs no credentials."""
     return await asyncio.to_thread(_is_healthy, node.http, what)
 
 

@@ -1,6 +1,6 @@
-"""What commands print: data on stdout as tables or JSON, everything else on stderr.
+"""Output of commands: data on stdout as tables or JSON, everything else on stderr.
 
-Owns the look. A Console is made per use, because a test or a pipe may have replaced the streams.
+Owns the layout. A Console is made per use, because a test or a pipe may have replaced the streams.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ ROLE_STYLES = {"leader": "bold green", "follower": "", "candidate": "yellow", "d
 
 
 def out() -> Console:
-    """Where data goes. Tables never wrap a path or an address into uselessness in a pipe."""
+    """Console of stdout; wide in a pipe, so that a table never wraps a path or an address."""
     console = Console(highlight=False, markup=False)
     return console if console.is_terminal else Console(highlight=False, markup=False, width=200)
 
 
 def err() -> Console:
-    """Where hints, progress and errors go."""
+    """Console of stderr, for hints, progress and errors."""
     return Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
 def say(line: str) -> None:
-    """One line of result for a person, on stdout."""
+    """Print one line of result on stdout."""
     out().print(Text(line), soft_wrap=True)
 
 
 def note(line: str) -> None:
-    """One line that is not data, on stderr."""
+    """Print one line that is not data on stderr."""
     err().print(Text(line))
 
 
 def print_json(value: object) -> None:
-    """One JSON document, indented."""
+    """Print one indented JSON document on stdout."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
     sys.stdout.flush()
 
 
 def json_line(value: object) -> str:
-    """One JSON document on one line, without the line end."""
+    """Format a JSON document as one line, without the line end."""
     return json.dumps(value, ensure_ascii=False, default=str, separators=(",", ":"))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A plain table; a column whose name ends in ``#`` is aligned to the right.
+    """Print a plain table; a column whose name ends in ``#`` is right-aligned.
 
-    Only the last column is cut to fit a narrow terminal: half an address is of no use.
+    Only the last column is truncated on a narrow terminal: half an address is useless.
     """
-    assert columns, "a table without columns has nothing to show"
+    assert columns, "a table needs at least one column"
     cells = [[_cell(value) for value in row] for row in rows]
     titles = [name.rstrip("#") for name in columns]
     widths = [
@@ -79,7 +79,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
-    """Names and values, one per line, never cut."""
+    """Print names and values, one pair per line, never truncated."""
     shown = [(name, _cell(value)) for name, value in pairs]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:

@@ -1,7 +1,7 @@
-"""Processes of this machine: who they are, starting them, and signalling them safely.
+"""Processes of this machine: identity, start and safe signals.
 
 Owns the rule that a signal is sent only to a process whose identity (pid and start time) is the
-recorded one: a pid alone may have been given to a stranger since. Must not know clusters.
+recorded one: the kernel reuses pids. Must not know clusters.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ ProcessState = Literal["running", "paused", "stopped"]
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """A pid, and a text that no later process with the same pid can share."""
+    """A pid, and a start time that no later process with the same pid can share."""
 
     pid: int
     started: str
 
     def state(self) -> ProcessState:
-        """Running, paused (SIGSTOP), or stopped: gone, a zombie, or another process by now."""
+        """Running, paused (SIGSTOP) or stopped: gone, a zombie, or a pid that was reused."""
         found = _look(self.pid)
         if found is None or found[1] != self.started or found[0] in "ZX":
             return "stopped"
@@ -45,11 +45,11 @@ class ProcessId:
 
     @property
     def alive(self) -> bool:
-        """True while this very process exists, paused or not."""
+        """Whether this process still exists, paused or not."""
         return self.state() != "stopped"
 
     def signal(self, number: signal.Signals) -> bool:
-        """Send a signal to this very process; False where it is gone."""
+        """Send a signal to this process; False where it is gone."""
         if not self.alive:
             return False
         try:
@@ -60,16 +60,16 @@ class ProcessId:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The identity of a living process, or None."""
+    """Identify a living process; None where there is none."""
     found = _look(pid)
     return None if found is None or found[0] in "ZX" else ProcessId(pid, found[1])
 
 
 def start_node(arguments: Sequence[str], log: Path, *, die_with_me: bool) -> ProcessId:
-    """Start ``python -m node`` in a session of its own, so that Ctrl-C reaches only its parent.
+    """Start ``python -m node`` in its own session, so that Ctrl-C reaches only its parent.
 
     Output is appended to ``log``. With ``die_with_me`` the node is killed when this process
-    ends in any way, even by SIGKILL.
+    ends, even by SIGKILL.
     """
     command = [sys.executable, "-m", "node", *arguments]
     if die_with_me:
@@ -88,12 +88,12 @@ def start_node(arguments: Sequence[str], log: Path, *, die_with_me: bool) -> Pro
         setsid=True,
     )
     identity = identify(pid)
-    # It may have ended already; its exit code is there to be collected all the same.
+    # The process may have ended already; its exit code can still be collected.
     return identity if identity is not None else ProcessId(pid, "ended at once")
 
 
 def exit_code(child: ProcessId) -> int | None:
-    """Collect a child of this process that ended: its code, negative for a signal, else None."""
+    """Reap a child process: its exit code, negative for a signal; None while it runs."""
     try:
         pid, status = os.waitpid(child.pid, os.WNOHANG)
     except ChildProcessError:
@@ -102,22 +102,22 @@ def exit_code(child: ProcessId) -> int | None:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Look until the condition holds; False where the time is over."""
+    """Poll until the condition holds; False after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= deadline:
             return False
-        let_pass(POLL_S)
+        pause_between_polls(POLL_S)
     return True
 
 
-def let_pass(seconds: float) -> None:
-    """Let that much time pass between two looks; a signal's handler runs meanwhile."""
+def pause_between_polls(seconds: float) -> None:
+    """Wait between two polls; signal handlers run meanwhile."""
     _NEVER.wait(seconds)
 
 
 def wait_gone(processes: Iterable[ProcessId], seconds: float) -> list[ProcessId]:
-    """Wait for the end of all; gives those that still live."""
+    """Wait for the end of all processes; returns those that still live."""
     left = list(processes)
 
     def gone() -> bool:
@@ -129,33 +129,33 @@ def wait_gone(processes: Iterable[ProcessId], seconds: float) -> list[ProcessId]
 
 
 def die_with_parent(parent: int) -> None:
-    """From now on this process is killed when ``parent``, which started it, ends.
+    """Have this process killed when its parent process ends.
 
-    Linux does it in the kernel, which also reaches a paused node; elsewhere a thread looks.
+    Linux does so in the kernel, which also reaches a paused node; elsewhere a thread polls.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     else:
         threading.Thread(target=_watch_parent, args=(parent,), daemon=True).start()
-    if os.getppid() != parent:  # It ended before the line above took effect.
+    if os.getppid() != parent:  # The parent ended before the line above took effect.
         raise SystemExit(1)
 
 
 def _watch_parent(parent: int) -> None:
     while os.getppid() == parent:
-        let_pass(PARENT_POLL_S)
+        pause_between_polls(PARENT_POLL_S)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _look(pid: int) -> tuple[str, str] | None:
-    """(state letter, start time) of a process, or None where there is none."""
+    """State letter and start time of a process; None where there is none."""
     if sys.platform == "linux":
         try:
             stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
         except OSError:
             return None
-        # The second field is the program's name in parentheses and may hold anything.
+        # The second field is the program name in parentheses and may contain any character.
         fields = stat.rpartition(")")[2].split()
         return fields[0], f"{_boot_id()}:{fields[19]}"
     answer = subprocess.run(
@@ -166,7 +166,7 @@ def _look(pid: int) -> tuple[str, str] | None:
 
 
 def _boot_id() -> str:
-    """Start times count from the boot, so they repeat after it; this tells boots apart."""
+    """Id of this boot: start times count from the boot, so they repeat after the next one."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

@@ -1,7 +1,7 @@
 """``fifo publish``: one message, or a file of any size with one message per line.
 
-Owns where bodies come from and the window of a stream. A message counts as published once it is
-confirmed; when a stream fails, the line it got to is said.
+Owns the sources of bodies and the window of a stream. A message counts as published once it is
+confirmed; when a stream fails, the error names the number of confirmed lines.
 """
 
 from __future__ import annotations
@@ -35,36 +35,47 @@ if TYPE_CHECKING:
 
 
 def publish(
-    queue: Annotated[str, typer.Argument(metavar="QUEUE")],
-    body: Annotated[str | None, typer.Option(help="The message, as text.")] = None,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Queue to publish to.")],
+    body: Annotated[str | None, typer.Option(help="Message body, as text.")] = None,
     file: Annotated[
-        Path | None, typer.Option(help="A file that is one message; - for stdin.", metavar="F")
+        Path | None, typer.Option(help="File whose content is one body; - for stdin.", metavar="F")
     ] = None,
     lines: Annotated[
-        Path | None, typer.Option(help="A file with a message per line; - for stdin.", metavar="F")
+        Path | None, typer.Option(help="File with one body per line; - for stdin.", metavar="F")
     ] = None,
-    key: Annotated[str | None, typer.Option(help="The ordering key.")] = None,
-    header: Annotated[list[str] | None, typer.Option(help="Any number.", metavar="K=V")] = None,
+    key: Annotated[str | None, typer.Option(help="Ordering key.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(help="Header of the message; repeatable.", metavar="K=V")
+    ] = None,
     delay: Annotated[
-        str | None, typer.Option(help="Deliver it after this, as in 5s.", metavar="TIME")
+        str | None, typer.Option(help="Delay before the first delivery, as in 5s.", metavar="TIME")
     ] = None,
-    ttl: Annotated[
-        str | None, typer.Option(help="It expires after this, as in 1h.", metavar="TIME")
-    ] = None,
+    ttl: Annotated[str | None, typer.Option(help="Time to live, as in 1h.", metavar="TIME")] = None,
     priority: Annotated[
-        int | None, typer.Option(min=0, max=9, help="9 is first; 4 unless told.")
+        int | None,
+        typer.Option(min=0, max=9, help="Priority 0-9; 9 is delivered first (default 4)."),
     ] = None,
     dedup_id: Annotated[
-        str | None, typer.Option(help="Published once within the queue's window.", metavar="ID")
+        str | None,
+        typer.Option(
+            help="Deduplication id; repeats within the queue's window are dropped.", metavar="ID"
+        ),
     ] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Publish, and wait until it is on a majority's disks."""
+    """Publish messages and wait for the confirms.
+
+    A message is confirmed once a majority of nodes has it on disk.
+    """
     if sum(source is not None for source in (body, file, lines)) != 1:
-        raise UsageProblem("give one of --body TEXT, --file F and --lines F")
+        raise UsageProblem(
+            "no body or several: give exactly one of --body TEXT, --file F and --lines F"
+        )
     if lines is not None and dedup_id is not None:
-        raise UsageProblem("--dedup-id is for one message; it cannot go with --lines")
+        raise UsageProblem(
+            "--dedup-id names one message: use it with --body or --file, not with --lines"
+        )
     options = _options(key, header or [], optional_duration(delay), optional_duration(ttl))
     if priority is not None:
         options["priority"] = priority
@@ -90,13 +101,13 @@ def _options(
 
 def _body(text: str | None, path: Path | None) -> bytes:
     if text is not None:
-        # What the shell gave that is no UTF-8 came in as surrogates; it goes out as it was.
+        # Bytes of an argument that are no UTF-8 arrive as surrogates; restore them.
         return text.encode("utf-8", errors="surrogateescape")
     assert path is not None
     with _opened(path) as source:
         content = source.read(BODY_BYTES_MAX + 1)
     if len(content) > BODY_BYTES_MAX:
-        raise CliError(f"{path} is larger than a message may be ({BODY_BYTES_MAX} bytes)")
+        raise CliError(f"{path} is too large for a message: at most {BODY_BYTES_MAX} bytes")
     return content
 
 
@@ -111,18 +122,18 @@ def _publish_one(
     confirm, forgets = run(url, work)
     if forgets:
         output.note(
-            f"--dedup-id has no effect: queue {queue} remembers no ids; "
-            f"fifo queue update {queue} --dedup-window 1h"
+            f"--dedup-id has no effect: queue {queue} has no deduplication window; "
+            f"set one: fifo queue update {queue} --dedup-window 1h"
         )
     if as_json:
         output.print_json({"id": str(confirm.id), "duplicate": confirm.duplicate})
     else:
-        again = "was there already" if confirm.duplicate else "is published"
-        output.say(f"message {confirm.id} {again}")
+        outcome = "is a duplicate" if confirm.duplicate else "is published"
+        output.say(f"message {confirm.id} {outcome}")
 
 
 async def _forgets_ids(client: fifo.Client, queue: str) -> bool:
-    """Whether the queue has no dedup window, as far as this user may know."""
+    """Whether the queue has no deduplication window; False where this user may not see it."""
     try:
         return (await client.queue(queue))["spec"]["dedup_window_ms"] is None
     except FifoError:
@@ -146,12 +157,10 @@ def _publish_lines(
         try:
             run(address, work)
         except KeyboardInterrupt:
-            output.note(f"{stream.confirmed} lines are published for certain")
+            output.note(f"confirmed {stream.confirmed} lines")
             raise
         except CliError as error:
-            raise CliError(
-                f"{error} ({stream.confirmed} lines are published for certain)"
-            ) from error
+            raise CliError(f"{error} (confirmed {stream.confirmed} lines)") from error
     if as_json:
         output.print_json({"published": stream.confirmed, "duplicates": stream.duplicates})
     else:
@@ -165,11 +174,11 @@ _COLUMNS = {
     "ttl": "ttls",
     "priority": "priorities",
 }
-"""What `publish` takes for one message, `publish_many` takes as a list with one for each."""
+"""Arguments of `publish`, and the names of their per-message lists in `publish_many`."""
 
 
 class LineStream:
-    """Publishes batches with a window of a few under way, and counts what was confirmed."""
+    """Publish batches with a window of a few in flight, and count what was confirmed."""
 
     def __init__(self, queue: str, options: Mapping[str, Any]) -> None:
         self._queue = queue
@@ -182,7 +191,7 @@ class LineStream:
     async def publish(
         self, client: fifo.Client, source: Iterator[list[bytes]], show: Callable[[], None]
     ) -> None:
-        """Publish every batch; raises the client's error after cancelling what is under way."""
+        """Publish every batch; on the client's error, cancel what is in flight and raise it."""
         try:
             for batch in source:
                 if len(self._under_way) >= PUBLISH_WINDOW:
@@ -192,10 +201,10 @@ class LineStream:
                 }
                 call = client.publish_many(self._queue, batch, **columns)
                 self._under_way.append(asyncio.ensure_future(call))
-                # The bodies' line ends were read too.
+                # The line ends count as read bytes too.
                 self.bytes_read += sum(map(len, batch)) + len(batch)
                 show()
-                # Reading a file never waits; this lets the loop send what was just handed over.
+                # Reading a file never yields to the event loop; this lets it send the batch.
                 await asyncio.sleep(0)
             while self._under_way:
                 await self._oldest()
@@ -206,7 +215,7 @@ class LineStream:
             await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def _oldest(self) -> None:
-        """Wait for the oldest batch; what a failed one had stored is counted too."""
+        """Wait for the oldest batch; the confirmed part of a failed one counts too."""
         try:
             confirms = await self._under_way.popleft()
         except PublishError as error:
@@ -217,7 +226,7 @@ class LineStream:
 
 
 def batches(source: BinaryIO, path: Path) -> Iterator[list[bytes]]:
-    """The lines of a file without their ends, in batches bounded in count and in bytes."""
+    """Yield the lines of a file without their ends, in batches bounded in count and bytes."""
     batch: list[bytes] = []
     held = 0
     number = 0
@@ -226,7 +235,7 @@ def batches(source: BinaryIO, path: Path) -> Iterator[list[bytes]]:
         body = line.removesuffix(b"\n").removesuffix(b"\r")
         if len(body) > BODY_BYTES_MAX:
             raise CliError(
-                f"{path}: line {number} is larger than a message may be ({BODY_BYTES_MAX} bytes)"
+                f"{path}: line {number} is too large for a message: at most {BODY_BYTES_MAX} bytes"
             )
         if batch and (len(batch) >= PUBLISH_BATCH or held + len(body) > PUBLISH_BATCH_BYTES):
             yield batch
@@ -247,12 +256,12 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _size_of(source: BinaryIO) -> int | None:
-    """Bytes in the file, or None for a pipe."""
+    """Size of the file in bytes; None for a pipe."""
     return os.fstat(source.fileno()).st_size or None
 
 
 def _progress(source: BinaryIO) -> Progress:
-    """A bar where the size is known, a count where it is not; on stderr, only for a person."""
+    """A bar where the size is known, else a count; on stderr, and only on a terminal."""
     columns = [
         TextColumn("{task.description}"),
         BarColumn(),

@@ -1,7 +1,7 @@
-"""``fifo queue``: declare, look at and change queues.
+"""``fifo queue``: declare, inspect and change queues.
 
-Owns the options that stand for the fields of a QueueSpec, one each and under the same name; what
-they mean is the machine's business. Update with `fifo.QueueSpec`.
+Owns one option for each field of a QueueSpec, under the same name; must not know the behaviour
+behind them, which is the machine's. Update with `fifo.QueueSpec`.
 """
 
 from __future__ import annotations
@@ -25,50 +25,120 @@ app = typer.Typer(
     epilog="Example: fifo queue declare orders --lock 30s",
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")]
 
 
 def _option(help_text: str, metavar: str | None = None) -> Any:
-    # typer types what it gives as Any, because it stands in place of the option's value.
+    # typer annotates its return value as Any, because it stands in place of the option's value.
     return typer.Option(help=help_text, metavar=metavar, show_default=False)
 
 
-Lock = Annotated[str | None, _option("How long a delivery is locked, 1s to 5m; 30s.", "TIME")]
-MaxLock = Annotated[str | None, _option("At most, renewals included; 30m.", "TIME")]
-MaxDeliveries = Annotated[str | None, _option("Failures until it is a dead letter.", "N")]
-DeadLetter = Annotated[str | None, _option("Where dead letters go; made if missing.", "QUEUE")]
+def _switch(names: str, help_text: str) -> Any:
+    return typer.Option(names, help=help_text, show_default=False)
+
+
+Lock = Annotated[
+    str | None, _option("Lock duration of a delivery, 1s to 5m (default 30s).", "TIME")
+]
+MaxLock = Annotated[
+    str | None, _option("Longest total lock, including renewals (default 30m).", "TIME")
+]
+MaxDeliveries = Annotated[
+    str | None,
+    _option(
+        "Failed deliveries before a message is dead-lettered"
+        " (default 20 with a dead-letter queue, else unlimited).",
+        "N",
+    ),
+]
+DeadLetter = Annotated[
+    str | None, _option("Queue that receives dead letters; created if missing.", "QUEUE")
+]
 DeadLetterExpired = Annotated[
     bool | None,
-    typer.Option("--dead-letter-expired/--drop-expired", help="What to do with expired messages."),
+    _switch(
+        "--dead-letter-expired/--drop-expired",
+        "Dead-letter or drop expired messages (default: dead-letter).",
+    ),
 ]
 DeadLetterOverflow = Annotated[
     bool | None,
-    typer.Option("--dead-letter-overflow/--drop-overflow", help="And with those pushed out."),
+    _switch(
+        "--dead-letter-overflow/--drop-overflow",
+        "Dead-letter or drop messages evicted by --overflow drop_oldest (default: drop).",
+    ),
 ]
-Ordering = Annotated[str | None, _option("none, key or single_active.", "ORDER")]
+Ordering = Annotated[
+    str | None, _option("Delivery order: none, key or single_active (default none).", "ORDER")
+]
 Priorities = Annotated[
-    bool | None, typer.Option("--priorities/--no-priorities", help="Keep them in an ordered queue.")
+    bool | None,
+    _switch(
+        "--priorities/--no-priorities",
+        "Deliver by priority (default: only with --ordering none).",
+    ),
 ]
-OnDelay = Annotated[str | None, _option("Ordered: a delayed return should block or skip.", "WHAT")]
-OnExhausted = Annotated[str | None, _option("dead_letter, or drop at the limit.", "WHAT")]
+OnDelay = Annotated[
+    str | None,
+    _option(
+        "In an ordered queue, whether a delayed return blocks the messages behind it:"
+        " block or skip (default block).",
+        "ACTION",
+    ),
+]
+OnExhausted = Annotated[
+    str | None,
+    _option(
+        "Fate of a message that reaches --max-deliveries: dead_letter or drop"
+        " (default dead_letter).",
+        "ACTION",
+    ),
+]
 CountTimeouts = Annotated[
     bool | None,
-    typer.Option("--count-timeouts/--no-count-timeouts", help="Whether a lost lock is a failure."),
+    _switch(
+        "--count-timeouts/--no-count-timeouts",
+        "Count an expired lock as a failed delivery (default: count).",
+    ),
 ]
 NackBackoff = Annotated[
-    str | None, _option("fixed:1s, exponential:1s..60s*2 or table:1s,5s,30s.", "BACKOFF")
+    str | None,
+    _option(
+        "Redelivery delay after a nack: fixed:1s, exponential:1s..60s*2 or table:1s,5s,30s"
+        " (default fixed:1s).",
+        "BACKOFF",
+    ),
 ]
-TimeoutBackoff = Annotated[str | None, _option("The same, after a lost lock.", "BACKOFF")]
-MaxLength = Annotated[str | None, _option("Messages at most.", "N")]
-MaxBytes = Annotated[str | None, _option("Bytes of bodies at most, as in 64MiB.", "SIZE")]
-Overflow = Annotated[str | None, _option("reject publishers, or drop_oldest.", "WHAT")]
-Ttl = Annotated[str | None, _option("Messages expire after this.", "TIME")]
-ExpiresUnused = Annotated[str | None, _option("Delete the queue when unused so long.", "TIME")]
+TimeoutBackoff = Annotated[
+    str | None,
+    _option("Redelivery delay after an expired lock, in the same form (default none).", "BACKOFF"),
+]
+MaxLength = Annotated[str | None, _option("Maximum number of messages in the queue.", "N")]
+MaxBytes = Annotated[
+    str | None, _option("Maximum total size of message bodies, as in 64MiB.", "SIZE")
+]
+Overflow = Annotated[
+    str | None,
+    _option("Policy of a full queue: reject publishes or drop_oldest (default reject).", "POLICY"),
+]
+Ttl = Annotated[str | None, _option("Time to live of a message (default unlimited).", "TIME")]
+ExpiresUnused = Annotated[
+    str | None, _option("Delete the queue after it has been unused for this long.", "TIME")
+]
 DisconnectGrace = Annotated[
-    str | None, _option("Return what a lost client holds after this.", "TIME")
+    str | None,
+    _option(
+        "Return a disconnected client's messages after this long"
+        " (default: when their locks expire).",
+        "TIME",
+    ),
 ]
-DedupWindow = Annotated[str | None, _option("Remember dedup ids so long.", "TIME")]
-DedupMax = Annotated[int | None, _option("And so many at most.", "N")]
+DedupWindow = Annotated[
+    str | None, _option("How long deduplication ids are remembered (default: not at all).", "TIME")
+]
+DedupMax = Annotated[
+    int | None, _option("Maximum number of deduplication ids remembered (default 1000000).", "N")
+]
 
 _DURATIONS = ("lock", "max_lock", "ttl", "expires_unused", "disconnect_grace", "dedup_window")
 _COUNTS = ("max_deliveries", "max_length")
@@ -104,7 +174,10 @@ def declare(
     dedup_max: DedupMax = None,
     url: Url = None,
 ) -> None:
-    """Create a queue. The same spec again is fine; another one is refused with the difference."""
+    """Create a queue.
+
+    Idempotent; fails with a diff if the queue exists with different options.
+    """
     options = spec_options(locals())
 
     async def work(client: fifo.Client) -> None:
@@ -138,13 +211,13 @@ def update(
     dedup_max: DedupMax = None,
     url: Url = None,
 ) -> None:
-    """Change a live queue.
+    """Change the options of an existing queue.
 
-    What is not named stays, and `none` takes a time, a limit or a name away.
+    Options that are not given keep their values; `none` clears a time, a limit or a name.
     """
     changes = spec_options(locals())
     if not changes:
-        raise UsageProblem("nothing to change: name at least one option, as in --ttl 1h")
+        raise UsageProblem("nothing to change: give at least one option, as in --ttl 1h")
 
     async def work(client: fifo.Client) -> None:
         await client.update(name, **changes)
@@ -155,7 +228,7 @@ def update(
 
 @app.command("list", epilog="Example: fifo queue list --json")
 def list_queues(url: Url = None, as_json: Json = False) -> None:
-    """Show all queues with their depth."""
+    """List all queues with their depth."""
 
     async def work(client: fifo.Client) -> list[dict[str, Any]]:
         return [dict(queue) for queue in await client.queues()]
@@ -175,7 +248,7 @@ _LIST_KEYS = ("name", "ready", "locked", "delayed", "bytes", "consumers")
 
 @app.command(epilog="Example: fifo queue show orders")
 def show(name: Name, url: Url = None, as_json: Json = False) -> None:
-    """Show everything about one queue."""
+    """Show all fields of one queue."""
 
     async def work(client: fifo.Client) -> dict[str, Any]:
         return dict(await client.queue(name))
@@ -189,7 +262,7 @@ def show(name: Name, url: Url = None, as_json: Json = False) -> None:
 
 @app.command(epilog="Example: fifo queue purge orders")
 def purge(name: Name, url: Url = None) -> None:
-    """Delete all messages that are not locked."""
+    """Delete all messages of a queue that are not locked."""
 
     async def work(client: fifo.Client) -> int | None:
         return await client.purge(name)
@@ -200,7 +273,7 @@ def purge(name: Name, url: Url = None) -> None:
 
 @app.command(epilog="Example: fifo queue delete orders")
 def delete(name: Name, url: Url = None) -> None:
-    """Delete a queue with its messages."""
+    """Delete a queue and its messages."""
 
     async def work(client: fifo.Client) -> None:
         await client.delete(name)
@@ -211,18 +284,18 @@ def delete(name: Name, url: Url = None) -> None:
 
 @app.command(epilog="Example: fifo queue pause orders")
 def pause(name: Name, url: Url = None) -> None:
-    """Stop deliveries; publishing and settling go on."""
+    """Stop deliveries from a queue; publishing and settling continue."""
 
     async def work(client: fifo.Client) -> None:
         await client.pause(name)
 
     run(url, work)
-    output.say(f"queue {name} is paused; let it go on: fifo queue resume {name}")
+    output.say(f"queue {name} is paused; resume it: fifo queue resume {name}")
 
 
 @app.command(epilog="Example: fifo queue resume orders")
 def resume(name: Name, url: Url = None) -> None:
-    """Deliver again."""
+    """Resume the deliveries of a paused queue."""
 
     async def work(client: fifo.Client) -> None:
         await client.resume(name)
@@ -232,7 +305,7 @@ def resume(name: Name, url: Url = None) -> None:
 
 
 def spec_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of a QueueSpec from the options that were given; times become seconds."""
+    """Convert the given options to keywords of a QueueSpec; times become seconds."""
     options: dict[str, Any] = {}
     for key, value in given.items():
         if value is None or key in ("name", "url"):
@@ -255,7 +328,7 @@ def _queue_state(queue: Mapping[str, Any]) -> str:
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, object]]:
-    """Nested fields as dotted names, in their order."""
+    """Flatten nested fields to dotted names, in their order."""
     rows: list[tuple[str, object]] = []
     for key, field in value.items():
         if isinstance(field, dict) and field:

@@ -1,7 +1,7 @@
-"""``fifo serve``: be one node.
+"""``fifo serve``: run one node.
 
-Owns the life of the process: configuration, checks, event loop, signals, logging, exit code.
-What a node is, is the broker's (`node.server`).
+Owns the process: configuration, checks, event loop, signals, logging, exit code. Must not know the
+parts of a node, which `node.server` puts together.
 """
 
 from __future__ import annotations
@@ -35,33 +35,39 @@ _LOG = logging.getLogger("node.serve")
 
 def serve(
     config: Annotated[
-        Path | None, typer.Option("--config", help="A cluster.toml; without it, one node alone.")
+        Path | None,
+        typer.Option("--config", help="Path of a cluster.toml; without it, a single node."),
     ] = None,
     node: Annotated[
-        str | None, typer.Option("--node", help="Which [[node]] of the file to be.")
+        str | None, typer.Option("--node", help="Name of the [[node]] section to run.")
     ] = None,
     recover: Annotated[
         bool,
         typer.Option(
             "--recover",
-            help="Set a damaged journal aside, or begin in an empty folder that was not empty "
-            "before, and get everything back from the other nodes. To be given once.",
+            help="Rebuild this node from its peers after its data was lost or damaged. Use once.",
         ),
     ] = False,
     data_dir: Annotated[
-        Path, typer.Option("--data-dir", help="Without --config: where the data is kept.")
+        Path, typer.Option("--data-dir", help="Without --config: folder of the data.")
     ] = FOLDER_DEFAULT / SINGLE,
     base_port: Annotated[
-        int, typer.Option(min=1, max=65_532, help="Without --config: ports this + 1, + 2, + 3.")
+        int,
+        typer.Option(
+            min=1, max=65_532, help="Without --config: the ports are this + 1, + 2 and + 3."
+        ),
     ] = BASE_PORT_DEFAULT,
     parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
 ) -> None:
-    """Run one node until SIGTERM or Ctrl-C. Without arguments one node alone, on loopback."""
+    """Run one node until SIGTERM or Ctrl-C.
+
+    Without options: a single node on loopback.
+    """
     if parent is not None:
         die_with_parent(parent)
     settings, name = _choose(config, node, data_dir, base_port)
     member = settings.node(name)
-    check_ports(member, "is the node already running? else choose another port for it")
+    check_ports(member, "stop the process that listens there, or configure another port")
     check_data_dir(member)
     _start_logging()
     _warn_of_wildcards(settings)
@@ -69,15 +75,15 @@ def serve(
 
 
 class LineFormatter(logging.Formatter):
-    """One event, one line: time, level and logger as key=value, then the event itself."""
+    """Format an event as one line: time, level and logger as key=value, then the event."""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        """UTC to the millisecond."""
+        """Format the time as UTC with milliseconds."""
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         return f"{seconds}.{int(record.msecs):03d}Z"
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line; a traceback is folded into it, unless FIFO_DEBUG asks to see it as it is."""
+        """Format the record as one line, traceback included; FIFO_DEBUG keeps line breaks."""
         text = super().format(record)
         if "\n" in text and not os.environ.get("FIFO_DEBUG"):
             text = text.replace("\n", " | ")
@@ -87,15 +93,15 @@ class LineFormatter(logging.Formatter):
 def _choose(
     path: Path | None, node: str | None, data_dir: Path, base_port: int
 ) -> tuple[ClusterConfig, str]:
-    """The configuration and which of its nodes to be."""
+    """Load the configuration and choose the node of it to run."""
     if path is None:
         if node is not None:
-            raise UsageProblem("--node needs --config: which file is the node in?")
+            raise UsageProblem("--node needs --config: give the cluster.toml that names the node")
         return single_node_config(data_dir, base_port), "n1"
     config = load_config(path)
     if node is None and len(config.nodes) > 1:
         names = ", ".join(member.name for member in config.nodes)
-        raise UsageProblem(f"{path} has several nodes: say which to be, --node with one of {names}")
+        raise UsageProblem(f"{path} has several nodes: choose one with --node: {names}")
     return config, node or config.nodes[0].name
 
 
@@ -107,17 +113,19 @@ def _start_logging() -> None:
     level = logging.DEBUG if os.environ.get("FIFO_DEBUG") else logging.INFO
     logging.basicConfig(level=level, handlers=[handler], force=True)
     if level > logging.DEBUG:
-        # A line per request of a health probe would drown what matters.
+        # A line per health probe would drown the events of the node.
         logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
 
 
 def _warn_of_wildcards(settings: ClusterConfig) -> None:
-    """Nodes and clients dial what the file says: 0.0.0.0 leads each of them to its own machine."""
+    """Warn of wildcard addresses: nodes and clients dial the file's addresses, and 0.0.0.0 leads
+    each of them to its own machine.
+    """
     for node in settings.nodes if len(settings.nodes) > 1 else ():
         for key, address in (("client", node.client), ("peer", node.peer)):
             if address.is_wildcard:
                 _LOG.warning(
-                    "event=wildcard_address node=%s %s=%s advice=name the host as others dial it",
+                    "event=wildcard_address node=%s %s=%s advice=name a host that others can dial",
                     *(node.name, key, address),
                 )
 
@@ -127,10 +135,11 @@ def _run(config: ClusterConfig, name: str, path: Path | None, *, recover: bool) 
         import uvloop
     except ImportError:
         factory = asyncio.new_event_loop
-        _LOG.warning("uvloop is not installed: plain asyncio, slower")
+        _LOG.warning("event=no_uvloop advice=install uvloop; plain asyncio is slower")
     else:
         factory = uvloop.new_event_loop
-    # A slow disk's thread has to say that it is done: 5 ms, the default, is longer than most syncs.
+    # The disk's thread waits this long for the GIL after a sync; the default of 5 ms is longer than
+    # most syncs.
     sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=factory) as runner, Collector() as collector:
         runner.run(_live(config, name, path, collector, recover=recover))
@@ -139,11 +148,11 @@ def _run(config: ClusterConfig, name: str, path: Path | None, *, recover: bool) 
 async def _live(
     config: ClusterConfig, name: str, path: Path | None, collector: Collector, *, recover: bool
 ) -> None:
-    """Start the node, wait for a signal or its end, and stop it in order.
+    """Start the node, wait for a signal or its end, and shut it down.
 
-    SIGHUP reads the users and certificates of the file again.
+    SIGHUP reloads the users and certificates of the file.
     """
-    # Only here: the other commands start in half the time without a node's parts.
+    # Imported here: the other commands start twice as fast without the parts of a node.
     from node.http.server import HttpServer
     from node.server import Node, RaftError
 
@@ -168,19 +177,19 @@ async def _live(
     finally:
         asked.cancel()
         await node.stop()
-    await _how_it_ended(running, name, was_asked=stopping.is_set())
+    await _check_ending(running, name, was_asked=stopping.is_set())
 
 
 def _reload(node: Node, path: Path) -> None:
-    """What cannot be used changes nothing, and is one line of the log."""
+    """Reload the file; log an error and keep the old configuration where it is invalid."""
     try:
         node.reload(load_config(path))
     except ConfigError as error:
         _LOG.error("event=reload_failed kept=old reason=%s", one_line(error))
 
 
-async def _how_it_ended(running: asyncio.Task[None], name: str, *, was_asked: bool) -> None:
-    """Nothing where the end was asked for; else the reason, for stderr and the exit code."""
+async def _check_ending(running: asyncio.Task[None], name: str, *, was_asked: bool) -> None:
+    """Raise CliError with the reason, unless the node was asked to stop."""
     try:
         await running
     except asyncio.CancelledError:
@@ -189,4 +198,4 @@ async def _how_it_ended(running: asyncio.Task[None], name: str, *, was_asked: bo
         if not was_asked:
             raise CliError(f"node {name} stopped: {one_line(error)}") from error
     if not was_asked:
-        raise CliError(f"node {name} stopped by itself; its log says why")
+        raise CliError(f"node {name} stopped unexpectedly; the reason is in its log")

@@ -1,7 +1,7 @@
-"""One connection for one command: which cluster is meant, and what a failure means to a person.
+"""One connection for one command: the choice of the cluster, and the text of client errors.
 
-Owns the choice of the address (--url, $FIFO_URL, the cluster in ``.fifo``) and the translation of
-the client's errors into lines that say what to do. Must not know what the command does.
+Owns the address (--url, $FIFO_URL, the cluster in ``.fifo``) and the translation of the client's
+errors into lines with a remedy. Must not know the commands.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Url = Annotated[
     typer.Option(
         "--url",
         envvar="FIFO_URL",
-        help="The cluster, as fifo://host:port,host:port; else the one started in .fifo.",
+        help="Cluster, as fifo://host:port,host:port (default: the one started in .fifo).",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def choose_url(url: str | None) -> str:
-    """The address that a command means; CliError where there is none."""
+    """Choose the address for a command; raise CliError where there is none."""
     if url:
         return url if "://" in url else f"fifo://{url}"
     state = ClusterFolder(FOLDER_DEFAULT).load()
@@ -45,12 +45,13 @@ def choose_url(url: str | None) -> str:
     if single.is_dir():
         return single_node_config(single).url
     raise CliError(
-        "which cluster? start one with `fifo cluster start`, or pass --url fifo://host:port"
+        "no cluster address: start a cluster with `fifo cluster start`, or pass"
+        " --url fifo://host:port"
     )
 
 
 def node_options(url: str) -> Options:
-    """What a URL says: every node that it names, credentials, TLS."""
+    """Parse a URL into addresses, credentials and TLS; raise UsageProblem where it is invalid."""
     try:
         return from_url(url, {})
     except fifo.InvalidArgument as error:
@@ -58,7 +59,7 @@ def node_options(url: str) -> Options:
 
 
 def run(url: str | None, work: Callable[[fifo.Client], Awaitable[T]]) -> T:
-    """Connect, do the work, close; the client's errors become a CliError."""
+    """Connect, do the work and close; translate client errors to CliError."""
     address = choose_url(url)
     try:
         return asyncio.run(_work(address, work))
@@ -67,9 +68,9 @@ def run(url: str | None, work: Callable[[fifo.Client], Awaitable[T]]) -> T:
 
 
 def cli_error(error: fifo.FifoError, url: str) -> CliError:
-    """One line: what went wrong, and what to do about it.
+    """Translate a client error to one line with a remedy.
 
-    An argument that the client itself refuses is a wrong command line, so it exits with 2.
+    An argument that the client refuses locally is a usage error: exit code 2.
     """
     said = one_line(error)
     url = redacted(url)
@@ -77,23 +78,25 @@ def cli_error(error: fifo.FifoError, url: str) -> CliError:
         case fifo.InvalidArgument() if error.code is None:
             return UsageProblem(said)
         case fifo.QueueNotFound():
-            return CliError(f"{said}; `fifo queue list` shows those that exist")
+            return CliError(f"{said}; list the queues: fifo queue list")
         case fifo.QueueExists():
-            return CliError(f"{said}; change it with `fifo queue update`")
+            return CliError(f"{said}; change it: fifo queue update NAME")
         case fifo.QueueFull():
-            return CliError(f"{said}; consume from it, or raise its limit with `fifo queue update`")
+            return CliError(f"{said}; consume from it, or raise its limit: fifo queue update NAME")
         case fifo.NoDeadLetterQueue():
-            return CliError(f"{said}; give it one: fifo queue update NAME --dead-letter NAME.dlq")
+            return CliError(f"{said}; set one: fifo queue update NAME --dead-letter NAME.dlq")
         case fifo.Unsupported():
             return CliError(f"unsupported by the cluster at {url}: {said}")
         case fifo.AuthenticationFailed():
-            return CliError(f"{said}; at {url}")
+            return CliError(f"{said} (cluster at {url})")
         case fifo.PermissionDenied():
-            return CliError(f"{said}; permissions stand in the [[user]] sections of cluster.toml")
+            return CliError(f"{said}; permissions are in the [[user]] sections of cluster.toml")
         case fifo.Timeout() if error.unknown:
-            return CliError(f"{said}; it may have happened all the same: look before you repeat it")
+            return CliError(f"{said}; the request may have been executed: check before retrying")
         case fifo.ConnectionLost() | fifo.Timeout():
-            return CliError(f"{said}; is the cluster at {url} running, with a leader? fifo status")
+            return CliError(
+                f"{said}; check that the cluster at {url} is running and has a leader: fifo status"
+            )
         case _:
             return CliError(said)
 

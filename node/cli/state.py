@@ -1,7 +1,7 @@
-"""The folder of a local cluster: what ``fifo cluster start`` leaves for the other commands.
+"""The folder of a local cluster, shared by ``fifo cluster start`` and the other commands.
 
 Owns the layout of ``.fifo`` (``cluster.toml``, ``cluster.json``, one folder per node) and the
-format of ``cluster.json``. Must not start or signal anything.
+format of ``cluster.json``. Must not start or signal processes.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _STATE: Final = "cluster.json"
 _LOCK: Final = "cluster.lock"
 _OURS: Final = re.compile(r"cluster\.(toml|json|lock)(\.new)?|n[1-9][0-9]?|single|example")
 _NEIGHBOURS: Final = frozenset({SINGLE, "example"})
-"""Data of `fifo serve` alone and of the example file: theirs, so `clean` leaves it."""
+"""Data of a single `fifo serve` and of the example file, which `clean` must not delete."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """One node as it was started last: addresses as text, and its process."""
+    """One node as last started: its addresses as text, and its process."""
 
     name: str
     client: str
@@ -48,26 +48,27 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """What ``cluster.json`` holds; ``supervisor`` is the foreground `cluster start`, if any."""
+    """Content of ``cluster.json``; ``supervisor`` is the foreground `cluster start`, if any."""
 
     url: str
     supervisor: ProcessId | None
     nodes: tuple[NodeState, ...]
 
     def living(self) -> list[NodeState]:
-        """The nodes whose very process still exists."""
+        """The nodes whose process still exists."""
         return [n for n in self.nodes if n.process is not None and n.process.alive]
 
     def node(self, which: str) -> NodeState:
-        """The node of a number from 1, or of a name."""
+        """Find a node by its number, from 1, or its name; raise CliError for an unknown one."""
         for number, node in enumerate(self.nodes, 1):
             if which in (str(number), node.name):
                 return node
-        known = f"1 to {len(self.nodes)}"
-        raise CliError(f"there is no node {which} in this cluster; name one of {known}")
+        raise CliError(
+            f"no node {which!r} in this cluster; choose one of 1 to {len(self.nodes)}, or a name"
+        )
 
     def with_process(self, name: str, process: ProcessId | None) -> ClusterState:
-        """The same state, with another process for one node."""
+        """A copy of the state with another process for one node."""
         nodes = tuple(replace(n, process=process) if n.name == name else n for n in self.nodes)
         return replace(self, nodes=nodes)
 
@@ -80,19 +81,19 @@ class ClusterFolder:
 
     @property
     def config_path(self) -> Path:
-        """The configuration that the nodes were started with."""
+        """Path of the configuration that the nodes were started with."""
         return self.path / _CONFIG
 
     def log_path(self, name: str) -> Path:
-        """Where a node's stderr goes."""
+        """Path of the log, a node's stderr."""
         return self.path / name / "node.log"
 
     def start_request(self, name: str, *, recover: bool = False) -> Path:
-        """A file that asks the foreground `cluster start` to start a node again."""
+        """Path of the file that requests a restart from the foreground `cluster start`."""
         return self.path / name / ("recover" if recover else "start")
 
     def load(self) -> ClusterState | None:
-        """The state that was left, or None; CliError where the file is damaged."""
+        """Read the state; None without one. Raises CliError for a damaged file."""
         path = self.path / _STATE
         try:
             return _from_plain(json.loads(path.read_text(encoding="utf-8")))
@@ -103,11 +104,11 @@ class ClusterFolder:
         except (OSError, ValueError, KeyError, TypeError) as error:
             problem = one_line(error)
             raise CliError(
-                f"{path} cannot be used ({problem}); stop the nodes by hand, then delete it"
+                f"{path} is damaged ({problem}); stop the nodes by hand, then delete the file"
             ) from None
 
     def require(self) -> ClusterState:
-        """The state that was left; CliError where no cluster was started here."""
+        """Read the state; raise CliError where no cluster was started here."""
         state = self.load()
         if state is None:
             raise CliError(
@@ -117,28 +118,28 @@ class ClusterFolder:
 
     @property
     def flag(self) -> str:
-        """What to add to a suggested `fifo cluster` command so that it means this folder."""
+        """The --dir option that a suggested `fifo cluster` command needs for this folder."""
         return "" if self.path == FOLDER_DEFAULT else f" --dir {self.path}"
 
     def save(self, state: ClusterState) -> None:
-        """Replace ``cluster.json`` in one step: a reader sees the old or the new one."""
+        """Replace ``cluster.json`` atomically."""
         path = self.path / _STATE
         new = path.with_suffix(".json.new")
         new.write_text(json.dumps(_to_plain(state), indent=2) + "\n", encoding="utf-8")
         new.replace(path)
 
     def existing_config(self) -> ClusterConfig | None:
-        """The configuration of an earlier start; ConfigError where it was damaged by hand."""
+        """Load the configuration of an earlier start; raises ConfigError where it is invalid."""
         return load_config(self.config_path) if self.config_path.exists() else None
 
     def write_config(self, config: ClusterConfig) -> None:
-        """Write ``cluster.toml``, in one step."""
+        """Replace ``cluster.toml`` atomically."""
         new = self.config_path.with_suffix(".toml.new")
         new.write_text(to_toml(config), encoding="utf-8")
         new.replace(self.config_path)
 
     def prepare(self) -> None:
-        """Make the folder, and refuse one that is not ours or cannot be written."""
+        """Create the folder; raise CliError for a foreign or read-only one."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             foreign = sorted(p.name for p in self.path.iterdir() if not _OURS.fullmatch(p.name))
@@ -153,27 +154,27 @@ class ClusterFolder:
             ) from None
         if foreign:
             raise CliError(
-                f"{self.path} holds {foreign[0]!r}, which is not a cluster's: nothing was touched;"
-                " choose an empty folder with --dir"
+                f"{self.path} contains {foreign[0]!r}, which is no file of a cluster:"
+                " nothing was changed; choose an empty folder with --dir"
             )
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder while starting or changing nodes, so that two commands cannot mix."""
+        """Lock the folder against concurrent `fifo cluster` commands."""
         descriptor = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise CliError(
-                    f"another fifo command is changing the cluster in {self.path}; try again"
+                    f"another fifo command is changing the cluster in {self.path}; try again later"
                 ) from None
             yield
         finally:
             os.close(descriptor)
 
     def remove(self) -> list[Path]:
-        """Delete what a cluster left here, and nothing else; gives what was deleted."""
+        """Delete the files of the cluster and no others; returns the deleted paths."""
         if not self.path.is_dir():
             return []
         removed = []
@@ -191,7 +192,7 @@ class ClusterFolder:
 
 
 def state_of(config: ClusterConfig) -> ClusterState:
-    """The state of a cluster none of whose nodes was started yet."""
+    """Initial state of a cluster, before any node is started."""
     nodes = tuple(
         NodeState(n.name, str(n.client), str(n.peer), str(n.http), str(n.data_dir), None)
         for n in config.nodes

@@ -1,8 +1,8 @@
-"""``fifo status``: every node's own word on the state of the cluster.
+"""``fifo status``: the state of the cluster as reported by every node.
 
-Owns the merge of what the nodes say: lag is counted from the furthest log that anyone reports, so
-that a silent or deposed leader cannot hide it. A node of another version may tell less than this
-one: what it does not tell is "-", for a rolling upgrade is when one looks.
+Owns the merge of the reports: lag is measured from the longest log that any node reports, so that a
+silent or deposed leader cannot hide it. A node of another version may report fewer fields, as in a
+rolling upgrade: a missing one is shown as "-".
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def status(url: Url = None, as_json: Json = False) -> None:
     if all(node["role"] == "down" for node in nodes):
         refusal = next((node["error"] for node in nodes if node.get("refused")), None)
         if refusal is not None:
-            raise CliError(f"{refusal}; at {options.shown}")
+            raise CliError(f"{refusal} (cluster at {options.shown})")
         why = nodes[0]["error"]
         raise CliError(
             f"no node answers at {options.shown}: {why}; start a cluster: fifo cluster start"
@@ -41,17 +41,17 @@ def status(url: Url = None, as_json: Json = False) -> None:
     peers = [peer for node in nodes if node.get("node") == leader for peer in node.get("peers", ())]
     if peers:
         output.say("")
-        output.say(f"as {leader} sees the others:")
+        output.say(f"peers, as seen by {leader}:")
         output.print_table(_PEER_COLUMNS, map(_peer_row, peers))
     for node in nodes:
         if waits_for := node.get("recovering"):
-            output.note(f"{node['node']} gets back a journal that it lost: waits for {waits_for}")
+            output.note(f"{node['node']} is rebuilding a lost journal and waits for {waits_for}")
     if leader is None:
-        output.note("no leader: publishing and consuming wait until a majority of nodes is up")
+        output.note("no leader: publishing and consuming wait until a majority of nodes is running")
 
 
 def merged(asked: Sequence[str], answers: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One record per address: the node's own answer, and how far its log is behind."""
+    """Merge each address with its node's reply and the lag of its log."""
     last = max((answer["last"] for answer in answers if "last" in answer), default=None)
     nodes = []
     for address, answer in zip(asked, answers, strict=True):
@@ -62,7 +62,7 @@ def merged(asked: Sequence[str], answers: Sequence[dict[str, Any]]) -> list[dict
 
 
 def leader_name(nodes: Sequence[dict[str, Any]]) -> str | None:
-    """Who leads in the highest term; a deposed leader may still think it does."""
+    """Name of the leader of the highest term: a deposed leader may still claim the role."""
     leaders = [node for node in nodes if node["role"] == "leader"]
     return max(leaders, key=lambda node: int(node["term"]))["node"] if leaders else None
 
@@ -84,11 +84,11 @@ _COLUMNS = (
 )
 
 
-_PEER_COLUMNS = ("peer", "is", "match#", "lag#", "on the way#", "snapshot being sent")
+_PEER_COLUMNS = ("peer", "state", "match#", "lag#", "in flight#", "snapshot sent")
 
 
 def _peer_row(peer: dict[str, Any]) -> tuple[object, ...]:
-    """What the leader knows of another node, and how far a snapshot for it is."""
+    """Cells of a peer: its replication, and the progress of a snapshot sent to it."""
     return (
         peer.get("name"),
         _peer_word(peer),
@@ -131,5 +131,5 @@ def _row(node: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _shown(text: Callable[[Any], str], value: object) -> str | None:
-    """The text of what a node told, None of what it did not."""
+    """Format a reported value; None stays None."""
     return None if value is None else text(value)

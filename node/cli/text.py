@@ -1,6 +1,6 @@
-"""Reading what people type, and showing numbers the way people read them.
+"""Text forms of durations, sizes, rates, counts and headers: parsing and formatting.
 
-Owns durations, sizes, rates and headers in their text forms. Pure: no I/O, no client.
+Pure: no I/O. Must not know the client.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _DURATION_CHARS_MAX: Final = 32
 
 
 def messages(count: int) -> str:
-    """How many messages, in words."""
+    """A count of messages in words: ``1 message``, ``2 messages``."""
     return f"{count} message{'' if count == 1 else 's'}"
 
 
 def duration(text: str) -> float:
-    """Seconds from ``30s``, ``500ms``, ``1h30m`` or a bare number of seconds."""
+    """Parse ``30s``, ``500ms``, ``1h30m`` or a bare number of seconds; returns seconds."""
     cleaned = text.strip().lower()
     if len(cleaned) > _DURATION_CHARS_MAX:
         raise UsageProblem(f"{cleaned[:20]!r}... is not a duration; write it as in 30s or 1h30m")
@@ -47,19 +47,19 @@ def duration(text: str) -> float:
 
 
 def optional_duration(text: str | None) -> float | None:
-    """`duration`, or None where the option was not given."""
+    """Parse a duration; None stays None."""
     return None if text is None else duration(text)
 
 
 def count(text: str) -> int:
-    """A whole number."""
+    """Parse a whole number."""
     if not re.fullmatch(r"-?[0-9]{1,19}", text.strip()):
         raise UsageProblem(f"{text!r} is not a whole number")
     return int(text)
 
 
 def size(text: str) -> int:
-    """Bytes from ``1024``, ``10MB`` or ``64MiB``."""
+    """Parse ``1024``, ``10MB`` or ``64MiB``; returns bytes."""
     match = _SIZE.fullmatch(text.strip())
     factor = None if match is None else _BYTES.get(match.group(2).lower())
     if match is None or factor is None:
@@ -68,7 +68,7 @@ def size(text: str) -> int:
 
 
 def rate(text: str) -> float:
-    """Messages per second from ``100/s``, ``6/m`` or a bare number."""
+    """Parse ``100/s``, ``6/m`` or a bare number; returns messages per second."""
     number, slash, unit = text.strip().partition("/")
     per = _SECONDS.get(unit.strip()) if slash else 1.0
     if per is None or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", number.strip()):
@@ -77,18 +77,18 @@ def rate(text: str) -> float:
 
 
 def headers(pairs: Iterable[str]) -> dict[str, str]:
-    """The headers of ``k=v`` texts; the value may hold further equal signs."""
+    """Parse headers written as ``name=value``; the value may contain equal signs."""
     found: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise UsageProblem(f"--header {pair!r}: write it as name=value")
+            raise UsageProblem(f"--header {pair!r} is not a header; write it as name=value")
         found[name] = value
     return found
 
 
 def bytes_text(count: int) -> str:
-    """``1536`` as ``1.5 KiB``."""
+    """Format bytes: ``1536`` as ``1.5 KiB``."""
     value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:
@@ -98,7 +98,7 @@ def bytes_text(count: int) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """A span of time in at most two units: ``820 ms``, ``12.3 s``, ``3 m 20 s``."""
+    """Format a duration in at most two units: ``820 ms``, ``12.3 s``, ``3 m 20 s``."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 60:
@@ -112,6 +112,6 @@ def seconds_text(seconds: float) -> str:
 
 
 def shortened(text: str, chars_max: int) -> str:
-    """The text on one line, cut with an ellipsis where it is too long for a table's cell."""
+    """Fit a text into a table cell: one line, truncated with an ellipsis."""
     line = "".join(ch if ch.isprintable() else "\N{MIDDLE DOT}" for ch in text)
     return line if len(line) <= chars_max else line[: chars_max - 1] + "\N{HORIZONTAL ELLIPSIS}"

@@ -1,7 +1,7 @@
 """``fifo user hash`` and ``fifo user token``: secrets for the [[user]] sections of a cluster.toml.
 
-Owns how a password is asked for. It is never an argument, where every user of the machine could
-read it, and never printed.
+Owns the password prompt. A password is never an argument, which every user of the machine could
+read, and is never printed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ app = typer.Typer(
 
 @app.command("hash", epilog="Example: fifo user hash < password.txt")
 def hash_(as_json: Json = False) -> None:
-    """Hash a password. It is asked for on the terminal, or one line of standard input."""
+    """Hash a password.
+
+    It is prompted for on a terminal, else read from one line of standard input.
+    """
     try:
         hashed = hash_password(_password())
     except ValueError as error:
@@ -38,7 +41,10 @@ def hash_(as_json: Json = False) -> None:
 
 @app.command(epilog="Example: fifo user token --json")
 def token(as_json: Json = False) -> None:
-    """Make a random token for a program. It is shown this once; only its hash is kept."""
+    """Generate a token for a program, and its hash.
+
+    The token is printed only this once.
+    """
     made = new_token()
     hashed = hash_token(made)
     if as_json:
@@ -46,13 +52,15 @@ def token(as_json: Json = False) -> None:
         return
     output.say(f"token {made}")
     output.say(f'token_hash = "{hashed}"')
-    output.note("give the token to the program (fifo://HOSTS?token=...), the hash to cluster.toml")
+    output.note(
+        "pass the token to the program (fifo://HOSTS?token=...); put the hash into cluster.toml"
+    )
 
 
 def _password() -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\r\n")
     password = getpass.getpass("password: ")
-    if getpass.getpass("once more: ") != password:
-        raise CliError("the two passwords differ; nothing was hashed")
+    if getpass.getpass("repeat password: ") != password:
+        raise CliError("the two passwords differ: no hash was made; run the command again")
     return password

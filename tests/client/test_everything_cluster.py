@@ -156,7 +156,7 @@ async def test_a_repeated_dedup_id_is_confirmed_as_the_message_that_is_stored(
         done = await asyncio.to_thread(runner.invoke, app, [*line, "--json"])
         assert json.loads(done.output) == {"id": first.id, "duplicate": True}
         done = await asyncio.to_thread(runner.invoke, app, line)
-        assert done.output == f"message {first.id} was there already\n"
+        assert done.output == f"message {first.id} is a duplicate\n"
 
         stored = [message.id for message in await client.get("q", count=10, lock=30)]
         assert stored == [first.id, other.id, confirms[0].id, confirms[2].id]

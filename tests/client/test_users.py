@@ -187,5 +187,5 @@ async def test_the_command_line_uses_the_url_and_never_prints_its_secret(
             printed += captured.out + captured.err
             assert code == wanted, printed
         assert "-password" not in printed
-        assert "permissions stand in the [[user]] sections" in printed
+        assert "permissions are in the [[user]] sections" in printed
         assert "the user or the secret is wrong" in printed

@@ -14,7 +14,7 @@ def counted(count: int, milliseconds: int) -> dict[str, object]:
     return {"total": 2 * count, "measured": count, "latency": histogram.to_pairs()}
 
 
-def test_rates_count_the_measured_time_only_and_latencies_are_in_milliseconds() -> None:
+def test_rates_cover_the_measured_time_and_latencies_are_in_milliseconds() -> None:
     results = {"publish": counted(1000, 8), "consume": counted(900, 16)}
     report = make_report(results, SETTINGS, 3)
     assert report["published_per_second"] == 100

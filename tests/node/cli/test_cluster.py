@@ -133,7 +133,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
         assert wait_gone(processes, WAIT_S) == []
 
 
-def test_the_cluster_is_what_the_contract_says(local: Local) -> None:
+def test_cluster_start_reports_leader_and_nodes(local: Local) -> None:
     view = local.status()
     base = local.base_port
     assert view["url"] == "fifo://" + ",".join(f"127.0.0.1:{base + 10 * i + 1}" for i in range(3))
@@ -147,7 +147,7 @@ def test_the_cluster_is_what_the_contract_says(local: Local) -> None:
         assert Path(node["data_dir"]).is_dir()
 
 
-def test_a_second_start_is_refused_and_says_how_to_stop_the_first(local: Local) -> None:
+def test_a_second_start_is_refused_and_names_the_stop_command(local: Local) -> None:
     done = local.type("cluster", "start")
     assert done.code == 1
     assert "a cluster is already running in .fifo (n1 pid " in done.line
@@ -155,14 +155,14 @@ def test_a_second_start_is_refused_and_says_how_to_stop_the_first(local: Local) 
     assert "already running" in local.type("cluster", "clean").line
 
 
-def test_status_asks_every_node_itself(local: Local) -> None:
+def test_status_queries_every_node(local: Local) -> None:
     view = local.ok("status", "--json").json
     assert [node["node"] for node in view["nodes"]] == ["n1", "n2", "n3"]
     assert view["leader"] == local.status()["leader"]
     assert all(node["lag"] >= 0 and node["term"] >= 1 for node in view["nodes"])
     table = local.ok("status").out
     assert table.count("follower") == 2
-    assert f"as {view['leader']} sees the others:" in table
+    assert f"peers, as seen by {view['leader']}:" in table
     assert table.count("connected") == 2
     [leading] = [node for node in view["nodes"] if node["node"] == view["leader"]]
     for peer in leading["peers"]:
@@ -188,10 +188,10 @@ def test_a_queue_is_declared_shown_and_deleted(local: Local) -> None:
     local.ok("queue", "delete", "jobs.dlq")
     missing = local.type("queue", "show", "jobs")
     assert missing.code == 1
-    assert "`fifo queue list` shows those that exist" in missing.line
+    assert "list the queues: fifo queue list" in missing.line
 
 
-def test_messages_go_in_and_come_out_with_all_they_carry(local: Local) -> None:
+def test_a_message_keeps_all_its_fields(local: Local) -> None:
     local.ok("queue", "declare", "mail")
     local.ok("publish", "mail", "--body", "hello", "--key", "k", "--header", "a=b=c")
     assert local.process("publish", "mail", "--file", "-", stdin="two\nlines").code == 0
@@ -206,7 +206,7 @@ def test_messages_go_in_and_come_out_with_all_they_carry(local: Local) -> None:
     local.ok("queue", "delete", "mail")
 
 
-def test_a_dedup_id_that_nobody_remembers_is_told_of(local: Local) -> None:
+def test_a_dedup_id_without_a_window_is_warned_of(local: Local) -> None:
     local.ok("queue", "declare", "once")
     forgotten = local.type("publish", "once", "--body", "x", "--dedup-id", "d")
     assert forgotten.code == 0
@@ -229,7 +229,7 @@ def test_a_file_of_lines_is_published_whole_and_in_order(local: Local) -> None:
     local.ok("queue", "delete", "lines")
 
 
-def test_nack_counts_release_does_not_and_terminate_makes_a_dead_letter(local: Local) -> None:
+def test_nack_counts_a_failure_release_does_not_and_terminate_dead_letters(local: Local) -> None:
     local.ok("queue", "declare", "work", "--dead-letter", "work.dlq", "--nack-backoff", "fixed:0s")
     local.ok("publish", "work", "--body", "x")
     local.ok("consume", "work", "--count", "1", "--nack")
@@ -244,13 +244,13 @@ def test_nack_counts_release_does_not_and_terminate_makes_a_dead_letter(local: L
     local.ok("queue", "delete", "work.dlq")
 
 
-def test_a_full_queue_says_what_to_do_and_its_limit_can_be_taken_away(local: Local) -> None:
+def test_a_full_queue_is_an_error_with_a_remedy_and_its_limit_can_be_cleared(local: Local) -> None:
     limits = ("--max-length", "1", "--max-deliveries", "3", "--on-exhausted", "drop")
     local.ok("queue", "declare", "small", *limits)
     local.ok("publish", "small", "--body", "x")
     full = local.type("publish", "small", "--body", "y")
     assert full.code == 1
-    assert full.line.endswith("or raise its limit with `fifo queue update`")
+    assert full.line.endswith("or raise its limit: fifo queue update NAME")
     local.ok("queue", "update", "small", "--max-length", "none", "--max-deliveries", "none")
     spec = local.ok("queue", "show", "small", "--json").json["spec"]
     assert (spec["max_length"], spec["max_deliveries"]) == (None, None)
@@ -259,7 +259,7 @@ def test_a_full_queue_says_what_to_do_and_its_limit_can_be_taken_away(local: Loc
     local.ok("queue", "delete", "small")
 
 
-def test_a_delayed_message_is_shown_with_its_time(local: Local) -> None:
+def test_a_delayed_message_is_shown_with_its_due_time(local: Local) -> None:
     local.ok("queue", "declare", "later")
     local.ok("publish", "later", "--body", "x", "--delay", "1h")
     assert len(local.ok("delayed", "later", "--json").json) == 1
@@ -272,11 +272,13 @@ def test_a_delayed_message_is_shown_with_its_time(local: Local) -> None:
     assert (nothing.code, nothing.out, nothing.err) == (0, "", "none\n")
     nothing = local.type("consume", "later")
     assert (nothing.code, nothing.out) == (0, "")
-    assert nothing.err == "nothing came from queue later; fifo queue show later\n"
+    assert (
+        nothing.err == "no message received from queue later; inspect it: fifo queue show later\n"
+    )
     local.ok("queue", "delete", "later")
 
 
-def test_consume_with_follow_ends_in_order_on_ctrl_c(local: Local) -> None:
+def test_consume_follow_settles_and_ends_on_ctrl_c(local: Local) -> None:
     local.ok("queue", "declare", "tail")
     local.ok("publish", "tail", "--body", "x")
     with subprocess.Popen(
@@ -296,22 +298,24 @@ def test_consume_with_follow_ends_in_order_on_ctrl_c(local: Local) -> None:
     local.ok("queue", "delete", "tail")
 
 
-def test_leadership_goes_where_it_is_told(local: Local) -> None:
+def test_leadership_is_transferred_to_the_named_node(local: Local) -> None:
     def leader() -> str:
         nodes = local.ok("status", "--json").json["nodes"]
         return str(next(node["node"] for node in nodes if node["role"] == "leader"))
 
     first = leader()
     other = next(name for name in ("n1", "n2", "n3") if name != first)
-    assert local.ok("transfer-leadership", other).out == f"{other} leads, after {first}\n"
+    assert (
+        local.ok("transfer-leadership", other).out == f"leadership moved from {first} to {other}\n"
+    )
     assert leader() == other
-    assert local.ok("transfer-leadership", other).out == f"{other} leads already\n"
+    assert local.ok("transfer-leadership", other).out == f"{other} is already the leader\n"
     unknown = local.type("transfer-leadership", "n9")
     assert unknown.code == 1
     assert "there is no node 'n9'; there are: n1, n2, n3" in unknown.line
 
 
-def test_a_redrive_is_counted_done_and_shown(local: Local) -> None:
+def test_a_redrive_is_counted_executed_and_shown(local: Local) -> None:
     local.ok("queue", "declare", "shop", "--dead-letter", "shop.dlq")
     for body in ("one", "two", "three"):
         local.ok("publish", "shop", "--body", body)
@@ -334,7 +338,7 @@ def test_a_redrive_is_counted_done_and_shown(local: Local) -> None:
     local.ok("queue", "delete", "shop.dlq")
 
 
-def test_a_move_is_counted_done_and_says_what_did_not_fit(local: Local) -> None:
+def test_a_move_is_counted_and_reports_the_messages_left(local: Local) -> None:
     for name in ("from", "to", "small"):
         local.ok("queue", "declare", name, *(["--max-length", "2"] if name == "small" else []))
     for body in "abcde":
@@ -348,7 +352,7 @@ def test_a_move_is_counted_done_and_says_what_did_not_fit(local: Local) -> None:
     )
     partly = local.type("move", "from", "small", "--json")
     assert (partly.code, partly.json) == (1, {"moved": 2, "asked": 4})
-    assert "2 of 4 messages were not moved: small takes no more" in partly.err
+    assert "2 of 4 messages were not moved: small is full" in partly.err
     full = local.type("move", "from", "small")
     assert (full.code, full.out) == (1, "0 messages moved from from to small\n")
     assert "fifo queue show small" in full.line
@@ -362,7 +366,7 @@ def test_a_move_is_counted_done_and_says_what_did_not_fit(local: Local) -> None:
         local.ok("queue", "delete", name)
 
 
-def test_a_redrive_that_has_to_wait_says_why(local: Local) -> None:
+def test_a_paused_redrive_reports_its_reason(local: Local) -> None:
     local.ok("queue", "declare", "full", "--dead-letter", "full.dlq", "--max-length", "1")
     local.ok("publish", "full", "--body", "dead")
     local.ok("consume", "full", "--count", "1", "--terminate", "broken")
@@ -377,7 +381,7 @@ def test_a_redrive_that_has_to_wait_says_why(local: Local) -> None:
 
 
 @pytest.mark.parametrize("window", ["1000", "1"])
-def test_a_benchmark_reports_what_the_contract_promises(local: Local, window: str) -> None:
+def test_a_benchmark_reports_rates_latencies_and_machine(local: Local, window: str) -> None:
     before = local.ok("queue", "list", "--json").json
     arguments = ["--seconds", "1", "--warmup", "0.5", "--window", window, "--json"]
     report = local.ok("bench", *arguments).json
@@ -430,7 +434,7 @@ def test_a_killed_leader_is_replaced_and_comes_back_as_a_follower(local: Local) 
     local.ok("queue", "delete", "kept")
 
 
-def test_a_paused_node_says_nothing_and_a_resumed_one_does(local: Local) -> None:
+def test_a_paused_node_is_silent_and_a_resumed_one_answers(local: Local) -> None:
     view = local.status()
     name = next(node["name"] for node in view["nodes"] if node["role"] == "follower")
     local.ok("cluster", "pause", name)
@@ -442,7 +446,7 @@ def test_a_paused_node_says_nothing_and_a_resumed_one_does(local: Local) -> None
     local.wait_for(*ALL_UP)
 
 
-def test_the_log_tells_that_the_node_is_ready(local: Local) -> None:
+def test_the_log_reports_that_the_node_is_ready(local: Local) -> None:
     text = local.ok("cluster", "logs", "1").out
     assert f"fifo node n1 ready client=127.0.0.1:{local.base_port + 1}" in text
     assert "Traceback" not in text
@@ -468,7 +472,7 @@ def test_a_node_started_twice_is_refused(local: Local) -> None:
     assert f"port {port} (client port of n1) is already in use; is the node already" in done.line
 
 
-def test_stop_ends_all_even_a_paused_node_and_the_next_start_has_the_data(local: Local) -> None:
+def test_stop_ends_even_a_paused_node_and_the_next_start_has_the_data(local: Local) -> None:
     local.ok("queue", "declare", "durable")
     local.ok("publish", "durable", "--body", "x")
     processes = local.processes()
@@ -476,7 +480,7 @@ def test_stop_ends_all_even_a_paused_node_and_the_next_start_has_the_data(local:
     assert local.ok("cluster", "stop").out == "stopped 3 nodes\n"
     assert not any(process.alive for process in processes)
     assert [node["role"] for node in local.status()["nodes"]] == ["down"] * 3
-    assert local.ok("cluster", "stop").out == "nothing was running\n"
+    assert local.ok("cluster", "stop").out == "no node was running\n"
     table = local.process("cluster", "start", "--detach").out
     assert "leader" in table
     assert "fifo publish orders --body hello" in table
@@ -502,7 +506,7 @@ def foreground(folder: Path) -> tuple[Local, subprocess.Popen[str], list[Process
     raise AssertionError(started.communicate()[1])
 
 
-def test_a_damaged_node_of_a_local_cluster_gets_its_journal_back(tmp_path: Path) -> None:
+def test_a_damaged_node_of_a_local_cluster_recovers_its_journal(tmp_path: Path) -> None:
     here, started, _ = foreground(tmp_path)
     with started:
         number = 1 + [node["role"] for node in here.status()["nodes"]].index("follower")
@@ -523,7 +527,7 @@ def test_a_damaged_node_of_a_local_cluster_gets_its_journal_back(tmp_path: Path)
     assert list(here.folder.glob(f".fifo/n{number}/data/*.lost-*"))
 
 
-def test_ctrl_c_stops_a_foreground_cluster_in_order(tmp_path: Path) -> None:
+def test_ctrl_c_shuts_a_foreground_cluster_down(tmp_path: Path) -> None:
     here, started, processes = foreground(tmp_path)
     with started:
         number = 1 + [node["role"] for node in here.status()["nodes"]].index("follower")
@@ -557,18 +561,18 @@ def test_nodes_die_with_a_foreground_start_that_is_killed(tmp_path: Path) -> Non
     assert wait_gone(processes, WAIT_S) == []
 
 
-def test_a_start_whose_nodes_cannot_run_leaves_none_behind_and_says_why(tmp_path: Path) -> None:
+def test_a_failed_start_leaves_no_node_behind_and_reports_the_reason(tmp_path: Path) -> None:
     here = Local(tmp_path, free_base_port())
     journal = tmp_path / ".fifo" / "n2" / "data"
     journal.mkdir(parents=True)
     (journal / "00000000000000000001.seg").write_bytes(b"somebody else's file")
     done = here.process("cluster", "start", "--detach", "--base-port", str(here.base_port))
     assert done.code == 1
-    assert done.line.startswith("fifo: n2 ended at once: ")
+    assert done.line.startswith("fifo: n2 exited at start: ")
     assert not any(process.alive for process in here.processes())
 
 
-def test_a_node_alone_serves_and_stops_in_order_on_sigterm(tmp_path: Path) -> None:
+def test_a_single_node_serves_and_shuts_down_on_sigterm(tmp_path: Path) -> None:
     here = Local(tmp_path, free_base_port())
     url = f"127.0.0.1:{here.base_port + 1}"
     with subprocess.Popen(

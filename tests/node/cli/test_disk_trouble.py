@@ -216,7 +216,7 @@ async def consumed(client: fifo.Client, count: int) -> list[bytes]:
 
 
 @pytest.mark.skipif(unmountable() is not None, reason=unmountable() or "")
-async def test_a_full_disk_stops_the_leader_and_the_others_go_on(tmp_path: Path) -> None:
+async def test_a_full_disk_stops_the_leader_and_the_others_continue(tmp_path: Path) -> None:
     with small_disk(tmp_path / SICK):
         async with cluster(tmp_path) as (nodes, client):
             await client.declare(fifo.QueueSpec("dead"))
@@ -263,7 +263,7 @@ async def test_a_read_only_disk_is_refused_at_start_with_a_clear_line(tmp_path: 
             nodes.stop()
 
 
-async def test_a_limit_on_the_size_of_files_is_a_full_disk(tmp_path: Path) -> None:
+async def test_a_file_size_limit_is_handled_as_a_full_disk(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (nodes, client):
         sent = await publish(client)
         nodes._processes[SICK].terminate()
@@ -285,7 +285,7 @@ TROUBLE = {
 
 
 @pytest.mark.skipif(untraceable() is not None, reason=untraceable() or "")
-async def test_a_leader_whose_disk_fails_stops_and_comes_back_clean(tmp_path: Path) -> None:
+async def test_a_leader_with_a_failed_disk_stops_and_restarts_clean(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (nodes, client):
         sent: list[bytes] = []
         for call, what, words in TROUBLE.values():
@@ -301,7 +301,9 @@ async def test_a_leader_whose_disk_fails_stops_and_comes_back_clean(tmp_path: Pa
 
 
 @pytest.mark.skipif(untraceable() is not None, reason=untraceable() or "")
-async def test_a_leader_with_a_slow_disk_leads_on_and_the_others_confirm(tmp_path: Path) -> None:
+async def test_a_leader_with_a_slow_disk_keeps_leading_and_the_others_confirm(
+    tmp_path: Path,
+) -> None:
     async with cluster(tmp_path) as (nodes, client):
         sent = await publish(client)
         before = await nodes.status(SICK)

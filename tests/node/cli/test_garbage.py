@@ -28,7 +28,7 @@ async def collections(node: Served) -> dict[str, float]:
 
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
-async def test_a_served_node_collects_what_is_recent_and_not_all_that_it_holds(
+async def test_a_node_collects_only_its_young_generations(
     tmp_path: Path,
 ) -> None:
     async with served(loopback_config(tmp_path, 1), tmp_path) as node:

@@ -27,7 +27,9 @@ def test_a_percentile_is_within_one_percent_of_the_exact_one(
 
 
 @given(DURATIONS, DURATIONS)
-def test_two_halves_that_travelled_as_json_make_the_whole(one: list[int], two: list[int]) -> None:
+def test_merged_halves_equal_the_whole_after_a_json_round_trip(
+    one: list[int], two: list[int]
+) -> None:
     whole, halves = Histogram(), [Histogram(), Histogram()]
     for half, durations in zip(halves, (one, two), strict=True):
         for duration in durations:
@@ -43,7 +45,7 @@ def test_an_empty_histogram_has_no_percentile() -> None:
     assert Histogram().percentile_ms(50) is None
 
 
-def test_a_batch_counts_as_many() -> None:
+def test_a_batch_counts_each_message() -> None:
     histogram = Histogram()
     histogram.record(1_000_000, 99)
     histogram.record(50_000_000)

@@ -1,4 +1,4 @@
-"""Every command explains itself, and every failure is one line and an exit code."""
+"""Help of every command, and every failure as one line and an exit code."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PRINTS_DATA = {
 
 
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The words of every command."""
+    """Yield the words of every command."""
     group = get_command(main.app) if group is None else group
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
@@ -60,7 +60,7 @@ def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[st
 ALL = list(commands())
 
 
-def test_the_commands_of_the_contract_are_there() -> None:
+def test_the_command_line_has_exactly_these_commands() -> None:
     cluster = "start status stop clean kill pause resume restart logs"
     queue = "declare list show update purge delete pause resume"
     single = (
@@ -85,7 +85,7 @@ def test_every_command_has_help_with_an_example_of_itself(cli: Cli, words: tuple
 
 
 @pytest.mark.parametrize("words", [(), ("cluster",), ("queue",), ("user",), *ALL], ids=" ".join)
-def test_help_is_never_cut_and_names_every_option(
+def test_help_is_not_truncated_and_names_every_option(
     cli: Cli, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -102,17 +102,17 @@ def test_help_is_never_cut_and_names_every_option(
             assert name in done.out or not name.startswith("-")
 
 
-def test_what_stands_in_brackets_is_no_markup(cli: Cli) -> None:
+def test_brackets_in_help_are_not_markup(cli: Cli) -> None:
     assert "[[node]]" in cli("serve", "--help").out
 
 
-def test_the_version_is_told(cli: Cli) -> None:
+def test_the_version_is_printed(cli: Cli) -> None:
     done = cli("--version")
     assert (done.code, done.out) == (0, f"fifo {version('fifo-quorum')}\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux's")
-def test_an_output_on_a_full_disk_is_told_for_what_it_is(tmp_path: Path) -> None:
+def test_output_to_a_full_disk_is_reported_as_such(tmp_path: Path) -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run(
             [sys.executable, "-m", "node", "--version"],
@@ -150,24 +150,36 @@ def test_every_command_that_prints_data_can_print_json(words: tuple[str, ...]) -
         (["cluster", "kill"], "fifo cluster kill: Missing argument 'N'; see: fifo cluster kill --"),
         (["queue", "declare", "q", "--lokc", "1"], "fifo queue declare: No such option: --lokc"),
         (["queue", "declare", "q", "--lock", "soon"], "fifo: 'soon' is not a duration; write it"),
-        (["queue", "update", "q"], "fifo: nothing to change: name at least one option"),
-        (["publish", "q"], "fifo: give one of --body TEXT, --file F and --lines F"),
-        (["publish", "q", "--body", "x", "--header", "h"], "fifo: --header 'h': write it as"),
+        (["queue", "update", "q"], "fifo: nothing to change: give at least one option"),
+        (["publish", "q"], "fifo: no body or several: give exactly one of --body"),
+        (
+            ["publish", "q", "--body", "x", "--header", "h"],
+            "fifo: --header 'h' is not a header; write it as",
+        ),
         (["publish", "q", "--body", "x", "--priority", "10"], "fifo publish: Invalid value for"),
         (
             ["publish", "q", "--lines", "f", "--dedup-id", "d"],
-            "fifo: --dedup-id is for one message",
+            "fifo: --dedup-id names one message",
         ),
-        (["consume", "q", "--ack", "--nack"], "fifo: give one of --ack, --nack, --release and"),
-        (["consume", "q", "--nack"], "fifo: --nack and --release need --count N"),
+        (
+            ["consume", "q", "--ack", "--nack"],
+            "fifo: --ack, --nack, --release and --terminate exclude",
+        ),
+        (
+            ["consume", "q", "--nack"],
+            "fifo: --nack and --release redeliver the messages without end",
+        ),
         (["consume", "q", "--prefetch", "0"], "fifo consume: Invalid value for '--prefetch'"),
-        (["bench", "--publishers", "0", "--consumers", "0"], "fifo: nothing to do with 0 pub"),
+        (
+            ["bench", "--publishers", "0", "--consumers", "0"],
+            "fifo: 0 publishers and 0 consumers leave",
+        ),
         (["bench", "--size", "8"], "fifo bench: Invalid value for '--size'"),
         (["serve", "--node", "n1"], "fifo: --node needs --config"),
         (["status", "--url", "http://x:1"], "fifo: url: must begin with fifo:// or fifos://"),
     ],
 )
-def test_a_command_line_nobody_can_read_is_one_line_and_exit_code_2(
+def test_a_usage_error_is_one_line_and_exit_code_2(
     cli: Cli, arguments: list[str], line: str
 ) -> None:
     done = cli(*arguments)
@@ -187,15 +199,16 @@ def test_a_group_without_a_verb_shows_its_verbs(cli: Cli, arguments: list[str]) 
     "arguments",
     [["status"], ["queue", "list"], ["publish", "q", "--body", "x"], ["consume", "q"], ["bench"]],
 )
-def test_without_any_address_the_line_says_how_to_get_one(cli: Cli, arguments: list[str]) -> None:
+def test_a_missing_address_is_an_error_with_a_remedy(cli: Cli, arguments: list[str]) -> None:
     done = cli(*arguments)
     assert done.code == FAILED
     assert done.line == (
-        "fifo: which cluster? start one with `fifo cluster start`, or pass --url fifo://host:port"
+        "fifo: no cluster address: start a cluster with `fifo cluster start`, or pass"
+        " --url fifo://host:port"
     )
 
 
-def test_a_missing_or_huge_file_to_publish_is_named(cli: Cli, tmp_path: Path) -> None:
+def test_a_missing_or_oversized_file_is_named(cli: Cli, tmp_path: Path) -> None:
     done = cli("publish", "q", "--file", "gone.txt")
     assert (done.code, done.line) == (
         FAILED,
@@ -203,10 +216,10 @@ def test_a_missing_or_huge_file_to_publish_is_named(cli: Cli, tmp_path: Path) ->
     )
     (tmp_path / "big").write_bytes(b"x" * ((1 << 20) + 1))
     done = cli("publish", "q", "--file", "big")
-    assert done.line == "fifo: big is larger than a message may be (1048576 bytes)"
+    assert done.line == "fifo: big is too large for a message: at most 1048576 bytes"
 
 
-def test_an_error_nobody_thought_of_is_one_line_and_says_how_to_see_more(
+def test_an_unexpected_error_is_one_line_and_names_the_debug_switch(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(url: str | None) -> str:
@@ -216,13 +229,13 @@ def test_an_error_nobody_thought_of_is_one_line_and_says_how_to_see_more(
     done = cli("status")
     assert done.code == FAILED
     assert done.line == (
-        "fifo: unexpected ZeroDivisionError: an accident; set FIFO_DEBUG=1 to see where"
+        "fifo: unexpected ZeroDivisionError: an accident; set FIFO_DEBUG=1 for the traceback"
     )
     monkeypatch.setenv("FIFO_DEBUG", "1")
     assert "Traceback" in cli("status").err
 
 
-def test_an_interrupted_publish_says_how_far_it_came(
+def test_an_interrupted_publish_reports_the_confirmed_lines(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(url: str, work: object) -> None:
@@ -232,10 +245,10 @@ def test_an_interrupted_publish_says_how_far_it_came(
     (tmp_path / "lines").write_text("a\nb\n", "utf-8")
     done = cli("publish", "q", "--lines", "lines", "--url", "fifo://127.0.0.1:1")
     assert done.code == INTERRUPTED
-    assert "0 lines are published for certain" in done.err
+    assert "confirmed 0 lines" in done.err
 
 
-def test_an_interrupted_redrive_says_that_it_goes_on(
+def test_an_interrupted_redrive_reports_that_it_continues(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Client:
@@ -256,10 +269,12 @@ def test_an_interrupted_redrive_says_that_it_goes_on(
     monkeypatch.setattr("node.cli.admin.run", run)
     done = cli("redrive", "q.dlq", "--url", "fifo://127.0.0.1:1")
     assert done.code == INTERRUPTED
-    assert done.line == "the redrive goes on by itself; end it: fifo redrive q.dlq --cancel"
+    assert (
+        done.line == "the redrive continues in the cluster; cancel it: fifo redrive q.dlq --cancel"
+    )
 
 
-def test_a_reader_that_goes_away_is_no_error_message(tmp_path: Path) -> None:
+def test_a_closed_pipe_prints_no_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -m node queue declare --help | true"
     done = subprocess.run(
         ["/bin/sh", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path
@@ -267,12 +282,12 @@ def test_a_reader_that_goes_away_is_no_error_message(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_serve_refuses_an_unknown_node_and_a_choice_not_made(cli: Cli, tmp_path: Path) -> None:
+def test_serve_refuses_an_unknown_or_missing_node_name(cli: Cli, tmp_path: Path) -> None:
     from tests.node.test_config import EXAMPLE
 
     done = cli("serve", "--config", str(EXAMPLE))
     assert done.code == USAGE
-    assert done.line.endswith("say which to be, --node with one of n1, n2, n3")
+    assert done.line.endswith("choose one with --node: n1, n2, n3")
     done = cli("serve", "--config", str(EXAMPLE), "--node", "n9")
     assert done.code == FAILED
     assert done.line.endswith("no [[node]] is named 'n9'; there are: n1, n2, n3")
@@ -288,7 +303,7 @@ def test_serve_names_the_port_that_is_in_use(cli: Cli, base_port: int) -> None:
     assert done.line.startswith(f"fifo: port {base_port + 2} (peer port of n1) is already in use;")
 
 
-def test_serve_names_an_address_that_is_not_of_this_machine(cli: Cli, tmp_path: Path) -> None:
+def test_serve_names_an_address_of_another_machine(cli: Cli, tmp_path: Path) -> None:
     from tests.node.test_config import EXAMPLE
 
     text = EXAMPLE.read_text("utf-8").replace(
@@ -298,10 +313,10 @@ def test_serve_names_an_address_that_is_not_of_this_machine(cli: Cli, tmp_path: 
     config.write_text(text.replace("[raft]", '[[user]]\nname = "u"\nloopback = true\n[raft]'))
     line = cli("serve", "--config", str(config), "--node", "n1").line
     assert line.startswith("fifo: client address 203.0.113.7:7101 of n1 cannot be used: ")
-    assert line.endswith("; it has to be an address of this machine")
+    assert line.endswith("; configure an address of this machine")
 
 
-def test_a_wildcard_that_others_would_dial_is_warned_of(
+def test_a_wildcard_address_is_logged_as_a_warning(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     from tests.node.test_config import EXAMPLE
@@ -325,15 +340,13 @@ def test_serve_refuses_a_data_folder_that_is_a_file(
     done = cli("serve", "--base-port", str(base_port), "--data-dir", "data")
     assert done.code == FAILED
     assert "data folder" in done.line
-    assert "a file stands in its way" in done.line
+    assert "a file is in its place" in done.line
 
 
-def test_serve_refuses_a_data_folder_that_cannot_be_written(
-    cli: Cli, base_port: int, tmp_path: Path
-) -> None:
+def test_serve_refuses_a_read_only_data_folder(cli: Cli, base_port: int, tmp_path: Path) -> None:
     serve = "serve", "--base-port", str(base_port), "--data-dir"
     (tmp_path / "file").touch()
-    assert "a file stands in its way" in cli(*serve, "file").line  # all that it imports is there
+    assert "a file is in its place" in cli(*serve, "file").line  # imports everything as root first
     with ordinary_user() as folder:
         (folder / "data").mkdir(mode=0o500)
         done = cli(*serve, str(folder / "data"))
@@ -341,7 +354,7 @@ def test_serve_refuses_a_data_folder_that_cannot_be_written(
     assert "cannot be written" in done.line
 
 
-def test_cluster_commands_without_a_cluster_say_how_to_start_one(cli: Cli) -> None:
+def test_cluster_commands_without_a_cluster_name_the_start_command(cli: Cli) -> None:
     for arguments in (["status"], ["stop"], ["kill", "1"], ["restart", "1"], ["logs", "1"]):
         done = cli("cluster", *arguments)
         assert done.code == FAILED

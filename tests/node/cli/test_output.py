@@ -9,7 +9,7 @@ from node.cli import output
 ROWS = [("n1", "127.0.0.1:7101", 5, "x" * 300), ("n2", None, 12345, "short")]
 
 
-def test_only_the_last_column_is_cut_to_fit(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_last_column_is_truncated(capsys: pytest.CaptureFixture[str]) -> None:
     output.print_table(("node", "address", "lag#", "body"), ROWS)
     head, first, second = capsys.readouterr().out.splitlines()
     assert head.split() == ["node", "address", "lag", "body"]
@@ -18,12 +18,12 @@ def test_only_the_last_column_is_cut_to_fit(capsys: pytest.CaptureFixture[str]) 
     assert second.split() == ["n2", "-", "12345", "short"]
 
 
-def test_a_table_of_nothing_is_its_head(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_table_is_its_header(capsys: pytest.CaptureFixture[str]) -> None:
     output.print_table(("node", "body"), [])
     assert capsys.readouterr().out.split() == ["node", "body"]
 
 
-def test_what_looks_like_markup_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_markup_in_a_cell_is_printed_literally(capsys: pytest.CaptureFixture[str]) -> None:
     output.print_table(("body",), [("[bold]not bold[/bold]",)])
     output.print_pairs([("name", "[red]" + "x" * 300), ("n", None)])
     output.say("[link]" + "y" * 300)
@@ -34,7 +34,7 @@ def test_what_looks_like_markup_is_printed_as_it_is(capsys: pytest.CaptureFixtur
     assert "[link]" + "y" * 300 + "\n" in out
 
 
-def test_json_keeps_letters_and_one_line_json_has_no_line_end(
+def test_json_keeps_unicode_and_one_line_json_has_no_line_end(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     output.print_json({"a": "ü"})

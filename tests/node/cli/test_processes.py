@@ -44,7 +44,7 @@ def test_a_process_is_running_then_paused_then_stopped(
     process.wait()
 
 
-def test_a_pid_that_was_given_to_another_process_is_not_signalled(
+def test_a_reused_pid_is_not_signalled(
     child: tuple[subprocess.Popen[bytes], ProcessId],
 ) -> None:
     process, identity = child
@@ -55,7 +55,7 @@ def test_a_pid_that_was_given_to_another_process_is_not_signalled(
     assert identity.state() == "running"
 
 
-def test_a_zombie_counts_as_stopped_and_its_code_can_be_collected() -> None:
+def test_a_zombie_counts_as_stopped_and_its_exit_code_is_reaped() -> None:
     pid = os.posix_spawn(sys.executable, [sys.executable, "-c", "raise SystemExit(7)"], os.environ)
     identity = identify(pid) or ProcessId(pid, "ended")
     assert wait_until(lambda: not identity.alive, WAIT_S)
@@ -63,7 +63,7 @@ def test_a_zombie_counts_as_stopped_and_its_code_can_be_collected() -> None:
     assert exit_code(identity) is None
 
 
-def test_nobody_has_no_identity() -> None:
+def test_a_missing_process_has_no_identity() -> None:
     assert identify(2**22 + 1) is None
 
 

@@ -26,7 +26,7 @@ def test_every_line_becomes_one_body_in_order(lines: list[bytes]) -> None:
     assert [body for batch in cut(content) for body in batch] == lines
 
 
-def test_a_last_line_without_its_end_and_windows_line_ends_are_lines_too() -> None:
+def test_an_unterminated_last_line_and_crlf_lines_are_lines() -> None:
     assert cut(b"one\r\ntwo\n\nfour") == [[b"one", b"two", b"", b"four"]]
     assert cut(b"") == []
 
@@ -38,8 +38,8 @@ def test_a_batch_is_bounded_in_count_and_in_bytes() -> None:
     assert [len(batch) for batch in cut((third + b"\n") * 7)] == [3, 3, 1]
 
 
-def test_a_line_as_large_as_a_message_may_be_passes_and_a_larger_one_is_named() -> None:
+def test_a_line_of_the_maximum_size_passes_and_a_larger_one_is_named() -> None:
     longest = b"x" * BODY_BYTES_MAX
     assert cut(longest + b"\r\nend") == [[longest], [b"end"]]
-    with pytest.raises(CliError, match=r"lines\.txt: line 2 is larger than a message may be"):
+    with pytest.raises(CliError, match=r"lines\.txt: line 2 is too large for a message"):
         cut(b"one\n" + longest + b"x\n")

@@ -70,7 +70,7 @@ async def test_a_damaged_member_is_refused_then_recovers_while_the_others_serve(
             assert "recovering: waits for the terms of n3" in (await answer.json())["reason"]
         shown = await asyncio.to_thread(cli, "status", "--url", nodes.config.url)
         assert "recovering" in shown.out
-        assert f"{LOST} gets back a journal that it lost: waits for the terms of n3" in shown.err
+        assert f"{LOST} is rebuilding a lost journal and waits for the terms of n3" in shown.err
         nodes.kill(LOST)
 
         nodes.start("n3")
@@ -90,7 +90,7 @@ async def test_a_damaged_member_is_refused_then_recovers_while_the_others_serve(
 
 
 @pytest.mark.parametrize(("members", "words"), [(1, "it is alone"), (2, "in a group of two")])
-async def test_without_a_majority_of_others_the_start_is_refused_and_nothing_touched(
+async def test_recovery_without_a_majority_of_peers_is_refused_and_changes_nothing(
     tmp_path: Path, members: int, words: str
 ) -> None:
     node = Node(loopback_config(tmp_path, members), "n1", recover=True)

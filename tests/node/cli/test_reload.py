@@ -32,7 +32,7 @@ ANN, BOB = user("ann", **EVERYTHING, monitor=True), user("bob", **EVERYTHING)
 
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
-async def test_users_are_read_again_and_a_broken_file_keeps_the_old_ones(tmp_path: Path) -> None:
+async def test_users_are_reloaded_and_a_broken_file_keeps_the_old_ones(tmp_path: Path) -> None:
     config = replace(loopback_config(tmp_path, 1), users=(ANN,))
     async with served(config, tmp_path) as node:
         as_ann = f"fifo://ann:ann-password@{node.address}"
@@ -80,7 +80,7 @@ async def test_users_are_read_again_and_a_broken_file_keeps_the_old_ones(tmp_pat
 
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
-async def test_a_new_certificate_is_shown_and_a_broken_one_is_not(tmp_path: Path) -> None:
+async def test_a_new_certificate_is_presented_and_a_broken_one_is_not(tmp_path: Path) -> None:
     old, new = certificate(tmp_path / "certs"), certificate(tmp_path / "new")
     tls = TlsSettings(tmp_path, client_cert="certs/cert.pem", client_key="certs/key.pem")
     config = replace(loopback_config(tmp_path, 1), users=(ANN,), tls=tls)
@@ -133,7 +133,7 @@ async def leader_of(nodes: list[Served]) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
-async def test_nodes_take_new_certificates_and_another_authority_without_a_restart(
+async def test_nodes_load_new_certificates_and_a_new_authority_without_a_restart(
     tmp_path: Path,
 ) -> None:
     """By and by: both authorities are trusted, everybody shows the new one's, the old one goes."""
@@ -204,7 +204,7 @@ async def test_nodes_take_new_certificates_and_another_authority_without_a_resta
 
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
-async def test_the_status_of_a_cluster_with_users_needs_one_of_them(
+async def test_the_status_of_a_cluster_with_users_needs_credentials(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("FIFO_URL", raising=False)

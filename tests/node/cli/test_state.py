@@ -14,7 +14,7 @@ from node.config import cluster_config, to_toml
 from node.table import ConfigError
 
 
-def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+def test_a_saved_state_is_loaded(tmp_path: Path) -> None:
     folder = ClusterFolder(tmp_path)
     state = state_of(cluster_config(3, 7100, tmp_path)).with_process("n2", ProcessId(17, "then"))
     folder.save(state)
@@ -25,20 +25,20 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
 def test_a_node_is_found_by_number_and_by_name(tmp_path: Path) -> None:
     state = state_of(cluster_config(3, 7100, tmp_path))
     assert state.node("2") is state.node("n2")
-    with pytest.raises(CliError, match="no node 4 in this cluster; name one of 1 to 3"):
+    with pytest.raises(CliError, match="no node '4' in this cluster; choose one of 1 to 3"):
         state.node("4")
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"url": 1, "supervisor": null, "nodes": 1}'])
 def test_a_damaged_state_file_is_one_clear_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "cluster.json").write_text(content, encoding="utf-8")
-    with pytest.raises(CliError, match=r"cluster\.json cannot be used"):
+    with pytest.raises(CliError, match=r"cluster\.json is damaged"):
         ClusterFolder(tmp_path).load()
 
 
-def test_a_folder_with_other_peoples_files_is_refused_and_not_touched(tmp_path: Path) -> None:
+def test_a_folder_with_foreign_files_is_refused_unchanged(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("long work", encoding="utf-8")
-    with pytest.raises(CliError, match=r"holds 'thesis\.txt', which is not a cluster's"):
+    with pytest.raises(CliError, match=r"contains 'thesis\.txt', which is no file of a cluster"):
         ClusterFolder(tmp_path).prepare()
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
@@ -51,7 +51,7 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
         ClusterFolder(tmp_path / "f" / "g").prepare()
 
 
-def test_clean_deletes_what_a_cluster_made_and_nothing_else(tmp_path: Path) -> None:
+def test_clean_deletes_only_the_files_of_the_cluster(tmp_path: Path) -> None:
     for name in ("n1/data", "n12", "single", "example", "n1x"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "cluster.toml").write_text("", encoding="utf-8")
@@ -92,11 +92,11 @@ def test_a_second_start_keeps_the_settings_and_the_number_of_nodes(tmp_path: Pat
     assert moved.limits.queues == 7
     assert [node.client.port for node in moved.nodes] == [9101, 9111, 9121]
     assert [node.data_dir for node in moved.nodes] == [node.data_dir for node in first.nodes]
-    with pytest.raises(CliError, match=r"holds a cluster of 3 nodes, not 5; leave -n away"):
+    with pytest.raises(CliError, match=r"contains a cluster of 3 nodes, not 5; omit -n"):
         plan(folder, 5, None)
 
 
-def test_a_second_start_refuses_a_key_that_nobody_knows(tmp_path: Path) -> None:
+def test_a_second_start_refuses_an_unknown_key(tmp_path: Path) -> None:
     folder = ClusterFolder(tmp_path)
     text = to_toml(cluster_config(3, 7100, tmp_path))
     folder.config_path.write_text(text.replace("[raft]", "[raft]\nhartbeat_ms = 9"), "utf-8")

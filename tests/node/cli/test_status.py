@@ -69,7 +69,7 @@ def rows(done: Done) -> tuple[list[str], list[str]]:
     return next(line for line in lines if line.startswith("n1")).split(), peer.split()
 
 
-def test_everything_that_is_told_is_shown(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_reported_field_is_shown(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, STATUS, DOWN)
     node, peer = rows(cli("status", "--url", URL))
     shown = "n1 127.0.0.1:1 leader 2 42 42 0 2.0 KiB 512 B 0.50/2.00 ms 7 3 12.0 s"
@@ -77,15 +77,17 @@ def test_everything_that_is_told_is_shown(cli: Cli, monkeypatch: pytest.MonkeyPa
     assert " ".join(peer) == "n2 connected 41 1 0 B 1.0 KiB of 2.0 KiB, 3 of 9 entries"
 
 
-def test_a_node_that_refuses_is_not_called_dead(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_refuses_is_not_reported_as_down(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refused = {"role": "down", "error": "user ann may not ask", "refused": True}
     answering(monkeypatch, DOWN, refused)
     done = cli("status", "--url", URL)
-    assert (done.code, done.line) == (1, f"fifo: user ann may not ask; at {URL}")
+    assert (done.code, done.line) == (1, f"fifo: user ann may not ask (cluster at {URL})")
 
 
 @pytest.mark.parametrize("key", [key for key in STATUS if key not in CORE])
-def test_what_a_node_does_not_tell_is_a_dash(
+def test_a_field_missing_from_a_node_is_a_dash(
     key: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(monkeypatch, without(STATUS, key), DOWN)
@@ -96,7 +98,7 @@ def test_what_a_node_does_not_tell_is_a_dash(
 
 
 @pytest.mark.parametrize("key", [key for key in PEER if key != "name"])
-def test_what_a_leader_does_not_tell_of_a_peer_is_a_dash(
+def test_a_field_missing_from_a_peer_is_a_dash(
     key: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(monkeypatch, {**STATUS, "peers": [without(PEER, key)]}, DOWN)

@@ -20,12 +20,12 @@ from node.cli.errors import USAGE, UsageProblem
         ("0", 0),
     ],
 )
-def test_a_duration_is_read_in_seconds(written: str, seconds: float) -> None:
+def test_a_duration_is_parsed_to_seconds(written: str, seconds: float) -> None:
     assert text.duration(written) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("written", ["", "s", "5 parsecs", "-1s", "1s2", "1e3", "٣s", "9" * 40])
-def test_what_is_no_duration_is_a_usage_error(written: str) -> None:
+def test_an_invalid_duration_is_a_usage_error(written: str) -> None:
     with pytest.raises(UsageProblem) as caught:
         text.duration(written)
     assert caught.value.code == USAGE
@@ -34,7 +34,7 @@ def test_what_is_no_duration_is_a_usage_error(written: str) -> None:
 @pytest.mark.parametrize(
     ("written", "count"), [("4096", 4096), ("10MB", 10**7), ("64MiB", 64 << 20), ("1.5 KiB", 1536)]
 )
-def test_a_size_is_read_in_bytes(written: str, count: int) -> None:
+def test_a_size_is_parsed_to_bytes(written: str, count: int) -> None:
     assert text.size(written) == count
 
 
@@ -46,30 +46,30 @@ def test_a_count_is_a_whole_number() -> None:
 
 
 @pytest.mark.parametrize("written", ["", "10 elephants", "-1", "MiB"])
-def test_what_is_no_size_is_a_usage_error(written: str) -> None:
+def test_an_invalid_size_is_a_usage_error(written: str) -> None:
     with pytest.raises(UsageProblem):
         text.size(written)
 
 
 @pytest.mark.parametrize(("written", "per_second"), [("100/s", 100), ("60/m", 1), ("2.5", 2.5)])
-def test_a_rate_is_read_per_second(written: str, per_second: float) -> None:
+def test_a_rate_is_parsed_per_second(written: str, per_second: float) -> None:
     assert text.rate(written) == pytest.approx(per_second)
 
 
 @pytest.mark.parametrize("written", ["", "fast", "1/parsec", "/s"])
-def test_what_is_no_rate_is_a_usage_error(written: str) -> None:
+def test_an_invalid_rate_is_a_usage_error(written: str) -> None:
     with pytest.raises(UsageProblem):
         text.rate(written)
 
 
-def test_a_header_may_hold_equal_signs_in_its_value_and_must_have_a_name() -> None:
+def test_a_header_value_may_contain_equal_signs_and_the_name_is_required() -> None:
     assert text.headers(["a=1", "b=x=y", "c="]) == {"a": "1", "b": "x=y", "c": ""}
     for wrong in ("a", "=1"):
         with pytest.raises(UsageProblem):
             text.headers([wrong])
 
 
-def test_bytes_and_spans_are_shown_in_units_that_people_read() -> None:
+def test_bytes_and_durations_are_formatted_in_readable_units() -> None:
     assert [text.bytes_text(n) for n in (0, 1023, 1536, 3 << 30)] == [
         "0 B",
         "1023 B",
