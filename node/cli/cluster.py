@@ -101,10 +101,10 @@ def status(directory: Folder = FOLDER_DEFAULT, url: Url = None, as_json: Json = 
 
 
 def _note_silent(view: View) -> None:
-    """Report the errors of nodes that run but do not answer."""
+    """Report the errors of nodes that run but report no status."""
     for node in view["nodes"]:
         if node["role"] == "down" and node["state"] == "running":
-            output.note(f"{node['name']} is running but does not answer: {node['error']}")
+            output.note(f"{node['name']} runs but reports no status: {node['error']}")
 
 
 def _who_asks(state: ClusterState, url: str | None) -> Options | None:

@@ -469,7 +469,7 @@ def test_a_node_started_twice_is_refused(local: Local) -> None:
     done = local.process("serve", "--config", config, "--node", "n1")
     assert done.code == 1
     port = local.base_port + 1
-    assert f"port {port} (client port of n1) is already in use; is the node already" in done.line
+    assert f"port {port} (client port of n1) is already in use; stop the process" in done.line
 
 
 def test_stop_ends_even_a_paused_node_and_the_next_start_has_the_data(local: Local) -> None:
@@ -518,7 +518,7 @@ def test_a_damaged_node_of_a_local_cluster_recovers_its_journal(tmp_path: Path) 
         segment.write_bytes(data)
         refused = here.type("cluster", "restart", str(number))
         assert (refused.code, refused.line.count("journal damaged: ")) == (1, 1)
-        assert f"here: fifo cluster restart {number} --recover" in refused.line
+        assert f"run it as fifo cluster restart {number} --recover" in refused.line
         here.ok("cluster", "restart", str(number), "--recover")
         here.wait_for(*ALL_UP)
         started.send_signal(signal.SIGINT)

@@ -50,7 +50,7 @@ def test_a_dead_cluster_is_started_again_node_by_node_or_at_once(here: Local) ->
     # Without a second node there is no leader, and waiting for one would be in vain.
     first = here.ok("cluster", "restart", "1").out
     assert "n1 started: pid " in first
-    assert "waits for another node; restart n2: fifo cluster restart 2; or all at once" in first
+    assert "waits for another node; restart n2: fifo cluster restart 2; or restart all" in first
     here.ok("cluster", "pause", "1")
     second = here.ok("cluster", "restart", "2").out
     assert "waits for another node; resume n1: fifo cluster resume 1; or" in second
@@ -75,7 +75,7 @@ def test_a_cluster_with_users_starts_without_credentials_and_with(here: Local) -
     unknown = here.process("cluster", "start", "--detach")
     assert unknown.code == 0
     assert [line.split()[1] for line in unknown.out.splitlines()[1:4]] == ["ready"] * 3
-    assert unknown.err.count("runs, but: this cluster wants a user: connect as fifo://user") == 3
+    assert unknown.err.count("runs but reports no status: this cluster wants a user: connect") == 3
     assert here.ok("cluster", "restart", "2").out.endswith(", ready\n")
 
     killed(here)
