@@ -1,6 +1,6 @@
 """One node of a cluster: a process's parts, started, turned and stopped in order.
 
-Owns the loop's turn (performance.md, what the prototype taught, 2): what clients sent is gathered,
+Owns the loop's turn (decisions.md, "The batching policy"): what clients sent is gathered,
 handed to Raft, which appends, replicates and applies; answers and deliveries leave before the
 turn's last disk sync. Turns are asked for by whoever has work, at most one at a time, and by a
 timer; what was answered without an entry leaves without one. Must not know what a request means:

@@ -50,7 +50,7 @@ or pass its key on, and none can be left for later: the receipt speaks of all of
 BLOCK_BITS: Final = 10
 BLOCK_MESSAGES: Final = 1 << BLOCK_BITS
 """Messages per block of columns: large enough that a block's own cost vanishes per message, small
-enough that one live message does not hold much (performance.md, what the prototype taught, 6)."""
+enough that one live message does not hold much (decisions.md, "Columns, not objects")."""
 
 BODY_BYTES: Final = 1 << 20
 AREA_BYTES: Final = 1 << 26

@@ -1,6 +1,6 @@
 """What clients asked for in the last moments, gathered into as few Raft entries as possible.
 
-Owns the policy (performance.md, what the prototype taught, 2): flush at once when nothing is on its
+Owns the policy (decisions.md, "The batching policy"): flush at once when nothing is on its
 way; else when an entry commits, or 2 ms have passed, or 1 MiB has gathered. Packs each command as
 it comes, so that the size of an entry is exact, and adds up their weights, so that no entry takes
 long to be applied. Must not know connections, Raft or what a command means: whoever adds one hands

@@ -1,4 +1,4 @@
-"""What must hold of the log while a simulated cluster runs (faults.md 2: R1, R2, R3, S12).
+"""Checks of the log while a simulated cluster runs: R1, R2, R3 and S12 of simulation.md.
 
 Owns the memory that the checks need. Looks into nodes, never changes them. A violation ends the
 run with an AssertionError that names the seed.

@@ -17,7 +17,7 @@ _NAMED = re.compile(r"`([\w/]+\.py)::(\w+)`")
 
 
 def page(name: str) -> str:
-    """The text of `docs/name.md`."""
+    """The text of `docs/NAME.md`."""
     return (TESTS.parent / "docs" / f"{name}.md").read_text(encoding="utf-8")
 
 

@@ -1,8 +1,8 @@
 """What waits to be sent to one client: buffers, and deliveries that are still handles.
 
 Owns the order and the bound of one connection's output. The transport gets half a MiB at a time:
-the standard loop copies what the socket does not take, again and again (performance.md, what the
-prototype taught, 3), so the rest stays here uncopied. A delivery waits as a handle that makes its
+the standard loop copies what the socket does not take, again and again (decisions.md, "The write
+path"), so the rest stays here uncopied. A delivery waits as a handle that makes its
 frame: its bodies are taken from the log when the peer takes them, so that a consumer that does not
 read costs handles, not memory. Where they are not at hand, the output stands until they were read:
 nothing overtakes a delivery but what says that it may. Must not know sessions or what a frame says.
