@@ -1,6 +1,6 @@
-"""The event loop of a worker: uvloop where it is installed.
+"""Run a coroutine on the event loop of a worker: uvloop where it is installed.
 
-Owns nothing but the choice. A benchmark shows the library at its best, as `fifo bench` does.
+A benchmark shows the library at its best, as `fifo bench` does.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from node.cli.load import new_loop
+from fifo.loop import new_loop
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -17,6 +17,6 @@ T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run it on a loop of its own, to its end."""
+    """Run a coroutine on a loop of its own, to its end."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(work)

@@ -35,8 +35,8 @@ from bench.load.partition import (
 )
 from bench.load.recorder import STAMP, Recorder
 from bench.load.transit import Transit
+from fifo.histogram import Histogram
 from fifo.machine import backoff, limits
-from node.cli.histogram import Histogram
 
 LOOK_S = 0.1
 CRASHED = 77

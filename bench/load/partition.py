@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench.load.recorder import NoRecorder, Recorder
 from bench.load.workload import Phase, Workload
-from node.cli.histogram import Histogram
+from fifo.histogram import Histogram
 
 PRODUCER = "producer"
 CONSUMER = "consumer"

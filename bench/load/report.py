@@ -18,7 +18,7 @@ from rich.table import Table
 from bench.hardware import describe, machine
 from bench.load.partition import CONSUMER, PRODUCER, Row
 from bench.load.workload import Workload
-from node.cli.histogram import Histogram
+from fifo.histogram import Histogram
 
 PERCENTS = (("p50", 50.0), ("p95", 95.0), ("p99", 99.0))
 

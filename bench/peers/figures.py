@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bench.peers.servers import Fifo
 from bench.peers.worker import CONSUMER, PUBLISHER, SURVIVOR
 from bench.statistics import Spread, spread
-from node.cli.histogram import Histogram
+from fifo.histogram import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

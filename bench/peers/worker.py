@@ -21,7 +21,7 @@ from bench.peers.choice import driver_of
 from bench.peers.drivers import RECONNECT_S, Driver
 from bench.peers.meeting import Meeting, Times
 from bench.statistics import longest_gap
-from node.cli.histogram import Histogram
+from fifo.histogram import Histogram
 
 STAMP_BYTES = 8
 LANES = 4

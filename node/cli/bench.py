@@ -23,9 +23,9 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
 import fifo
+from fifo.histogram import Histogram
 from node.cli import output
 from node.cli.errors import CliError, UsageProblem
-from node.cli.histogram import Histogram
 from node.cli.limits import (
     BENCH_BODY_BYTES_MIN,
     BENCH_CLIENTS_MAX,

@@ -11,7 +11,7 @@ CONNECT_TIMEOUT_S: Final = 5.0
 """Longer than an election (1 s) and a reconnect back-off together, short enough to watch."""
 
 CALL_TIMEOUT_S: Final = 15.0
-"""One call of a command; it spans a change of leader and a slow disk."""
+"""Time limit of a command's call; spans a change of leader and a slow disk."""
 
 OBSERVE_TIMEOUT_S: Final = 1.0
 """Asking one node on the same machine or network for its status; it then counts as down."""
@@ -38,10 +38,10 @@ POLL_S: Final = 0.05
 """Interval of a poll: too short to notice, too long to load the machine."""
 
 SUPERVISE_S: Final = 0.1
-"""How often the foreground start looks after its nodes and for requests to start one."""
+"""Interval at which the foreground start checks its nodes and the requests to start one."""
 
 LOG_TAIL_BYTES: Final = 64 * 1024
-"""How much of the end of a log `cluster logs` prints without --all."""
+"""Bytes at the end of a log that `cluster logs` prints without --all."""
 
 PARENT_POLL_S: Final = 0.5
 """Where the kernel cannot tell a node of its parent's death, how often the node looks."""

@@ -1,8 +1,8 @@
 """A worker process of ``fifo bench``: publishers or consumers on real connections.
 
-Owns the measured loops. Talks to `node.cli.bench` in JSON lines: settings on stdin, ``ready``, then
-a start time on stdin, progress, and one result. Times are of the monotonic clock, which all
-processes of a machine share. Run as ``python -m node.cli.load``; not for people.
+Owns the measured loops. Speaks JSON lines with `node.cli.bench`: settings on stdin, ``ready``, a
+start time on stdin, progress, and one result. Times are of the monotonic clock, which all processes
+of a machine share. Internal: run as ``python -m node.cli.load``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import fifo
+from fifo.histogram import Histogram
+from fifo.loop import new_loop
 from node.cli.errors import one_line
-from node.cli.histogram import Histogram
 from node.cli.limits import BENCH_BATCHES, BENCH_REPORT_S, CALL_TIMEOUT_S
 from node.cli.processes import die_with_parent
 
@@ -34,7 +35,7 @@ _STAMP_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one worker does; made by `node.cli.bench`."""
+    """Settings of one worker, sent by `node.cli.bench`."""
 
     url: str
     queue: str
@@ -48,19 +49,19 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Nanoseconds of the monotonic clock: figures count from ``begin`` to ``end``."""
+    """Nanoseconds of the monotonic clock: counts count from ``begin`` to ``end``."""
 
     begin: int
     end: int
     drained: int
 
     def measures(self, now: int) -> bool:
-        """True while what happens counts."""
+        """Whether an event at this time is measured."""
         return self.begin <= now < self.end
 
 
-class Figures:
-    """What a worker has seen: the totals, and the measured part of them."""
+class Counts:
+    """Counters of a worker: the total, and the measured part with its latencies."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -68,27 +69,18 @@ class Figures:
         self.latency = Histogram()
 
 
-def new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop where it is installed: a benchmark shows the library at its best."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
-
-
-async def publish_load(client: fifo.Client, job: Job, times: Times, figures: Figures) -> None:
-    """One publisher: a window of messages under way, in a few batches, until the end."""
+async def publish_load(client: fifo.Client, job: Job, times: Times, counts: Counts) -> None:
+    """Publish until the end, with a window of messages in flight, in a few batches."""
     if job.window == 1:
-        await _publish_singly(client, job, times, figures)
+        await _publish_singly(client, job, times, counts)
         return
     lanes = min(BENCH_BATCHES, job.window)
     sizes = [job.window // lanes + (1 if i < job.window % lanes else 0) for i in range(lanes)]
-    await _all(_publish_lane(client, job, times, figures, count) for count in sizes)
+    await _all(_publish_lane(client, job, times, counts, count) for count in sizes)
 
 
 async def _publish_lane(
-    client: fifo.Client, job: Job, times: Times, figures: Figures, count: int
+    client: fifo.Client, job: Job, times: Times, counts: Counts, count: int
 ) -> None:
     padding = os.urandom(job.size - _STAMP_BYTES)
     now = time.monotonic_ns()
@@ -97,37 +89,37 @@ async def _publish_lane(
         body = sent.to_bytes(_STAMP_BYTES, "little") + padding
         await client.publish_many(job.queue, [body] * count)
         now = time.monotonic_ns()
-        figures.total += count
+        counts.total += count
         if times.measures(now):
-            figures.measured += count
-            figures.latency.record(now - sent, count)
+            counts.measured += count
+            counts.latency.record(now - sent, count)
 
 
-async def _publish_singly(client: fifo.Client, job: Job, times: Times, figures: Figures) -> None:
+async def _publish_singly(client: fifo.Client, job: Job, times: Times, counts: Counts) -> None:
     padding = os.urandom(job.size - _STAMP_BYTES)
     now = time.monotonic_ns()
     while now < times.end:
         sent = now
         await client.publish(job.queue, sent.to_bytes(_STAMP_BYTES, "little") + padding)
         now = time.monotonic_ns()
-        figures.total += 1
+        counts.total += 1
         if times.measures(now):
-            figures.measured += 1
-            figures.latency.record(now - sent)
+            counts.measured += 1
+            counts.latency.record(now - sent)
 
 
-async def consume_load(client: fifo.Client, job: Job, times: Times, figures: Figures) -> None:
-    """One consumer: take what is there and ack it, until the queue is drained or time is over."""
-    taking = asyncio.ensure_future(_take(client, job, times, figures))
+async def consume_load(client: fifo.Client, job: Job, times: Times, counts: Counts) -> None:
+    """Consume and ack until the queue is drained or the time is over."""
+    taking = asyncio.ensure_future(_take(client, job, times, counts))
     try:
         await _until(times.begin, taking)
         before = client.metrics.acked
         await _until(times.end, taking)
-        # Acks with a receipt: what was only sent does not count.
-        figures.measured += client.metrics.acked - before
+        # Only acks with a receipt count, not those merely sent.
+        counts.measured += client.metrics.acked - before
         seen = -1
-        while seen != figures.total and time.monotonic_ns() < times.drained and not taking.done():
-            seen = figures.total
+        while seen != counts.total and time.monotonic_ns() < times.drained and not taking.done():
+            seen = counts.total
             await asyncio.wait((taking,), timeout=BENCH_REPORT_S)
     finally:
         taking.cancel()
@@ -135,28 +127,28 @@ async def consume_load(client: fifo.Client, job: Job, times: Times, figures: Fig
             await taking
 
 
-async def _take(client: fifo.Client, job: Job, times: Times, figures: Figures) -> None:
+async def _take(client: fifo.Client, job: Job, times: Times, counts: Counts) -> None:
     async with client.consume(job.queue, prefetch=job.prefetch) as messages:
         async for batch in messages.batches():
             now = time.monotonic_ns()
-            figures.total += len(batch)
+            counts.total += len(batch)
             if times.measures(now):
-                # Messages of one publish share their stamp, and mostly come side by side.
+                # Messages of one publish share their stamp, and mostly arrive side by side.
                 stamps = (message.body[:_STAMP_BYTES] for message in batch)
                 for stamp, same in itertools.groupby(stamps):
                     sent = int.from_bytes(stamp, "little")
-                    figures.latency.record(now - sent, sum(1 for _ in same))
+                    counts.latency.record(now - sent, sum(1 for _ in same))
             messages.ack_many(batch)
 
 
 async def _until(moment: int, task: asyncio.Task[None]) -> None:
-    """Wait for a time of the monotonic clock, or the early end of a task."""
+    """Wait until a time of the monotonic clock, or the early end of a task."""
     await asyncio.wait((task,), timeout=max(moment - time.monotonic_ns(), 0) / 1e9)
 
 
 async def work(job: Job, say: Say, start: Callable[[], Awaitable[Times]]) -> None:
-    """Connect every client, say so, wait for the start, do the job, give the figures."""
-    figures = Figures()
+    """Connect the clients, report ready, wait for the start, run the job, report the result."""
+    counts = Counts()
     load = publish_load if job.role == "publish" else consume_load
     async with contextlib.AsyncExitStack() as stack:
         clients = [
@@ -165,37 +157,37 @@ async def work(job: Job, say: Say, start: Callable[[], Awaitable[Times]]) -> Non
         ]
         say({"ready": True})
         times = await start()
-        reporter = asyncio.ensure_future(_report(figures, say))
+        reporter = asyncio.ensure_future(_report(counts, say))
         try:
-            await _all(load(client, job, times, figures) for client in clients)
+            await _all(load(client, job, times, counts) for client in clients)
         finally:
             reporter.cancel()
-    # Closing has waited for the last receipts.
+    # Closing the clients waited for the last receipts.
     metrics = [client.metrics for client in clients]
     publishes = job.role == "publish"
     result = {
         "total": sum(one.confirmed if publishes else one.acked for one in metrics),
-        "measured": figures.measured,
-        "latency": figures.latency.to_pairs(),
+        "measured": counts.measured,
+        "latency": counts.latency.to_pairs(),
     }
     say({"result": result})
 
 
 async def _all(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run all; the first that fails cancels the others."""
+    """Run all; the first failure cancels the others."""
     async with asyncio.TaskGroup() as group:
         for coroutine in coroutines:
             group.create_task(coroutine)
 
 
-async def _report(figures: Figures, say: Say) -> None:
+async def _report(counts: Counts, say: Say) -> None:
     while True:
         await asyncio.sleep(BENCH_REPORT_S)
-        say({"total": figures.total})
+        say({"total": counts.total})
 
 
 def main() -> int:
-    """Read the job, do it, say how it went; gives the exit code."""
+    """Read the job, run it and report its result; returns the exit code."""
     job = Job(**json.loads(sys.stdin.readline()))
     die_with_parent(job.parent)
 

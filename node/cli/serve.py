@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fifo.loop import has_uvloop, new_loop
 from node.cli.checks import check_data_dir, check_ports
 from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.limits import SWITCH_SECONDS
@@ -131,17 +132,12 @@ def _warn_of_wildcards(settings: ClusterConfig) -> None:
 
 
 def _run(config: ClusterConfig, name: str, path: Path | None, *, recover: bool) -> None:
-    try:
-        import uvloop
-    except ImportError:
-        factory = asyncio.new_event_loop
+    if not has_uvloop():
         _LOG.warning("event=no_uvloop advice=install uvloop; plain asyncio is slower")
-    else:
-        factory = uvloop.new_event_loop
     # The disk's thread waits this long for the GIL after a sync; the default of 5 ms is longer than
     # most syncs.
     sys.setswitchinterval(SWITCH_SECONDS)
-    with asyncio.Runner(loop_factory=factory) as runner, Collector() as collector:
+    with asyncio.Runner(loop_factory=new_loop) as runner, Collector() as collector:
         runner.run(_live(config, name, path, collector, recover=recover))
 
 

@@ -1,4 +1,4 @@
-"""One connection for one command: the choice of the cluster, and the text of client errors.
+"""The connection of a command: the choice of the cluster, and the text of client errors.
 
 Owns the address (--url, $FIFO_URL, the cluster in ``.fifo``) and the translation of the client's
 errors into lines with a remedy. Must not know the commands.

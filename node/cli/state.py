@@ -36,7 +36,7 @@ _NEIGHBOURS: Final = frozenset({SINGLE, "example"})
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """One node as last started: its addresses as text, and its process."""
+    """A node as last started: its addresses as text, and its process."""
 
     name: str
     client: str

@@ -32,7 +32,7 @@ from bench.load.workload import (
 )
 from bench.load.workload import parse as workload_of
 from bench.rates import GAP, WORKLOADS, rows_of
-from node.cli.histogram import Histogram
+from fifo.histogram import Histogram
 from tests.support.browser import BROWSER_SECONDS, WIDTHS, faults_of, needs_browser
 
 LOAD = Workload(producers=3, consumers=1, messages=1000)

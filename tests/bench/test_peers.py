@@ -21,7 +21,7 @@ from bench.peers.rounds import LOADS, Rounds
 from bench.peers.servers import Running, System, SystemFailed
 from bench.peers.worker import CONSUMER, PUBLISHER, SURVIVOR, Figures, Job
 from bench.processes import Household, environment
-from node.cli.histogram import Histogram
+from fifo.histogram import Histogram
 
 
 def counted(messages: int, *milliseconds: int) -> dict[str, object]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a command ended."""
+    """The outcome of a command: exit code and output."""
 
     code: int
     out: str
@@ -27,12 +27,12 @@ class Done:
 
     @property
     def json(self) -> Any:
-        """What it printed, read as JSON."""
+        """The output, parsed as JSON."""
         return json.loads(self.out)
 
     @property
     def line(self) -> str:
-        """The one line that a failure may print, without a traceback anywhere."""
+        """The single line of a failure; asserts that there is no traceback."""
         assert "Traceback" not in self.err + self.out
         lines = self.err.splitlines()
         assert len(lines) == 1, self.err

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fifo.histogram import Histogram
 from node.cli.bench import make_report
-from node.cli.histogram import Histogram
 
 SETTINGS = {"seconds": 10, "publishers": 1, "consumers": 1}
 

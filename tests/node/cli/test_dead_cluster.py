@@ -47,7 +47,7 @@ def test_a_dead_cluster_is_started_again_node_by_node_or_at_once(here: Local) ->
     here.ok("publish", "kept", "--body", "still here")
     killed(here)
 
-    # Without a second node there is no leader, and waiting for one would be in vain.
+    # Without a second node there is no leader, so the restart must not wait for one.
     first = here.ok("cluster", "restart", "1").out
     assert "n1 started: pid " in first
     assert "waits for another node; restart n2: fifo cluster restart 2; or restart all" in first

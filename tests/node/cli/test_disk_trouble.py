@@ -99,17 +99,17 @@ class Nodes:
         self._processes[name].wait(WAIT_SECONDS)
 
     def log(self, name: str) -> Path:
-        """What it printed since it was started last."""
+        """Output of a node since its last start."""
         return self.folder / f"{name}.log"
 
     async def said(self, name: str, what: str) -> None:
-        """Wait until it has printed this."""
+        """Wait until the output contains `what`."""
         async with asyncio.timeout(WAIT_SECONDS):
             while what not in self.log(name).read_text():
                 await passed(0.02)
 
     async def ended(self, name: str) -> str:
-        """Wait for its end by itself; the line that it ends with."""
+        """Wait until the process ends on its own; returns its last line."""
         process = self._processes[name]
         loop = asyncio.get_running_loop()
         deadline = loop.time() + WAIT_SECONDS
@@ -138,7 +138,7 @@ class Nodes:
             tracer.wait(WAIT_SECONDS)
 
     async def status(self, name: str) -> dict[str, Any] | None:
-        """How a node is; None while it does not answer."""
+        """Status of a node; None while it does not answer."""
         try:
             return await observe(str(self.config.node(name).client), timeout=2.0)
         except fifo.FifoError:

@@ -18,7 +18,7 @@ PIECE, PIECES = 500, 80
 
 
 async def collections(node: Served) -> dict[str, float]:
-    """How many there have been, by their kind."""
+    """Number of collections so far, by kind."""
     url = f"http://{node.config.nodes[0].http}/metrics"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
         page = await answer.text()

@@ -1,4 +1,4 @@
-"""Signals reach our own processes and nobody else."""
+"""Signals reach our own processes and no others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WAIT_S = 20.0
 
 @pytest.fixture
 def child() -> Iterator[tuple[subprocess.Popen[bytes], ProcessId]]:
-    """A process that lives until it is told otherwise."""
+    """A process that lives until its stdin is closed."""
     with subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
     ) as process:

@@ -108,7 +108,7 @@ async def test_a_new_certificate_is_presented_and_a_broken_one_is_not(tmp_path: 
 
 
 def shown_to_members(node: Served, member: PeerTls) -> bytes | None:
-    """What a node's peer port shows to a member."""
+    """Certificate that a node's peer port presents to a member."""
     context = member.dialing()
     with (
         socket.create_connection((node.me.peer.host, node.me.peer.port), 10) as plain,

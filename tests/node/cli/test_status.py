@@ -42,7 +42,7 @@ STATUS = {
     "queues": 3,
 }
 CORE = ("node", "role", "term", "leader")
-"""What every version tells: who it is, and who leads."""
+"""Fields that every version reports."""
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *answers: dict[str, Any]) -> None:

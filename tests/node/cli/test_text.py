@@ -1,4 +1,4 @@
-"""What people type is read exactly, or refused."""
+"""Text forms are parsed exactly, or refused."""
 
 from __future__ import annotations
 

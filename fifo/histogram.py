@@ -1,7 +1,8 @@
-"""A histogram of latencies that is cheap to feed, small to send and exact to about one percent.
+"""A histogram of latencies: cheap to feed, small to send and exact to about one percent.
 
 Owns the bucket arithmetic: 128 linear steps per power of two, so a bucket is never wider than
-1/128 of its value. Pure.
+1/128 of its value. Pure. Part of the client, because load jobs record on Spark's executors, where
+the client alone is installed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Histogram:
         self._counts: dict[int, int] = dict(counts or {})
 
     def record(self, nanoseconds: int, count: int = 1) -> None:
-        """Count a duration; one below zero counts as zero."""
+        """Count a duration; a negative one counts as zero."""
         value = max(nanoseconds, 0)
         shift = max(value.bit_length() - _STEP_BITS - 1, 0)
         # Below 2 * _STEPS every value has its own bucket; above, each shift adds _STEPS of them.
@@ -32,11 +33,11 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many durations were counted."""
+        """Number of recorded durations."""
         return sum(self._counts.values())
 
     def percentile_ms(self, percent: float) -> float | None:
-        """The duration in milliseconds that so many percent did not exceed; None if empty."""
+        """Duration in milliseconds that `percent` of all do not exceed; None if empty."""
         rank = max(math.ceil(self.count * percent / 100), 1)
         seen = 0
         for bucket in sorted(self._counts):
@@ -56,7 +57,7 @@ class Histogram:
 
     @classmethod
     def from_pairs(cls, pairs: list[tuple[int, int]]) -> Histogram:
-        """The histogram of `to_pairs`."""
+        """Rebuild the histogram from `to_pairs`."""
         return cls(dict(pairs))
 
 

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.cli.histogram import Histogram
+from fifo.histogram import Histogram
 
 DURATIONS = st.lists(st.integers(0, 10**12), min_size=1, max_size=200)
 
