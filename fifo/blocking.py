@@ -1,44 +1,42 @@
 """The client without `await`: the same names, safe to use from any number of threads.
 
-Owns a thread with an asyncio loop on which the real client runs, and the crossing between it and
-the program's threads. Must not know anything that `fifo.client` knows already: each method is one
-call over there. Change the two together.
+Owns a thread with an event loop on which the asyncio client runs, and the portal to it. Most
+methods are declared as `name = _blocking(Class.name)`: parameters, types and docstring are those of
+the asyncio method, so that the two cannot drift apart. Written by hand is only what differs: what
+is handed out in batches, acks that share one crossing, and context managers. Must not know what a
+method does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
 
 from fifo.client import (
     BaseClient,
     ClientClosed,
-    Confirm,
     Confirms,
     Consumer,
-    DurableMessage,
+    DurableConsumer,
     Environment,
     FifoError,
     LockedMessage,
     Metrics,
-    NotAcked,
     Opened,
     Options,
-    QueueSpec,
+    Producer,
     SettleResult,
     Status,
-    StoredMessage,
     Terminal,
     from_url,
 )
-from fifo.client import DurableConsumer as _AsyncDurable
-from fifo.client import Producer as _AsyncProducer
 from fifo.client.consuming.message import OPEN
 from fifo.client.consuming.verbs import ACK, Settling, nacking, releasing, terminating
 from fifo.client.durations import Duration, patience
@@ -46,13 +44,16 @@ from fifo.client.durations import Duration, patience
 __all__ = ["connect", "BlockingClient", "BlockingConsumer", "BlockingMessage", "BlockingProducer"]
 
 _log = logging.getLogger("fifo.client")
+_A = TypeVar("_A")
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
+_W = TypeVar("_W")
 
 _BATCH: Final = 64
 """Messages that a blocking iterator fetches at once: few enough that others get their share."""
 
 _JOIN_S: Final = 5.0
-"""Closing waits so long for the thread."""
+"""Seconds that closing waits for the thread to end."""
 
 
 class BlockingMessage(LockedMessage):
@@ -63,7 +64,7 @@ class BlockingMessage(LockedMessage):
     def ack(self, receipt: bool = False) -> SettleResult:
         """Done: never deliver it again. Waits only with `receipt`: until a majority has it."""
         if not receipt:
-            return _Threads.of(self).ack(self)
+            return _Portal.of(self).ack(self)
         return self._settle(ACK, receipt=True)
 
     def nack(
@@ -90,7 +91,7 @@ class BlockingMessage(LockedMessage):
 
     def renew(self) -> datetime:
         """Raise the deadline to now + lock; returns the new one. Raises LockLost."""
-        _Threads.of(self).run(self.ledger.settler.renew(self))
+        _Portal.of(self).run(self.ledger.settler.renew(self))
         return self.deadline
 
     def process(
@@ -103,7 +104,7 @@ class BlockingMessage(LockedMessage):
         return BlockingProcessing(self, on_error, reraise)
 
     def _settle(self, what: Settling, *, receipt: bool) -> SettleResult:
-        return _Threads.of(self).run(self.ledger.settler.settle(self, what, receipt=receipt))
+        return _Portal.of(self).run(self.ledger.settler.settle(self, what, receipt=receipt))
 
 
 class BlockingProcessing:
@@ -149,8 +150,8 @@ class BlockingProcessing:
         return not self._reraise
 
 
-class _Threads:
-    """The loop's thread, and how others reach it."""
+class _Portal:
+    """A thread with an event loop, and the way for other threads to run coroutines on it."""
 
     def __init__(self) -> None:
         self._ready = threading.Event()
@@ -162,7 +163,7 @@ class _Threads:
         self._ready.wait()
 
     @staticmethod
-    def of(message: LockedMessage) -> _Threads:
+    def of(message: LockedMessage) -> _Portal:
         """The thread that a message's client runs on."""
         found = _by_loop.get(message.ledger.settler.loop)
         if found is None:
@@ -221,26 +222,71 @@ class _Threads:
                 self._thread.join(_JOIN_S)
 
 
-_by_loop: dict[asyncio.AbstractEventLoop, _Threads] = {}
+_by_loop: dict[asyncio.AbstractEventLoop, _Portal] = {}
 
 
-class BlockingConsumer:
-    """What `client.consume(...)` gives: a context manager and an iterator, for one or many threads.
+class _Twin(Generic[_A]):
+    """An object of the asyncio client, with the portal to the event loop that it lives on."""
 
-    Leaving it gives back what was not handed out.
+    def __init__(self, asynchronous: _A, portal: _Portal) -> None:
+        self._async = asynchronous
+        self._portal = portal
+
+    def __repr__(self) -> str:
+        return f"<blocking {self._async!r}>"
+
+
+def _blocking(
+    method: Callable[Concatenate[_A, _P], Coroutine[Any, Any, _T]],
+) -> Callable[Concatenate[_Twin[_A], _P], _T]:
+    """Declare the blocking form of a coroutine method: same parameters, types and docstring."""
+
+    @functools.wraps(method)
+    def call(self: _Twin[_A], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return self._portal.run(method(self._async, *args, **kwargs))
+
+    return call
+
+
+def _wrapping(
+    wrap: Callable[[_T, _Portal], _W],
+    method: Callable[Concatenate[_A, _P], Coroutine[Any, Any, _T]],
+) -> Callable[Concatenate[_Twin[_A], _P], _W]:
+    """Declare the blocking form of a coroutine method whose result has a blocking form, too."""
+
+    @functools.wraps(method)
+    def call(self: _Twin[_A], /, *args: _P.args, **kwargs: _P.kwargs) -> _W:
+        portal = self._portal
+        return wrap(portal.run(method(self._async, *args, **kwargs)), portal)
+
+    return call
+
+
+def _on_loop(
+    method: Callable[Concatenate[_A, _P], _T],
+) -> Callable[Concatenate[_A, _P], Coroutine[Any, Any, _T]]:
+    """Make a coroutine method of a plain one that may be called on the event loop only."""
+
+    @functools.wraps(method)
+    async def call(self: _A, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return method(self, *args, **kwargs)
+
+    return call
+
+
+class BlockingConsumer(_Twin[Consumer[BlockingMessage]]):
+    """A consumer of a blocking client: a context manager and an iterator, for one or many threads.
+
+    Leaving the context gives back, uncounted, the messages that were not handed out.
     """
 
-    def __init__(self, consumer: Consumer[BlockingMessage], threads: _Threads) -> None:
-        self._consumer = consumer
-        self._threads = threads
+    def __init__(self, consumer: Consumer[BlockingMessage], portal: _Portal) -> None:
+        super().__init__(consumer, portal)
         self._fetched: deque[BlockingMessage] = deque()
         self._fetching = threading.Lock()
 
-    def __repr__(self) -> str:
-        return f"<blocking {self._consumer!r}>"
-
     def __enter__(self) -> BlockingConsumer:
-        self._threads.run(self._consumer.subscribe())
+        self.subscribe()
         return self
 
     def __exit__(
@@ -283,13 +329,13 @@ class BlockingConsumer:
             return False
         try:
             # Another thread may have fetched while this one waited for its turn.
-            return bool(self._fetched) or self._threads.run(self._fetch(timeout))
+            return bool(self._fetched) or self._portal.run(self._fetch(timeout))
         finally:
             self._fetching.release()
 
     async def _fetch(self, timeout: Duration | None) -> bool:
         # Kept over there: a thread that is interrupted while it waits loses nothing.
-        found = await self._consumer.next_batch(_BATCH, timeout)
+        found = await self._async.next_batch(_BATCH, timeout)
         self._fetched.extend(found)
         return bool(found)
 
@@ -298,7 +344,7 @@ class BlockingConsumer:
         found: list[BlockingMessage] = []
         while self._fetched and len(found) < count:
             found.append(self._fetched.popleft())
-        return found or self._threads.run(self._consumer.next_batch(count, timeout))
+        return found or self._portal.run(self._async.next_batch(count, timeout))
 
     def batches(self, count: int = 500) -> Iterator[list[BlockingMessage]]:
         """Lists of messages, each of at most `count`, until the consumer is cancelled."""
@@ -308,175 +354,124 @@ class BlockingConsumer:
     def ack_many(self, messages: Sequence[BlockingMessage]) -> None:
         """Ack all of these without waiting."""
         for message in messages:
-            self._threads.ack(message)
+            self._portal.ack(message)
 
-    def settle_many(self, messages: Sequence[BlockingMessage]) -> list[SettleResult]:
-        """Ack all of these and wait for the receipts, in the same order."""
-        return self._threads.run(self._consumer.settle_many(list(messages)))
-
-    def alive(self) -> None:
-        """Say that the program behind this consumer is well."""
-        self._threads.run(self._consumer.alive())
-
-    def credit(self, count: int, *, drain: bool = False) -> None:
-        """Ask for messages, where the consumer pulls; as `fifo.Consumer.credit`."""
-        self._threads.run(self._consumer.credit(count, drain=drain))
+    subscribe = _blocking(Consumer.subscribe)
+    settle_many = _blocking(Consumer.settle_many)
+    alive = _blocking(Consumer.alive)
+    credit = _blocking(Consumer.credit)
 
     def cancel(self) -> None:
         """No more messages; what was not handed out goes back at once, uncounted."""
-        self._threads.run(self._cancel())
+        self._portal.run(self._cancel())
 
     async def _cancel(self) -> None:
         while self._fetched:
             message = self._fetched.popleft()
             message.ledger.settler.send(message, releasing(None))
-        await self._consumer.cancel()
+        await self._async.cancel()
 
     @property
     def active(self) -> bool:
         """Whether it is the active consumer of its queue (always, but for single-active queues)."""
-        return self._consumer.active
+        return self._async.active
 
     @property
     def queue(self) -> str:
         """The queue that it consumes."""
-        return self._consumer.queue
+        return self._async.queue
 
     @property
     def number(self) -> int | None:
         """The consumer's number; None before it has one."""
-        return self._consumer.number
+        return self._async.number
 
 
-class BlockingProducer:
-    """A named producer, without `await`."""
-
-    def __init__(self, producer: _AsyncProducer, threads: _Threads) -> None:
-        self._producer = producer
-        self._threads = threads
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self._producer.name
-
-    @property
-    def number(self) -> int:
-        """Its number in the cluster, part of the ids of its messages."""
-        return self._producer.number
-
-    def last(self, queue: str) -> int:
-        """The number last stored in this queue; 0 for none."""
-        return self._producer.last(queue)
-
-    def publish(self, queue: str, body: bytes, **options: Any) -> Confirm:
-        """As `fifo.client.Producer.publish`."""
-        return self._threads.run(self._producer.publish(queue, body, **options))
-
-    def publish_many(self, queue: str, bodies: Iterable[bytes], **options: Any) -> Confirms:
-        """As `fifo.client.Producer.publish_many`."""
-        return self._threads.run(self._producer.publish_many(queue, bodies, **options))
-
-    def send_many(self, queue: str, bodies: Iterable[bytes], **options: Any) -> BlockingSent:
-        """As `fifo.client.Producer.send_many`."""
-        task = self._threads.run(self._producer.send_many(queue, bodies, **options))
-        return BlockingSent(task, self._threads)
-
-
-class BlockingSent:
-    """What `send_many` gives: the confirms, once they have come."""
-
-    def __init__(self, task: asyncio.Task[Confirms], threads: _Threads) -> None:
-        self._task = task
-        self._threads = threads
+class BlockingSent(_Twin[asyncio.Task[Confirms]]):
+    """The outcome of `send_many`: the confirms, once they have come."""
 
     def done(self) -> bool:
         """Whether the confirms or the error are there."""
-        return self._task.done()
+        return self._async.done()
 
     def result(self) -> Confirms:
         """Wait for the confirms; raises the error of the first message that was not stored."""
 
         async def wait() -> Confirms:
-            return await self._task
+            return await self._async
 
-        return self._threads.run(wait())
+        return self._portal.run(wait())
 
     def give_up(self) -> None:
-        """Nobody asks for it any more; what was not sent yet is not sent."""
+        """Abandon the call: what was not sent yet is not sent."""
 
         async def cancel() -> None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            self._async.cancel()
+            await asyncio.gather(self._async, return_exceptions=True)
 
-        self._threads.run(cancel())
+        self._portal.run(cancel())
 
 
-class BlockingDurable:
+class BlockingProducer(_Twin[Producer]):
+    """A named producer, without `await`."""
+
+    publish = _blocking(Producer.publish)
+    publish_many = _blocking(Producer.publish_many)
+    send_many = _wrapping(BlockingSent, Producer.send_many)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._async.name
+
+    @property
+    def number(self) -> int:
+        """Its number in the cluster, part of the ids of its messages."""
+        return self._async.number
+
+    def last(self, queue: str) -> int:
+        """The number last stored in this queue, as far as this client knows; 0 for none."""
+        return self._async.last(queue)
+
+
+class BlockingDurable(_Twin[DurableConsumer]):
     """A durable consumer's verbs, without `await`."""
 
-    def __init__(self, durable: _AsyncDurable, threads: _Threads) -> None:
-        self._durable = durable
-        self._threads = threads
+    open = _blocking(DurableConsumer.open)
+    reserve = _blocking(DurableConsumer.reserve)
+    hold = _blocking(DurableConsumer.hold)
+    fetch = _blocking(DurableConsumer.fetch)
+    ack = _blocking(DurableConsumer.ack)
+    renew = _blocking(DurableConsumer.renew)
+    forget = _blocking(DurableConsumer.forget)
 
     @property
     def generation(self) -> int:
-        """How often the name was opened, when this one opened it last; 0 before."""
-        return self._durable.generation
+        """The number of openings of the name at this one's last opening; 0 before."""
+        return self._async.generation
 
     @property
     def opened(self) -> Opened:
         """What another client needs in order to fetch from it; of plain numbers."""
-        return self._durable.opened
+        return self._async.opened
 
     @property
     def next_token(self) -> int:
         """The token of the next message, as it was at the opening."""
-        return self._durable.next_token
-
-    def open(self) -> tuple[tuple[int, int], ...]:
-        """Find or create it, and take it over; the ranges of tokens that it holds."""
-        return self._threads.run(self._durable.open())
-
-    def reserve(self, count: int) -> list[DurableMessage]:
-        """Lock up to `count` ready messages under the next tokens; maybe none."""
-        return self._threads.run(self._durable.reserve(count))
-
-    def hold(self, count: int) -> range:
-        """As `reserve`, but nothing is sent: the tokens, for a `fetch` here or elsewhere."""
-        return self._threads.run(self._durable.hold(count))
-
-    def fetch(self, first: int, last: int) -> list[DurableMessage]:
-        """What is still locked of tokens first..last, in order; the same each time, with holes."""
-        return self._threads.run(self._durable.fetch(first, last))
-
-    def ack(self, upto: int) -> tuple[NotAcked, ...]:
-        """Settle all tokens up to this one, again without harm; what could not be settled."""
-        return self._threads.run(self._durable.ack(upto))
-
-    def renew(self) -> None:
-        """Lock everything that it holds anew, from now on."""
-        self._threads.run(self._durable.renew())
-
-    def forget(self) -> None:
-        """End it: what it holds goes back, uncounted."""
-        self._threads.run(self._durable.forget())
+        return self._async.next_token
 
 
-class BlockingClient:
+class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     """A connection to a cluster for programs with threads; `fifo.blocking.connect` makes it."""
 
     def __init__(self, options: Options, environment: Environment | None = None) -> None:
-        self._threads = _Threads()
+        portal = _Portal()
         self._closed = False
         try:
-            self._client = self._threads.run(_open(options, environment))
+            super().__init__(portal.run(_open(options, environment)), portal)
         except BaseException:
-            self._threads.stop()
+            portal.stop()
             raise
-
-    def __repr__(self) -> str:
-        return f"<blocking {self._client!r}>"
 
     def __enter__(self) -> BlockingClient:
         return self
@@ -490,234 +485,84 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
-        """As `fifo.Client.close`; afterwards every call raises ClientClosed."""
+        """Close as `fifo.Client.close`; afterwards every call raises ClientClosed."""
         if self._closed:
             return
         self._closed = True
         try:
-            self._run(self._client.close())
+            self._portal.run(self._async.close())
         finally:
-            self._threads.stop()
-
-    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        return self._threads.run(work)
+            self._portal.stop()
 
     @property
     def metrics(self) -> Metrics:
         """Counters of this client."""
-        return self._client.metrics
+        return self._async.metrics
 
     @property
     def options(self) -> Options:
-        """What it was connected with."""
-        return self._client.options
+        """The options of the connection."""
+        return self._async.options
 
     @property
     def connected(self) -> bool:
         """Whether there is a connection to a leader right now."""
-        return self._client.connected
+        return self._async.connected
 
     @property
     def address(self) -> str | None:
         """The node that we are connected to."""
-        return self._client.address
+        return self._async.address
 
     @property
     def on_unsettled(self) -> Callable[[LockedMessage, FifoError], object] | None:
         """Called, on the client's thread, with a message whose settlement came to nothing."""
-        return self._client.on_unsettled
+        return self._async.on_unsettled
 
     @on_unsettled.setter
     def on_unsettled(self, callback: Callable[[LockedMessage, FifoError], object] | None) -> None:
-        self._client.on_unsettled = callback
+        self._async.on_unsettled = callback
 
     # Queues.
 
-    def declare(self, spec: QueueSpec, *, timeout: Duration | None = None) -> bool:
-        """Create the queue; True if it was not there. Raises QueueExists with the difference."""
-        return self._run(self._client.declare(spec, timeout=timeout))
-
-    def update(self, queue: str, *, timeout: Duration | None = None, **changes: Any) -> None:
-        """Change fields of a QueueSpec on a live queue; None restores a default."""
-        self._run(self._client.update(queue, timeout=timeout, **changes))
-
-    def delete(self, queue: str, *, timeout: Duration | None = None) -> None:
-        """Delete the queue with its messages."""
-        self._run(self._client.delete(queue, timeout=timeout))
-
-    def purge(self, queue: str, *, timeout: Duration | None = None) -> int | None:
-        """Delete what is not locked; how many messages that were, where the node says so.
-
-        Returns when they are gone.
-        """
-        return self._run(self._client.purge(queue, timeout=timeout))
-
-    def pause(self, queue: str, *, timeout: Duration | None = None) -> None:
-        """Stop deliveries; publishing and settling go on."""
-        self._run(self._client.pause(queue, timeout=timeout))
-
-    def resume(self, queue: str, *, timeout: Duration | None = None) -> None:
-        """Deliver again."""
-        self._run(self._client.resume(queue, timeout=timeout))
-
-    def queues(self, *, timeout: Duration | None = None) -> list[dict[str, Any]]:
-        """An overview of every queue."""
-        return self._run(self._client.queues(timeout=timeout))
-
-    def queue(self, name: str, *, timeout: Duration | None = None) -> dict[str, Any]:
-        """The overview of one queue."""
-        return self._run(self._client.queue(name, timeout=timeout))
-
-    def locks(
-        self, queue: str, limit: int = 1000, *, timeout: Duration | None = None
-    ) -> list[dict[str, Any]]:
-        """Who holds which message, and until when."""
-        return self._run(self._client.locks(queue, limit, timeout=timeout))
-
-    def delayed(
-        self, queue: str, limit: int = 1000, *, timeout: Duration | None = None
-    ) -> list[dict[str, Any]]:
-        """Delayed messages, with why and until when."""
-        return self._run(self._client.delayed(queue, limit, timeout=timeout))
-
-    def consumers(
-        self, queue: str, limit: int = 1000, *, timeout: Duration | None = None
-    ) -> list[dict[str, Any]]:
-        """The queue's consumers and how they are."""
-        return self._run(self._client.consumers(queue, limit, timeout=timeout))
-
-    def producers(
-        self, queue: str, limit: int = 1000, *, timeout: Duration | None = None
-    ) -> list[dict[str, Any]]:
-        """The named producers that have published to the queue."""
-        return self._run(self._client.producers(queue, limit, timeout=timeout))
-
-    def peek(
-        self, queue: str, count: int = 1, *, timeout: Duration | None = None
-    ) -> list[StoredMessage]:
-        """The next messages, without locking them."""
-        return self._run(self._client.peek(queue, count, timeout=timeout))
-
-    def redrive(
-        self,
-        queue: str,
-        target: str | None = None,
-        *,
-        timeout: Duration | None = None,
-        **options: Any,
-    ) -> dict[str, Any]:
-        """Move dead letters back; options as in `fifo.Client.redrive`."""
-        return self._run(self._client.redrive(queue, target, timeout=timeout, **options))
-
-    def cancel_redrive(self, queue: str, *, timeout: Duration | None = None) -> dict[str, Any]:
-        """End the redrive of this queue; what was moved stays moved."""
-        return self._run(self._client.cancel_redrive(queue, timeout=timeout))
-
-    def move(
-        self, queue: str, target: str, limit: int | None = None, *, timeout: Duration | None = None
-    ) -> int:
-        """Move ready messages from the front to another queue; how many were moved."""
-        return self._run(self._client.move(queue, target, limit, timeout=timeout))
-
-    def status(self, *, timeout: Duration | None = None) -> dict[str, Any]:
-        """How the node that we are connected to is."""
-        return self._run(self._client.status(timeout=timeout))
-
-    def transfer_leadership(self, node: str, *, timeout: Duration | None = None) -> None:
-        """Let the named node lead; as `fifo.Client.transfer_leadership`."""
-        self._run(self._client.transfer_leadership(node, timeout=timeout))
+    declare = _blocking(BaseClient.declare)
+    update = _blocking(BaseClient.update)
+    delete = _blocking(BaseClient.delete)
+    purge = _blocking(BaseClient.purge)
+    pause = _blocking(BaseClient.pause)
+    resume = _blocking(BaseClient.resume)
+    queues = _blocking(BaseClient.queues)
+    queue = _blocking(BaseClient.queue)
+    locks = _blocking(BaseClient.locks)
+    delayed = _blocking(BaseClient.delayed)
+    consumers = _blocking(BaseClient.consumers)
+    producers = _blocking(BaseClient.producers)
+    peek = _blocking(BaseClient.peek)
+    redrive = _blocking(BaseClient.redrive)
+    cancel_redrive = _blocking(BaseClient.cancel_redrive)
+    move = _blocking(BaseClient.move)
+    status = _blocking(BaseClient.status)
+    transfer_leadership = _blocking(BaseClient.transfer_leadership)
 
     # Publishing.
 
-    def publish(
-        self,
-        queue: str,
-        body: bytes,
-        *,
-        key: str | bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        delay: Duration | None = None,
-        priority: int = 4,
-        ttl: Duration | None = None,
-        dedup_id: str | bytes | None = None,
-        timeout: Duration | None = None,
-    ) -> Confirm:
-        """Publish one message; returns once it is on the disks of a majority."""
-        return self._run(
-            self._client.publish(
-                queue,
-                body,
-                key=key,
-                headers=headers,
-                delay=delay,
-                priority=priority,
-                ttl=ttl,
-                dedup_id=dedup_id,
-                timeout=timeout,
-            )
-        )
-
-    def publish_many(self, queue: str, bodies: Iterable[bytes], **columns: Any) -> Confirms:
-        """Publish many messages; one confirm per body, in order. Lists as in `fifo.Client`."""
-        return self._run(self._client.publish_many(queue, bodies, **columns))
-
-    def open_producer(self, name: str, *, timeout: Duration | None = None) -> BlockingProducer:
-        """A named producer, whose numbers outlive this client."""
-        producer = self._run(self._client.open_producer(name, timeout=timeout))
-        return BlockingProducer(producer, self._threads)
-
-    def forget_producer(self, name: str, *, timeout: Duration | None = None) -> None:
-        """Give up a named producer: opened again it is a new one, whose numbers start anew."""
-        self._run(self._client.forget_producer(name, timeout=timeout))
+    publish = _blocking(BaseClient.publish)
+    publish_many = _blocking(BaseClient.publish_many)
+    open_producer = _wrapping(BlockingProducer, BaseClient.open_producer)
+    forget_producer = _blocking(BaseClient.forget_producer)
 
     # Consuming.
 
-    def consume(self, queue: str, **options: Any) -> BlockingConsumer:
-        """A consumer: `with client.consume(queue) as messages: for message in messages`.
-
-        Options as in `fifo.Client.consume`.
-        """
-
-        async def make() -> Consumer[BlockingMessage]:
-            return self._client.consume(queue, **options)
-
-        return BlockingConsumer(self._run(make()), self._threads)
-
-    def get(
-        self,
-        queue: str,
-        count: int = 1,
-        wait: Duration = 0,
-        lock: Duration | None = None,
-        auto_renew: bool = False,
-        *,
-        timeout: Duration | None = None,
-    ) -> list[BlockingMessage]:
-        """Up to `count` messages, waiting `wait` seconds for the first; maybe none."""
-        return self._run(self._client.get(queue, count, wait, lock, auto_renew, timeout=timeout))
-
-    def settle(
-        self, queue: str, consumer: int, token: int, verb: str = "ack", **words: Any
-    ) -> SettleResult:
-        """Settle a message by its (queue, consumer, token), also one that is held elsewhere."""
-        return self._run(self._client.settle(queue, consumer, token, verb, **words))
-
-    def settle_many(self, messages: Sequence[BlockingMessage]) -> list[SettleResult]:
-        """Ack messages of this client and wait for their receipts, in order."""
-        return self._run(self._client.settle_many(messages))
+    consume = _wrapping(BlockingConsumer, _on_loop(BaseClient.consume))
+    get = _blocking(BaseClient.get)
+    settle = _blocking(BaseClient.settle)
+    settle_many = _blocking(BaseClient.settle_many)
+    durable = _wrapping(BlockingDurable, _on_loop(BaseClient.durable))
 
     def ack_many(self, messages: Sequence[BlockingMessage]) -> None:
         """Ack messages of this client without waiting."""
         for message in messages:
-            self._threads.ack(message)
-
-    def durable(self, queue: str, name: str, **options: Any) -> BlockingDurable:
-        """A consumer with a name that outlives every session; options as in `fifo.Client`."""
-
-        async def make() -> _AsyncDurable:
-            return self._client.durable(queue, name, **options)
-
-        return BlockingDurable(self._run(make()), self._threads)
+            self._portal.ack(message)
 
 
 async def _open(options: Options, environment: Environment | None) -> BaseClient[BlockingMessage]:

@@ -91,7 +91,7 @@ FLOORS: dict[str, Room] = {
         " node node.journal node.peers node.raft node.broker node.server node.http node.cli"
         " node.__main__ bench bench.raft tools",
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
-        " pyspark pyarrow matplotlib rich typer click crc32c uvloop xdist",
+        " pyspark pyarrow matplotlib rich typer click crc32c uvloop xdist mypy",
     ),
 }
 

@@ -2,7 +2,7 @@
 
 Owns the public methods and the order in which the parts are made and closed. What they do is the
 business of `session`, `publisher`, `consumer`, `settler`, `getting` and `control`.
-`fifo.blocking` has the same names: change them together.
+`fifo.blocking` derives its methods from these.
 """
 
 from __future__ import annotations
@@ -187,7 +187,9 @@ class BaseClient(Generic[M]):
         result = await self._ask(Declare(spec.name, spec.to_wire()), timeout)
         return bool(result.get("created")) if isinstance(result, dict) else False
 
-    async def update(self, queue: str, *, timeout: Duration | None = None, **changes: Any) -> None:
+    async def update(
+        self, /, queue: str, *, timeout: Duration | None = None, **changes: Any
+    ) -> None:
         """Change fields of a QueueSpec on a live queue; None restores a default."""
         checks.name(queue, "queue")
         await self._ask(Update(queue, changes_to_wire(changes)), timeout)

@@ -145,7 +145,7 @@ class Written(NamedTuple):
     """Rows as `send_many` takes them; None for a column that is not there."""
 
     bodies: list[bytes]
-    columns: dict[str, list[Any]]
+    columns: dict[str, Any]
 
 
 def to_messages(batch: pa.RecordBatch, first_row: int) -> Written:

@@ -239,7 +239,7 @@ def test_a_callback_that_would_wait_for_its_own_thread_is_refused(
             raised.append(error)
         done.set()
 
-    client._threads.loop.call_soon_threadsafe(callback)  # type: ignore[union-attr]
+    client._portal.loop.call_soon_threadsafe(callback)  # type: ignore[union-attr]
     assert done.wait(5)
     assert len(raised) == 1
 

@@ -1,7 +1,7 @@
 """A named producer: its numbers outlive the client that uses them (semantics.md 10).
 
 Owns the public face of numbering. Frames and windows belong to `publisher` and `publish_stream`.
-`fifo.blocking` has the same names: change them together.
+`fifo.blocking` derives its methods from these.
 """
 
 from __future__ import annotations
