@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from node.journal.errors import JournalRefused
 from node.journal.index import NOWHERE
 from node.journal.locations import COMPACTED_BIT, EntryLocation, EntryLocations
-from node.journal.place_reader import RecordFile, read_neighbours
+from node.journal.record_reader import RecordFile, read_run
 
 if TYPE_CHECKING:
     from array import array
@@ -89,10 +89,10 @@ class EntryStore:
 
     def read(self, location: EntryLocation) -> bytes:
         """The command of an entry. `JournalDamaged` if it does not read as it was written."""
-        holder = self.holder(location)
-        return next(read_neighbours(self.files.get(holder.name), holder, (location,)))
+        source = self.file_of(location)
+        return next(read_run(self.files.get(source.name), source, (location,)))
 
-    def holder(self, location: EntryLocation) -> RecordFile:
+    def file_of(self, location: EntryLocation) -> RecordFile:
         """The file that a place is in."""
         if location.file & COMPACTED_BIT:
             kept = self.catalog.compacted_files[location.file]
@@ -100,7 +100,7 @@ class EntryStore:
         segment = self.segments.get(location.file)
         if segment is None:
             raise JournalRefused(f"segment {location.file} with entry {location.log_index} is gone")
-        return RecordFile(segment.name, segment.header.base, segment.seed)
+        return segment.source
 
     def below_log(self) -> list[Segment]:
         """The segments that hold nothing of the log any more, only entries the base needs."""

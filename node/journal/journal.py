@@ -11,14 +11,14 @@ from __future__ import annotations
 import contextlib
 import time
 from array import array
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from node.journal import limits
 from node.journal.config import JournalLimits
 from node.journal.errors import JournalRefused, SnapshotFailed
 from node.journal.file_header import JournalIdentity
-from node.journal.io.body_fetch import BodyFetch
-from node.journal.io.prefetch import reading
+from node.journal.io.body_fetcher import BodyFetch
+from node.journal.io.job import read_off_loop, submit
 from node.journal.locations import LOCATION_BYTES
 from node.journal.log import DurableLog, check_name
 from node.journal.open_files import OpenFiles
@@ -31,9 +31,9 @@ from node.journal.snapshots.store import SnapshotWriter
 from node.journal.stats import JournalStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from node.journal.io.job import Job
+    from node.journal.io.job import Job, OffLoop
     from node.journal.io.storage import Storage
     from node.journal.recovery.open import RecoveredJournal
 
@@ -180,7 +180,7 @@ class Journal(DurableLog):
         """A fetch is waited for, or has run: what it brought is at hand until the end of this,
         however small the cache. Raises `JournalFailed` or `JournalDamaged`, which are final."""
         with self._reading():
-            fetch.land()
+            fetch.result()
             entries = fetch.still_there()
         for command, index, _ in entries:
             self._cache.put(index, command)
@@ -261,22 +261,16 @@ class Journal(DurableLog):
         with self._reading():
             return self._snapshots.of(meta).read_state(offset, size)
 
-    def reading_state(
-        self, meta: SnapshotMeta, offset: int, size: int
-    ) -> Generator[Job, None, bytes]:
+    def reading_state(self, meta: SnapshotMeta, offset: int, size: int) -> OffLoop[bytes]:
         """The same; yields what blocks, for whichever thread."""
         return self._beside(meta, lambda snapshot: snapshot.read_state(offset, size))
 
-    def reading_live_indexes(
-        self, meta: SnapshotMeta, first: int
-    ) -> Generator[Job, None, array[int]]:
+    def reading_live_indexes(self, meta: SnapshotMeta, first: int) -> OffLoop[array[int]]:
         """Some thousand indexes of the entries that a snapshot needs, ascending, from the `first`
         of them on, counted from 0, of which there has to be one. Otherwise as `reading_state`."""
         return self._beside(meta, lambda snapshot: next(snapshot.indexes(first)))
 
-    def _beside(
-        self, meta: SnapshotMeta, read: Callable[[SnapshotFile], T]
-    ) -> Generator[Job, None, T]:
+    def _beside(self, meta: SnapshotMeta, read: Callable[[SnapshotFile], T]) -> OffLoop[T]:
         snapshot = self._snapshots.of(meta)
 
         def work() -> T:
@@ -284,7 +278,7 @@ class Journal(DurableLog):
                 return read(snapshot.through(files))
 
         kept = self._snapshots.catalog
-        found = yield from reading(work, self._reading, lambda: snapshot in kept.snapshots)
+        found = yield from read_off_loop(work, self._reading, lambda: snapshot in kept.snapshots)
         if found is None:
             raise SnapshotFailed(f"snapshot {meta.name} is not kept any more")
         return found
@@ -296,7 +290,7 @@ class Journal(DurableLog):
             raise IndexError(f"entry {index} is not kept")
         return location.size
 
-    def reading_entries(self, indexes: Sequence[int]) -> Generator[Job, None, list[Entry]]:
+    def reading_entries(self, indexes: Sequence[int]) -> OffLoop[list[Entry]]:
         """Entries that a snapshot needs, or of the log, by ascending index, past the cache: they
         are for a peer that catches up. Yields what blocks, for whichever thread. IndexError if one
         is not there."""
@@ -304,9 +298,9 @@ class Journal(DurableLog):
         for index in indexes:
             if not fetch.want(index):
                 raise IndexError(f"entry {index} is not kept")
-        yield fetch
+        yield from submit(fetch, wait=False)
         with self._reading():
-            fetch.land()
+            fetch.result()
             found = {entry[1]: entry for entry in fetch.still_there()}
         # A compaction has moved some before their file was opened.
         moved = [index for index in indexes if index not in found]
@@ -342,11 +336,11 @@ class Journal(DurableLog):
         with self._reading():
             return self._snapshots.step(budget_bytes)
 
-    def blocking_work(self) -> Job | None:
+    def blocking_work(self) -> Job[Any] | None:
         """What comes next in cleaning up, if it blocks: it may run on another thread, and
         `compact_step`, which does it or waits for it, should not be called meanwhile."""
         compaction = self._snapshots.compaction
-        return compaction.flight if compaction is not None else None
+        return compaction.job if compaction is not None else None
 
     def begin_install(self, meta: SnapshotMeta) -> InstallWriter:
         """Begins to take over another node's snapshot. A crash before its `finish` leaves the
@@ -381,7 +375,7 @@ class Journal(DurableLog):
             meta,
             builder,
             sync_log=self.sync,
-            syncing_log=self.syncing_on,
+            syncing_log=self.making_durable,
             restart_log=self._restart,
             commit_index=lambda: self._commit_index,
             fail=self._fail,

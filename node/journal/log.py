@@ -21,7 +21,7 @@ The rules it stands on (raft.md 3.2):
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NoReturn, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from node.journal import limits, records
 from node.journal.cache import CommandCache
@@ -36,11 +36,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from node.journal.config import JournalLimits
-    from node.journal.io.job import GroupJob, Job
+    from node.journal.io.job import Job, OffLoop
     from node.journal.io.storage import Storage
     from node.journal.records import Entry
     from node.journal.recovery.open import RecoveredJournal
     from node.journal.snapshots.file import SnapshotMeta
+    from node.journal.writer import GroupJob
 
 
 PLACEHOLDER = b"\x01"
@@ -156,15 +157,15 @@ class DurableLog:
             command = self._cache.peek(first)
             return [] if command is None else [(command, first, self._log.term_at(first))]
         last = self.last_of(first, max_bytes, max_count)
-        return self._as_entries(first, self._runs.at_hand(first, last))
+        return self._as_entries(first, self._runs.cached(first, last))
 
-    def reading_log(self, first: int, last: Callable[[], int]) -> Generator[Job | list[Entry]]:
-        """The entries from `first` on that are not in memory, in bounded pieces: yields what
-        blocks, for whichever thread, and then what it has read. Puts nothing into memory. Ends
+    def reading_log(self, first: int, last: Callable[[], int]) -> Generator[Job[Any] | list[Entry]]:
+        """The entries from `first` on that are not in memory, in bounded pieces: yields each job
+        that reads one, and then what it has read. Puts nothing into memory. Ends
         behind the entry that `last` says then, where the rest is in memory, or where the log has
         begun later meanwhile. Raises what `read` does.
         """
-        return self._runs.beside(first, lambda: min(last(), self._synced_index))
+        return self._runs.reading(first, lambda: min(last(), self._synced_index))
 
     def last_of(self, first: int, max_bytes: int, max_count: int | None) -> int:
         """The last entry of those that `entries` gives; `first - 1` where it gives none."""
@@ -186,12 +187,12 @@ class DurableLog:
     @property
     def dirty(self) -> bool:
         """Something has been added, truncated or changed that is not on the disk yet."""
-        return self._writer.gathering or self._writer.flight is not None
+        return self._writer.gathering or self._writer.job is not None
 
     @property
     def syncing(self) -> bool:
         """Whether a sync that `begin_sync` gave is under way."""
-        return self._writer.flight is not None
+        return self._writer.job is not None
 
     @property
     def gathered_end(self) -> int:
@@ -206,8 +207,8 @@ class DurableLog:
     @property
     def covered_end(self) -> int:
         """Position up to which everything is on the disk, or will be with the sync under way."""
-        flight = self._writer.flight
-        return self._writer.synced_end if flight is None else flight.end
+        job = self._writer.job
+        return self._writer.synced_end if job is None else job.end
 
     @property
     def term_synced(self) -> bool:
@@ -225,52 +226,52 @@ class DurableLog:
         A sync under way is waited for. Raises `JournalFailed`, which is final.
         """
         self._check_usable()
-        if self._writer.flight is not None:
-            self.land(self._writer.flight)
+        if self._writer.job is not None:
+            self.finish_sync(self._writer.job)
         if self._writer.gathering:
-            self.land(self._take_off())
+            self.finish_sync(self._begin_group())
 
     def begin_sync(self) -> GroupJob | None:
-        """Everything gathered as work for another thread; `land` has to follow it on this one.
+        """Everything gathered, as a job for any thread; `finish_sync` has to follow on this one.
 
         None while one is under way, and where nothing is gathered. What is added meanwhile goes
         with the next.
         """
         self._check_usable()
-        if self._writer.flight is not None or not self._writer.gathering:
+        if self._writer.job is not None or not self._writer.gathering:
             return None
-        return self._take_off()
+        return self._begin_group()
 
-    def _take_off(self) -> GroupJob:
+    def _begin_group(self) -> GroupJob:
         self._write_hint()
         try:
-            return self._writer.take_off(self._log.last_index, self._next_segment)
+            return self._writer.begin_group(self._log.last_index, self._next_segment)
         except OSError as problem:
             self._fail(problem)
 
-    def syncing_on(self) -> Generator[Job]:
+    def making_durable(self) -> OffLoop[None]:
         """Yields what blocks, for whichever thread, until everything gathered by now is durable.
         Raises `JournalFailed`, which is final."""
         end = self.gathered_end
         while self.synced_end < end:
-            flight = self._writer.flight or self.begin_sync()
-            assert flight is not None, "something is gathered"
-            yield flight
-            self.land(flight)
+            job = self._writer.job or self.begin_sync()
+            assert job is not None, "something is gathered"
+            yield job
+            self.finish_sync(job)
 
-    def land(self, flight: GroupJob) -> None:
+    def finish_sync(self, job: GroupJob) -> None:
         """What `begin_sync` gave is waited for, or has run: its records are durable. Harmless
         where `sync` was first. Raises `JournalFailed`, which is final."""
         before = self._writer.synced_end
         try:
-            if not self._writer.land(flight):
+            if not self._writer.finish_group(job):
                 return
         except OSError as problem:
             self._fail(problem)
-        if before < self._term_end <= flight.end:
+        if before < self._term_end <= job.end:
             # With the mark, damage to this very record is seen as damage, not as a torn tail.
             self._write_mark()
-        self._synced_index = flight.index
+        self._synced_index = job.index
         self._cache.trim(self._synced_index)
 
     # --- the log as a sequence ---
@@ -352,8 +353,8 @@ class DurableLog:
         self._log.truncate_from(first_removed)
         self._cache.drop_range(first_removed, last_removed)
         self._synced_index = min(self._synced_index, first_removed - 1)
-        if (flight := self._writer.flight) is not None:
-            flight.index = min(flight.index, first_removed - 1)
+        if (job := self._writer.job) is not None:
+            job.index = min(job.index, first_removed - 1)
         self._tail = None
 
     def set_term(self, term: int, voted_for: str | None) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from node.journal import records
 from node.journal.preallocation import Preallocation
+from node.journal.record_reader import RecordFile
 from node.journal.record_writer import TEMPORARY_SUFFIX
 from node.journal.records import SegmentHeader
 
@@ -59,6 +60,11 @@ class Segment:
     def end(self) -> int:
         """The position after its last byte."""
         return self.header.base + self.size
+
+    @property
+    def source(self) -> RecordFile:
+        """The file, for reading at known locations."""
+        return RecordFile(self.name, self.header.base, self.seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +164,10 @@ class Segments:
     def get(self, sequence: int) -> Segment | None:
         """The segment of that number, if it is still there."""
         return self._by_sequence.get(sequence)
+
+    def has(self, sequence: int) -> bool:
+        """Whether the segment of that number is still there."""
+        return sequence in self._by_sequence
 
     def at(self, position: int) -> Segment:
         """The segment that holds `position`, or the last one before it."""

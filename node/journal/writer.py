@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from node.journal import records
-from node.journal.io.job import GroupJob
+from node.journal.io.job import Job
 from node.journal.stats import SyncStats
 
 if TYPE_CHECKING:
@@ -18,6 +18,40 @@ if TYPE_CHECKING:
 
     from node.journal.records import Entry
     from node.journal.segments import NewSegment, Preamble, Segments
+
+
+class GroupJob(Job[None]):
+    """A group of records: a write and a sync, which take `seconds`, and the segment that follows
+    where the group fills its own. `end` is the log position that it reaches, `index` the newest
+    entry that is durable once it is done: a truncation meanwhile takes it back."""
+
+    def __init__(
+        self,
+        write: Callable[[], None],
+        clock: Callable[[], float],
+        *,
+        end: int,
+        index: int,
+        size: int,
+    ) -> None:
+        super().__init__(self._do)
+        self._write = write
+        self._clock = clock
+        self.end = end
+        self.index = index
+        self.size = size
+        self.following: NewSegment | None = None
+        self.seconds = 0.0
+
+    def _do(self) -> None:
+        started = self._clock()
+        try:
+            self._write()
+        finally:
+            self.seconds = self._clock() - started
+        # Only now: where a later segment is, an earlier one has no torn tail.
+        if self.following is not None:
+            self.following.make()
 
 
 class LogWriter:
@@ -29,7 +63,7 @@ class LogWriter:
         self._clock = clock
         self._seed = segments.current.seed
         self._parts: list[bytes] = []
-        self._flight: GroupJob | None = None
+        self._job: GroupJob | None = None
         self.figures = SyncStats()
         self.end = segments.current.end
         """Position after everything added so far."""
@@ -38,7 +72,7 @@ class LogWriter:
         self._marked_end = self.end
 
     def __repr__(self) -> str:
-        return f"<LogWriter {self.synced_end}..{self.end} {self._flight}>"
+        return f"<LogWriter {self.synced_end}..{self.end} {self._job}>"
 
     @property
     def gathering(self) -> bool:
@@ -46,9 +80,9 @@ class LogWriter:
         return bool(self._parts)
 
     @property
-    def flight(self) -> GroupJob | None:
+    def job(self) -> GroupJob | None:
         """The group on its way to the disk."""
-        return self._flight
+        return self._job
 
     def add(self, kind: int, term: int, index: int, payload: bytes) -> None:
         """Gathers one record, opening a group if it is the first."""
@@ -71,35 +105,35 @@ class LogWriter:
             self._parts.append(records.encode_group(self.end, self.synced_end, self._seed))
             self.end += records.GROUP_BYTES
 
-    def take_off(self, index: int, follow: Callable[[], tuple[int, int, Preamble]]) -> GroupJob:
+    def begin_group(self, index: int, follow: Callable[[], tuple[int, int, Preamble]]) -> GroupJob:
         """Everything gathered, up to entry `index`, as work for whichever thread; `land` has to
         follow it on this one. None may be under way.
 
         Where it fills its segment the next one, which begins with what `follow` tells, is made
         along with it: what is added from now on goes there.
         """
-        assert self._flight is None, "one group after the other"
+        assert self._job is None, "one group after the other"
         size = self.end - self.synced_end
         parts, self._parts = self._parts, []
         write = self._segments.append(parts, size)
-        flight = GroupJob(write, self._clock, end=self.end, index=index, size=size)
-        self._flight = flight
+        job = GroupJob(write, self._clock, end=self.end, index=index, size=size)
+        self._job = job
         if self._segments.full:
-            flight.following = self._follow(*follow())
-            flight.end = self.end
-        return flight
+            job.following = self._follow(*follow())
+            job.end = self.end
+        return job
 
-    def land(self, flight: GroupJob) -> bool:
+    def finish_group(self, job: GroupJob) -> bool:
         """What `take_off` gave has run: its records are durable. Harmless where it has landed,
         and False then. Raises what the work raised, which is final."""
-        if flight is not self._flight:
+        if job is not self._job:
             return False
-        self._flight = None
-        flight.land()
-        self.figures.note(flight.seconds, flight.size)
-        if flight.following is not None:
-            self._segments.opened(flight.following)
-        self.synced_end = flight.end
+        self._job = None
+        job.result()
+        self.figures.note(job.seconds, job.size)
+        if job.following is not None:
+            self._segments.opened(job.following)
+        self.synced_end = job.end
         return True
 
     def begin_segment(self, first_index: int, previous_term: int, preamble: Preamble) -> None:

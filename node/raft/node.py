@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from node.journal.io.job import GroupJob
     from node.journal.journal import Journal
+    from node.journal.writer import GroupJob
     from node.raft.config import Outcome
     from node.raft.state_source import StateSource
 
@@ -226,19 +226,19 @@ class RaftNode:
             return False
         if not self._syncs_aside:
             journal.sync()
-        elif (flight := journal.begin_sync()) is not None:
-            self._offload.run(flight.run, lambda _: self._landed(flight))
+        elif (job := journal.begin_sync()) is not None:
+            self._offload.run(job.run, lambda _: self._synced(job))
         self._core.held.release(self.term)
         return dirty
 
-    def _landed(self, flight: GroupJob) -> None:
+    def _synced(self, job: GroupJob) -> None:
         """A sync beside the loop has ended: its promises leave now, the commit in a turn."""
         if self._closed:
             return
         core = self._core
         core.enter()
         try:
-            self._journal.land(flight)
+            self._journal.finish_sync(job)
             core.held.release(self.term)
         except Exception as error:
             core.fail(error)

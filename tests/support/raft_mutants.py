@@ -25,7 +25,7 @@ from node.raft.submissions import Submission, Submissions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from node.journal.io.slices import Work
+    from node.journal.io.steps import Work
     from node.journal.journal import Journal
     from node.peers.message import Message
     from node.peers.peer import PeerNode

@@ -17,16 +17,16 @@ from unittest.mock import patch
 import pysyncobj.syncobj
 
 from node.journal import records
-from node.journal.io.job import GroupJob, Job
+from node.journal.io.job import Job
 from node.journal.io.log_reader import LogReader
-from node.journal.io.prefetch import Prefetch
-from node.journal.io.slices import Slices
+from node.journal.io.steps import Prefetch, Steps
 from node.journal.io.worker import Inline
 from node.journal.journal import Journal
 from node.journal.preallocation import Preallocation
 from node.journal.recovery import recovery
 from node.journal.recovery.recovery import Recovery, ReplayedLog
 from node.journal.segments import NewSegment
+from node.journal.writer import GroupJob
 from node.peers.accepting import Acceptor
 from tests.mutants.switch import Switch, replaced
 
@@ -39,7 +39,7 @@ def _every_record_is_whole(*_: object) -> bool:
 
 
 _set_current_term = Journal.set_term
-_run_flight = Job.run
+_run_job = Job.run
 
 
 def _set_without_sync(journal: Journal, term: int, voted_for: str | None) -> None:
@@ -47,18 +47,18 @@ def _set_without_sync(journal: Journal, term: int, voted_for: str | None) -> Non
         _set_current_term(journal, term, voted_for)
 
 
-def _run_and_forget(flight: Job) -> None:
-    _run_flight(flight)
-    if isinstance(flight.error, OSError):
-        flight.error = None
+def _run_and_forget(job: Job[object]) -> None:
+    _run_job(job)
+    if isinstance(job.error, OSError):
+        job.error = None
 
 
 _do_group = GroupJob._do
 _make_tail_durable = Recovery._make_tail_durable
 _make_segment = NewSegment.make
-_land = Job.land
-_step = Slices.step
-_wait_for = Prefetch._wait_for
+_result = Job.result
+_step = Steps.step
+_advance = Prefetch._advance
 
 
 def _uncut_tail(recovery: Recovery, found: ReplayedLog) -> None:
@@ -75,12 +75,12 @@ def _uncut_room(*_: object) -> bool:
     return False
 
 
-def _segment_first(flight: GroupJob) -> None:
-    following, flight.following = flight.following, None
+def _segment_first(job: GroupJob) -> None:
+    following, job.following = job.following, None
     if following is not None:
         following.make()
-    _do_group(flight)
-    flight.following = following
+    _do_group(job)
+    job.following = following
 
 
 def _make_unsynced(new: NewSegment) -> None:
@@ -88,30 +88,29 @@ def _make_unsynced(new: NewSegment) -> None:
         _make_segment(new)
 
 
-def _goes_on(slices: Slices) -> bool:
-    slices._flight = None
-    return _step(slices)
+def _goes_on(steps: Steps[object]) -> object:
+    steps._job = None
+    return _step(steps)
 
 
-def _lands_unproven(flight: Job) -> None:
-    if isinstance(flight, GroupJob):
-        _land(flight)
+def _undone_result(job: Job[object]) -> object:
+    return _result(job) if job._work is None or isinstance(job, GroupJob) else None
 
 
 @contextmanager
 def _nobody_waits() -> Iterator[None]:
-    with patch.object(Slices, "step", _goes_on), patch.object(Job, "land", _lands_unproven):
+    with patch.object(Steps, "step", _goes_on), patch.object(Job, "result", _undone_result):
         yield
 
 
-def _run_on_the_loop(slices: Slices) -> bool:
-    with patch.object(slices, "_offload", Inline()):
-        return _step(slices)
+def _run_on_the_loop(steps: Steps[object]) -> object:
+    with patch.object(steps, "_worker", Inline()):
+        return _step(steps)
 
 
-def _read_on_the_loop(ahead: Prefetch[object], flight: Job) -> None:
-    with patch.object(ahead, "_offload", Inline()):
-        _wait_for(ahead, flight)
+def _read_on_the_loop(prefetch: Prefetch[object]) -> None:
+    with patch.object(prefetch._steps, "_worker", Inline()):
+        _advance(prefetch)
 
 
 def _keeps_what_it_read(_: LogReader) -> None:
@@ -176,11 +175,11 @@ SWITCHES: dict[str, tuple[str, Switch]] = {
     ),
     "CleansUpOnTheLoop": (
         "what snapshots, compactions and installations wait for is done on the loop",
-        replaced(Slices, "step", _run_on_the_loop),
+        replaced(Steps, "step", _run_on_the_loop),
     ),
     "ReadsOnTheLoop": (
         "what a peer that is far behind is sent is read on the loop",
-        replaced(Prefetch, "_wait_for", _read_on_the_loop),
+        replaced(Prefetch, "_advance", _read_on_the_loop),
     ),
     "SendsWhatItReadBefore": (
         "what was read for a peer stays when the leadership ends",

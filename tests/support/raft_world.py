@@ -271,7 +271,7 @@ class SimOffload:
 
     def _do(self, work: Callable[[], None]) -> None:
         self._node.beside_loop = self._node.touched = True
-        work()  # A flight keeps its error.
+        work()  # A job keeps its error.
         self._node.beside_loop = False
 
     def close(self) -> None:

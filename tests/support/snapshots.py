@@ -6,9 +6,9 @@ from array import array
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
-    from node.journal.io.job import Job
+    from node.journal.io.job import OffLoop
     from node.journal.journal import Entry, Journal
     from node.journal.snapshots.file import SnapshotMeta
 
@@ -41,8 +41,8 @@ def clean_up(journal: Journal, budget_bytes: int = 1) -> int:
     return steps
 
 
-def at_once(steps: Generator[Job, None, T]) -> T:
-    """What is read beside the loop, read here."""
+def at_once(steps: OffLoop[T]) -> T:
+    """Run what a node runs off its event loop on this thread; its result."""
     while True:
         try:
             next(steps).run()
@@ -71,4 +71,4 @@ def carry(source: Journal, target: Journal, meta: SnapshotMeta) -> bool:
         writer.add_state(source.read_state(meta, offset, 25))
     for index in live_entries(source, meta):
         writer.add_entry(*kept_entry(source, index))
-    return writer.finish()
+    return at_once(writer.finishing())

@@ -1,43 +1,55 @@
-"""Entries that are not in memory, read beside the loop for those who wait for them.
+"""Entries that are not in memory, read off the event loop for those that wait for them.
 
-Owns who waits, and one flight after the other (`fetch.py`), each with whatever gathered while the
-one before was in the air. What a flight brought is in the cache while those who waited for it are
-told, whatever the cache's bound; who does not use it then asks again. Knows nothing of what is done
-with an entry.
+Owns the waiters and one fetch after the other, each for all that gathered while the one before was
+under way. A fetch reads neighbours on the disk in one read, and checks each entry as if it were
+read alone. Its entries are in the cache while its waiters are called, whatever the cache's bound;
+a waiter that does not use them then asks again. Must not know what is done with an entry.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from node.journal import limits
+from node.journal.io.job import Job
+from node.journal.io.steps import Steps
+from node.journal.record_reader import read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from node.journal.io.body_fetch import BodyFetch
+    from node.journal.cache import CommandCache
+    from node.journal.io.steps import Work
+    from node.journal.io.storage import Storage
     from node.journal.io.worker import Worker
     from node.journal.journal import Journal
+    from node.journal.locations import EntryLocation
+    from node.journal.record_reader import RecordFile
+    from node.journal.records import Entry
+    from node.journal.snapshots.store import SnapshotStore
 
 
 class NotCached(Exception):
-    """An entry is there, but not in memory: whoever needs it has to ask for it."""
+    """An entry is there, but not in memory: it has to be fetched first."""
 
 
 class FetchWaiter(Protocol):
-    """Somebody who needs entries."""
+    """Waits for entries."""
 
     def needs(self) -> Iterable[Sequence[int]]:
-        """Indexes of entries in the order in which they are needed, in groups each of which is of
-        use only as a whole. Asked when the reading begins; it may be cut off behind a group."""
+        """Indexes of entries in the order of need, in groups each of which is of use only as a
+        whole. Asked when the reading begins; it may be cut off behind a group."""
 
     def came(self) -> None:
-        """Entries were read and are at hand until this returns: at least the first group, but for
-        what is gone or has moved meanwhile."""
+        """Called when entries were read, which are in memory until this returns: at least the first
+        group, but for entries that are gone or have moved meanwhile."""
 
 
 class ReadAhead:
-    """Nobody yet: an entry that is likely to be needed soon."""
+    """Waits in the name of no one: for an entry that is likely to be needed soon."""
 
     def __init__(self, index: int) -> None:
         self._index = index
@@ -47,78 +59,152 @@ class ReadAhead:
         return [[self._index]]
 
     def came(self) -> None:
-        """It is in the cache for whoever comes."""
+        """Nothing to do: the entry is in the cache."""
+
+
+class BodyFetch(Job[None]):
+    """Entries that are read together. Gathered on the event loop, read on any thread through
+    descriptors of its own, so that closing or removing a file meanwhile does no harm."""
+
+    def __init__(self, storage: Storage, cache: CommandCache, store: SnapshotStore) -> None:
+        super().__init__(self._read)
+        self._storage = storage
+        self._cache = cache
+        self._store = store
+        self._wanted: dict[int, None] = {}
+        self._locations: dict[RecordFile, list[EntryLocation]] = {}
+        self.size = 0
+        """Bytes of the entries in it, cached ones included."""
+        self.entries: list[Entry] = []
+        self.gone: list[EntryLocation] = []
+        """Entries whose file was removed before it was opened."""
+        self.ahead = range(0)
+        """Entries that are read ahead of any need: what follows in the log."""
+
+    def add(self, needs: Iterable[Sequence[int]]) -> None:
+        """Take what one waiter needs, about `limits.FETCH_ASKER_BYTES` at most, and what follows in
+        the log: most queues are read in the order in which they were written."""
+        full = self.size + limits.FETCH_ASKER_BYTES
+        index = 0
+        for group in islice(needs, limits.FETCH_GROUPS_MAX):
+            for index in group:
+                if index not in self._wanted:
+                    self.want(index)
+            if self.size >= full:
+                break
+        if index:
+            self._read_on(index + 1)
+
+    def _read_on(self, first: int) -> None:
+        index, full = first, self.size + limits.FETCH_AHEAD_BYTES
+        while self.size < full and index not in self._wanted and self._cache.peek(index) is None:
+            if not self.want(index):
+                break
+            index += 1
+        self.ahead = range(first, index)
+
+    def want(self, index: int) -> bool:
+        """Have an entry read, or held until then; False if there is no such entry."""
+        self._wanted[index] = None
+        location = self._store.locate(index)
+        if location is None:
+            return False
+        self.size += location.size + limits.ENTRY_COST_BYTES
+        command = self._cache.peek(index)
+        if command is None:
+            self._locations.setdefault(self._store.file_of(location), []).append(location)
+        else:
+            # The cache could evict it while the others are read.
+            self.entries.append((command, index, location.term))
+        return True
+
+    def _read(self) -> None:
+        for file, locations in self._locations.items():
+            try:
+                self.entries += read_entries(self._storage, file, locations)
+            except FileNotFoundError:
+                self.gone += locations
+
+    def still_there(self) -> list[Entry]:
+        """What was read, without entries that have left the journal meanwhile. FileNotFoundError
+        if a file was missing that should be there."""
+        for location in self.gone:
+            if self._store.locate(location.log_index) == location:
+                name = self._store.file_of(location).name
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        return [entry for entry in self.entries if self._is_there(entry)]
+
+    def _is_there(self, entry: Entry) -> bool:
+        """Whether the journal still has an entry of that index, in that term: the same one."""
+        location = self._store.locate(entry[1])
+        return location is not None and location.term == entry[2]
 
 
 class BodyFetcher:
-    """Those who wait for entries, and the one flight that may be under way."""
+    """The waiters of one journal, and the one fetch that may be under way."""
 
     def __init__(
-        self, journal: Journal, offload: Worker, failed: Callable[[Exception], None]
+        self, journal: Journal, worker: Worker, failed: Callable[[Exception], None]
     ) -> None:
-        """`failed` is told what ends the node: a disk that does not read what was written."""
+        """`failed` gets the error that ends the node: a disk that does not read what was
+        written."""
         self._journal = journal
-        self._offload = offload
         self._failed = failed
         self._waiting: dict[FetchWaiter, None] = {}
-        self._aboard: dict[FetchWaiter, None] = {}
-        self._flight: BodyFetch | None = None
-        self._sending = False
+        self._served: dict[FetchWaiter, None] = {}
+        self._steps: Steps[None] = Steps(worker, self._advance)
         self._ahead = range(0)
 
     def __repr__(self) -> str:
-        return f"<BodyFetcher {len(self._waiting)} wait, {len(self._aboard)} aboard>"
+        return f"<BodyFetcher {len(self._waiting)} waiting, {len(self._served)} in the fetch>"
 
-    def ask(self, asker: FetchWaiter) -> None:
-        """Have `asker` told once what it needs was read; once, however often this is asked."""
-        if asker not in self._aboard:
-            self._waiting[asker] = None
-            self._go_on()
+    def ask(self, waiter: FetchWaiter) -> None:
+        """Have `waiter.came` called once what it needs was read; once, however often this is
+        asked."""
+        if waiter not in self._served:
+            self._waiting[waiter] = None
+            self._advance()
 
     def used(self, index: int) -> None:
-        """An entry is used. Where it was read ahead, the next ones are from now on, so that who
-        reads the log in order need not stand again."""
+        """Note that an entry is used. Where it was read ahead, the next ones are read from now on,
+        so that a reader in the order of the log need not wait again."""
         if index in self._ahead:
             following = self._ahead.stop
             self._ahead = range(0)
             self.ask(ReadAhead(following))
 
-    def drop(self, asker: FetchWaiter) -> None:
-        """It needs nothing any more, and is not told."""
-        self._waiting.pop(asker, None)
-        self._aboard.pop(asker, None)
+    def drop(self, waiter: FetchWaiter) -> None:
+        """Forget a waiter: it needs nothing any more, and is not called."""
+        self._waiting.pop(waiter, None)
+        self._served.pop(waiter, None)
 
-    def _go_on(self) -> None:
-        if self._sending:
-            return  # A flight has landed within `run`: the loop below sees it.
-        self._sending = True
+    def _advance(self) -> None:
+        """Within a step (a waiter that asks again), nothing: the step sees the new waiter."""
         try:
-            while self._flight is None and self._waiting:
-                self._take_off()
+            if self._steps.idle:
+                self._steps.begin(self._fetches())
+            while self._steps.runnable:
+                self._steps.step()
         except Exception as error:
             self._failed(error)
-        finally:
-            self._sending = False
 
-    def _take_off(self) -> None:
-        fetch = self._flight = self._journal.begin_fetch()
-        while self._waiting and fetch.size < limits.FETCH_BYTES:
-            asker = next(iter(self._waiting))
-            del self._waiting[asker]
-            self._aboard[asker] = None
-            fetch.add(asker.needs())
-        self._offload.run(fetch.run, lambda _: self._landed(fetch))
-
-    def _landed(self, fetch: BodyFetch) -> None:
-        try:
+    def _fetches(self) -> Work:
+        """One fetch after the other, for as long as there are waiters."""
+        while self._waiting:
+            fetch = self._gather()
+            yield fetch
             with self._journal.fetched(fetch):
-                while self._aboard:
-                    asker = next(iter(self._aboard))
-                    del self._aboard[asker]
-                    asker.came()
-        except Exception as error:
-            self._failed(error)
-            return
-        self._flight = None
-        self._ahead = fetch.ahead
-        self._go_on()
+                while self._served:
+                    waiter = next(iter(self._served))
+                    del self._served[waiter]
+                    waiter.came()
+            self._ahead = fetch.ahead
+
+    def _gather(self) -> BodyFetch:
+        fetch = self._journal.begin_fetch()
+        while self._waiting and fetch.size < limits.FETCH_BYTES:
+            waiter = next(iter(self._waiting))
+            del self._waiting[waiter]
+            self._served[waiter] = None
+            fetch.add(waiter.needs())
+        return fetch

@@ -1,98 +1,102 @@
-"""Blocking work on its way to the disk, maybe on another thread.
+"""Blocking work as an object that an event loop can hand to a worker thread, and wait for.
 
-Owns the handshake between the two threads: whoever comes first does the work, the other waits for
-it. Knows neither records nor files; what the end of a flight means is decided by who made it.
+Owns the handshake between the two threads: the first to come does the work, the other waits for
+it. Must not know records or files; its maker decides what a finished job means.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
-    from node.journal.segments import NewSegment
+T = TypeVar("T")
 
 
-class Job:
-    """A piece of work that is done once. It touches nothing that others touch meanwhile."""
+class Job(Generic[T]):
+    """Work that is done once, on any thread. It touches nothing that others touch meanwhile."""
 
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work: Callable[[], None] | None = work
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work: Callable[[], T] | None = work
         self._lock = threading.Lock()
+        self._result: Any = None
         self.error: Exception | None = None
 
     def __repr__(self) -> str:
-        state = "to be done" if self._work is not None else "failed" if self.error else "begun"
+        state = "pending" if self._work is not None else "failed" if self.error else "begun"
         return f"<{type(self).__name__} {state}>"
 
     def run(self) -> None:
-        """Returns when the work is done, once, by this thread or another; never raises."""
+        """Do the work once, on this thread or another, and return when it is done; never raises."""
         with self._lock:
             work, self._work = self._work, None
             if work is None:
                 return
             try:
-                work()
+                self._result = work()
             except Exception as error:
                 self.error = error
 
-    def land(self) -> None:
-        """Returns when the work is done, as `run` does; raises what it raised."""
+    def result(self) -> T:
+        """Return what the work returned, or raise what it raised; does the work, or waits for it,
+        as `run` does."""
         self.run()
         if self.error is not None:
             raise self.error
+        result: T = self._result
+        return result
 
     def cancel(self, *, wait: bool = True) -> None:
-        """Work that has not begun never will; what has begun is waited for, or with `wait` false
-        left alone."""
+        """Drop work that has not begun. Wait for work that has, or with `wait` false leave it."""
         if self._lock.acquire(blocking=wait):
             self._work = None
             self._lock.release()
 
 
-def landing(work: Callable[[], None]) -> Generator[Job]:
-    """Yields work as a flight, for whichever thread, and goes on when it is done. Raises what it
-    raised; ended before, it waits for what has begun."""
-    flight = Job(work)
-    try:
-        yield flight
-    except BaseException:
-        flight.cancel()
-        raise
-    flight.land()
+OffLoop = Generator[Job[Any], None, T]
+"""A generator that yields each job it waits for, and returns a T. Its driver runs the job, on any
+thread, and resumes the generator when that is done (`steps.py`)."""
 
 
-class GroupJob(Job):
-    """A group of records: a write and a sync, which take `seconds`, and the segment that follows
-    where the group fills its own. `end` is the log position that it reaches, `index` the newest
-    entry that is durable once it has landed: a truncation meanwhile takes it back."""
+def off_loop(work: Callable[[], T]) -> OffLoop[T]:
+    """Run `work` off the event loop and return its result; raises what it raised.
 
-    def __init__(
-        self,
-        write: Callable[[], None],
-        clock: Callable[[], float],
-        *,
-        end: int,
-        index: int,
-        size: int,
-    ) -> None:
-        super().__init__(self._do)
-        self._write = write
-        self._clock = clock
-        self.end = end
-        self.index = index
-        self.size = size
-        self.following: NewSegment | None = None
-        self.seconds = 0.0
+    Closed meanwhile, it waits for work that has begun: that may be writing.
+    """
+    job = Job(work)
+    yield from submit(job, wait=True)
+    return job.result()
 
-    def _do(self) -> None:
-        started = self._clock()
+
+def read_off_loop(
+    work: Callable[[], T],
+    final: Callable[[], AbstractContextManager[None]],
+    exists: Callable[[], bool],
+) -> OffLoop[T | None]:
+    """Run `work`, which reads through descriptors of its own, off the event loop; its result.
+
+    None where a file is gone and does not have to exist any more. What else it raises is raised
+    inside of `final`. Closed meanwhile, it waits for nothing.
+    """
+    job = Job(work)
+    yield from submit(job, wait=False)
+    with final():
         try:
-            self._write()
-        finally:
-            self.seconds = self._clock() - started
-        # Only now: where a later segment is, an earlier one has no torn tail.
-        if self.following is not None:
-            self.following.make()
+            return job.result()
+        except FileNotFoundError:
+            if exists():
+                raise
+            return None
+
+
+def submit(job: Job[Any], *, wait: bool) -> OffLoop[None]:
+    """Yield `job`; closed before that is done, cancel it, see `Job.cancel` for `wait`."""
+    try:
+        yield job
+    except BaseException:
+        job.cancel(wait=wait)
+        raise

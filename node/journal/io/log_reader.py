@@ -1,15 +1,15 @@
-"""Entries of the log in order, for one who needs them and may be far behind: a peer, or the state.
+"""Entries of the log in order, for a reader that may be far behind: a peer, or the state machine.
 
-Owns where they come from: memory, and where they are not in it the disk, beside the loop and a
-piece or two ahead of the reader, who waits alone. Knows neither peers nor what is done with an
-entry; how far may be read is told.
+Owns where they come from: memory, and for those that are not in memory the disk, off the event
+loop and a chunk or two ahead of the reader, which waits alone. Must not know peers, nor what is
+done with an entry; the reader says how far may be read.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from node.journal.io.prefetch import Prefetch
+from node.journal.io.steps import Prefetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,57 +20,60 @@ if TYPE_CHECKING:
 
 
 class LogReader:
-    """One reader's way through the log. Keeps at most three pieces of `limits.RUN_BYTES`: the one
+    """One reader's way through the log. Keeps at most three chunks of `limits.RUN_BYTES`: the one
     in use, the next, and one that is being read."""
 
     def __init__(
-        self, log: DurableLog, offload: Worker, wake: Callable[[], None], last: Callable[[], int]
+        self, log: DurableLog, worker: Worker, wake: Callable[[], None], last: Callable[[], int]
     ) -> None:
-        """Reads no entry behind what `last` says, for it could be replaced by another before it is
-        taken; `stop` has to come before that."""
+        """Read no entry above `last()`: another could replace it before it is taken. Where the log
+        is truncated at or below that, `stop` has to come first."""
         self._log = log
-        self._offload = offload
+        self._worker = worker
         self._wake = wake
         self._last = last
-        self._here: list[Entry] = []
-        self._ahead: Prefetch[list[Entry]] | None = None
-        self._ahead_from = 0
+        self._chunk: list[Entry] = []
+        self._prefetch: Prefetch[list[Entry]] | None = None
+        self._next_index = 0
 
     def __repr__(self) -> str:
-        return f"<LogReader {self._ahead} from {self._ahead_from}>"
+        return f"<LogReader {self._prefetch} from {self._next_index}>"
 
     def waits(self, first: int) -> bool:
         """Whether the entries from `first` on are being read."""
-        ahead = self._ahead
-        return ahead is not None and ahead.waiting and self._ahead_from == first
+        prefetch = self._prefetch
+        return prefetch is not None and prefetch.waiting and self._next_index == first
 
     def take(self, first: int, max_bytes: int, max_count: int) -> list[Entry]:
-        """Entries from `first` on, at most so many; none where there is none, or while they are
-        read: `wake` is called then. Raises what `DurableLog.read` does, which is final."""
+        """Entries from `first` on, up to `max_bytes` of commands and `max_count`, at least one.
+
+        None of them where there is none, or while they are read: `wake` is called then. Raises
+        what `DurableLog.read` does, which is final.
+        """
         entries = self._log.cached_entries(first, max_bytes, max_count)
         if entries or first > self._last():
             return entries
-        here = self._here
-        if not (here and here[0][1] <= first <= here[-1][1]):
-            here = self._here = self._next(first)
-        if not here:
+        chunk = self._chunk
+        if not (chunk and chunk[0][1] <= first <= chunk[-1][1]):
+            chunk = self._chunk = self._next_chunk(first)
+        if not chunk:
             return []
         last = self._log.last_of(first, max_bytes, max_count)
-        return here[first - here[0][1] : last - here[0][1] + 1]
+        return chunk[first - chunk[0][1] : last - chunk[0][1] + 1]
 
-    def _next(self, first: int) -> list[Entry]:
-        if self._ahead is None or self._ahead.ended or self._ahead_from != first:
+    def _next_chunk(self, first: int) -> list[Entry]:
+        if self._prefetch is None or self._prefetch.ended or self._next_index != first:
             self.stop()
-            pieces = self._log.reading_log(first, self._last)
-            self._ahead = Prefetch(pieces, self._offload, self._wake)
-            self._ahead_from = first
-        entries = self._ahead.take() or []
-        self._ahead_from += len(entries)
+            chunks = self._log.reading_log(first, self._last)
+            self._prefetch = Prefetch(chunks, self._worker, self._wake)
+            self._next_index = first
+        entries = self._prefetch.take() or []
+        self._next_index += len(entries)
         return entries
 
     def stop(self) -> None:
-        """Forget what was read. Does not wait for what is being read."""
-        self._here = []
-        if self._ahead is not None:
-            self._ahead.stop()
-            self._ahead = None
+        """Drop what was read. Does not wait for what is being read."""
+        self._chunk = []
+        if self._prefetch is not None:
+            self._prefetch.stop()
+            self._prefetch = None

@@ -8,12 +8,11 @@ in for a newer one that is damaged. Changes nothing on the disk.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from node.journal import limits
 from node.journal.errors import REMEDY, JournalDamaged
-from node.journal.io.job import landing
+from node.journal.io.job import off_loop
 from node.journal.locations import EntryLocations, FileUse
 from node.journal.snapshots.compacted_file import CompactedFile, parse_compacted_name
 from node.journal.snapshots.file import SnapshotFile, parse_snapshot_name
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
     from node.journal.file_header import JournalIdentity
-    from node.journal.io.job import Job
+    from node.journal.io.job import Job, OffLoop
     from node.journal.open_files import OpenFiles
     from node.journal.segments import Segments
 
@@ -128,7 +127,9 @@ def _check_reach(found: Catalog, segments: Segments) -> None:
         raise JournalDamaged(name, 0, reasons, REMEDY)
 
 
-def load_locations(into: Catalog, base: SnapshotFile, files: OpenFiles) -> Generator[Job | int]:
+def load_locations(
+    into: Catalog, base: SnapshotFile, files: OpenFiles
+) -> Generator[Job[Any] | int]:
     """Reads where the base's entries lie into `into.locations` and `into.uses`, in small steps that
     yield what they count for in a budget, or the read that has to come before the next: it may run
     on another thread if nothing else uses `files`. Uses `into.compacted_files`. Raises
@@ -155,11 +156,9 @@ def load_locations(into: Catalog, base: SnapshotFile, files: OpenFiles) -> Gener
     into.locations, into.uses = locations, uses
 
 
-def _next(pieces: Iterator[EntryLocations]) -> Generator[Job, None, EntryLocations | None]:
+def _next(pieces: Iterator[EntryLocations]) -> OffLoop[EntryLocations | None]:
     """The next of `pieces`, which takes a read; None behind the last."""
-    found: list[EntryLocations] = []
-    yield from landing(lambda: found.extend(islice(pieces, 1)))
-    return found[0] if found else None
+    return off_loop(lambda: next(pieces, None))
 
 
 def check_uses(

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from node.journal import limits, records
 from node.journal.errors import SnapshotFailed
-from node.journal.io.job import Job, landing
+from node.journal.io.job import Job, off_loop
 from node.journal.locations import FileUse
 from node.journal.open_files import OpenFiles
-from node.journal.place_reader import read_locations
+from node.journal.record_reader import read_entries
 from node.journal.snapshots.catalog import Catalog, check_uses, choose_base, load_locations
 from node.journal.snapshots.compacted_file import CompactedFileWriter
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from node.journal.entry_store import EntryStore
     from node.journal.locations import EntryLocation
-    from node.journal.place_reader import RecordFile
+    from node.journal.record_reader import RecordFile
 
 
 class Compaction:
@@ -35,11 +35,11 @@ class Compaction:
         self._store = store
         self._steps = self._passes()
         self._again = False
-        self._flight: Job | None = None
+        self._job: Job[Any] | None = None
         self._stayed: list[str] = []
 
     def __repr__(self) -> str:
-        return f"<Compaction {'in work' if self._flight is None else 'waits for the disk'}>"
+        return f"<Compaction {'in work' if self._job is None else 'waits for the disk'}>"
 
     def run_again(self) -> None:
         """There is news: begin anew when this pass is over."""
@@ -49,27 +49,27 @@ class Compaction:
         """Does about `budget_bytes` of work; True while there is more. Ends early where it has to
         wait for the disk; called again, it waits."""
         spent = 0
-        self._flight = None
+        self._job = None
         while spent < budget_bytes:
             step = next(self._steps, None)
             if step is None:
                 return False
             if isinstance(step, Job):
-                self._flight = step
+                self._job = step
                 return True
             spent += step
         return True
 
     @property
-    def flight(self) -> Job | None:
+    def job(self) -> Job[Any] | None:
         """What has to be done before the next step, if it blocks, for whichever thread."""
-        return self._flight
+        return self._job
 
     def close(self) -> None:
         """Ends the pass; what it was writing is removed, or left as a crash would leave it."""
         self._steps.close()
 
-    def _passes(self) -> Generator[Job | int]:
+    def _passes(self) -> Generator[Job[Any] | int]:
         self._again = True
         while self._again:
             self._again = False
@@ -85,7 +85,7 @@ class Compaction:
 
     # --- the base ---
 
-    def _advance(self) -> Iterator[Job | int]:
+    def _advance(self) -> Iterator[Job[Any] | int]:
         """Makes the oldest snapshot that is kept the base."""
         store = self._store
         catalog = store.catalog
@@ -104,7 +104,7 @@ class Compaction:
 
     # --- files that nobody needs ---
 
-    def _remove_unneeded(self) -> Iterator[Job | int]:
+    def _remove_unneeded(self) -> Iterator[Job[Any] | int]:
         catalog, segments = self._store.catalog, self._store.segments
         while catalog.unneeded:
             yield from self._unlink(catalog.unneeded.pop())
@@ -122,12 +122,12 @@ class Compaction:
     def _live_bytes(self, file: int) -> int:
         return self._store.catalog.uses.get(file, FileUse()).live_bytes
 
-    def _unlink(self, name: str) -> Iterator[Job | int]:
+    def _unlink(self, name: str) -> Iterator[Job[Any] | int]:
         """A file system may take long to free a large file. One that cannot be removed is
         harmless: the next start finds it unneeded again."""
         self._store.files.drop(name)
         try:
-            yield from landing(partial(self._store.storage.unlink, name))
+            yield from off_loop(partial(self._store.storage.unlink, name))
         except FileNotFoundError:
             pass
         except OSError:
@@ -136,7 +136,7 @@ class Compaction:
 
     # --- files that are nearly empty ---
 
-    def _compact(self) -> Iterator[Job | int]:
+    def _compact(self) -> Iterator[Job[Any] | int]:
         while victims := self._victims():
             yield from self._copy(victims)
             yield from self._remove_unneeded()
@@ -157,7 +157,7 @@ class Compaction:
         small = {file for file, kept in catalog.compacted_files.items() if kept.size < small_bytes}
         return victims | small if len(small) >= limits.SMALL_COMPACTED_FILES_MAX else victims
 
-    def _copy(self, victims: set[int]) -> Iterator[Job | int]:
+    def _copy(self, victims: set[int]) -> Iterator[Job[Any] | int]:
         """Copies live entries of `victims` into one compacted file, at most a segment full."""
         store = self._store
         # A snapshot that begins before all entries have moved has to look into the new file.
@@ -167,7 +167,7 @@ class Compaction:
         finally:
             store.return_number(number)
 
-    def _copy_into(self, number: int, victims: set[int]) -> Iterator[Job | int]:
+    def _copy_into(self, number: int, victims: set[int]) -> Iterator[Job[Any] | int]:
         store, locations = self._store, self._store.catalog.locations
         writer = CompactedFileWriter(store.storage, store.identity, number, "the compaction")
         slots: list[int] = []
@@ -181,11 +181,11 @@ class Compaction:
                     continue
                 slots.append(slot)
                 if batch.add(locations[slot]):
-                    yield from landing(batch.copy)
+                    yield from off_loop(batch.copy)
                     batch = _Batch(store, writer)
-            yield from landing(batch.copy)
+            yield from off_loop(batch.copy)
             writer.seal(store.files)
-            yield from landing(writer.file.publish)
+            yield from off_loop(writer.file.publish)
             if store.catalog.locations is not locations:
                 # An installation has taken the place of everything: nobody needs the file.
                 store.catalog.unneeded.append(writer.file.name)
@@ -232,16 +232,18 @@ class _Batch:
     def add(self, location: EntryLocation) -> bool:
         """One more, higher than all before. True when that is enough for a read."""
         self._order.append(location)
-        self._locations.setdefault(self._store.holder(location), []).append(location)
+        self._locations.setdefault(self._store.file_of(location), []).append(location)
         self.size += records.RECORD_BYTES + location.size
         self._cost_bytes += location.size + limits.ENTRY_COST_BYTES
         return self._cost_bytes >= limits.RUN_BYTES
 
     def copy(self) -> None:
         """Brings them into the compacted file, each with its checksum checked."""
-        commands: dict[int, bytes] = {}
-        for holder, locations in self._locations.items():
-            for location, command in read_locations(self._store.storage, holder, locations):
-                commands[location.log_index] = command
+        storage = self._store.storage
+        commands = {
+            index: command
+            for source, locations in self._locations.items()
+            for command, index, _ in read_entries(storage, source, locations)
+        }
         for location in self._order:
             self._writer.add(commands[location.log_index], location.log_index, location.term)

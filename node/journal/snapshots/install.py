@@ -10,17 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from node.journal.errors import JournalRefused, SnapshotFailed
-from node.journal.io.job import landing
+from node.journal.io.job import off_loop
 from node.journal.locations import EntryLocations
 from node.journal.record_writer import aborting
 from node.journal.snapshots.compacted_file import CompactedFile, CompactedFileWriter
 from node.journal.snapshots.file import SnapshotBuilder, SnapshotMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
     from typing import NoReturn
 
-    from node.journal.io.job import Job
+    from node.journal.io.job import OffLoop
     from node.journal.snapshots.store import SnapshotStore
 
 
@@ -38,7 +38,7 @@ class InstallWriter:
         builder: SnapshotBuilder,
         *,
         sync_log: Callable[[], None],
-        syncing_log: Callable[[], Generator[Job]],
+        syncing_log: Callable[[], OffLoop[None]],
         restart_log: Callable[[SnapshotMeta], None],
         commit_index: Callable[[], int],
         fail: Callable[[OSError], NoReturn],
@@ -91,16 +91,7 @@ class InstallWriter:
         self._last_index = index
         self._count += 1
 
-    def finish(self) -> bool:
-        """All of `finishing` at once."""
-        steps = self.finishing()
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return bool(end.value)
-
-    def finishing(self) -> Generator[Job, None, bool]:
+    def finishing(self) -> OffLoop[bool]:
         """Yields what blocks, for whichever thread, and ends when the snapshot has replaced the log
         up to its index, on the disk and here. The log may grow meanwhile.
 
@@ -112,7 +103,7 @@ class InstallWriter:
             with aborting(self):
                 self._check_whole()
                 self._check_use()
-                yield from landing(self._builder.file.sync)
+                yield from off_loop(self._builder.file.sync)
                 yield from self._syncing_log()
                 published: list[CompactedFile] = []
                 if not self._beside_log:
@@ -135,13 +126,13 @@ class InstallWriter:
         """Whether the log holds all that the snapshot holds: its own entries serve then."""
         return self._store.holds(self._meta.index, self._meta.term)
 
-    def _publish_kept(self) -> Generator[Job, None, list[CompactedFile]]:
+    def _publish_kept(self) -> OffLoop[list[CompactedFile]]:
         """Brings the entries to the disk under their names: of use only with the snapshot."""
         published: list[CompactedFile] = []
         try:
             for kept in self._kept:
                 kept.seal(self._store.files)
-                yield from landing(kept.file.publish)
+                yield from off_loop(kept.file.publish)
                 published.append(kept.published())
         except SnapshotFailed:
             self._store.catalog.unneeded += [kept.name for kept in published]
@@ -168,13 +159,13 @@ class InstallWriter:
                 "the snapshot that is to be installed"
             )
 
-    def _adopt_beside_log(self) -> Generator[Job]:
+    def _adopt_beside_log(self) -> OffLoop[None]:
         store, meta = self._store, self._meta
         position = store.log.extent_at(meta.index).position
         for kept in self._kept:
             self._builder.add_locations(store.locate_all(kept.locations.indexes))
         self._builder.seal(store.files, position, restarts=False)
-        yield from landing(self._builder.file.publish)
+        yield from off_loop(self._builder.file.publish)
         snapshot = self._builder.published(store.files)
         self._discard_kept()
         store.writer = None

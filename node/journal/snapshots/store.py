@@ -184,7 +184,7 @@ class SnapshotWriter:
         self._placed = 0
         self._log_position = log_position
         self._fail = fail
-        self._flight: Job | None = None
+        self._job: Job[None] | None = None
 
     def write(self, data: bytes) -> None:
         """The next bytes of the state; some of the places go along."""
@@ -200,7 +200,7 @@ class SnapshotWriter:
             self._builder.add_locations(self._store.locate_all(some))
             self._placed += len(some)
 
-    def seal(self) -> Job:
+    def seal(self) -> Job[None]:
         """Ends the snapshot; the work that brings it to the disk, for whichever thread. Only
         `finish` or `abort` may follow."""
         self._check_open()
@@ -209,20 +209,20 @@ class SnapshotWriter:
                 raise SnapshotFailed("the snapshot was overtaken by a later one")
             self._add_locations(len(self._live))
             self._builder.seal(self._store.files, self._log_position, restarts=False)
-        self._flight = Job(self._builder.file.publish)
-        return self._flight
+        self._job = Job(self._builder.file.publish)
+        return self._job
 
     def finish(self) -> SnapshotMeta:
         """Returns when the snapshot is on the disk; it is the journal's newest then.
 
         Beside `SnapshotFailed` it may raise `JournalFailed`, which is final.
         """
-        flight = self.seal() if self._flight is None else self._flight
+        job = self.seal() if self._job is None else self._job
         self._check_open()
         store = self._store
         try:
             with aborting(self):
-                flight.land()
+                job.result()
         except OSError as problem:
             self._fail(problem)
         snapshot = self._builder.published(store.files)
@@ -238,7 +238,7 @@ class SnapshotWriter:
         """Gives the snapshot up; harmless after the end. A whole one that has come to the disk
         meanwhile stays there: it is as good as one that a crash left."""
         if self._store.writer is self:
-            if self._flight is not None:
-                self._flight.cancel()
+            if self._job is not None:
+                self._job.cancel()
             self._store.writer = None
             self._builder.file.abort()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from node.journal import limits as journal_limits
 from node.journal.errors import SnapshotFailed
-from node.journal.io.slices import Slices
+from node.journal.io.steps import Steps
 from node.raft import limits
 from node.raft.errors import RaftError, RaftStopped
 from node.raft.snapshots.receiver import Receiving, offered
@@ -21,7 +21,7 @@ from node.raft.snapshots.taker import Taking
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from node.journal.io.slices import Work
+    from node.journal.io.steps import Work
     from node.journal.io.worker import Worker
     from node.journal.journal import Journal
     from node.journal.snapshots.file import SnapshotMeta
@@ -59,7 +59,7 @@ class Snapshotting:
         self._receiving = Receiving(journal)
         self._heard_at = 0.0
         self._applied_index = 0
-        self._installing = Slices(offload, wake)
+        self._installing: Steps[None] = Steps(offload, wake)
         self.restoring = False
         """A snapshot stands in the journal that is not the owner's state yet: nothing may be
         applied."""
@@ -150,7 +150,8 @@ class Snapshotting:
         if self._installing.idle and self._receiving.complete:
             self._installing.begin(self._install())
         if not self._installing.idle:
-            return self._installing.step()
+            self._installing.step()
+            return self._installing.runnable
         if self._receiving.meta is not None:
             if self._clock() - self._heard_at >= limits.SNAPSHOT_PIN_SECONDS:
                 self._receiving.stop()

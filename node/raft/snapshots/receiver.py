@@ -14,9 +14,7 @@ from node.journal.snapshots.file import SnapshotMeta
 from node.peers.message import MessageRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from node.journal.io.job import Job
+    from node.journal.io.job import OffLoop
     from node.journal.journal import Journal
     from node.journal.snapshots.install import InstallWriter
     from node.peers.message import Message
@@ -114,7 +112,7 @@ class Receiving:
             self._last_index = index
             self.live_count += 1
 
-    def finishing(self) -> Generator[Job, None, SnapshotMeta]:
+    def finishing(self) -> OffLoop[SnapshotMeta]:
         """Make what has come this node's newest snapshot and its log begin there; yields what it
         has to wait for.
 

@@ -8,9 +8,9 @@ loop. Knows the journal and no network: the frames it makes are handed to whoeve
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from node.journal.io.prefetch import Prefetch
+from node.journal.io.steps import Prefetch
 from node.raft import limits
 from node.raft.config import SnapshotSent
 
@@ -168,7 +168,7 @@ class Sending:
             self._pieces.stop()
             self._pieces = None
 
-    def _reading(self, state_bytes: int, live_count: int) -> Generator[Job | Piece]:
+    def _reading(self, state_bytes: int, live_count: int) -> Generator[Job[Any] | Piece]:
         """What follows on so much state and so many entries."""
         journal, meta = self._journal, self.meta
         while state_bytes < meta.state_bytes:

@@ -13,14 +13,14 @@ from array import array
 from typing import TYPE_CHECKING
 
 from node.journal.errors import SnapshotFailed
-from node.journal.io.slices import Slices
+from node.journal.io.steps import Steps
 from node.journal.record_writer import aborting
 from node.raft import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from node.journal.io.slices import Work
+    from node.journal.io.steps import Work
     from node.journal.io.worker import Worker
     from node.journal.journal import Journal
     from node.journal.snapshots.store import SnapshotWriter
@@ -47,8 +47,8 @@ class Taking:
         self._source = source
         self._config = config
         self._counters = counters
-        self._slices = Slices(offload, wake)
-        self._slices.begin(self._clean_up())
+        self._steps: Steps[None] = Steps(offload, wake)
+        self._steps.begin(self._clean_up())
         self._not_below_bytes = 0
         self._clock = clock
         self._looked_at = self._tried_at = clock()
@@ -58,35 +58,35 @@ class Taking:
     @property
     def idle(self) -> bool:
         """Whether nothing is in the making and nothing is cleaned up."""
-        return self._slices.idle
+        return self._steps.idle
 
     @property
     def waiting(self) -> bool:
         """Whether something runs beside the loop: there is no stopping it."""
-        return self._slices.waiting
+        return self._steps.waiting
 
     def step(self, applied_index: int) -> bool:
         """One step of what there is to do. True while there is more that need not wait."""
-        if self._slices.idle:
+        if self._steps.idle:
             if not self._due(applied_index):
                 return False
-            self._slices.begin(self._take(applied_index))
+            self._steps.begin(self._take(applied_index))
         if self.index > self._journal.synced_index:
             return False  # A slow leader: the others have committed what its own disk will have.
         try:
-            return self._slices.step()
+            self._steps.step()
         except SnapshotFailed as failed:
             self._failed(failed)
-        return False
+        return self._steps.runnable
 
     def clean_up(self) -> None:
         """Let go of what an installation has made useless."""
-        if self._slices.idle:
-            self._slices.begin(self._clean_up())
+        if self._steps.idle:
+            self._steps.begin(self._clean_up())
 
     def stop(self) -> None:
         """Give up what is in the making: the state it is of will be replaced, or the node ends."""
-        self._slices.stop()
+        self._steps.stop()
 
     def _due(self, applied_index: int) -> bool:
         journal = self._journal

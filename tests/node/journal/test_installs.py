@@ -13,7 +13,7 @@ from node.journal.errors import JournalRefused, SnapshotFailed
 from tests.node.journal.test_snapshots import filled, names, reopened
 from tests.support.journals import command, fill, open_journal, state_of
 from tests.support.simdisk import SimStorage
-from tests.support.snapshots import carry, clean_up, kept_entry, state_at, take
+from tests.support.snapshots import at_once, carry, clean_up, kept_entry, state_at, take
 
 
 def test_an_install_replaces_the_log_of_a_follower_and_survives_a_restart() -> None:
@@ -67,14 +67,14 @@ def test_beside_a_log_that_grows_nothing_of_it_waits_for_the_disk() -> None:
         writer.add_entry(*kept_entry(source, index))
     fill(target, 3, size=60)
     steps = writer.finishing()
-    syncs, flights = storage.syncs, 0
-    for flight in steps:
+    syncs, jobs = storage.syncs, 0
+    for job in steps:
         assert storage.syncs == syncs
         fill(target, 1, size=60)
-        flight.run()
-        syncs, flights = storage.syncs, flights + 1
+        job.run()
+        syncs, jobs = storage.syncs, jobs + 1
     assert storage.syncs == syncs
-    assert flights >= 3
+    assert jobs >= 3
     assert target.snapshot == meta
     assert target.synced_index >= 35
     target = reopened(storage)
@@ -140,7 +140,7 @@ def test_an_install_that_is_not_what_was_announced_is_given_up_and_can_be_repeat
             writer.add_entry(*kept_entry(source, index))
         assert (writer.state_bytes, writer.entries) == (60, 2)
         with pytest.raises(SnapshotFailed, match="which are not those of snapshot"):
-            writer.finish()
+            at_once(writer.finishing())
         assert (storage.listdir(), state_of(target)) == before
     writer = target.begin_install(meta)
     writer.add_entry(*kept_entry(source, 17))
@@ -231,7 +231,7 @@ def test_b22_an_install_that_was_overtaken_by_the_log_takes_nothing_back() -> No
     target.note_commit(38)
     writer.add_state(source.read_state(meta, 0, 100))
     writer.add_entry(*kept_entry(source, 4))
-    assert writer.finish() is True
+    assert at_once(writer.finishing()) is True
     assert (target.first_index, target.last_index) == (1, 40)
     # Committed here in another term than the snapshot says: the logs have parted.
     other = open_journal(SimStorage())
@@ -242,7 +242,7 @@ def test_b22_an_install_that_was_overtaken_by_the_log_takes_nothing_back() -> No
     writer.add_state(source.read_state(meta, 0, 100))
     writer.add_entry(*kept_entry(source, 4))
     with pytest.raises(JournalRefused, match="entry 35 is committed here, in another term"):
-        writer.finish()
+        at_once(writer.finishing())
 
 
 def test_an_install_spreads_its_entries_over_files_of_the_size_of_a_segment() -> None:

@@ -19,7 +19,7 @@ from node.journal.io.storage import LOCK_NAME, OsStorage
 from node.journal.segments import MARK_NAME, parse_segment_name
 from tests.support.journals import SMALL, command, fill, open_journal, state_of
 from tests.support.privileges import ordinary_user
-from tests.support.snapshots import clean_up, kept_entry, live_entries, state_at, take
+from tests.support.snapshots import at_once, clean_up, kept_entry, live_entries, state_at, take
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -234,7 +234,7 @@ def test_snapshots_kept_files_and_an_install_on_a_real_folder(tmp_path: Path) ->
     writer.add_state(journal.read_state(meta, 0, meta.state_bytes))
     for index in live_entries(journal, meta):
         writer.add_entry(*kept_entry(journal, index))
-    assert writer.finish() is False
+    assert at_once(writer.finishing()) is False
     for opened in (journal, target):
         opened.close()
     for name, last in (("source", 150), ("target", 140)):

@@ -92,15 +92,15 @@ def test_what_is_in_memory_is_not_read_and_what_is_not_written_is_in_memory() ->
     in_groups(journal, 1, of=20, size=100)
     assert journal.read(5) == command(5, 100)
     fill(journal, 5, size=100)
-    flight = journal.begin_sync()
-    assert flight is not None
+    job = journal.begin_sync()
+    assert job is not None
     fill(journal, 5, size=100)
     reads, read_bytes = storage.reads, storage.read_bytes
     assert commands(journal) == [command(index, 100) for index in range(1, 31)]
     assert storage.reads - reads == 2, "entries 1 to 4, and those from 6 on"
     assert storage.read_bytes - read_bytes < 20 * (100 + records.RECORD_BYTES)
-    flight.run()
-    journal.land(flight)
+    job.run()
+    journal.finish_sync(job)
     journal.sync()
     assert commands(journal) == [command(index, 100) for index in range(1, 31)]
 

@@ -37,11 +37,11 @@ def fly(journal: Journal, rounds: int = ROUNDS) -> None:
     and goes with the next."""
     for _ in range(rounds):
         fill(journal, 1, size=100)
-        flight = journal.begin_sync()
-        assert flight is not None
+        job = journal.begin_sync()
+        assert job is not None
         fill(journal, 1, size=100)
-        flight.run()
-        journal.land(flight)
+        job.run()
+        journal.finish_sync(job)
 
 
 def sweep_of_a_new_segment() -> None:
@@ -89,8 +89,8 @@ def test_a_new_segment_is_begun_by_the_thread_that_syncs_the_old_one() -> None:
     journal = open_journal(storage)
     fill(journal, 5, size=100)
     before = segments(storage)
-    flight = journal.begin_sync()
-    assert flight is not None
+    job = journal.begin_sync()
+    assert job is not None
     assert segments(storage) == before, "nothing of it is done on this thread"
     end = journal.gathered_end
     assert journal.covered_end == end
@@ -100,10 +100,10 @@ def test_a_new_segment_is_begun_by_the_thread_that_syncs_the_old_one() -> None:
     assert [entry[0] for entry in journal.entries(1, 1 << 20)] == [
         command(index, 100) for index in range(1, 11)
     ]
-    flight.run()
+    job.run()
     assert len(segments(storage)) == len(before) + 1
     assert journal.synced_index == 0
-    journal.land(flight)
+    journal.finish_sync(job)
     assert (journal.synced_index, journal.synced_end) == (5, end)
     journal.sync()
     assert [journal.read(index) for index in range(1, 11)] == [
@@ -117,11 +117,11 @@ def test_a_truncation_reaches_back_into_the_segment_on_its_way() -> None:
     storage = SimStorage()
     journal = open_journal(storage)
     fill(journal, 5, size=100)
-    flight = journal.begin_sync()
-    assert flight is not None
+    job = journal.begin_sync()
+    assert job is not None
     journal.truncate(3)
     journal.set_term(2, "beta")
-    journal.land(flight)
+    journal.finish_sync(job)
     fill(journal, 2, size=80, term=2)
     journal.sync()
     storage.power_loss(random.Random(1))
@@ -134,17 +134,17 @@ def test_a_segment_that_cannot_be_begun_ends_the_journal() -> None:
     storage = SimStorage()
     journal = open_journal(storage)
     fill(journal, 5, size=100)
-    flight = journal.begin_sync()
-    assert flight is not None
+    job = journal.begin_sync()
+    assert job is not None
 
     def hook(operation: str, name: str) -> None:
         if operation == "create":
             raise OSError(28, "No space left on device")
 
     storage.hook = hook
-    flight.run()
+    job.run()
     with pytest.raises(JournalFailed, match="no room left on the disk"):
-        journal.land(flight)
+        journal.finish_sync(job)
     assert journal.synced_index == 0
     journal.close()
     storage.crash()

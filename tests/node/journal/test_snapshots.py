@@ -7,6 +7,7 @@ import os
 import random
 from array import array
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -252,7 +253,7 @@ def test_a_pinned_snapshot_stays_with_all_it_needs_until_it_is_unpinned() -> Non
     assert kept_entry(journal, 2) == kept_entry(reopened(storage), 2)
 
 
-def until_it_syncs(storage: SimStorage, journal: Journal) -> Job:
+def until_it_syncs(storage: SimStorage, journal: Journal) -> Job[Any]:
     """Cleans up until the file of a compaction has to come to the disk."""
     journal.release()
     while True:
@@ -316,7 +317,7 @@ def test_damage_that_cleaning_up_reads_on_another_thread_ends_the_journal(what: 
     journal._snapshots.retire()
     location = journal._snapshots.locate(2)
     assert location is not None
-    name = journal._snapshots.holder(location).name if what == "entry" else metas[0].name
+    name = journal._snapshots.file_of(location).name if what == "entry" else metas[0].name
     # The last record but one of the snapshot is its places.
     at = location.offset + 40 if what == "entry" else len(storage.content(name)) - 120
     storage.rot(name, flipped(storage.content(name), at))

@@ -215,15 +215,15 @@ def test_what_is_added_during_a_sync_goes_with_the_next() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=ONE_SEGMENT)
     journal.add(b"\x01", 1, 0)
-    flight = journal.begin_sync()
-    assert flight is not None
+    job = journal.begin_sync()
+    assert job is not None
     covered = journal.covered_end
     journal.add(b"\x10one", 2, 1)
     assert journal.begin_sync() is None
     assert journal.synced_end < covered < journal.gathered_end
-    flight.run()
+    job.run()
     assert journal.synced_index == 0
-    journal.land(flight)
+    journal.finish_sync(job)
     assert (journal.synced_index, journal.synced_end, journal.dirty) == (1, covered, True)
     journal.sync()
     assert (journal.synced_index, journal.dirty) == (2, False)
@@ -234,13 +234,13 @@ def test_a_truncation_during_a_sync_takes_back_what_it_would_prove() -> None:
     journal = open_journal(storage, limits=ONE_SEGMENT)
     for index in range(1, 6):
         journal.add(b"\x10", index, 1)
-    flight = journal.begin_sync()
-    assert flight is not None
+    job = journal.begin_sync()
+    assert job is not None
     journal.truncate(3)
     journal.add(b"\x10other", 4, 2)
     journal.add(b"\x10other", 5, 2)
-    flight.run()
-    journal.land(flight)
+    job.run()
+    journal.finish_sync(job)
     assert journal.synced_index == 3
     journal.sync()
     assert journal.synced_index == 5
@@ -250,11 +250,11 @@ def test_a_blocking_sync_finishes_the_one_under_way_first() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=ONE_SEGMENT)
     journal.add(b"\x01", 1, 0)
-    flight = journal.begin_sync()
-    assert flight is not None
+    job = journal.begin_sync()
+    assert job is not None
     journal.set_term(4, "b")
     assert not journal.dirty
-    journal.land(flight)  # Its thread tells later: nothing happens.
+    journal.finish_sync(job)  # Its thread tells later: nothing happens.
     assert journal.synced_index == 1
     storage.crash()
     again = open_journal(storage, limits=ONE_SEGMENT)
@@ -266,15 +266,15 @@ def test_a_sync_that_fails_on_its_thread_ends_the_journal(number: int) -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=ONE_SEGMENT)
     journal.add(b"\x01", 1, 0)
-    flight = journal.begin_sync()
-    assert flight is not None
+    job = journal.begin_sync()
+    assert job is not None
 
     def hook(operation: str, name: str) -> None:
         raise OSError(number, os.strerror(number))
 
     storage.hook = hook
-    flight.run()
+    job.run()
     with pytest.raises(JournalFailed, match="has stopped"):
-        journal.land(flight)
+        journal.finish_sync(job)
     with pytest.raises(JournalFailed):
         journal.sync()
