@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from bench import hardware, machine_held, machine_pictures
 from bench.machine_cycle import LONG_MS, Cycle, reference
 from bench.statistics import spread
-from fifo.machine import commands, limits
+from fifo.machine import commands
 from fifo.machine.snapshot import bodies, format
+from fifo.words import bounds
 from node.collector import Collector
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ def _longest_in_a_crowd(look: Callable[[], None]) -> dict[str, list[float]]:
         work()
         times.setdefault(name, []).append((time.perf_counter_ns() - started) / 1e6)
 
-    nack = commands.Settle(cycle.session, taker, 1, ((1, limits.SETTLE_MESSAGES),))
+    nack = commands.Settle(cycle.session, taker, 1, ((1, bounds.SETTLE_MESSAGES_MAX),))
     timed("a nack of 1 000, handed out again", lambda: cycle.do(nack))
     timed("a consumer that takes 10 000", lambda: cycle.subscribe("another", EXPIRING, LONG_MS))
     cycle.consumer = cycle.subscribe("worker", 4 * BATCH)
@@ -272,7 +273,7 @@ def _longest_of_a_lifetime(look: Callable[[], None]) -> dict[str, list[float]]:
     timed("a resume that sends a million again, first step", cycle.resume)
     while cycle.machine.next_due_ms() == cycle.machine.cluster_time_ms:
         timed("a resume, the next steps", lambda: cycle.do(commands.Tick()))
-    nack = commands.Settle(cycle.session, cycle.alone, 1, ((1, limits.SETTLE_MESSAGES),))
+    nack = commands.Settle(cycle.session, cycle.alone, 1, ((1, bounds.SETTLE_MESSAGES_MAX),))
     timed("a nack of 1 000 that were handed out one by one", lambda: cycle.do(nack))
     timed("a delete of a million locked", lambda: cycle.do(commands.DeleteQueue("q")))
     while cycle.machine.state.remains:

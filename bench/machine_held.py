@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bench.machine_cycle import HOLDER_MESSAGES, LONG_MS, Cycle
 from fifo.machine import commands, limits, replies
-from fifo.machine.types import Verb
+from fifo.words import bounds
+from fifo.words.settlement import Verb
 from node.collector import Collector
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 MILLION = 1_000_000
 MOST = limits.STEP_MESSAGES
-SETTLED = limits.SETTLE_MESSAGES
+SETTLED = bounds.SETTLE_MESSAGES_MAX
 """Messages that the largest command touches, and those of the largest settlement."""
 
 TICKS = 50
@@ -223,7 +224,7 @@ def _keyed(watch: Watch) -> None:
     keys = MILLION // 10
     cycle = watch.cycle(spec={"ordering": "key"})
     for part in range(2):
-        cycle.subscribe(f"holder {part}", limits.PREFETCH, LONG_MS)
+        cycle.subscribe(f"holder {part}", bounds.PREFETCH_MAX, LONG_MS)
     sizes = array("I", [8] * BATCH).tobytes()
     at = len(cycle.data)
     for first in range(0, MILLION, BATCH):

@@ -37,6 +37,7 @@ from bench.load.recorder import STAMP, Recorder
 from bench.load.transit import Transit
 from fifo.histogram import Histogram
 from fifo.machine import backoff, limits
+from fifo.words.backoff import parse as parse_backoff
 
 LOOK_S = 0.1
 CRASHED = 77
@@ -76,7 +77,7 @@ class _Consuming:
         self._run = run
         self._client = client
         self._transit = transit
-        self._backoff = backoff.parse(workload.queue.nack_backoff or DEFAULT_BACKOFF)
+        self._backoff = parse_backoff(workload.queue.nack_backoff or DEFAULT_BACKOFF)
         self._figures = figures
         self._record = record
         self._letters = letters
@@ -254,7 +255,7 @@ class _Consuming:
 
     def _delay_s(self, message: fifo.Message, verb: str) -> float | None:
         """What the queue makes a message wait after this; None where it does not."""
-        return self._backoff.delay(message.failures) / 1000 if verb == "nack" else None
+        return backoff.delay_ms(self._backoff, message.failures) / 1000 if verb == "nack" else None
 
     def _settled(self, value: dict[str, Any], result: fifo.SettleResult) -> None:
         kind = "info" if result.status == fifo.Status.SENT else "ok"

@@ -1,8 +1,8 @@
 """Backoffs as users write them: how long a returned message waits (semantics.md 7).
 
-Owns the three kinds, their text forms, and the callables that only a client can have. The server
-computes; the client needs the numbers for its own retries and for callables only.
-The text forms are the machine's: change them together.
+Owns the three kinds in seconds, and the callables that only a client can have. The text forms and
+their bounds are those of `fifo.words.backoff`. The server computes the delays of a queue; the
+client needs the numbers for its own retries and for callables only.
 """
 
 from __future__ import annotations
@@ -10,14 +10,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
-from fifo.client.durations import Duration, milliseconds, parse_ms, to_text
+from fifo.client.durations import Duration, milliseconds
 from fifo.client.errors import InvalidArgument
-from fifo.client.limits import BACKOFF_TABLE_MAX
-
-_MULTIPLIER_MIN: Final = 1.1
-_MULTIPLIER_MAX: Final = 1_000.0
+from fifo.words import backoff as words
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +24,14 @@ class Fixed:
     delay: Duration
 
     def __post_init__(self) -> None:
-        milliseconds(self.delay, "backoff delay")
+        _delay_ms(self.delay)
 
     def delay_s(self, failures: int) -> float:
         """Seconds to wait after so many earlier failures."""
-        return milliseconds(self.delay, "backoff delay") / 1000
+        return _delay_ms(self.delay) / 1000
 
     def __str__(self) -> str:
-        return f"fixed:{to_text(milliseconds(self.delay, 'backoff delay'))}"
+        return str(words.FixedDelay(_delay_ms(self.delay)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +43,11 @@ class Exponential:
     multiplier: float = 2
 
     def __post_init__(self) -> None:
-        if milliseconds(self.max, "backoff max") < milliseconds(self.min, "backoff min"):
-            raise InvalidArgument("backoff max: must not be below min")
-        if not _MULTIPLIER_MIN <= self.multiplier <= _MULTIPLIER_MAX:
-            raise InvalidArgument(
-                f"backoff multiplier: must be from {_MULTIPLIER_MIN} to {_MULTIPLIER_MAX:g}"
-            )
+        self._words()
 
     def delay_s(self, failures: int) -> float:
         """Seconds to wait after so many earlier failures."""
-        low = milliseconds(self.min, "backoff min") / 1000
-        high = milliseconds(self.max, "backoff max") / 1000
+        low, high = _delay_ms(self.min) / 1000, _delay_ms(self.max) / 1000
         delay = low
         for _ in range(max(failures, 0)):
             if delay >= high or not delay:
@@ -65,10 +56,15 @@ class Exponential:
         return min(delay, high)
 
     def __str__(self) -> str:
-        low = to_text(milliseconds(self.min, "backoff min"))
-        high = to_text(milliseconds(self.max, "backoff max"))
-        factor = f"{self.multiplier:.3f}".rstrip("0").rstrip(".")
-        return f"exponential:{low}..{high}*{factor}"
+        return str(self._words())
+
+    def _words(self) -> words.ExponentialDelay:
+        low_ms = milliseconds(self.min, "backoff min")
+        high_ms = milliseconds(self.max, "backoff max")
+        try:
+            return words.ExponentialDelay(low_ms, high_ms, round(self.multiplier * 1_000))
+        except ValueError as error:
+            raise InvalidArgument(f"backoff: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +74,21 @@ class Table:
     delays: Sequence[Duration]
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.delays) <= BACKOFF_TABLE_MAX:
-            raise InvalidArgument(f"backoff table: must have 1 to {BACKOFF_TABLE_MAX} delays")
-        for delay in self.delays:
-            milliseconds(delay, "backoff delay")
+        self._words()
 
     def delay_s(self, failures: int) -> float:
         """Seconds to wait after so many earlier failures."""
         at = min(max(failures, 0), len(self.delays) - 1)
-        return milliseconds(self.delays[at], "backoff delay") / 1000
+        return _delay_ms(self.delays[at]) / 1000
 
     def __str__(self) -> str:
-        parts = [to_text(milliseconds(delay, "backoff delay")) for delay in self.delays]
-        return "table:" + ",".join(parts)
+        return str(self._words())
+
+    def _words(self) -> words.DelayTable:
+        try:
+            return words.DelayTable(tuple(map(_delay_ms, self.delays)))
+        except ValueError as error:
+            raise InvalidArgument(f"backoff: {error}") from None
 
 
 Backoff: TypeAlias = Fixed | Exponential | Table
@@ -98,32 +96,24 @@ BackoffCallable: TypeAlias = Callable[[int], Duration]
 """Failures so far to seconds; only for nack, because the client calls it."""
 
 
+def _delay_ms(delay: Duration) -> int:
+    return milliseconds(delay, "backoff delay")
+
+
 def parse(text: str) -> Backoff:
     """A backoff from its text form; raises InvalidArgument that says what is wrong."""
-    kind, _, rest = text.partition(":")
-    if kind == "fixed":
-        return Fixed(_part(rest))
-    if kind == "table":
-        return Table(tuple(_part(part) for part in rest.split(",")))
-    if kind == "exponential":
-        span, star, factor = rest.partition("*")
-        low, dots, high = span.partition("..")
-        if dots:
-            return Exponential(_part(low), _part(high), _factor(factor) if star else 2)
-    raise InvalidArgument(
-        f"backoff: {text[:40]!r} is not fixed:1s, exponential:1s..60s*2 or table:1s,5s,30s"
-    )
-
-
-def _part(text: str) -> float:
-    return parse_ms(text, "backoff") / 1000
-
-
-def _factor(text: str) -> float:
     try:
-        return float(text)
-    except ValueError:
-        raise InvalidArgument(f"backoff multiplier: {text[:40]!r} is not a number") from None
+        found = words.parse(text)
+    except ValueError as error:
+        raise InvalidArgument(f"backoff {text[:40]!r}: {error}") from None
+    match found:
+        case words.FixedDelay():
+            return Fixed(found.delay_ms / 1000)
+        case words.ExponentialDelay():
+            factor = found.multiplier_thousandths / 1000
+            return Exponential(found.min_ms / 1000, found.max_ms / 1000, factor)
+        case words.DelayTable():
+            return Table(tuple(delay_ms / 1000 for delay_ms in found.delays_ms))
 
 
 def to_text_form(backoff: Backoff | str | None, name: str) -> str | None:

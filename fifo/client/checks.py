@@ -10,7 +10,8 @@ from typing import Any
 
 from fifo.client.errors import InvalidArgument, MessageTooLarge
 from fifo.wire import limits as wire
-from fifo.wire.columns import PRIORITY_MAX, encode_headers
+from fifo.wire.columns import encode_headers
+from fifo.words.bounds import PRIORITY_MAX
 
 
 def name(value: object, what: str) -> str:

@@ -1,24 +1,21 @@
-"""Durations: seconds in Python, milliseconds on the wire, and a short text form.
+"""Durations: seconds in Python, milliseconds on the wire.
 
-Owns the conversions and their range checks. Must not know what a duration is for: `name` is what
-the error calls it.
+Owns the conversions and their range checks; the text form is that of `fifo.words.durations`. Must
+not know what a duration is for: `name` is what the error calls it.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from datetime import timedelta
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from fifo.client.errors import InvalidArgument
-from fifo.wire import limits as wire
+from fifo.words import bounds, durations
+from fifo.words.durations import to_text
 
 Duration: TypeAlias = float | int | timedelta
 """Seconds, or a timedelta."""
-
-_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_TEXT: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)(ms|s|m|h|d)")
 
 
 def seconds(value: Duration, name: str) -> float:
@@ -45,7 +42,7 @@ def milliseconds(
     name: str,
     *,
     low_ms: int = 0,
-    high_ms: int = wire.DURATION_MS_MAX,
+    high_ms: int = bounds.DURATION_MS_MAX,
 ) -> int:
     """Whole milliseconds, rounded up so that nothing becomes shorter; raises InvalidArgument."""
     exact = seconds(value, name) * 1000
@@ -60,18 +57,12 @@ def milliseconds(
 
 def parse_ms(text: str, name: str) -> int:
     """Milliseconds from `500ms`, `1.5s`, `2m`, `1h`, `1d`; raises InvalidArgument."""
-    found = _TEXT.fullmatch(text.strip())
-    if found is None:
-        raise InvalidArgument(f"{name}: {text[:40]!r} is not a duration such as 500ms, 30s or 2m")
-    exact = float(found.group(1)) * _UNITS_MS[found.group(2)]
-    if exact > wire.DURATION_MS_MAX:
+    try:
+        parsed_ms = durations.parse_ms(text)
+    except ValueError:
+        raise InvalidArgument(
+            f"{name}: {text[:40]!r} is not a duration such as 500ms, 30s or 2m"
+        ) from None
+    if parsed_ms > bounds.DURATION_MS_MAX:
         raise InvalidArgument(f"{name}: {text[:40]!r} is longer than ten years")
-    return round(exact)
-
-
-def to_text(duration_ms: int) -> str:
-    """The shortest exact text: `1s`, `1500ms`, `2m`."""
-    for unit in ("d", "h", "m", "s"):
-        if duration_ms and duration_ms % _UNITS_MS[unit] == 0:
-            return f"{duration_ms // _UNITS_MS[unit]}{unit}"
-    return f"{duration_ms}ms"
+    return parsed_ms

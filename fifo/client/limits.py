@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from fifo.wire import limits as wire
+from fifo.words import bounds
 
 CALL_TIMEOUT_S: Final = 30.0
 """A call without a timeout of its own: long enough for two elections, short enough to be seen."""
@@ -83,7 +84,7 @@ TURN_MESSAGES: Final = 128
 SETTLE_ANSWER_S: Final = 5.0
 """A settlement without a receipt for so long, on a live connection, is sent again."""
 
-SETTLE_TOKENS: Final = 1_000
+SETTLE_TOKENS: Final = bounds.SETTLE_MESSAGES_MAX
 """Tokens of one settlement or cancellation: the machine's bound for one command."""
 
 RENEW_TOKENS: Final = 2**63
@@ -110,15 +111,12 @@ RENEW_RETRY_S: Final = 0.1
 GAP_RESENDS: Final = 3
 """A frame answered `gap` so often behind the same unanswered one: that one was lost, start over."""
 
-LOCK_S_MIN: Final = 1.0
-LOCK_S_MAX: Final = 300.0
+LOCK_S_MIN: Final = bounds.LOCK_MS_MIN / 1000
+LOCK_S_MAX: Final = bounds.LOCK_MS_MAX / 1000
 """Locks are short and renewed (semantics.md 3)."""
 
 PREFETCH: Final = 100
 """Default number of messages that a consumer may hold."""
-
-BACKOFF_TABLE_MAX: Final = 64
-"""Entries of a backoff table: the machine's bound."""
 
 URL_CHARS_MAX: Final = 4_096
 """A connection URL: longer ones are an accident."""

@@ -11,8 +11,8 @@ from typing import Any, Final
 from fifo.client import checks
 from fifo.client.durations import Duration, milliseconds
 from fifo.client.errors import InvalidArgument
+from fifo.words.settlement import REASONS
 
-_REASONS: Final = ("terminated", "max_deliveries", "expired", "overflow")
 _MOST: Final = 2**63 - 1
 
 
@@ -31,7 +31,7 @@ def options(
     """The options of a `Redrive` frame; raises InvalidArgument with the name of what is wrong."""
     chosen: dict[str, Any] = {}
     if reason is not None:
-        chosen["reason"] = checks.one_of(reason, "reason", *_REASONS)
+        chosen["reason"] = checks.one_of(reason, "reason", *REASONS)
     if source is not None:
         chosen["source"] = checks.name(source, "source")
     if headers is not None:

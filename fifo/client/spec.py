@@ -1,22 +1,22 @@
-"""What a queue is declared with: the names that users type, and their form on the wire.
+"""The spec of a queue as users write it, and its form on the wire.
 
-Owns `QueueSpec`, the ranges that can be checked without the server, and the translation of its
-fields. The machine has the last word (and the same names): change `fifo.machine.spec` together.
+Owns `QueueSpec`, whose fields are those of `fifo.words.queue_options`, written out for static
+typing, and the conversion of their values by the kinds of that table. Must not know what an option
+does: the machine checks what options mean together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Final
 
 from fifo.client import checks
 from fifo.client.backoff import Backoff, to_text_form
 from fifo.client.durations import Duration, milliseconds
 from fifo.client.errors import InvalidArgument
-
-_LOCK_MS: Final = (1_000, 300_000)
-_COUNT_MAX: Final = 2**50
+from fifo.words.queue_options import QUEUE_OPTIONS, Kind, QueueOption
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def changes_to_wire(changes: Mapping[str, Any]) -> dict[str, Any]:
     """
     result: dict[str, Any] = {}
     for key, value in changes.items():
-        found = _FIELDS.get(key)
+        found = _CONVERTERS.get(key)
         if found is None:
             raise InvalidArgument(f"{key}: a queue has no such field")
         name, convert = found
@@ -75,46 +75,27 @@ def changes_to_wire(changes: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _duration(low_ms: int = 0, high_ms: int | None = None) -> Callable[[Any, str], int]:
-    def convert(value: Any, what: str) -> int:
-        if high_ms is None:
-            return milliseconds(value, what, low_ms=low_ms)
-        return milliseconds(value, what, low_ms=low_ms, high_ms=high_ms)
-
-    return convert
-
-
-def _count(value: Any, what: str) -> int:
-    return checks.integer(value, what, 1, _COUNT_MAX)
-
-
-def _word(*allowed: str) -> Callable[[Any, str], str]:
-    def convert(value: Any, what: str) -> str:
-        return checks.one_of(value, what, *allowed)
-
-    return convert
+def _converter(option: QueueOption) -> Callable[[Any, str], Any]:
+    """From what a user gives for an option to its value on the wire, by the option's kind."""
+    match option.kind:
+        case Kind.DURATION:
+            return partial(milliseconds, low_ms=option.low, high_ms=option.high)
+        case Kind.COUNT | Kind.SIZE:
+            return partial(checks.integer, low=option.low, high=option.high)
+        case Kind.FLAG:
+            return checks.flag
+        case Kind.CHOICE:
+            return partial(_choice, choices=option.choices)
+        case Kind.QUEUE:
+            return checks.name
+        case Kind.BACKOFF:
+            return to_text_form
 
 
-_FIELDS: Final[dict[str, tuple[str, Callable[[Any, str], Any]]]] = {
-    "lock": ("lock_ms", _duration(*_LOCK_MS)),
-    "max_lock": ("max_lock_ms", _duration(_LOCK_MS[0])),
-    "max_deliveries": ("max_deliveries", _count),
-    "dead_letter": ("dead_letter", checks.name),
-    "dead_letter_expired": ("dead_letter_expired", checks.flag),
-    "dead_letter_overflow": ("dead_letter_overflow", checks.flag),
-    "on_exhausted": ("on_exhausted", _word("dead_letter", "drop")),
-    "nack_backoff": ("nack_backoff", to_text_form),
-    "timeout_backoff": ("timeout_backoff", to_text_form),
-    "count_timeouts": ("count_timeouts", checks.flag),
-    "ttl": ("ttl_ms", _duration(1)),
-    "expires_unused": ("expires_unused_ms", _duration(1_000)),
-    "max_length": ("max_length", _count),
-    "max_bytes": ("max_bytes", _count),
-    "overflow": ("overflow", _word("reject", "drop_oldest")),
-    "ordering": ("ordering", _word("none", "key", "single_active")),
-    "priorities": ("priorities", checks.flag),
-    "on_delay": ("on_delay", _word("block", "skip")),
-    "disconnect_grace": ("disconnect_grace_ms", _duration()),
-    "dedup_window": ("dedup_window_ms", _duration(1)),
-    "dedup_max": ("dedup_max", _count),
+def _choice(value: Any, what: str, *, choices: tuple[str, ...]) -> str:
+    return checks.one_of(value, what, *choices)
+
+
+_CONVERTERS: Final = {
+    option.name: (option.wire_name, _converter(option)) for option in QUEUE_OPTIONS
 }

@@ -3,18 +3,18 @@
 from fifo.machine.commands import Fence
 from fifo.machine.replies import Refused
 from fifo.machine.state.records import Consumer, Queue, Step
-from fifo.machine.types import Code
+from fifo.words.codes import RefusalCode
 
 
 def session(step: Step, number: int, fence: Fence | None) -> Refused | None:
     """Refuse an unknown or ending session, and an older connection of it."""
     found = step.state.sessions.get(number)
     if found is None or found.end_cause is not None:
-        return Refused(Code.UNKNOWN_SESSION, "there is no such session, or it has ended")
+        return Refused(RefusalCode.UNKNOWN_SESSION, "there is no such session, or it has ended")
     if fence is not None:
         role, epoch = fence
         if epoch != found.epochs[role]:
-            return Refused(Code.FENCED, "a newer connection of this session and role exists")
+            return Refused(RefusalCode.FENCED, "a newer connection of this session and role exists")
     return None
 
 
@@ -22,7 +22,7 @@ def own_consumer(step: Step, session_number: int, number: int) -> Consumer | Ref
     """The consumer, open for change, where it is one of this session's."""
     consumer = step.state.consumers.get(number)
     if consumer is None or consumer.session != session_number:
-        return Refused(Code.UNKNOWN_CONSUMER, "this session has no such consumer")
+        return Refused(RefusalCode.UNKNOWN_CONSUMER, "this session has no such consumer")
     return step.open_consumer(number)
 
 
@@ -30,5 +30,5 @@ def queue_named(step: Step, name: str) -> Queue | Refused:
     """The queue, open for change."""
     number = step.state.queue_names.get(name)
     if number is None:
-        return Refused(Code.QUEUE_NOT_FOUND, f"there is no queue {name!r}", {"queue": name})
+        return Refused(RefusalCode.QUEUE_NOT_FOUND, f"there is no queue {name!r}", {"queue": name})
     return step.open_queue(number)

@@ -18,6 +18,7 @@ from fifo.machine import limits, validators
 from fifo.machine.record import value
 from fifo.machine.types import Column, Range
 from fifo.machine.validators import integer, label, name, natural, optional, positive, sequence
+from fifo.words import bounds
 
 Fence = tuple[int, int]
 
@@ -389,9 +390,9 @@ _role = integer(0, 1)
 _queue = name
 _area_offset = optional(validators.offset)
 _options = validators.mapping(limits.SPEC_FIELDS)
-_producer_name = validators.text(limits.LABEL_BYTES, empty=False)
+_producer_name = validators.text(bounds.QUEUE_NAME_BYTES_MAX, empty=False)
 _text = optional(validators.text(limits.INLINE_TEXT_BYTES))
-_text_at = optional(validators.record(validators.offset, integer(0, limits.TEXT_BYTES)))
+_text_at = optional(validators.record(validators.offset, integer(0, bounds.LETTER_TEXT_BYTES_MAX)))
 _texts_at = validators.record(*[_text_at] * 4)
 
 
@@ -402,7 +403,7 @@ def _places(value: Any) -> Any:
     return _texts_at(value)
 
 
-_milliseconds = optional(integer(0, limits.DURATION_MS))
+_milliseconds = optional(integer(0, bounds.DURATION_MS_MAX))
 
 _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
     1: (Lead, (natural,)),
@@ -438,7 +439,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
             _queue,
             natural,
             positive,
-            integer(1, limits.PUBLISH_MESSAGES),
+            integer(1, bounds.PUBLISH_MESSAGES_MAX),
             validators.offset,
             validators.offset,
             validators.column,
@@ -452,18 +453,21 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
         ),
     ),
     16: (Subscribe, (positive, label, _queue, _options, validators.fence)),
-    17: (Cancel, (positive, positive, validators.ranges(limits.SETTLE_RANGES), validators.fence)),
+    17: (
+        Cancel,
+        (positive, positive, validators.ranges(bounds.SETTLE_RANGES_MAX), validators.fence),
+    ),
     18: (
         Credit,
-        (positive, positive, integer(0, limits.CREDIT_MAX), validators.flag, validators.fence),
+        (positive, positive, integer(0, bounds.CREDIT_MAX), validators.flag, validators.fence),
     ),
     19: (
         Get,
         (
             positive,
             _queue,
-            integer(1, limits.GET_MESSAGES),
-            optional(integer(limits.LOCK_MS_MIN, limits.LOCK_MS_MAX)),
+            integer(1, bounds.GET_MESSAGES_MAX),
+            optional(integer(bounds.LOCK_MS_MIN, bounds.LOCK_MS_MAX)),
             validators.fence,
         ),
     ),
@@ -474,7 +478,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
             positive,
             positive,
             integer(0, 3),
-            validators.ranges(limits.SETTLE_RANGES),
+            validators.ranges(bounds.SETTLE_RANGES_MAX),
             _milliseconds,
             _text,
             _text,
@@ -504,7 +508,10 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
     ),
     25: (RedriveStop, (_queue,)),
     26: (Move, (_queue, _queue, integer(1, limits.STEP_MESSAGES))),
-    27: (OpenDurable, (_queue, validators.text(limits.LABEL_BYTES, empty=False), _options)),
+    27: (
+        OpenDurable,
+        (_queue, validators.text(bounds.QUEUE_NAME_BYTES_MAX, empty=False), _options),
+    ),
     28: (Reserve, (positive, positive, integer(1, limits.STEP_MESSAGES), natural)),
     29: (Fetch, (positive, positive, positive, positive, natural)),
     30: (AckUpto, (positive, positive, natural, natural, natural)),

@@ -28,20 +28,10 @@ from fifo.machine.snapshot.bodies import live as live_entries
 from fifo.machine.snapshot.format import SnapshotError
 from fifo.machine.snapshot.format import chunks as snapshot_chunks
 from fifo.machine.state.records import VERSION, Frozen, RedriveState
-from fifo.machine.types import (
-    Attempt,
-    AttemptOutcome,
-    Code,
-    DeadLetter,
-    Range,
-    Reason,
-    Role,
-    Status,
-    Text,
-    TextPlace,
-    Verb,
-)
+from fifo.machine.types import Attempt, DeadLetter, Range, Role, Text, TextPlace
 from fifo.machine.verbs.redrive import parse_filter
+from fifo.words.codes import RefusalCode
+from fifo.words.settlement import AttemptOutcome, Reason, Status, Verb
 
 __all__ = [
     # Commands, replies and effects: each module is a closed union of value types.
@@ -81,7 +71,7 @@ __all__ = [
     # Types that commands, replies and effects are made of.
     "Attempt",
     "AttemptOutcome",
-    "Code",
+    "RefusalCode",
     "DeadLetter",
     "Range",
     "Reason",

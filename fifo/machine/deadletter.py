@@ -13,7 +13,9 @@ from fifo.machine import limits, overflow
 from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.state import ordering, ready
 from fifo.machine.state.records import Queue, Record, Step
-from fifo.machine.types import DEFAULT_PRIORITY, DeadLetter, Reason, Text
+from fifo.machine.types import DeadLetter, Text
+from fifo.words.bounds import PRIORITY_DEFAULT
+from fifo.words.settlement import Reason
 
 FRESH = Record(0, 0, 0, 0, (), None)
 """What is known of a message that has no record and was never handed out."""
@@ -67,7 +69,7 @@ def transfer(step: Step, source: Queue, position: int, target: Queue, record: Re
     block = source.blocks[position >> BLOCK_BITS]
     batch = block.take_out(position & ready.BLOCK_MASK)
     extras = batch.extras._replace(
-        priorities=None if priority == DEFAULT_PRIORITY else bytes([priority]),
+        priorities=None if priority == PRIORITY_DEFAULT else bytes([priority]),
     )
     has_hash = extras.key_hashes is not None and extras.key_hashes[0]
     if target.spec.ordering == "key" and extras.key_lengths is not None and not has_hash:

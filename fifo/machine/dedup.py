@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from fifo.machine.replies import Refused, Repeat
 from fifo.machine.state.records import Queue, Remembered, Step
-from fifo.machine.types import Code
+from fifo.words.codes import RefusalCode
 
 
 def admit(
@@ -25,7 +25,7 @@ def admit(
             fresh[ids[place]] = None
             if len(fresh) > room:
                 text = f"the queue remembers {queue.spec.dedup_max} dedup ids already"
-                return place, Refused(Code.DEDUP_FULL, text)
+                return place, Refused(RefusalCode.DEDUP_FULL, text)
     return stop, refused
 
 

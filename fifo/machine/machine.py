@@ -22,8 +22,8 @@ from fifo.machine.replies import Done, Refused, Reply
 from fifo.machine.snapshot import format
 from fifo.machine.state import ready
 from fifo.machine.state.records import VERSION, Frozen, State, Step
-from fifo.machine.types import Code
 from fifo.machine.verbs import durable, publish, queues, redrive, sessions, settle, subscribe, tick
+from fifo.words.codes import RefusalCode
 
 
 class Meta(NamedTuple):
@@ -247,6 +247,6 @@ def _set_version(step: Step, command: commands.SetVersion) -> Reply:
     # A node that does not know the version must stop, not answer: the others would go on.
     assert command.version <= VERSION, "this node is older than the machine version it is given"
     if command.version < step.state.version:
-        return Refused(Code.STALE, f"the machine version is {step.state.version}")
+        return Refused(RefusalCode.STALE, f"the machine version is {step.state.version}")
     step.state.version = command.version
     return Done()

@@ -14,12 +14,14 @@ from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.replies import Refused
 from fifo.machine.state import ready
 from fifo.machine.state.records import LANE_SHIFT, LANES, Queue
-from fifo.machine.types import Code
+from fifo.words.codes import RefusalCode
 
 
 def full(queue: Queue) -> Refused:
     """What a publisher is told."""
-    return Refused(Code.QUEUE_FULL, f"queue {queue.name!r} is at its limit", {"queue": queue.name})
+    return Refused(
+        RefusalCode.QUEUE_FULL, f"queue {queue.name!r} is at its limit", {"queue": queue.name}
+    )
 
 
 def room(queue: Queue, sizes: "array[int]", start: int) -> int:

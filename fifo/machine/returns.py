@@ -11,6 +11,7 @@ from fifo.machine.effects import Notify
 from fifo.machine.state import locks, ordering, ready
 from fifo.machine.state.records import Consumer, Hold, Notice, Queue, Record, Session, Step
 from fifo.machine.types import NEVER_MS, Attempt, Base, Cause, Range
+from fifo.words.backoff import Backoff, FixedDelay, parse
 
 COUNTER_OF = {
     Cause.NACK: "redelivered_nack",
@@ -53,7 +54,7 @@ class Way(NamedTuple):
     counter: str
     counts: bool
     limit: int | None  # failures that exhaust a message
-    delay: backoff.Backoff
+    delay: Backoff
     line: Attempt
     first: Record  # of a message that comes back for the first time, its holder left aside
     own: bool
@@ -113,7 +114,7 @@ def _return_one(
         return deadletter.expire(step, queue, position)
     if not way.own:
         consumer.late[token] = position
-    wait_ms = way.delay.delay(record.failures - way.counts)
+    wait_ms = backoff.delay_ms(way.delay, record.failures - way.counts)
     if wait_ms:
         ordering.delay(step, queue, position, min(step.now + wait_ms, NEVER_MS), way.cause)
         if way.avoid_ms > step.now + wait_ms:
@@ -133,14 +134,14 @@ def _once_more(before: Record, way: Way) -> Record:
     return Record(before.attempts, failures, 0, 0, history, before.dead_letter)
 
 
-_AT_ONCE = backoff.Fixed(0)
-_NACKED = backoff.Fixed(limits.NACK_DELAY_MS_DEFAULT)
+_AT_ONCE = FixedDelay(0)
+_NACKED = FixedDelay(limits.NACK_DELAY_MS_DEFAULT)
 
 
-def _delay(queue: Queue, consumer: Consumer, cause: Cause, delay_ms: int | None) -> backoff.Backoff:
+def _delay(queue: Queue, consumer: Consumer, cause: Cause, delay_ms: int | None) -> Backoff:
     """By what a returned message waits: the explicit delay, else the policy for its cause."""
     if delay_ms is not None:
-        return backoff.Fixed(delay_ms)
+        return FixedDelay(delay_ms)
     if cause == Cause.NACK:
         policy = consumer.nack_backoff or queue.spec.nack_backoff
         return _NACKED if policy is None else _policy(policy)
@@ -150,16 +151,16 @@ def _delay(queue: Queue, consumer: Consumer, cause: Cause, delay_ms: int | None)
     return _AT_ONCE
 
 
-_POLICIES: dict[str, backoff.Backoff] = {}
+_POLICIES: dict[str, Backoff] = {}
 
 
-def _policy(text: str) -> backoff.Backoff:
+def _policy(text: str) -> Backoff:
     """The parsed policy. The cache is no state: it holds what parsing the text would give."""
     policy = _POLICIES.get(text)
     if policy is None:
         if len(_POLICIES) >= limits.QUEUES:
             _POLICIES.clear()
-        policy = _POLICIES[text] = backoff.parse(text)
+        policy = _POLICIES[text] = parse(text)
     return policy
 
 

@@ -1,15 +1,17 @@
-"""What a queue is declared with and what a consumer subscribes with, validated at construction.
+"""The options of queues and consumers, validated at construction.
 
-Owns names, ranges and defaults of both, and the difference that a redeclaration is shown. Knows
-neither state nor commands. Update with it: the client's `QueueSpec`, the command line's options and
-`docs/machine.md`.
+Owns what options mean together, the validation of plain values, and the difference that a
+redeclaration is refused with. The rows of a queue's options stand in `fifo.words.queue_options`.
+Must not know state or commands.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from fifo.machine import backoff, limits, validators
+from fifo.machine import validators
+from fifo.words import backoff, bounds
+from fifo.words.queue_options import QUEUE_OPTIONS, Kind, QueueOption, QueueOptions
 
 
 class SpecError(ValueError):
@@ -17,30 +19,8 @@ class SpecError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSpec:
-    """A queue's spec, defaults of semantics.md sections 3, 7, 9 and 11. Backoffs are text forms."""
-
-    ordering: str = "none"
-    priorities: bool | None = None  # None: only where ordering is "none"
-    on_delay: str = "block"
-    lock_ms: int = limits.LOCK_MS_DEFAULT
-    max_lock_ms: int = limits.MAX_LOCK_MS_DEFAULT
-    max_deliveries: int | None = None  # None: 20 with a dead-letter queue, else unlimited
-    on_exhausted: str = "dead_letter"
-    count_timeouts: bool = True
-    nack_backoff: str | None = None
-    timeout_backoff: str | None = None
-    dead_letter: str | None = None
-    dead_letter_expired: bool = True
-    dead_letter_overflow: bool = False
-    max_length: int | None = None
-    max_bytes: int | None = None
-    overflow: str = "reject"
-    ttl_ms: int | None = None
-    expires_unused_ms: int | None = None
-    disconnect_grace_ms: int | None = None
-    dedup_window_ms: int | None = None
-    dedup_max: int = limits.DEDUP_IDS
+class QueueSpec(QueueOptions):
+    """A queue's validated options, and what follows from them. Backoffs are text forms."""
 
     @property
     def has_priorities(self) -> bool:
@@ -51,7 +31,7 @@ class QueueSpec:
     def failures_max(self) -> int | None:
         """The number of failures that exhausts a message; None is unlimited."""
         if self.max_deliveries is None and self.dead_letter is not None:
-            return limits.MAX_DELIVERIES_DEFAULT
+            return bounds.MAX_DELIVERIES_DEFAULT
         return self.max_deliveries
 
 
@@ -65,43 +45,29 @@ def _one_of(*names: str) -> validators.Checker:
 
 
 def _backoff(value: Any) -> str:
-    if type(value) is not str or len(value) > 4_096:
+    if type(value) is not str or len(value) > bounds.BACKOFF_CHARS_MAX:
         raise ValueError("not a backoff's text form")
-    return backoff.parse(value).text()
+    return str(backoff.parse(value))
 
 
-_optional_flag = validators.optional(validators.flag)
-_lock = validators.integer(limits.LOCK_MS_MIN, limits.LOCK_MS_MAX)
-_max_lock = validators.integer(limits.LOCK_MS_MIN, limits.MAX_LOCK_MS_MAX)
+def _checker(option: QueueOption) -> validators.Checker:
+    """The form of an option's value, by its kind."""
+    match option.kind:
+        case Kind.DURATION | Kind.COUNT | Kind.SIZE:
+            return validators.integer(option.low, option.high)
+        case Kind.FLAG:
+            return validators.flag
+        case Kind.CHOICE:
+            return _one_of(*option.choices)
+        case Kind.QUEUE:
+            return validators.name
+        case Kind.BACKOFF:
+            return _backoff
 
-_QUEUE_FORMS: Final[dict[str, validators.Checker]] = {
-    "ordering": _one_of("none", "key", "single_active"),
-    "priorities": _optional_flag,
-    "on_delay": _one_of("block", "skip"),
-    "lock_ms": _lock,
-    "max_lock_ms": _max_lock,
-    "max_deliveries": validators.optional(validators.integer(1, limits.MAX_DELIVERIES_MAX)),
-    "on_exhausted": _one_of("dead_letter", "drop"),
-    "count_timeouts": validators.flag,
-    "nack_backoff": validators.optional(_backoff),
-    "timeout_backoff": validators.optional(_backoff),
-    "dead_letter": validators.optional(validators.name),
-    "dead_letter_expired": validators.flag,
-    "dead_letter_overflow": validators.flag,
-    "max_length": validators.optional(validators.integer(1, limits.QUEUE_LENGTH_MAX)),
-    "max_bytes": validators.optional(validators.integer(1, limits.QUEUE_BYTES_MAX)),
-    "overflow": _one_of("reject", "drop_oldest"),
-    "ttl_ms": validators.optional(validators.integer(1, limits.DURATION_MS)),
-    "expires_unused_ms": validators.optional(
-        validators.integer(limits.EXPIRES_UNUSED_MS_MIN, limits.DURATION_MS)
-    ),
-    "disconnect_grace_ms": validators.optional(validators.integer(0, limits.GRACE_MS_MAX)),
-    "dedup_window_ms": validators.optional(validators.integer(1, limits.DEDUP_WINDOW_MS_MAX)),
-    "dedup_max": validators.integer(1, limits.DEDUP_IDS),
-}
 
-FIXED_FIELDS: Final = ("ordering", "priorities")
-"""What decides where messages stand: it cannot be changed while a queue exists."""
+_QUEUE_FORMS: Final = {option.wire_name: _checker(option) for option in QUEUE_OPTIONS}
+
+_FIXED_FIELDS: Final = tuple(option.wire_name for option in QUEUE_OPTIONS if not option.changeable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +85,13 @@ class ConsumerOptions:
 
 
 _CONSUMER_FORMS: Final[dict[str, validators.Checker]] = {
-    "prefetch": validators.integer(1, limits.PREFETCH),
-    "lock_ms": validators.optional(_lock),
-    "max_lock_ms": validators.optional(_max_lock),
-    "priority": validators.integer(-limits.CONSUMER_PRIORITY, limits.CONSUMER_PRIORITY),
+    "prefetch": validators.integer(1, bounds.PREFETCH_MAX),
+    "lock_ms": _QUEUE_FORMS["lock_ms"],
+    "max_lock_ms": _QUEUE_FORMS["max_lock_ms"],
+    "priority": validators.integer(-bounds.CONSUMER_PRIORITY_MAX, bounds.CONSUMER_PRIORITY_MAX),
     "renewable": validators.flag,
-    "nack_backoff": validators.optional(_backoff),
-    "timeout_backoff": validators.optional(_backoff),
+    "nack_backoff": _backoff,
+    "timeout_backoff": _backoff,
     "credit": _one_of("auto", "explicit"),
 }
 
@@ -154,7 +120,7 @@ def updated_spec(spec: QueueSpec, changes: Mapping[str, Any]) -> QueueSpec:
             raise SpecError(f"{_shown(field_name)}: unknown")
         merged[field_name] = value
     changed = queue_spec(merged)
-    for field_name in FIXED_FIELDS:
+    for field_name in _FIXED_FIELDS:
         if getattr(changed, field_name) != getattr(spec, field_name):
             raise SpecError(f"{field_name}: cannot be changed while the queue exists")
     return changed

@@ -17,33 +17,12 @@ Column = tuple[int, int]
 NEVER_MS: Final = (1 << 63) - 1
 """A time that does not come: stands in the expiry column for "no ttl"."""
 
-DEFAULT_PRIORITY: Final = 4
-
 
 class Role(IntEnum):
     """What a connection of a session is for."""
 
     DATA = 0
     CONTROL = 1
-
-
-class Verb(IntEnum):
-    """The four settlements."""
-
-    ACK = 0
-    NACK = 1
-    RELEASE = 2
-    TERMINATE = 3
-
-
-class Status(IntEnum):
-    """What a settlement came to, for one message (semantics.md section 8)."""
-
-    OK = 0
-    ALREADY_SETTLED = 1
-    LOCK_LOST = 2
-    DEAD_LETTERED = 3
-    UNKNOWN_CONSUMER = 4
 
 
 class Cause(IntEnum):
@@ -54,25 +33,6 @@ class Cause(IntEnum):
     DISCONNECT = 2
     RELEASED = 3
     PUBLISHED = 4  # delayed at publish: it has not come back, it has not been out
-
-
-class AttemptOutcome(IntEnum):
-    """How one attempt ended, in the history of a dead letter."""
-
-    NACK = 0
-    TIMEOUT = 1
-    DISCONNECT = 2
-    RELEASED = 3
-    TERMINATED = 4
-
-
-class Reason(IntEnum):
-    """Why a message was dead-lettered (semantics.md section 9)."""
-
-    TERMINATED = 0
-    MAX_DELIVERIES = 1
-    EXPIRED = 2
-    OVERFLOW = 3
 
 
 class EndCause(IntEnum):
@@ -143,29 +103,3 @@ class DeadLetter(NamedTuple):
     def texts(self) -> tuple[Text | None, ...]:
         """All that may lie in the log."""
         return self.detail, self.description, self.exception_text, self.stack
-
-
-class Code:
-    """Every code that a `Refused` reply can carry."""
-
-    INVALID: Final = "invalid"
-    TOO_LARGE: Final = "too_large"
-    LIMIT: Final = "limit"
-    QUEUE_NOT_FOUND: Final = "queue_not_found"
-    QUEUE_EXISTS: Final = "queue_exists"
-    QUEUE_FULL: Final = "queue_full"
-    IN_USE: Final = "in_use"
-    CYCLE: Final = "cycle"
-    NO_DEAD_LETTER_QUEUE: Final = "no_dead_letter_queue"
-    UNKNOWN_SESSION: Final = "unknown_session"
-    UNKNOWN_CONSUMER: Final = "unknown_consumer"
-    UNKNOWN_PRODUCER: Final = "unknown_producer"
-    GAP: Final = "gap"
-    FENCED: Final = "fenced"
-    SESSION_CONNECTED: Final = "session_connected"
-    FORBIDDEN: Final = "forbidden"
-    SUBSCRIBED: Final = "subscribed"
-    DEDUP_FULL: Final = "dedup_full"
-    STALE: Final = "stale"
-    REDRIVE_RUNNING: Final = "redrive_running"
-    OLD_GENERATION: Final = "old_generation"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fifo.machine import limits
+from fifo.words import bounds
 
 Checker = Callable[[Any], Any]
 
@@ -63,8 +64,8 @@ def text(max_bytes: int, *, empty: bool = True) -> Checker:
     return check
 
 
-label = text(limits.LABEL_BYTES)
-name = text(limits.QUEUE_NAME_BYTES, empty=False)
+label = text(bounds.QUEUE_NAME_BYTES_MAX)
+name = text(bounds.QUEUE_NAME_BYTES_MAX, empty=False)
 
 
 def optional(check: Checker) -> Checker:

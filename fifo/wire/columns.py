@@ -21,6 +21,7 @@ from fifo.wire import limits
 from fifo.wire.errors import Code
 from fifo.wire.fields import U63_MAX
 from fifo.wire.frames import Buffer
+from fifo.words.bounds import PRIORITY_MAX
 
 SIZES: Final = 0
 KEY_LENGTHS: Final = 1
@@ -39,8 +40,6 @@ FAILURES: Final = 17
 IGNORABLE: Final = 0x8000
 """A tag with this bit may be skipped by who does not know it; any other is `unsupported`."""
 
-PRIORITY_DEFAULT: Final = 4
-PRIORITY_MAX: Final = 9
 
 _WIDTH: Final[dict[int, int]] = {
     SIZES: 4,

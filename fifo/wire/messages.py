@@ -32,6 +32,8 @@ from fifo.wire.fields import (
     record,
     text,
 )
+from fifo.words import settlement
+from fifo.words.settlement import Verb
 
 ROLE_DATA: Final = 0
 """The connection of the user's loop: requests, deliveries, settlements."""
@@ -43,16 +45,16 @@ ROLE_OBSERVER: Final = 2
 SESSION_NEW: Final = 0
 SESSION_RESUMED: Final = 1
 
-VERB_ACK: Final = 0
-VERB_NACK: Final = 1
-VERB_RELEASE: Final = 2
-VERB_TERMINATE: Final = 3
+VERB_ACK: Final = int(Verb.ACK)
+VERB_NACK: Final = int(Verb.NACK)
+VERB_RELEASE: Final = int(Verb.RELEASE)
+VERB_TERMINATE: Final = int(Verb.TERMINATE)
 
-STATUS_OK: Final = 0
-STATUS_ALREADY_SETTLED: Final = 1
-STATUS_LOCK_LOST: Final = 2
-STATUS_DEAD_LETTERED: Final = 3
-STATUS_UNKNOWN_CONSUMER: Final = 4
+STATUS_OK: Final = int(settlement.Status.OK)
+STATUS_ALREADY_SETTLED: Final = int(settlement.Status.ALREADY_SETTLED)
+STATUS_LOCK_LOST: Final = int(settlement.Status.LOCK_LOST)
+STATUS_DEAD_LETTERED: Final = int(settlement.Status.DEAD_LETTERED)
+STATUS_UNKNOWN_CONSUMER: Final = int(settlement.Status.UNKNOWN_CONSUMER)
 
 NOTICE_MESSAGE_TIMEOUT: Final = 0
 NOTICE_ACTIVITY: Final = 1

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from fifo.machine import commands
-from fifo.machine import limits as machine_limits
-from fifo.machine.types import Range, Verb
+from fifo.machine.types import Range
+from fifo.words import bounds
+from fifo.words.settlement import Verb
 from node.broker import limits
 
 COMMAND: Final = 30
@@ -60,7 +61,7 @@ def published(held: Held, queue: str, count: int) -> int:
 
 def settled(verb: int, ranges: Iterable[Range]) -> int:
     """The weight of a settlement; one of too many tokens is refused, which is cheap."""
-    tokens = min(sum([last - first + 1 for first, last in ranges]), machine_limits.SETTLE_MESSAGES)
+    tokens = min(sum([last - first + 1 for first, last in ranges]), bounds.SETTLE_MESSAGES_MAX)
     return COMMAND + tokens * (ACKED if verb == Verb.ACK else RETURNED)
 
 

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from fifo.machine.effects import BlobColumn, Deliver, Run
-from fifo.machine.types import AttemptOutcome, DeadLetter, Reason, Text, TextPlace
+from fifo.machine.types import DeadLetter, Text, TextPlace
 from fifo.wire import Buffer, columns, encode
 from fifo.wire.messages import Deliver as DeliverFrame
 from fifo.wire.messages import Peeked
+from fifo.words.bounds import PRIORITY_DEFAULT
+from fifo.words.settlement import AttemptOutcome, Reason
 from node.broker import limits
 from node.raft import NotCached
 
@@ -26,7 +28,7 @@ the disk first, IndexError where nobody can have it any more."""
 
 Columns: TypeAlias = list[tuple[int, int]]
 
-_PRIORITY_DEFAULT = bytes([columns.PRIORITY_DEFAULT])
+_PRIORITY_DEFAULT = bytes([PRIORITY_DEFAULT])
 _ONE = array("I", [1])
 _ZERO = array("I", [0])
 _ORIGIN_BYTES = 46  # five integers of at most nine bytes, and the list around them

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from fifo.words.durations import UNITS_MS
 from node.cli.errors import UsageProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_SECONDS: Final = {unit: ms / 1000 for unit, ms in UNITS_MS.items()} | {"min": 60.0}
 _BYTES: Final = {
     "": 1,
     "b": 1,

@@ -18,9 +18,8 @@ import pytest
 import typer.testing
 
 import fifo
-from fifo.client.spec import _FIELDS as CLIENT_FIELDS
 from fifo.machine.spec import ConsumerOptions
-from fifo.machine.spec import QueueSpec as MachineSpec
+from fifo.words.queue_options import BY_NAME
 from node.cli import queue as queue_commands
 from node.cli.main import app
 from node.config import RaftSettings
@@ -57,15 +56,13 @@ def of_the_machine(options: dict[str, Any]) -> dict[str, Any]:
     """Options as the machine names and counts them."""
     found = {}
     for name, value in options.items():
-        wire_name = CLIENT_FIELDS[name][0]
+        wire_name = BY_NAME[name].wire_name
         found[wire_name] = value * 1000 if wire_name.endswith("_ms") else value
     return found
 
 
 def test_client_and_command_line_have_every_option_of_a_queue() -> None:
-    of_machine = {field.name for field in dataclasses.fields(MachineSpec)}
-    assert {wire_name for wire_name, _ in CLIENT_FIELDS.values()} == of_machine
-    assert set(EVERY_OPTION) == set(CLIENT_FIELDS)
+    assert set(EVERY_OPTION) == set(BY_NAME)
     for command in (queue_commands.declare, queue_commands.update):
         assert set(EVERY_OPTION) - set(inspect.signature(command).parameters) <= (
             {"ordering", "priorities"} if command is queue_commands.update else set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -16,9 +17,13 @@ from fifo.client.backoff import parse
 from fifo.client.connection.link import coalesced
 from fifo.client.consuming import ranges
 from fifo.client.consuming.ranges import Ranges
-from fifo.client.durations import milliseconds, parse_ms, patience, to_text
+from fifo.client.durations import milliseconds, parse_ms, patience
 from fifo.client.spec import changes_to_wire
+from fifo.machine.backoff import delay_ms
 from fifo.wire import Code
+from fifo.words import backoff as words
+from fifo.words.durations import to_text
+from fifo.words.queue_options import BY_NAME
 
 _TOKEN = st.integers(1, 60)
 _RANGE = st.tuples(_TOKEN, st.integers(0, 12)).map(lambda pair: (pair[0], pair[0] + pair[1]))
@@ -167,25 +172,19 @@ def test_an_unknown_change_is_refused_by_name() -> None:
         changes_to_wire({"colour": "red"})
 
 
-def test_the_fields_of_a_spec_are_those_of_the_machine() -> None:
-    from dataclasses import fields
-
-    from fifo.client.spec import _FIELDS
-    from fifo.machine import spec as machine
-
-    assert {name for name, _ in _FIELDS.values()} == {f.name for f in fields(machine.QueueSpec)}
-    assert {f.name for f in fields(fifo.QueueSpec)} - {"name"} == set(_FIELDS)
+def test_the_fields_of_a_spec_are_the_rows_of_the_table() -> None:
+    named = [item.name for item in fields(fifo.QueueSpec)]
+    assert sorted(named) == sorted(["name", *BY_NAME])
+    assert all(item.default is None for item in fields(fifo.QueueSpec)[1:])
 
 
 def test_the_backoffs_of_client_and_machine_agree() -> None:
-    from fifo.machine import backoff as machine
-
     for text in ("fixed:1s", "exponential:1s..1m*2", "exponential:700ms..9s*1.1", "table:1s,5s"):
-        ours, theirs = parse(text), machine.parse(text)
-        assert str(ours) == theirs.text()
+        ours, theirs = parse(text), words.parse(text)
+        assert str(ours) == str(theirs)
         for failures in range(40):
             # The server's are exact integers; ours may differ by what floats cannot say.
-            assert abs(ours.delay_s(failures) * 1000 - theirs.delay(failures)) <= 1
+            assert abs(ours.delay_s(failures) * 1000 - delay_ms(theirs, failures)) <= 1
 
 
 def test_every_code_of_the_protocol_has_its_error_and_unknown_ones_a_plain_one() -> None:

@@ -5,7 +5,7 @@ Owns that one state. A fixture is made once, by the code that wrote its format, 
 """
 
 from fifo.machine import Machine, commands
-from fifo.machine.types import Verb
+from fifo.words.settlement import Verb
 from tests.support.machine import Area, Bench
 
 

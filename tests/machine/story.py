@@ -12,7 +12,8 @@ from typing import Any
 from fifo.machine import commands, effects, replies
 from fifo.machine.effects import Effect
 from fifo.machine.replies import Reply
-from fifo.machine.types import AttemptOutcome, EndCause, Reason, Role, Status, Verb
+from fifo.machine.types import EndCause, Role
+from fifo.words.settlement import AttemptOutcome, Reason, Status, Verb
 from tests.support.machine import WALL_EPOCH_MS, Area, Bench, messages_of, publish_command, sixteen
 
 VERBS = {"ack": Verb.ACK, "nack": Verb.NACK, "release": Verb.RELEASE, "terminate": Verb.TERMINATE}

@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 
 from fifo.machine import Machine, backoff, commands, effects, invariants, limits, replies
-from fifo.machine.types import EndCause, Verb
+from fifo.machine.types import EndCause
+from fifo.words import bounds
+from fifo.words.backoff import parse
+from fifo.words.settlement import Verb
 from tests.support.machine import Area, Bench, expect, present, publish_command, refused
 
 MANY = 2 * limits.STEP_MESSAGES + 2_500
@@ -223,7 +226,7 @@ def test_what_was_handed_out_one_by_one_is_sent_again_a_thousand_at_a_time() -> 
     bench.declare("q")
     session = bench.attach()
     count = 2_500
-    bench.subscribe(session, "q", prefetch=count, lock_ms=limits.LOCK_MS_MAX)
+    bench.subscribe(session, "q", prefetch=count, lock_ms=bounds.LOCK_MS_MAX)
     for _ in range(count):
         bench.publish(session, "q", b"")
         bench.advance(1)
@@ -277,7 +280,7 @@ def test_the_end_of_a_session_returns_what_it_held_in_ticks(cause: EndCause) -> 
     bench = filled(holders=3)
     if cause == EndCause.EXPIRED:
         bench.disconnect(1)
-        bench.advance(limits.SESSION_TIMEOUT_MS)
+        bench.advance(bounds.SESSION_TIMEOUT_MS)
     entries = carry_on(bench, commands.EndSession(1, int(cause)))
     assert entries >= 3
     assert bench.counts("q")[1] == 0
@@ -294,7 +297,7 @@ def test_a_disconnect_grace_returns_in_ticks() -> None:
 def test_locks_that_end_together_are_returned_in_ticks() -> None:
     bench = filled(holders=3)
     bench.do(commands.PauseQueue("q"))
-    bench.advance(limits.LOCK_MS_DEFAULT)
+    bench.advance(bounds.LOCK_MS_DEFAULT)
     entries = 0
     while bench.overview("q")["locked"]:
         before = touched(bench)
@@ -364,7 +367,7 @@ def test_sessions_that_do_not_come_back_are_disconnected_in_ticks() -> None:
     assert bench.tick()
     gone = [one for one in bench.machine.state.sessions.values() if one.disconnected]
     assert len(gone) == limits.STEP_OBJECTS
-    bench.advance(limits.SESSION_TIMEOUT_MS)
+    bench.advance(bounds.SESSION_TIMEOUT_MS)
     bench.tick_all()
     assert len(present(bench.effects, effects.SessionEnded)) > 0
     carry_on(bench)
@@ -382,7 +385,7 @@ def test_sessions_with_many_consumers_are_disconnected_and_ended_in_as_many_more
     assert bench.tick()
     assert [one.disconnected for one in bench.machine.state.sessions.values()].count(True) == 2
     bench.tick_all()
-    bench.advance(limits.SESSION_TIMEOUT_MS)
+    bench.advance(bounds.SESSION_TIMEOUT_MS)
     assert bench.tick()
     assert len(bench.machine.state.sessions) == 2
     bench.tick_all()
@@ -554,7 +557,7 @@ def test_a_fetch_of_what_was_reserved_one_by_one_goes_on_in_slices() -> None:
     bench = Bench(check=False)
     bench.declare("q")
     session = bench.attach()
-    bench.do(commands.OpenDurable("q", "reader", {"lock_ms": limits.LOCK_MS_MAX}))
+    bench.do(commands.OpenDurable("q", "reader", {"lock_ms": bounds.LOCK_MS_MAX}))
     count = 2 * limits.STEP_MESSAGES // limits.RECORD_COST
     bench.publish(session, "q", *[b""] * count)
     for _ in range(count):
@@ -615,15 +618,15 @@ def counted(bench: Bench, work: Callable[[], object]) -> int:
 
 
 def test_the_longest_backoff_stops_multiplying_at_its_maximum() -> None:
-    slowest = backoff.parse("exponential:1ms..3650d*1.1")
-    assert slowest.delay(limits.NUMBER_MAX) == 3650 * 86_400_000
+    slowest = parse("exponential:1ms..3650d*1.1")
+    assert backoff.delay_ms(slowest, limits.NUMBER_MAX) == 3650 * 86_400_000
 
 
 @pytest.mark.parametrize("verb", list(Verb))
 def test_the_largest_settlement_is_done_in_one_command_and_a_larger_one_not_begun(
     verb: Verb,
 ) -> None:
-    most = limits.SETTLE_MESSAGES
+    most = bounds.SETTLE_MESSAGES_MAX
     bench = filled(PIECE, holders=1, dead_letter="d")
     bench.do(commands.PauseQueue("q"))
     refused(bench.settle(1, verb, (1, most + 1)), "too_large")

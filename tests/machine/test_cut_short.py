@@ -13,11 +13,12 @@ import pytest
 
 from fifo.machine import commands, invariants, limits, replies
 from fifo.machine.state import records
+from fifo.words import bounds
 from tests.support.machine import Bench
 
 TAKING: dict[str, Callable[[int], commands.Command]] = {
     "reserve": lambda session: commands.Reserve(1, 1, 1, session),
-    "get": lambda session: commands.Get(session, "q", 1, limits.LOCK_MS_MAX),
+    "get": lambda session: commands.Get(session, "q", 1, bounds.LOCK_MS_MAX),
     "drain": lambda session: commands.Credit(session, 1, 1, drain=True),
 }
 """Commands that take one message, by the first consumer there is."""
@@ -29,9 +30,9 @@ def takes(verb: str, **spec: Any) -> tuple[Bench, commands.Command]:
     bench.declare("q", **spec)
     session = bench.attach()
     if verb == "reserve":
-        bench.do(commands.OpenDurable("q", "reader", {"lock_ms": limits.LOCK_MS_MAX}))
+        bench.do(commands.OpenDurable("q", "reader", {"lock_ms": bounds.LOCK_MS_MAX}))
     elif verb == "drain":
-        bench.subscribe(session, "q", credit="explicit", prefetch=100, lock_ms=limits.LOCK_MS_MAX)
+        bench.subscribe(session, "q", credit="explicit", prefetch=100, lock_ms=bounds.LOCK_MS_MAX)
     return bench, TAKING[verb](session)
 
 
@@ -86,11 +87,11 @@ def drained(seed: int, verb: str) -> list[str]:
     rng = random.Random(seed)
     bench, command = takes(verb, ordering=rng.choice(("none", "key")))
     bodies = [f"{place}" for place in range(80)]
-    ttls = [rng.choice((5, limits.DURATION_MS)) for _ in bodies]
+    ttls = [rng.choice((5, bounds.DURATION_MS_MAX)) for _ in bodies]
     keys = [rng.choice((b"", b"a", b"b", b"c", b"d")) for _ in bodies]
     bench.publish(1, "q", *bodies, ttls=ttls, keys=keys)
     if verb == "get":
-        bench.do(commands.Get(1, "q", 20, limits.LOCK_MS_MAX))
+        bench.do(commands.Get(1, "q", 20, bounds.LOCK_MS_MAX))
         bench.nack(1, (1, bench.machine.state.consumers[1].held), delay_ms=0)
     bench.advance(6)
     came: list[str] = []

@@ -6,7 +6,7 @@ import pytest
 
 from fifo.machine import commands, effects
 from fifo.machine.state.records import QUEUE_COUNTERS
-from fifo.machine.types import Status
+from fifo.words.settlement import Status
 
 PAGE = (Path(__file__).parents[2] / "docs" / "machine.md").read_text()
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from fifo.machine import commands, queries, replies
-from fifo.machine.types import Verb
+from fifo.words.settlement import Verb
 from tests.support.machine import Bench, expect, refused
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from fifo.machine import commands, limits, replies
 from fifo.machine.effects import Deliver, Fenced, Notify, SessionEnded
+from fifo.words import bounds
 from tests.support.machine import Bench, absent, expect, present, refused, sixteen, statuses
 
 
@@ -198,7 +199,7 @@ def test_who_comes_back_while_its_cancelled_consumer_is_being_emptied_gets_anoth
     def begin() -> int:
         if verb == "subscribe":
             return bench.subscribe(session, "q", prefetch=2 * count).consumer
-        command = commands.Get(session, "q", limits.GET_MESSAGES)
+        command = commands.Get(session, "q", bounds.GET_MESSAGES_MAX)
         return expect(replies.Got, bench.do(command)).consumer
 
     bench.publish(session, "q", *["m"] * count)
@@ -212,7 +213,7 @@ def test_who_comes_back_while_its_cancelled_consumer_is_being_emptied_gets_anoth
     assert new != old
     bench.tick_all()
     held = {number: one.held for number, one in bench.machine.state.consumers.items()}
-    assert held == {new: count if verb == "subscribe" else limits.GET_MESSAGES}
+    assert held == {new: count if verb == "subscribe" else bounds.GET_MESSAGES_MAX}
     assert bench.ack(old, 1, session=session) == ["unknown_consumer"]
     assert bench.overview("q")["counters"]["redelivered_disconnect"] == count
 

@@ -8,7 +8,8 @@ from fifo.machine import Machine, commands, consumers, limits, replies
 from fifo.machine.effects import Deliver
 from fifo.machine.snapshot import bodies
 from fifo.machine.snapshot.snapshot_stream import Still
-from fifo.machine.types import Status, Verb
+from fifo.words import bounds
+from fifo.words.settlement import Status, Verb
 from tests.support.machine import Area, Bench, absent, expect, refused, statuses
 
 
@@ -113,7 +114,7 @@ def test_nothing_late_reaches_what_was_purged_or_moved(bench: Bench) -> None:
 
 def test_too_many_tokens_in_one_command_are_refused(bench: Bench) -> None:
     bench.subscribe(1, "q")
-    command = commands.Settle(1, 1, 0, ((1, limits.SETTLE_MESSAGES + 1),))
+    command = commands.Settle(1, 1, 0, ((1, bounds.SETTLE_MESSAGES_MAX + 1),))
     refused(bench.do(command), "too_large")
 
 

@@ -18,9 +18,9 @@ from fifo.machine.commands import Lead
 from fifo.machine.replies import Reply
 from fifo.machine.state import locks
 from fifo.machine.state.records import Consumer, State, Step
-from fifo.machine.types import Status, Verb
 from fifo.machine.verbs import sessions, settle, tick
 from fifo.wire import Frame
+from fifo.words.settlement import Status, Verb
 from node.broker import limits
 from node.broker.broker import Broker
 from node.broker.clock import ClusterClock

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fifo.client.consuming.ranges import chunks
-from fifo.machine import Machine, Meta, commands, effects, invariants, limits, replies
+from fifo.machine import Machine, Meta, commands, effects, invariants, replies
 from fifo.machine.commands import Command
 from fifo.machine.effects import Deliver, Effect, Notify
 from fifo.machine.replies import Refused, Reply
-from fifo.machine.types import Role, Status, Verb
+from fifo.machine.types import Role
+from fifo.words import bounds
+from fifo.words.settlement import Status, Verb
 
 E = TypeVar("E")
 
@@ -210,7 +212,7 @@ class Bench:
     ) -> list[str]:
         """The statuses by token, of as many commands as a client gives for them."""
         ranges = [(t, t) if isinstance(t, int) else t for t in tokens]
-        pieces = list(chunks(ranges, limits.SETTLE_RANGES, limits.SETTLE_MESSAGES)) or [()]
+        pieces = list(chunks(ranges, bounds.SETTLE_RANGES_MAX, bounds.SETTLE_MESSAGES_MAX)) or [()]
         receipts = [self.settle(consumer, verb, *piece, **fields) for piece in pieces]
         return [status for receipt in receipts for status in statuses(receipt)]
 

@@ -23,7 +23,6 @@ from fifo.wire.columns import (
     KEY_BLOB,
     KEY_LENGTHS,
     PRIORITIES,
-    PRIORITY_DEFAULT,
     SIZES,
     ColumnError,
     Layout,
@@ -32,6 +31,8 @@ from fifo.wire.columns import (
     unpack_u32,
 )
 from fifo.wire.messages import Deliver, Peeked
+from fifo.words.bounds import PRIORITY_DEFAULT
+from fifo.words.settlement import REASONS
 
 if TYPE_CHECKING:
     from fifo.client.consuming.lock_ledger import LockLedger
@@ -58,14 +59,11 @@ class DeadLetter:
     record: Mapping[str, Any]
 
 
-_REASONS: Final = ("terminated", "max_deliveries", "expired", "overflow")
-
-
 def dead_letter(record: Mapping[str, Any]) -> DeadLetter:
     """A dead letter's record as an object; what a node left out is None."""
     reason = record.get("reason")
     if isinstance(reason, int):
-        reason = _REASONS[reason] if reason < len(_REASONS) else str(reason)
+        reason = REASONS[reason] if reason < len(REASONS) else str(reason)
     kind, words = record.get("exception_type"), record.get("exception_text")
     exception = ": ".join([part for part in (kind, words) if part]) or None
     return DeadLetter(

@@ -20,7 +20,8 @@ from fifo.client.errors import FifoError, InvalidArgument, SessionEnded, again, 
 from fifo.client.publishing.confirms import Confirm, Confirmed, Confirms
 from fifo.client.publishing.publish_stream import PublishFrame, PublishStream, Work
 from fifo.wire import limits as wire
-from fifo.wire.columns import PRIORITY_DEFAULT, Publication
+from fifo.wire.columns import Publication
+from fifo.words.bounds import PRIORITY_DEFAULT
 
 
 class Item(NamedTuple):

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from fifo.machine.effects import BlobColumn, Run
 from fifo.machine.limits import BLOCK_MESSAGES
 from fifo.machine.record import value
-from fifo.machine.types import DEFAULT_PRIORITY, NEVER_MS
+from fifo.machine.types import NEVER_MS
+from fifo.words.bounds import PRIORITY_DEFAULT
 
 _LITTLE = sys.byteorder == "little"
 _ITEM_BYTES = {kind: array(kind).itemsize for kind in "IQ"}
@@ -170,8 +171,8 @@ class Block:
             )
         if priorities is not None or self.priorities is not None:
             if self.priorities is None:
-                self.priorities = bytearray([DEFAULT_PRIORITY]) * count
-            self.priorities += priorities or bytes([DEFAULT_PRIORITY]) * added
+                self.priorities = bytearray([PRIORITY_DEFAULT]) * count
+            self.priorities += priorities or bytes([PRIORITY_DEFAULT]) * added
         if expires is not None or self.expires is not None:
             if self.expires is None:
                 self.expires = array("Q", [NEVER_MS]) * count
@@ -213,7 +214,7 @@ class Block:
                 headers = _blob_column(self.header_lengths, at, start, offset, stop)
             if self.priorities is not None:
                 priorities = bytes(self.priorities[offset:stop])
-                if priorities.count(DEFAULT_PRIORITY) == len(priorities):
+                if priorities.count(PRIORITY_DEFAULT) == len(priorities):
                     priorities = None
         return Run(
             self.indexes[span],

@@ -12,12 +12,13 @@ from itertools import chain, starmap
 from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
 from fifo.machine.state.blocks import PLAIN, Batch, Block
 from fifo.machine.state.records import LANE_SHIFT, LANES, Queue
-from fifo.machine.types import DEFAULT_PRIORITY, NEVER_MS
+from fifo.machine.types import NEVER_MS
+from fifo.words.bounds import PRIORITY_DEFAULT
 
 BLOCK_MASK = BLOCK_MESSAGES - 1
 
 
-DEFAULT_LANE = LANES - 1 - DEFAULT_PRIORITY
+DEFAULT_LANE = LANES - 1 - PRIORITY_DEFAULT
 
 
 def lane_of(queue: Queue, priority: int) -> int:

@@ -22,7 +22,8 @@ from fifo.machine.spec import QueueSpec
 from fifo.machine.state.blocks import Block
 from fifo.machine.state.positions import PositionMap, Positions
 from fifo.machine.state.tables import Line, Table
-from fifo.machine.types import DEFAULT_PRIORITY, Attempt, Base, DeadLetter, Suspicion
+from fifo.machine.types import Attempt, Base, DeadLetter, Suspicion
+from fifo.words.bounds import PRIORITY_DEFAULT
 
 LANES = 10
 LANE_SHIFT = 48
@@ -425,7 +426,7 @@ class Queue:
             return LANES - 1 - (position >> LANE_SHIFT)
         block = self.blocks[position >> BLOCK_BITS]
         if block.priorities is None:
-            return DEFAULT_PRIORITY
+            return PRIORITY_DEFAULT
         return block.priorities[position & ((1 << BLOCK_BITS) - 1)]
 
     def note_rank(self, priority: int, change: int) -> None:

@@ -19,8 +19,11 @@ from fifo.machine.replies import Done, DurableOpened, Receipt, Refused, Reply, R
 from fifo.machine.spec import SpecError
 from fifo.machine.state import locks
 from fifo.machine.state.records import Consumer, Step
-from fifo.machine.types import Cause, Code, Status, Verb
+from fifo.machine.types import Cause
 from fifo.machine.verbs import sessions, settle
+from fifo.words import bounds
+from fifo.words.codes import RefusalCode
+from fifo.words.settlement import Status, Verb
 
 DurableCommand = Reserve | Fetch | AckUpto | RenewDurable | Forget
 
@@ -31,29 +34,29 @@ def open_durable(step: Step, command: OpenDurable) -> Reply:
     if isinstance(queue, Refused):
         return queue
     if queue.spec.ordering == "single_active":
-        return Refused(Code.INVALID, "a single-active queue has no durable consumers")
+        return Refused(RefusalCode.INVALID, "a single-active queue has no durable consumers")
     try:
         options = spec.consumer_options(command.options)
     except SpecError as error:
-        return Refused(Code.INVALID, str(error))
+        return Refused(RefusalCode.INVALID, str(error))
     number = queue.durables.get(command.name)
     if number is None:
         if len(queue.durables) >= limits.DURABLES_PER_QUEUE:
             most = limits.DURABLES_PER_QUEUE
-            return Refused(Code.LIMIT, f"a queue has at most {most} durable consumers")
+            return Refused(RefusalCode.LIMIT, f"a queue has at most {most} durable consumers")
         consumer = consumers.add(step, queue, 0, command.name)
         queue.durables[command.name] = consumer.number
     else:
         consumer = step.open_consumer(number)
         if consumer.leaving is not None:
-            return Refused(Code.STALE, "the durable consumer is being forgotten: try again")
+            return Refused(RefusalCode.STALE, "the durable consumer is being forgotten: try again")
     lock_ms = options.lock_ms or queue.spec.lock_ms
     if lock_ms not in consumer.lanes and len(consumer.lanes) >= limits.LOCK_DURATIONS:
         most = limits.LOCK_DURATIONS
-        return Refused(Code.LIMIT, f"the consumer holds locks of {most} different durations")
+        return Refused(RefusalCode.LIMIT, f"the consumer holds locks of {most} different durations")
     consumer.lock_ms = lock_ms
     consumer.max_lock_ms = options.max_lock_ms or max(queue.spec.max_lock_ms, lock_ms)
-    consumer.prefetch = limits.PREFETCH
+    consumer.prefetch = bounds.PREFETCH_MAX
     consumer.nack_backoff = options.nack_backoff
     consumer.timeout_backoff = options.timeout_backoff
     consumer.durable += 1
@@ -65,10 +68,12 @@ def open_durable(step: Step, command: OpenDurable) -> Reply:
 def _find(step: Step, command: DurableCommand) -> Consumer | Refused:
     found = step.state.consumers.get(command.consumer)
     if found is None or not found.durable or found.leaving is not None:
-        return Refused(Code.UNKNOWN_CONSUMER, "there is no such durable consumer")
+        return Refused(RefusalCode.UNKNOWN_CONSUMER, "there is no such durable consumer")
     if found.durable != command.generation:
         detail = {"generation": found.durable}
-        return Refused(Code.OLD_GENERATION, "the durable consumer was opened elsewhere", detail)
+        return Refused(
+            RefusalCode.OLD_GENERATION, "the durable consumer was opened elsewhere", detail
+        )
     consumer = step.open_consumer(command.consumer)
     _used(step, consumer)
     return consumer
@@ -119,7 +124,9 @@ def fetch(step: Step, command: Fetch) -> Reply:
     parts = locks.held_in(consumer, command.first, command.last)
     count = sum(part.count for part, _ in parts)
     if count > limits.STEP_MESSAGES:
-        return Refused(Code.TOO_LARGE, f"more than {limits.STEP_MESSAGES} messages in one fetch")
+        return Refused(
+            RefusalCode.TOO_LARGE, f"more than {limits.STEP_MESSAGES} messages in one fetch"
+        )
     rest = checkout.repeat_all(step, consumer, parts, command.session)
     if rest:
         count -= sum(part.count for part, _ in locks.held_in(consumer, rest, command.last))
@@ -141,7 +148,7 @@ def ack_upto(step: Step, command: AckUpto) -> Reply:
         return Receipt(consumer.number, ())
     if last - first >= limits.ACK_UPTO_MESSAGES:
         most = limits.ACK_UPTO_MESSAGES
-        return Refused(Code.TOO_LARGE, f"more than {most} tokens at once: ack in steps")
+        return Refused(RefusalCode.TOO_LARGE, f"more than {most} tokens at once: ack in steps")
     queue = step.open_queue(consumer.queue)
     lines: list[settle.Line] = []
     acking = Settle(0, consumer.number, int(Verb.ACK), ((first, last),))

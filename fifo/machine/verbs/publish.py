@@ -19,7 +19,9 @@ from fifo.machine.replies import Published, Refused, Repeat, Reply
 from fifo.machine.state import ready
 from fifo.machine.state.blocks import PLAIN, Batch, Extras, unpack
 from fifo.machine.state.records import Producer, Queue, Step
-from fifo.machine.types import NEVER_MS, Cause, Code, Column
+from fifo.machine.types import NEVER_MS, Cause, Column
+from fifo.words import bounds
+from fifo.words.codes import RefusalCode
 
 
 class _Invalid(Exception):
@@ -52,14 +54,14 @@ def publish(step: Step, command: Publish) -> Reply:
         return queue
     if queue.spec.overflow == "drop_oldest" and command.count > limits.DROPPING_MESSAGES:
         text = f"more than {limits.DROPPING_MESSAGES} messages at once for a queue that drops"
-        return Refused(Code.TOO_LARGE, text)
+        return Refused(RefusalCode.TOO_LARGE, text)
     producer = _producer(step, command)
     if producer is None:
-        return Refused(Code.UNKNOWN_PRODUCER, "there is no such producer: open it again")
+        return Refused(RefusalCode.UNKNOWN_PRODUCER, "there is no such producer: open it again")
     try:
         columns = _read(step.area, command)
     except _Invalid as error:
-        return Refused(Code.INVALID, str(error))
+        return Refused(RefusalCode.INVALID, str(error))
     return _store(step, command, queue, producer, columns)
 
 
@@ -88,7 +90,7 @@ def _store(
     refused = None
     if not duplicates and command.previous > last:
         text = f"message {command.previous} of this producer was not stored"
-        refused = Refused(Code.GAP, text, {"expected": last})
+        refused = Refused(RefusalCode.GAP, text, {"expected": last})
         stop = 0
     elif duplicates < stop:
         known: tuple[int, ...] | list[int] = ()
@@ -305,23 +307,23 @@ def _read(area: memoryview, command: Publish) -> _Columns:
     bodies_bytes = 0 if sizes is None else sum(sizes)
     if sizes is None or command.bodies_at + bodies_bytes > len(area):
         raise _Invalid("bodies do not fit into the entry's area")
-    if max(sizes) > limits.BODY_BYTES:
-        raise _Invalid(f"a body is larger than {limits.BODY_BYTES} bytes")
+    if max(sizes) > bounds.BODY_BYTES_MAX:
+        raise _Invalid(f"a body is larger than {bounds.BODY_BYTES_MAX} bytes")
     if not command.previous < command.number:
         raise _Invalid("a message's number is above the one sent before it")
     if command.number + count > limits.NUMBER_MAX:
         raise _Invalid("numbers are below 2**63")
     keys = headers = priorities = delays = ttls = dedup_ids = numbers = None
     if command.keys is not None:
-        keys = _lengths(area, command.keys, count, limits.KEY_BYTES, "key")
+        keys = _lengths(area, command.keys, count, bounds.KEY_BYTES_MAX, "key")
     if command.headers is not None:
-        headers = _lengths(area, command.headers, count, limits.HEADERS_BYTES, "header")
+        headers = _lengths(area, command.headers, count, bounds.HEADERS_BYTES_MAX, "header")
     if command.priorities_at is not None:
         priorities = _priorities(area, command.priorities_at, count)
     if command.delays_at is not None:
-        delays = _column(area, command.delays_at, count, limits.DURATION_MS, "delay")
+        delays = _column(area, command.delays_at, count, bounds.DURATION_MS_MAX, "delay")
     if command.ttls_at is not None:
-        ttls = _column(area, command.ttls_at, count, limits.DURATION_MS, "ttl")
+        ttls = _column(area, command.ttls_at, count, bounds.DURATION_MS_MAX, "ttl")
     if command.dedup is not None:
         dedup_ids = _dedup_ids(area, command.dedup, count)
     if command.numbers_at is not None:
@@ -364,7 +366,7 @@ def _lengths(
 
 
 def _dedup_ids(area: memoryview, column: Column, count: int) -> list[bytes] | None:
-    lengths = _lengths(area, column, count, limits.DEDUP_ID_BYTES, "dedup id")
+    lengths = _lengths(area, column, count, bounds.DEDUP_ID_BYTES_MAX, "dedup id")
     if lengths is None:
         return None
     ends = list(accumulate(lengths, initial=column[1]))

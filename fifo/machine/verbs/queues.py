@@ -13,8 +13,8 @@ from fifo.machine.replies import Declared, Deleted, Done, Purged, Refused, Reply
 from fifo.machine.spec import QueueSpec, SpecError
 from fifo.machine.state import ordering, ready
 from fifo.machine.state.records import LANE_SHIFT, LANES, Consumer, Queue, Step
-from fifo.machine.types import Code
 from fifo.machine.verbs import sessions
+from fifo.words.codes import RefusalCode
 
 _FEW = 16
 """Messages whose locks are let go with their consumer: less than a look at where they are kept."""
@@ -26,7 +26,7 @@ def declare(step: Step, command: Declare) -> Reply:
     try:
         wanted = spec.queue_spec(command.spec)
     except SpecError as error:
-        return Refused(Code.INVALID, str(error))
+        return Refused(RefusalCode.INVALID, str(error))
     number = state.queue_names.get(command.name)
     if number is not None:
         queue = step.open_queue(number)
@@ -35,7 +35,7 @@ def declare(step: Step, command: Declare) -> Reply:
             shown = ", ".join(f"{name} is {old}, not {new}" for name, (old, new) in found.items())
             detail = {name: [old, new] for name, (old, new) in found.items()}
             text = f"queue {command.name!r} exists: {shown}"
-            return Refused(Code.QUEUE_EXISTS, text, {"differences": detail})
+            return Refused(RefusalCode.QUEUE_EXISTS, text, {"differences": detail})
         queue.used_ms = step.now
         return Declared(number, created=False)
     refused = _dead_letter_queue(step, command.name, wanted, new=1)
@@ -64,12 +64,12 @@ def _dead_letter_queue(step: Step, name: str, wanted: QueueSpec, *, new: int) ->
     walked = target
     while walked is not None:  # ends: the chain has no cycle without this queue
         if walked == name:
-            return Refused(Code.CYCLE, "dead-letter queues would form a cycle")
+            return Refused(RefusalCode.CYCLE, "dead-letter queues would form a cycle")
         number = state.queue_names.get(walked)
         walked = None if number is None else state.queues[number].spec.dead_letter
     missing = target is not None and target not in state.queue_names
     if len(state.queues) + new + missing > limits.QUEUES:
-        return Refused(Code.LIMIT, f"there are {limits.QUEUES} queues already")
+        return Refused(RefusalCode.LIMIT, f"there are {limits.QUEUES} queues already")
     if target is not None and missing:
         _create(step, target, QueueSpec())
     return None
@@ -83,7 +83,7 @@ def update(step: Step, command: UpdateQueue) -> Reply:
     try:
         changed = spec.updated_spec(queue.spec, command.changes)
     except SpecError as error:
-        return Refused(Code.INVALID, str(error))
+        return Refused(RefusalCode.INVALID, str(error))
     refused = _dead_letter_queue(step, queue.name, changed, new=0)
     if refused is not None:
         return refused
@@ -116,7 +116,7 @@ def delete(step: Step, command: DeleteQueue) -> Reply:
     if queue.name in step.state.dead_letter_users:
         users = _named_by(step, queue.name)
         text = f"it is the dead-letter queue of {', '.join(users[:3])}"
-        return Refused(Code.IN_USE, text, {"queues": users[:100]})
+        return Refused(RefusalCode.IN_USE, text, {"queues": users[:100]})
     return Deleted(remove(step, queue))
 
 

@@ -14,7 +14,8 @@ from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.replies import Done, Moved, Refused, Reply
 from fifo.machine.state import ordering, ready
 from fifo.machine.state.records import LANE_SHIFT, LANES, RUNNING, Queue, RedriveState, Step
-from fifo.machine.types import NEVER_MS, Code
+from fifo.machine.types import NEVER_MS
+from fifo.words.codes import RefusalCode
 
 _FILTERS: dict[str, validators.Checker] = {
     "reason": validators.text(32),
@@ -32,15 +33,17 @@ def start(step: Step, command: Redrive) -> Reply:
     if isinstance(queue, Refused):
         return queue
     if queue.redrive is not None and queue.redrive.status in RUNNING:
-        return Refused(Code.REDRIVE_RUNNING, "a redrive of this queue is running")
+        return Refused(RefusalCode.REDRIVE_RUNNING, "a redrive of this queue is running")
     if command.target == queue.name:
-        return Refused(Code.INVALID, "a queue cannot be redriven to itself")
+        return Refused(RefusalCode.INVALID, "a queue cannot be redriven to itself")
     if command.target is not None and command.target not in step.state.queue_names:
-        return Refused(Code.QUEUE_NOT_FOUND, "there is no such target", {"queue": command.target})
+        return Refused(
+            RefusalCode.QUEUE_NOT_FOUND, "there is no such target", {"queue": command.target}
+        )
     try:
         chosen = parse_filter(command.filter)
     except ValueError as error:
-        return Refused(Code.INVALID, str(error))
+        return Refused(RefusalCode.INVALID, str(error))
     queue.redrive = RedriveState(
         command.target,
         chosen,
@@ -84,9 +87,9 @@ def go_on(step: Step, command: RedriveStep) -> Reply:
         return queue
     redrive = queue.redrive
     if redrive is None or redrive.status not in RUNNING:
-        return Refused(Code.STALE, "no redrive of this queue is running")
+        return Refused(RefusalCode.STALE, "no redrive of this queue is running")
     if command.cursor != redrive.cursor or step.now < redrive.next_ms:
-        return Refused(Code.STALE, "another step of the redrive", {"cursor": redrive.cursor})
+        return Refused(RefusalCode.STALE, "another step of the redrive", {"cursor": redrive.cursor})
     cursor, moved, skipped, reason = _move_chosen(step, queue, redrive, command)
     moved_in_all = redrive.moved + moved
     exhausted = redrive.limit is not None and moved_in_all >= redrive.limit
@@ -192,7 +195,7 @@ def stop(step: Step, command: RedriveStop) -> Reply:
     if isinstance(queue, Refused):
         return queue
     if queue.redrive is None or queue.redrive.status not in RUNNING:
-        return Refused(Code.STALE, "no redrive of this queue is running")
+        return Refused(RefusalCode.STALE, "no redrive of this queue is running")
     queue.redrive = queue.redrive._replace(status="cancelled", reason="")
     return Done()
 
@@ -206,7 +209,7 @@ def move(step: Step, command: Move) -> Reply:
     if isinstance(target, Refused):
         return target
     if target.number == queue.number:
-        return Refused(Code.INVALID, "a queue cannot be moved to itself")
+        return Refused(RefusalCode.INVALID, "a queue cannot be moved to itself")
     moved = 0
     while moved < command.limit:
         position = _front(queue)

@@ -11,14 +11,16 @@ from fifo.machine.effects import Fenced, Notify, SessionEnded
 from fifo.machine.replies import Attached, Done, Led, Refused, Reply
 from fifo.machine.state import locks
 from fifo.machine.state.records import Producer, Queue, Session, Step
-from fifo.machine.types import Base, Cause, Code, EndCause, Role, Suspicion
+from fifo.machine.types import Base, Cause, EndCause, Role, Suspicion
+from fifo.words import bounds
+from fifo.words.codes import RefusalCode
 
 
 def lead(step: Step, command: Lead) -> Reply:
     """A new term: all locks get a floor, all sessions are detached until they resume."""
     state = step.state
     if command.term <= state.term:
-        return Refused(Code.STALE, f"term {state.term} has been led already")
+        return Refused(RefusalCode.STALE, f"term {state.term} has been led already")
     state.term = command.term
     state.lead_epoch += 1
     state.lead_ms = step.now
@@ -49,7 +51,7 @@ def attach(step: Step, command: Attach) -> Reply:
         return _open(step, command)
     session = step.open_session(number)
     if session.user != command.user:
-        return Refused(Code.FORBIDDEN, "the session belongs to another user")
+        return Refused(RefusalCode.FORBIDDEN, "the session belongs to another user")
     sync(step, session)
     role, other = command.role, 1 - command.role
     if session.incarnation != command.incarnation:
@@ -74,7 +76,7 @@ def attach(step: Step, command: Attach) -> Reply:
 def _open(step: Step, command: Attach) -> Reply:
     state = step.state
     if len(state.sessions) >= limits.SESSIONS:
-        return Refused(Code.LIMIT, f"there are {limits.SESSIONS} sessions already")
+        return Refused(RefusalCode.LIMIT, f"there are {limits.SESSIONS} sessions already")
     producer = Producer(state.next_producer, None)
     producer.generation = state.generation
     state.producers[producer.number] = producer
@@ -151,9 +153,9 @@ def detach(step: Step, command: Detach) -> Reply:
     """A connection closed; a late close of an older one changes nothing."""
     session = step.state.sessions.get(command.session)
     if session is None or session.end_cause is not None:
-        return Refused(Code.UNKNOWN_SESSION, "there is no such session, or it has ended")
+        return Refused(RefusalCode.UNKNOWN_SESSION, "there is no such session, or it has ended")
     if session.epochs[command.role] != command.epoch:
-        return Refused(Code.FENCED, "a newer connection of this session and role exists")
+        return Refused(RefusalCode.FENCED, "a newer connection of this session and role exists")
     if session.lead_epoch != step.state.lead_epoch:
         return Done()  # the change of leader detached it already, and it has not resumed since
     session = step.open_session(command.session)
@@ -166,10 +168,10 @@ def disconnect(step: Step, command: Disconnect) -> Reply:
     """The client is not heard any more: nothing new, and its locks stay."""
     session = step.state.sessions.get(command.session)
     if session is None or session.end_cause is not None:
-        return Refused(Code.UNKNOWN_SESSION, "there is no such session, or it has ended")
+        return Refused(RefusalCode.UNKNOWN_SESSION, "there is no such session, or it has ended")
     if session.epochs != [command.data_epoch, command.control_epoch]:
         # Before `sync`: a session brought up to date without a resume would count as resumed.
-        return Refused(Code.FENCED, "the session has been attached since")
+        return Refused(RefusalCode.FENCED, "the session has been attached since")
     session = step.open_session(command.session)
     sync(step, session)
     for number, granted_ms in command.floors:
@@ -188,7 +190,7 @@ def set_disconnected(step: Step, session: Session) -> None:
         return
     session.disconnected = True
     session.disconnected_ms = step.now
-    step.arm(session, step.now + limits.SESSION_TIMEOUT_MS)
+    step.arm(session, step.now + bounds.SESSION_TIMEOUT_MS)
     cancelled = []
     for number in session.consumers:
         consumer = step.open_consumer(number)
@@ -219,11 +221,11 @@ def end_session(step: Step, command: EndSession) -> Reply:
     """End a session by its client's wish, or because it has been away too long."""
     session = step.state.sessions.get(command.session)
     if session is None or session.end_cause is not None:
-        return Refused(Code.UNKNOWN_SESSION, "there is no such session, or it has ended")
+        return Refused(RefusalCode.UNKNOWN_SESSION, "there is no such session, or it has ended")
     if command.cause == EndCause.EXPIRED:
-        due_ms = session.disconnected_ms + limits.SESSION_TIMEOUT_MS
+        due_ms = session.disconnected_ms + bounds.SESSION_TIMEOUT_MS
         if not session.disconnected or due_ms > step.now:
-            return Refused(Code.SESSION_CONNECTED, "the session is not due to end")
+            return Refused(RefusalCode.SESSION_CONNECTED, "the session is not due to end")
     else:
         refused = checks.session(step, command.session, command.fence)
         if refused is not None:

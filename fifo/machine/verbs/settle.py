@@ -7,25 +7,16 @@ returned message is the business of `returns.py`, of a terminated one that of `d
 from bisect import bisect_right
 from itertools import islice
 
-from fifo.machine import checks, consumers, deadletter, limits, returns
+from fifo.machine import checks, consumers, deadletter, returns
 from fifo.machine.commands import Settle
 from fifo.machine.deadletter import LOCKED_ONCE, Death
 from fifo.machine.replies import Receipt, Refused, Reply
 from fifo.machine.state import locks, ordering, ready
 from fifo.machine.state.records import Consumer, Hold, Queue, Record, State, Step
-from fifo.machine.types import (
-    NEVER_MS,
-    Attempt,
-    AttemptOutcome,
-    Base,
-    Cause,
-    Code,
-    Reason,
-    Status,
-    Text,
-    TextPlace,
-    Verb,
-)
+from fifo.machine.types import NEVER_MS, Attempt, Base, Cause, Text, TextPlace
+from fifo.words import bounds
+from fifo.words.codes import RefusalCode
+from fifo.words.settlement import AttemptOutcome, Reason, Status, Verb
 
 Line = tuple[int, int, int, bool]
 
@@ -43,8 +34,10 @@ def settle(step: Step, command: Settle) -> Reply:
     tokens = 0
     for first, last in command.ranges:
         tokens += last - first + 1
-    if tokens > limits.SETTLE_MESSAGES:
-        return Refused(Code.TOO_LARGE, f"more than {limits.SETTLE_MESSAGES} tokens in one command")
+    if tokens > bounds.SETTLE_MESSAGES_MAX:
+        return Refused(
+            RefusalCode.TOO_LARGE, f"more than {bounds.SETTLE_MESSAGES_MAX} tokens in one command"
+        )
     state = step.state
     consumer = state.consumers.get(command.consumer)
     if consumer is None or (
@@ -60,7 +53,7 @@ def settle(step: Step, command: Settle) -> Reply:
         if command.session == consumer.session:
             consumers.prove_alive(step, consumer)
         text = f"queue {queue.name!r} has no dead-letter queue: the messages stay locked"
-        return Refused(Code.NO_DEAD_LETTER_QUEUE, text)
+        return Refused(RefusalCode.NO_DEAD_LETTER_QUEUE, text)
     lines_out: list[Line] = []
     way = None
     if command.verb != _ACK and command.verb != _TERMINATE:

@@ -25,8 +25,10 @@ from fifo.machine.replies import (
 from fifo.machine.spec import ConsumerOptions, SpecError
 from fifo.machine.state import locks
 from fifo.machine.state.records import Consumer, Producer, Queue, Step
-from fifo.machine.types import Base, Cause, Code
+from fifo.machine.types import Base, Cause
 from fifo.machine.verbs import sessions
+from fifo.words import bounds
+from fifo.words.codes import RefusalCode
 
 
 def subscribe(step: Step, command: Subscribe) -> Reply:
@@ -40,7 +42,7 @@ def subscribe(step: Step, command: Subscribe) -> Reply:
     try:
         options = spec.consumer_options(command.options)
     except SpecError as error:
-        return Refused(Code.INVALID, str(error))
+        return Refused(RefusalCode.INVALID, str(error))
     session = step.open_session(command.session)
     known = _staying(step, session.tags.get((queue.number, command.tag)))
     refused = _check(step, queue, session.consumers, options, known)
@@ -83,15 +85,17 @@ def _check(
 ) -> Refused | None:
     if known is None and len(of_session) >= limits.CONSUMERS_PER_SESSION:
         most = limits.CONSUMERS_PER_SESSION
-        return Refused(Code.LIMIT, f"a session has at most {most} consumers")
+        return Refused(RefusalCode.LIMIT, f"a session has at most {most} consumers")
     if known is None and len(queue.consumers) >= limits.CONSUMERS_PER_QUEUE:
-        return Refused(Code.LIMIT, f"a queue has at most {limits.CONSUMERS_PER_QUEUE} consumers")
+        return Refused(
+            RefusalCode.LIMIT, f"a queue has at most {limits.CONSUMERS_PER_QUEUE} consumers"
+        )
     most = limits.SINGLE_ACTIVE_PREFETCH
     if queue.spec.ordering == "single_active" and options.prefetch > most:
-        return Refused(Code.INVALID, f"prefetch: at most {most} on a single-active queue")
+        return Refused(RefusalCode.INVALID, f"prefetch: at most {most} on a single-active queue")
     lock_ms = options.lock_ms or queue.spec.lock_ms
     if options.max_lock_ms is not None and options.max_lock_ms < lock_ms:
-        return Refused(Code.INVALID, "max_lock_ms: below lock_ms")
+        return Refused(RefusalCode.INVALID, "max_lock_ms: below lock_ms")
     if known is not None:
         return _check_durations(step.state.consumers[known], lock_ms)
     return None
@@ -101,7 +105,7 @@ def _check_durations(consumer: Consumer, lock_ms: int) -> Refused | None:
     if lock_ms in consumer.lanes or len(consumer.lanes) < limits.LOCK_DURATIONS:
         return None
     most = limits.LOCK_DURATIONS
-    return Refused(Code.LIMIT, f"the consumer holds locks of {most} different durations")
+    return Refused(RefusalCode.LIMIT, f"the consumer holds locks of {most} different durations")
 
 
 def _set_options(queue: Queue, consumer: Consumer, options: ConsumerOptions) -> None:
@@ -128,8 +132,10 @@ def cancel(step: Step, command: Cancel) -> Reply:
     consumer = checks.own_consumer(step, command.session, command.consumer)
     if isinstance(consumer, Refused):
         return consumer
-    if sum(last - first + 1 for first, last in command.unopened) > limits.SETTLE_MESSAGES:
-        return Refused(Code.TOO_LARGE, f"more than {limits.SETTLE_MESSAGES} tokens in one command")
+    if sum(last - first + 1 for first, last in command.unopened) > bounds.SETTLE_MESSAGES_MAX:
+        return Refused(
+            RefusalCode.TOO_LARGE, f"more than {bounds.SETTLE_MESSAGES_MAX} tokens in one command"
+        )
     queue = step.open_queue(consumer.queue)
     consumer.base = int(Base.CANCELLED)
     way = returns.way_of(step, queue, consumer, Cause.RELEASED, own=True)
@@ -155,7 +161,7 @@ def credit(step: Step, command: Credit) -> Reply:
     if isinstance(consumer, Refused):
         return consumer
     if not consumer.explicit_credit:
-        return Refused(Code.INVALID, "the consumer did not subscribe with explicit credit")
+        return Refused(RefusalCode.INVALID, "the consumer did not subscribe with explicit credit")
     queue = step.open_queue(consumer.queue)
     consumer.credit = command.credit
     consumers.refresh(step, queue, consumer)
@@ -178,14 +184,16 @@ def get(step: Step, command: Get) -> Reply:
     if isinstance(queue, Refused):
         return queue
     if queue.spec.ordering == "single_active" and _is_subscribed(step, queue):
-        return Refused(Code.SUBSCRIBED, "the queue is single-active and somebody is subscribed")
+        return Refused(
+            RefusalCode.SUBSCRIBED, "the queue is single-active and somebody is subscribed"
+        )
     session = step.open_session(command.session)
     lock_ms = command.lock_ms or queue.spec.lock_ms
     known = _staying(step, session.gets.get(queue.number))
     if known is None:
         if len(session.consumers) >= limits.CONSUMERS_PER_SESSION:
             most = limits.CONSUMERS_PER_SESSION
-            return Refused(Code.LIMIT, f"a session has at most {most} consumers")
+            return Refused(RefusalCode.LIMIT, f"a session has at most {most} consumers")
         consumer = consumers.add(step, queue, session.number, "")
         consumer.implicit = True
         consumer.prefetch = limits.HELD_BY_GET
@@ -246,7 +254,7 @@ def open_producer(step: Step, command: OpenProducer) -> Reply:
     number = state.producer_names.get(command.name)
     if number is None:
         if len(state.producer_names) >= limits.NAMED_PRODUCERS:
-            return Refused(Code.LIMIT, f"there are {limits.NAMED_PRODUCERS} named producers")
+            return Refused(RefusalCode.LIMIT, f"there are {limits.NAMED_PRODUCERS} named producers")
         producer = Producer(state.next_producer, command.name)
         state.next_producer += 1
         producer.generation = state.generation
@@ -269,6 +277,6 @@ def forget_producer(step: Step, command: ForgetProducer) -> Reply:
     """Forget a named producer and its numbers in every queue; its messages stay."""
     number = step.state.producer_names.get(command.name)
     if number is None:
-        return Refused(Code.UNKNOWN_PRODUCER, f"there is no producer named {command.name!r}")
+        return Refused(RefusalCode.UNKNOWN_PRODUCER, f"there is no producer named {command.name!r}")
     sessions.forget_producer(step, number)
     return Done()

@@ -18,11 +18,11 @@ from fifo.machine import commands, queries, replies
 from fifo.machine.effects import Run
 from fifo.machine.replies import Refused, Reply
 from fifo.machine.state.records import RedriveState
-from fifo.machine.types import Reason
 from fifo.machine.verbs.redrive import parse_filter
 from fifo.wire import Code, Frame
 from fifo.wire.columns import ColumnError, decode_headers
 from fifo.wire.messages import Message, Move, Ok, Redrive
+from fifo.words.settlement import Reason
 from node.broker import limits
 from node.broker.connections.connection import Connection
 from node.broker.connections.sessions import Session

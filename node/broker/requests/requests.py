@@ -14,7 +14,6 @@ from typing import Any, TypeAlias, TypeVar
 from fifo.machine import commands, replies
 from fifo.machine import limits as machine_limits
 from fifo.machine.replies import Refused, Reply
-from fifo.machine.types import Verb
 from fifo.wire import Code, Frame, columns
 from fifo.wire.limits import BODY_BYTES_MAX
 from fifo.wire.messages import (
@@ -38,6 +37,7 @@ from fifo.wire.messages import (
     Subscribed,
     Update,
 )
+from fifo.words.settlement import Verb
 from node.broker import cost
 from node.broker.connections.connection import Connection
 from node.broker.connections.sessions import Session

@@ -11,8 +11,9 @@ from fifo.machine import Machine, Meta, commands, effects, invariants, queries, 
 from fifo.machine.commands import Command
 from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.spec import consumer_options
-from fifo.machine.types import AttemptOutcome, Reason, Status, Text, TextPlace
+from fifo.machine.types import Text, TextPlace
 from fifo.machine.verbs import redrive
+from fifo.words.settlement import AttemptOutcome, Reason, Status
 from tests.machine.model import durables, handing, lives, redriving, verbs
 from tests.machine.model.handing import Handed
 from tests.machine.model.records import DELAYED, LOCKED, READY, Consumer, Message

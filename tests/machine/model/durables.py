@@ -5,8 +5,9 @@ Owns their six commands. A durable consumer is a consumer record without a sessi
 
 from typing import assert_never
 
-from fifo.machine import commands, limits
+from fifo.machine import commands
 from fifo.machine.spec import ConsumerOptions, consumer_options
+from fifo.words import bounds
 from tests.machine.model import moving, verbs
 from tests.machine.model.handing import hand
 from tests.machine.model.records import Consumer
@@ -63,7 +64,7 @@ def open_durable(world: World, queue_name: str, name: str, options: ConsumerOpti
     consumer.max_lock_ms = options.max_lock_ms or queue.spec.max_lock_ms
     consumer.nack_backoff = options.nack_backoff
     consumer.timeout_backoff = options.timeout_backoff
-    consumer.prefetch = limits.PREFETCH
+    consumer.prefetch = bounds.PREFETCH_MAX
     consumer.generation += 1
     consumer.used_ms = world.now_ms
     world.used(queue)

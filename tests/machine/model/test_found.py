@@ -2,7 +2,7 @@
 story of each."""
 
 from fifo.machine import Machine, commands, invariants, replies
-from fifo.machine.types import Verb
+from fifo.words.settlement import Verb
 from tests.machine.model.comparing import Pair
 from tests.machine.model.verbs import Letter, Post
 from tests.support.machine import Bench, expect, refused, sixteen

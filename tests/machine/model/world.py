@@ -6,7 +6,7 @@ purpose: each question is a loop over all messages.
 
 from dataclasses import dataclass, field
 
-from fifo.machine import limits
+from fifo.words import bounds
 from tests.machine.model.records import (
     DELAYED,
     LOCKED,
@@ -222,4 +222,4 @@ class World:
     def session_timeout_ms(self, session: Session) -> int:
         """Five minutes, never less than the session's longest lock."""
         longest = [c.lock_ms for c in self.of_session(session)]
-        return max([limits.SESSION_TIMEOUT_MS, *longest])
+        return max([bounds.SESSION_TIMEOUT_MS, *longest])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import typing
 
-from fifo.machine import Machine, commands, limits
-from fifo.machine.types import Verb
+from fifo.machine import Machine, commands
+from fifo.words import bounds
+from fifo.words.settlement import Verb
 from node.broker import cost
 from node.broker import limits as broker
 from node.broker.machine_host import MachineHost
@@ -44,7 +45,7 @@ def test_settlements_weigh_by_their_tokens_and_their_verb() -> None:
 
 
 def test_what_is_refused_for_its_size_weighs_no_more_than_what_is_done() -> None:
-    most = limits.SETTLE_MESSAGES
+    most = bounds.SETTLE_MESSAGES_MAX
     assert weight(settle(Verb.ACK, (1, 1 << 40))) == weight(settle(Verb.ACK, (1, most)))
 
 

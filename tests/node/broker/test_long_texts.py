@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fifo
-from fifo.machine.limits import TEXT_BYTES
+from fifo.words.bounds import LETTER_TEXT_BYTES_MAX as LONGEST
 from node.broker.broker import Broker
 from node.config import RaftSettings
 from tests.client.test_cluster import url_of
@@ -61,7 +61,9 @@ async def test_a_follower_that_is_sent_a_snapshot_gets_the_long_texts_of_dead_le
             for message in await client.get("q", LETTERS):
                 word = message.body.decode()
                 await message.terminate(
-                    word * TEXT_BYTES, word * (TEXT_BYTES - 1), ValueError(word * TEXT_BYTES)
+                    word * LONGEST,
+                    word * (LONGEST - 1),
+                    ValueError(word * LONGEST),
                 )
             # Two snapshots later the log before the first is gone, but for what they hold.
             while (await client.status())["snapshot"]["index"] == 0:
@@ -72,8 +74,12 @@ async def test_a_follower_that_is_sent_a_snapshot_gets_the_long_texts_of_dead_le
                 await client.purge("q")
             before = [whole_of(one) for one in await client.peek("dlq", LETTERS)]
             detail, said, exception, stack = map(str, before[0][1])
-            assert (len(detail), len(said), len(stack)) == (TEXT_BYTES, TEXT_BYTES - 1, TEXT_BYTES)
-            assert exception == "ValueError: " + "0" * TEXT_BYTES
+            assert (len(detail), len(said), len(stack)) == (
+                LONGEST,
+                LONGEST - 1,
+                LONGEST,
+            )
+            assert exception == "ValueError: " + "0" * LONGEST
             taken_over.clear()
             await cluster.start(behind)
             await eventually(lambda: cluster.nodes[behind].broker in taken_over)

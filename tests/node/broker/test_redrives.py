@@ -13,12 +13,13 @@ from fifo.machine import commands
 from fifo.machine.commands import Command, Redrive, RedriveStep, RedriveStop
 from fifo.machine.effects import BlobColumn, Run
 from fifo.machine.replies import Reply
-from fifo.machine.types import DeadLetter, Reason
+from fifo.machine.types import DeadLetter
 from fifo.machine.verbs.redrive import parse_filter
 from fifo.wire import Frame
 from fifo.wire.columns import encode_headers
 from fifo.wire.messages import Error, Message, Ok
 from fifo.wire.messages import Redrive as RedriveFrame
+from fifo.words.settlement import Reason
 from node.broker import limits
 from node.broker.machine_host import MachineHost
 from node.broker.proposals import Waiter

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from fifo.machine.types import Verb
 from fifo.wire import Buffer, columns
 from fifo.wire.messages import (
     Close,
@@ -31,6 +30,7 @@ from fifo.wire.messages import (
     Status,
     Welcome,
 )
+from fifo.words.settlement import Verb
 from node.broker import limits
 from node.raft import Outcome, RaftNode
 from node.server import Node
