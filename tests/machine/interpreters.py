@@ -58,11 +58,12 @@ def interpreter(minor: int) -> Path | None:
 
 
 def lend(folder: Path) -> Path:
-    """A folder with the machine and sortedcontainers alone: nothing else fits another version."""
+    """A folder with what the machine needs and no more: nothing else fits another version."""
     package = Path(sortedcontainers.__file__).parent
     (folder / "sortedcontainers").symlink_to(package, target_is_directory=True)
     (folder / "fifo").mkdir()
     # A package of its own: without this, one that is installed elsewhere would come before it.
     (folder / "fifo" / "__init__.py").touch()
-    (folder / "fifo" / "machine").symlink_to(ROOT / "fifo" / "machine", target_is_directory=True)
+    for room in ("machine", "words"):
+        (folder / "fifo" / room).symlink_to(ROOT / "fifo" / room, target_is_directory=True)
     return folder

@@ -19,7 +19,7 @@ from tests.machine import interpreters
 from tests.machine.test_fuzz import Fuzz
 
 ROOT = Path(__file__).parents[2]
-MODULES = sorted((ROOT / "fifo" / "machine").glob("*.py"))
+MODULES = sorted((ROOT / "fifo" / "machine").rglob("*.py"))
 NOT_APPLIED = {"invariants.py"}  # only tests run it: sets are fine there
 
 SCRIPT = """
