@@ -65,7 +65,7 @@ def takes_options(*, live: bool = False) -> Callable[[Callable[..., None]], Call
 
 
 def _parameter(option: QueueOption) -> inspect.Parameter:
-    """One option as a parameter that typer understands; None where it was not given."""
+    """Describe an option as a parameter of typer; its value is None where it was not given."""
     help_text = f"{option.help} (default {option.default_text})."
     if option.kind is Kind.FLAG:
         flag = option.name.replace("_", "-")
