@@ -13,6 +13,7 @@ from fifo.wire.columns import DELIVER_TAGS, IGNORABLE, PUBLISH_TAGS
 from fifo.wire.errors import RETRYABLE
 from fifo.wire.fields import U63_MAX, Check, FieldError
 from fifo.wire.messages import REGISTRY, Message
+from fifo.words.queue_options import QUEUE_OPTIONS, Kind, QueueOption
 from tests.wire.hex_example import STEPS, listing, pieces
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
@@ -209,3 +210,28 @@ def test_the_pieces_of_the_example_are_whole_frames(step: Any) -> None:
     assert not isinstance(frame, BadMessage)
     assert isinstance(frame, Frame)
     assert frame.correlation == step.correlation
+
+
+NUMBERS: Final = (Kind.DURATION, Kind.COUNT, Kind.SIZE)
+
+
+def row_of(option: QueueOption) -> str:
+    """The row of the page for an option of a queue."""
+    if option.kind in NUMBERS:
+        unit = {Kind.DURATION: " ms", Kind.SIZE: " bytes"}.get(option.kind, "")
+        value = f"{option.low} to {option.high}{unit}"
+    elif option.kind is Kind.CHOICE:
+        value = ", ".join(f"`{choice}`" for choice in option.choices)
+    elif option.off:
+        value = f"bool; false: {option.off.replace('-', ' ')}"
+    else:
+        value = {Kind.FLAG: "bool", Kind.QUEUE: "queue name", Kind.BACKOFF: "backoff"}[option.kind]
+    default = option.default_text if option.default is None else f"`{option.default}`".lower()
+    return f"| `{option.wire_name}` | {value} | {default} | {option.help} |"
+
+
+def test_the_page_lists_the_options_of_a_queue() -> None:
+    table = [line for line in section(8).splitlines() if line.startswith("| `")]
+    assert table == [row_of(option) for option in QUEUE_OPTIONS], "\n" + "\n".join(
+        row_of(option) for option in QUEUE_OPTIONS
+    )

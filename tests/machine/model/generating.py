@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from fifo.machine import commands
+from fifo.words.queue_options import QUEUE_OPTIONS, Kind, QueueOption
 from tests.machine.model.comparing import Pair, Step
 from tests.machine.model.records import LOCKED, READY, Consumer, Message, Session
 from tests.machine.model.verbs import Letter, Post
@@ -28,6 +29,50 @@ BACKOFFS = (
     "exponential:1s..60s*5",
 )
 ADVANCES = (0, 0, 0, 1, 10, 250, 999, 1_000, 1_001, 5_000, 10_000, 30_000, 60_000, 300_000)
+
+
+WEIGHTED = frozenset(
+    [
+        "ordering",
+        "priorities",
+        "on_delay",
+        "lock_ms",
+        "max_lock_ms",
+        "max_deliveries",
+        "on_exhausted",
+        "count_timeouts",
+        "nack_backoff",
+        "timeout_backoff",
+        "dead_letter",
+        "dead_letter_expired",
+        "dead_letter_overflow",
+        "max_length",
+        "max_bytes",
+        "overflow",
+        "ttl_ms",
+        "expires_unused_ms",
+        "disconnect_grace_ms",
+        "dedup_window_ms",
+        "dedup_max",
+    ]
+)
+"""Options of a queue for which a spec is drawn by hand below, so that they meet each other."""
+
+
+def samples(option: QueueOption) -> Sequence[Any]:
+    """A few values of an option, by its row: the bounds, and what lies near the lower one."""
+    match option.kind:
+        case Kind.FLAG:
+            return (True, False)
+        case Kind.CHOICE:
+            return option.choices
+        case Kind.QUEUE:
+            return QUEUES
+        case Kind.BACKOFF:
+            return BACKOFFS
+        case Kind.DURATION | Kind.COUNT | Kind.SIZE:
+            near = (option.low, option.low + 1, option.low + 4, option.high)
+            return tuple(value for value in near if value <= option.high)
 
 
 class Draw(Protocol):
@@ -195,7 +240,16 @@ class Generator:
             if chance(50) and "dead_letter" in spec:
                 spec["dead_letter_overflow"] = True
         spec.update(self._times())
+        spec.update(self._others())
         return spec
+
+    def _others(self) -> dict[str, Any]:
+        """Values of the options that have no weights here: a new row of the table is drawn too."""
+        return {
+            option.wire_name: self.choose.one(samples(option))
+            for option in QUEUE_OPTIONS
+            if option.wire_name not in WEIGHTED and self.choose.chance(30)
+        }
 
     def _times(self) -> dict[str, Any]:
         pick, chance = self.choose.one, self.choose.chance
@@ -231,8 +285,9 @@ class Generator:
         """A few changes to a live queue."""
         name = self.queue()
         spec = self.spec_of(name)
-        spec.pop("ordering")
-        spec.pop("priorities", None)
+        for option in QUEUE_OPTIONS:
+            if not option.changeable:
+                spec.pop(option.wire_name, None)
         fields = self.choose.some(sorted(spec), 40)
         changes = {option: spec[option] for option in fields}
         if self.choose.chance(20):
