@@ -19,9 +19,9 @@ from node.journal.errors import JournalRefused, SnapshotFailed
 from node.journal.file_header import JournalIdentity
 from node.journal.io.body_fetcher import BodyFetch
 from node.journal.io.job import read_off_loop, submit
+from node.journal.io.storage import OpenFiles
 from node.journal.locations import LOCATION_BYTES
 from node.journal.log import DurableLog, check_name
-from node.journal.open_files import OpenFiles
 from node.journal.records import Entry
 from node.journal.recovery import recovery_marker
 from node.journal.recovery.open import take

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
 from node.journal import limits, records
 from node.journal.errors import SnapshotFailed
+from node.journal.file_header import seed_of
 from node.journal.io.storage import FULL_ERRNOS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from node.journal.file_header import FileHeader
     from node.journal.io.storage import Storage, StorageFile
-    from node.journal.records import FileHeader
 
 TEMPORARY_SUFFIX: Final = ".tmp"
 
@@ -54,7 +55,7 @@ class RecordWriter:
         self.name = name
         self._what = what
         start = header.encode()
-        self.seed = records.seed_of(start)
+        self.seed = seed_of(start)
         self._parts: list[bytes] = [start]
         self._written = 0
         self.size = len(start)

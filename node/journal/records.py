@@ -1,8 +1,8 @@
-"""The journal's bytes: file headers, records of every kind, the synced mark.
+"""The journal's bytes: records of every kind, and the synced mark.
 
-Owns the on-disk format and nothing else: it knows no file, no folder and no Raft rule. What is
-laid down here is described for strangers in `docs/storage.md`; change both together, and raise
-`FORMAT` when a reader of the old kind would misread the new one.
+Owns the on-disk format behind a file's header (`file_header.py`). Must not know files, folders or
+Raft. `docs/storage.md` describes the format to other implementations; change both together, and
+raise `FORMAT` when a reader of the old one would misread the new one.
 
 Segments, snapshots and compacted files are built alike: a header with a checksum, then records. All
 integers are little endian. A *position* is a byte of the whole log, counted over all
@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 
 Entry = tuple[bytes, int, int]
 """(command, index, term), the shape that PySyncObj gives to an entry."""
-
-FORMAT: Final = 2
-"""What is written. Format 2 added snapshots and compacted files, and with them folders whose oldest
-segments are gone; a segment's own bytes are as in format 1, which is read too."""
-
-FORMATS_READ: Final = frozenset((1, 2))
 
 MARK_FORMAT: Final = 1
 """The synced mark has not changed."""
@@ -65,25 +59,12 @@ _RECORD: Final = struct.Struct("<2sBBIQQQI")
 RECORD_BYTES: Final = _RECORD.size
 """Bytes of a record before its payload."""
 
-SEGMENT_MAGIC: Final = b"fifojrnl"
-SNAPSHOT_MAGIC: Final = b"fifosnap"
-COMPACTED_MAGIC: Final = b"fifokept"
-_HEADER: Final = struct.Struct("<8sHHIQQQQ16sB")
-_HEADER_START: Final = struct.Struct("<8sHH")
-HEADER_BYTES_MAX: Final = _HEADER.size + limits.NODE_NAME_BYTES_MAX + _CRC.size
-_KINDS_OF_FILES: Final = {
-    SEGMENT_MAGIC: "segment",
-    SNAPSHOT_MAGIC: "snapshot",
-    COMPACTED_MAGIC: "compacted file",
-}
-
 MARK_MAGIC: Final = b"fifosync"
 _MARK: Final = struct.Struct("<8sHHIQ")
 MARK_BYTES: Final = _MARK.size + _CRC.size
 
 _SNAPSHOT_END: Final = struct.Struct("<QQQQ32s")
 _COMPACTED_END: Final = struct.Struct("<QQ")
-SNAPSHOT_END_BYTES: Final = RECORD_BYTES + _SNAPSHOT_END.size
 COMPACTED_END_BYTES: Final = RECORD_BYTES + _COMPACTED_END.size
 
 _POSITION: Final = struct.Struct("<Q")
@@ -91,107 +72,6 @@ GROUP_BYTES: Final = RECORD_BYTES + _POSITION.size
 
 _pack_fields = _FIELDS.pack
 _pack_crc = _CRC.pack
-
-
-class BadHeader(ValueError):
-    """A file header that is no such header: damaged, cut off, or something else."""
-
-
-class NewerFormat(ValueError):
-    """A whole and unharmed file header of a format that this version cannot read."""
-
-    def __init__(self, found: int) -> None:
-        super().__init__(f"format {found}, this version reads format {FORMAT}")
-        self.found = found
-
-
-@dataclass(frozen=True, slots=True)
-class FileHeader:
-    """The first bytes of every file with records: what it is, four numbers, whose it is."""
-
-    magic: bytes
-    numbers: tuple[int, int, int, int]
-    cluster_id: bytes
-    node: str
-
-    def encode(self) -> bytes:
-        """The header's bytes, its CRC32C last."""
-        name = self.node.encode()
-        size = _HEADER.size + len(name) + _CRC.size
-        fields = _HEADER.pack(
-            self.magic, FORMAT, size, 0, *self.numbers, self.cluster_id, len(name)
-        )
-        body = fields + name
-        return body + _pack_crc(crc32c(body))
-
-
-def decode_header(start: bytes, magic: bytes) -> tuple[FileHeader, int, int]:
-    """Reads the header at the beginning of `start`: (header, its bytes, checksum seed).
-
-    `start` is the file's first `HEADER_BYTES_MAX` bytes, or fewer where the file is shorter.
-    Raises `BadHeader` or `NewerFormat`.
-    """
-    what = _KINDS_OF_FILES[magic]
-    if len(start) < _HEADER_START.size:
-        raise BadHeader(f"the {what} header is cut off")
-    found_magic, found, size = _HEADER_START.unpack_from(start)
-    if found_magic != magic:
-        raise BadHeader(f"the file does not begin as a {what} does")
-    if not _HEADER_START.size + _CRC.size <= size <= len(start):
-        raise BadHeader(f"the {what} header is cut off or its size is wrong")
-    (crc,) = _CRC.unpack_from(start, size - _CRC.size)
-    if crc != crc32c(start[: size - _CRC.size]):
-        raise BadHeader(f"the checksum of the {what} header is wrong")
-    if found not in FORMATS_READ:
-        raise NewerFormat(found)
-    if size <= _HEADER.size + _CRC.size:
-        raise BadHeader(f"the size of the {what} header is wrong")
-    fields = _HEADER.unpack_from(start)
-    *numbers, cluster_id, name_bytes = fields[4:]
-    if size != _HEADER.size + name_bytes + _CRC.size:
-        raise BadHeader(f"the size of the {what} header is wrong")
-    node = start[_HEADER.size : _HEADER.size + name_bytes].decode()
-    first, second, third, fourth = numbers
-    header = FileHeader(magic, (first, second, third, fourth), cluster_id, node)
-    return header, size, seed_of(start[:size])
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentHeader:
-    """The first bytes of a segment file.
-
-    `sequence` counts segments from 1 without gaps; `base` is the position of the file's first
-    byte; `first_index` is the index that the next entry had when the segment was made, and
-    `previous_term` the term of the entry before it (0 when there is none).
-    """
-
-    sequence: int
-    base: int
-    first_index: int
-    previous_term: int
-    cluster_id: bytes
-    node: str
-
-    def encode(self) -> bytes:
-        """The header's bytes, its CRC32C last."""
-        numbers = (self.sequence, self.base, self.first_index, self.previous_term)
-        return FileHeader(SEGMENT_MAGIC, numbers, self.cluster_id, self.node).encode()
-
-
-def decode_segment_header(start: bytes) -> tuple[SegmentHeader, int, int]:
-    """Reads a segment's header as `decode_header` does."""
-    header, size, seed = decode_header(start, SEGMENT_MAGIC)
-    return SegmentHeader(*header.numbers, header.cluster_id, header.node), size, seed
-
-
-def seed_of(encoded_header: bytes) -> int:
-    """What the checksums of a file's records start from: the header's own checksum.
-
-    Not a checksum over the whole header: over bytes that end with their own CRC it is the same
-    number for every header.
-    """
-    (crc,) = _CRC.unpack_from(encoded_header, len(encoded_header) - _CRC.size)
-    return int(crc)
 
 
 def encode_record(

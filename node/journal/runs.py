@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from node.journal.cache import CommandCache
     from node.journal.index import LogIndex
     from node.journal.io.job import Job
-    from node.journal.io.storage import Storage
-    from node.journal.open_files import OpenFiles
+    from node.journal.io.storage import OpenFiles, Storage
     from node.journal.record_reader import RecordFile
     from node.journal.records import Entry
     from node.journal.segments import Segments

@@ -14,17 +14,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from node.journal import records
+from node.journal.file_header import SEGMENT_MAGIC, FileHeader, seed_of
 from node.journal.preallocation import Preallocation
 from node.journal.record_reader import RecordFile
 from node.journal.record_writer import TEMPORARY_SUFFIX
-from node.journal.records import SegmentHeader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from node.journal.file_header import JournalIdentity
-    from node.journal.io.storage import Storage, StorageFile
-    from node.journal.open_files import OpenFiles
+    from node.journal.io.storage import OpenFiles, Storage, StorageFile
 
 MARK_NAME: Final = "synced"
 _SEGMENT_NAME: Final = re.compile(r"(\d{10})-(\d{20})\.segment")
@@ -43,6 +42,33 @@ def parse_segment_name(name: str) -> tuple[int, int] | None:
     """(sequence, first index) of a segment's file name; None for any other name."""
     match = _SEGMENT_NAME.fullmatch(name)
     return (int(match[1]), int(match[2])) if match else None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    """The first bytes of a segment file.
+
+    `sequence` counts segments from 1 without gaps; `base` is the position of the file's first
+    byte; `first_index` is the index that the next entry had when the segment was made, and
+    `previous_term` the term of the entry before it (0 when there is none).
+    """
+
+    sequence: int
+    base: int
+    first_index: int
+    previous_term: int
+    cluster_id: bytes
+    node: str
+
+    @classmethod
+    def of(cls, header: FileHeader) -> SegmentHeader:
+        """The header of a segment, from that of its file."""
+        return cls(*header.numbers, header.cluster_id, header.node)
+
+    def encode(self) -> bytes:
+        """The header's bytes, its CRC32C last."""
+        numbers = (self.sequence, self.base, self.first_index, self.previous_term)
+        return FileHeader(SEGMENT_MAGIC, numbers, self.cluster_id, self.node).encode()
 
 
 @dataclass(slots=True)
@@ -216,7 +242,7 @@ class Segments:
             self._identity.node,
         )
         start = header.encode()
-        seed = records.seed_of(start)
+        seed = seed_of(start)
         content = preamble.encode(base + len(start), base, seed)
         name = segment_name(sequence, first_index)
         segment = Segment(name, header, len(start), seed, len(start) + len(content))

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from node.journal.config import JournalLimits
+from node.journal.file_header import SEGMENT_MAGIC, decode_header
 from node.journal.journal import Entry, Journal
+from node.journal.segments import SegmentHeader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,6 +54,12 @@ def open_journal(
         clock=lambda: 0.0,
         recover=recover,
     )
+
+
+def decode_segment_header(content: bytes) -> tuple[SegmentHeader, int, int]:
+    """The header at the beginning of a segment: (header, its bytes, checksum seed)."""
+    header, size, seed = decode_header(content, SEGMENT_MAGIC)
+    return SegmentHeader.of(header), size, seed
 
 
 def state_of(journal: Journal) -> State:

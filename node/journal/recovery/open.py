@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from node.journal.errors import JournalDamaged, JournalWhole
-from node.journal.open_files import OpenFiles
+from node.journal.io.storage import OpenFiles
 from node.journal.recovery import recovery_marker
 from node.journal.recovery.recovery import Recovery, ReplayedLog, unusable
 from node.journal.segments import Segments

@@ -24,21 +24,28 @@ from node.journal.errors import (
     JournalFull,
     JournalUnusable,
 )
+from node.journal.file_header import SEGMENT_MAGIC
 from node.journal.index import LogIndex
 from node.journal.io.storage import FULL_ERRNOS
 from node.journal.record_reader import RecordReader
 from node.journal.record_writer import TEMPORARY_SUFFIX
 from node.journal.recovery.recovery_marker import MARKER_NAME, is_aside
 from node.journal.recovery.torn_tail import proof_of_damage
-from node.journal.segments import MARK_NAME, Preamble, Segment, Segments, parse_segment_name
+from node.journal.segments import (
+    MARK_NAME,
+    Preamble,
+    Segment,
+    SegmentHeader,
+    Segments,
+    parse_segment_name,
+)
 from node.journal.snapshots.catalog import Catalog, read_catalog
 from node.journal.snapshots.compacted_file import parse_compacted_name
 from node.journal.snapshots.file import parse_snapshot_name
 
 if TYPE_CHECKING:
     from node.journal.file_header import JournalIdentity
-    from node.journal.io.storage import Storage
-    from node.journal.open_files import OpenFiles
+    from node.journal.io.storage import OpenFiles, Storage
     from node.journal.records import RecordHead
     from node.journal.snapshots.file import SnapshotFile
 
@@ -140,13 +147,11 @@ class Recovery:
         """Reads a segment's header."""
         file = self._storage.open(name)
         try:
-            found, header_bytes, seed = self._identity.read_header(
-                file, name, records.SEGMENT_MAGIC
-            )
+            found, header_bytes, seed = self._identity.read_header(file, name, SEGMENT_MAGIC)
             size = file.size()
         finally:
             file.close()
-        header = records.SegmentHeader(*found.numbers, found.cluster_id, found.node)
+        header = SegmentHeader.of(found)
         if parse_segment_name(name) != (header.sequence, header.first_index):
             raise JournalDamaged(name, 0, "the file was renamed from another segment", REMEDY)
         self._segments.adopt(Segment(name, header, header_bytes, seed, size))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from node.journal.file_header import JournalIdentity
     from node.journal.io.job import Job, OffLoop
-    from node.journal.open_files import OpenFiles
+    from node.journal.io.storage import OpenFiles
     from node.journal.segments import Segments
 
 SNAPSHOTS_KEPT: Final = 2

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from node.journal import limits, records
 from node.journal.errors import REMEDY, JournalDamaged
+from node.journal.file_header import COMPACTED_MAGIC
 from node.journal.locations import COMPACTED_BIT, EntryLocation, EntryLocations
 from node.journal.record_reader import RecordReader, read_record
 from node.journal.record_writer import RecordWriter
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from node.journal.file_header import JournalIdentity
-    from node.journal.io.storage import Storage
-    from node.journal.open_files import OpenFiles
+    from node.journal.io.storage import OpenFiles, Storage
 
 _COMPACTED_NAME: Final = re.compile(r"(\d{10})\.kept")
 
@@ -66,7 +66,7 @@ class CompactedFile:
         Raises `JournalDamaged` or `JournalForeign`.
         """
         file = files.get(name)
-        header, header_bytes, seed = identity.read_header(file, name, records.COMPACTED_MAGIC)
+        header, header_bytes, seed = identity.read_header(file, name, COMPACTED_MAGIC)
         number, size = header.numbers[0], file.size()
         if parse_compacted_name(name) != number:
             raise JournalDamaged(
@@ -116,7 +116,7 @@ class CompactedFileWriter:
         self._number = number
         self._locations = EntryLocations()
         self.file = RecordWriter(
-            storage, compacted_name(number), identity.header(records.COMPACTED_MAGIC, number), what
+            storage, compacted_name(number), identity.header(COMPACTED_MAGIC, number), what
         )
         self._header_bytes = self._locations_at = self.file.size
 

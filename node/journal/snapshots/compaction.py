@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from node.journal import limits, records
 from node.journal.errors import SnapshotFailed
 from node.journal.io.job import Job, off_loop
+from node.journal.io.storage import OpenFiles
 from node.journal.locations import FileUse
-from node.journal.open_files import OpenFiles
 from node.journal.record_reader import read_entries
 from node.journal.snapshots.catalog import Catalog, check_uses, choose_base, load_locations
 from node.journal.snapshots.compacted_file import CompactedFileWriter

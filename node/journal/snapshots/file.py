@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from node.journal import limits, records
 from node.journal.errors import REMEDY, JournalDamaged, JournalRefused
+from node.journal.file_header import SNAPSHOT_MAGIC
 from node.journal.locations import LOCATION_BYTES, EntryLocations
 from node.journal.record_reader import RecordReader, read_record
 from node.journal.record_writer import RecordWriter
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from node.journal.file_header import JournalIdentity
-    from node.journal.io.storage import Storage
-    from node.journal.open_files import OpenFiles
+    from node.journal.io.storage import OpenFiles, Storage
     from node.journal.records import RecordHead
 
 DIGEST_BYTES: Final = 32
@@ -99,7 +99,7 @@ class SnapshotFile:
     ) -> SnapshotFile:
         """Reads and checks all of it. Raises `JournalDamaged` or `JournalForeign`."""
         file = files.get(name)
-        header, header_bytes, seed = identity.read_header(file, name, records.SNAPSHOT_MAGIC)
+        header, header_bytes, seed = identity.read_header(file, name, SNAPSHOT_MAGIC)
         next_number, index, term, previous_term = header.numbers
         if parse_snapshot_name(name) != (index, term):
             raise JournalDamaged(name, 0, "the file was renamed from another snapshot", REMEDY)
@@ -242,7 +242,7 @@ class SnapshotBuilder:
         next_number: int,
         what: str,
     ) -> None:
-        header = identity.header(records.SNAPSHOT_MAGIC, next_number, index, term, previous_term)
+        header = identity.header(SNAPSHOT_MAGIC, next_number, index, term, previous_term)
         self.index, self.term, self._previous_term = index, term, previous_term
         self._next_number = next_number
         self._layout = _Layout()

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
     from node.journal.file_header import JournalIdentity
     from node.journal.index import LogIndex
-    from node.journal.io.storage import Storage
-    from node.journal.open_files import OpenFiles
+    from node.journal.io.storage import OpenFiles, Storage
     from node.journal.record_writer import Abortable
     from node.journal.segments import Segments
     from node.journal.snapshots.catalog import Catalog

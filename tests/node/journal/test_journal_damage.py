@@ -23,6 +23,7 @@ from tests.support.journals import (
     State,
     busy_script,
     command,
+    decode_segment_header,
     fill,
     open_journal,
     state_of,
@@ -108,7 +109,7 @@ def flips(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 def last_group_offset(content: bytes, base: int = 0) -> int:
     """Where the last group of a segment begins, found without the code under test's reader."""
-    _, offset, _ = records.decode_segment_header(content)
+    _, offset, _ = decode_segment_header(content)
     last = offset
     while offset < len(content):
         kind, size = content[offset + 2], int.from_bytes(content[offset + 4 : offset + 8], "little")
@@ -356,7 +357,7 @@ def test_a_folder_with_other_things_in_it_is_refused_and_named() -> None:
 
 def test_a_newer_format_is_refused_as_such(written: Written) -> None:
     content = written.files[FIRST_SEGMENT]
-    _, size, _ = records.decode_segment_header(content)
+    _, size, _ = decode_segment_header(content)
     newer = bytearray(content[:size])
     newer[8] = 3
     newer[-4:] = crc32c(bytes(newer[:-4])).to_bytes(4, "little")
@@ -371,7 +372,7 @@ def test_a_record_of_an_unknown_kind_is_refused_not_skipped() -> None:
     fill(journal, 1)
     journal.close()
     content = storage.content(FIRST_SEGMENT)
-    _, _, seed = records.decode_segment_header(content)
+    _, _, seed = decode_segment_header(content)
     unknown = records.encode_record(9, len(content), 0, 0, b"", seed)
     storage.replace(FIRST_SEGMENT, content + unknown)
     with pytest.raises(JournalDamaged, match="kind 9, which this version does not know"):
@@ -399,7 +400,7 @@ def test_a_record_that_no_correct_node_writes_is_refused(
     journal.set_term(5, None)
     journal.close()
     content = storage.content(FIRST_SEGMENT)
-    _, _, seed = records.decode_segment_header(content)
+    _, _, seed = decode_segment_header(content)
     record = records.encode_record(kind, len(content), term, index, payload, seed) + payload
     storage.replace(FIRST_SEGMENT, content + record)
     with pytest.raises(JournalDamaged, match=problem):

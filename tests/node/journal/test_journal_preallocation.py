@@ -21,6 +21,7 @@ from tests.support.journals import (
     NODE,
     ONE_SEGMENT,
     command,
+    decode_segment_header,
     fill,
     open_journal,
     state_of,
@@ -96,7 +97,7 @@ def the_log_goes_on_where_its_records_end() -> None:
     second = segment_name(2, meta.index + 1)
     begins = seen.index(("create", second))
     assert seen[begins - 2 : begins] == [("truncate", FIRST_SEGMENT), ("sync", FIRST_SEGMENT)]
-    assert records.decode_segment_header(storage.content(second))[0].base == used
+    assert decode_segment_header(storage.content(second))[0].base == used
     storage.crash()
     assert open_journal(storage, limits=ROOM).last_index == meta.index
 
@@ -109,7 +110,7 @@ def test_a_full_segment_has_no_room() -> None:
         journal.sync()
         assert size_of(storage) < 2048 + 200
     headers = [
-        records.decode_segment_header(storage.content(name))[0]
+        decode_segment_header(storage.content(name))[0]
         for name in storage.listdir()
         if name.endswith(".segment")
     ]

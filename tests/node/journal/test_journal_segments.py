@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from node.journal import records
 from node.journal.config import JournalLimits
-from node.journal.records import SegmentHeader
-from node.journal.segments import Preamble, parse_segment_name, segment_name
+from node.journal.file_header import seed_of
+from node.journal.segments import Preamble, SegmentHeader, parse_segment_name, segment_name
 from tests.support.journals import (
     CLUSTER,
     NODE,
     ONE_SEGMENT,
     SMALL,
     command,
+    decode_segment_header,
     fill,
     open_journal,
     state_of,
@@ -26,9 +26,7 @@ def segments_of(storage: SimStorage) -> list[str]:
 
 
 def headers_of(storage: SimStorage) -> list[SegmentHeader]:
-    return [
-        records.decode_segment_header(storage.content(name))[0] for name in segments_of(storage)
-    ]
+    return [decode_segment_header(storage.content(name))[0] for name in segments_of(storage)]
 
 
 def test_the_sync_that_fills_a_segment_begins_the_next() -> None:
@@ -120,7 +118,7 @@ def test_b14_positions_have_64_bits(end: int) -> None:
         base = end - 700
         header = SegmentHeader(1, base, 1, 0, CLUSTER, NODE)
         start = header.encode()
-        opening = Preamble(0, None, 0).encode(base + len(start), base, records.seed_of(start))
+        opening = Preamble(0, None, 0).encode(base + len(start), base, seed_of(start))
         storage.replace(segment_name(1, 1), start + opening)
         journal = open_journal(storage, limits=limits)
         for _ in range(10):

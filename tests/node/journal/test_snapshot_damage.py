@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from crc32c import crc32c
 
-from node.journal import records
 from node.journal.errors import JournalDamaged, JournalFailed, JournalForeign
+from node.journal.file_header import SNAPSHOT_MAGIC, decode_header
 from node.journal.snapshots.file import snapshot_name
 from tests.support.journals import command, fill, open_journal
 from tests.support.simdisk import SimStorage
@@ -223,7 +223,7 @@ def test_a_snapshot_of_another_log_of_this_node_is_refused(two: Disk) -> None:
 
 
 def test_a_snapshot_of_another_node_or_cluster_or_newer_format_is_refused(two: Disk) -> None:
-    header, size, _ = records.decode_header(two.files[two.newest_name], records.SNAPSHOT_MAGIC)
+    header, size, _ = decode_header(two.files[two.newest_name], SNAPSHOT_MAGIC)
     rest = two.files[two.newest_name][size:]
     for other, message in [
         (replace(header, node="gamma"), "belongs to node 'gamma'"),
