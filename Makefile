@@ -2,6 +2,16 @@
 
 PY := .venv/bin/python
 TESTS ?= tests
+PYTEST := $(PY) -m pytest -n 2 --dist loadgroup
+
+# A room is a folder of tests: make test ROOM=raft
+ROOMS := $(filter-out support,$(notdir $(patsubst %/,%,$(dir $(wildcard tests/*/__init__.py tests/node/*/__init__.py)))))
+ifdef ROOM
+  TESTS := $(wildcard tests/$(ROOM) tests/node/$(ROOM))
+  ifeq ($(filter $(ROOM),$(ROOMS)),)
+    $(error there is no room "$(ROOM)"; the rooms are $(sort $(ROOMS)))
+  endif
+endif
 
 SEED ?= 0
 SEEDS ?= 20000
@@ -9,7 +19,7 @@ RAFT_SEEDS ?= 100000
 HOURS ?= 0.5
 MINUTES ?= 10
 
-.PHONY: help setup check test thorough mutants sim jepsen soak demo bench lock clean
+.PHONY: help setup check quick test thorough mutants sim jepsen soak demo bench lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,8 +32,11 @@ check: setup ## lint, formatting, types
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-test: check ## everything that CI runs
-	$(PY) -m pytest -n 2 --dist loadgroup $(TESTS)
+quick: check ## the inner loop, under a minute: also every test that starts no process and is not slow
+	$(PYTEST) --quick $(TESTS)
+
+test: check ## everything that CI runs; one room with ROOM=raft
+	$(PYTEST) $(TESTS)
 
 thorough: setup ## about eight hours of two cores: the queue machine beside its model, fresh seeds in both simulators
 	$(PY) -m pytest -n 2 --timeout 3600 --hypothesis-profile=thorough tests/machine/model

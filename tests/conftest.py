@@ -1,18 +1,24 @@
-"""Rules that all tests share: where they run, and which are skipped here.
+"""Rules that all tests share: what is quick, where the others run, and which are skipped here.
 
-Owns two rules. Tests marked `cluster` or `spark` run one at a time, in one xdist group, because two
-clusters or two JVMs at once make each other slow enough to miss deadlines. Tests marked `spark` are
+Owns three rules. `--quick` leaves only the tests that `tests.support.quick` calls quick, and every
+run holds these to their budget. Tests marked `cluster` run one at a time, in one xdist group,
+because two clusters at once make each other slow enough to miss deadlines; tests that start a JVM
+without a cluster run in another group. Tests marked `spark` are
 skipped, with the reason, where there is no Java for it.
 """
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 from bench.java import INSTALL_HINT, find_java
+from tests.support.quick import Budget, is_quick
 
-ALONE = ("cluster", "spark")
+# A JVM of a test lives too briefly for its better compiler and collector to pay.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # `--hypothesis-profile=thorough`: as long as a stateful test that leaves it the choice may take;
 # the machine's makes 100 000 steps of it. Never the same twice, also where CI's profile would be.
@@ -27,13 +33,26 @@ settings.register_profile(
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="only tests without a slower marker")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Budget())
+
+
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this very hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each item its group, and the skip mark where it cannot run."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give each item its group and the skip mark where it cannot run; drop those not asked for."""
+    if config.getoption("quick"):
+        config.hook.pytest_deselected(items=[item for item in items if not is_quick(item)])
+        items[:] = filter(is_quick, items)
     without_java: bool | None = None
     for item in items:
-        if any(item.get_closest_marker(name) for name in ALONE):
-            item.add_marker(pytest.mark.xdist_group("alone"))
+        if item.get_closest_marker("cluster"):
+            item.add_marker(pytest.mark.xdist_group("clusters"))
+        elif item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("jvm"))
         if item.get_closest_marker("spark"):
             if without_java is None:
                 without_java = find_java() is None

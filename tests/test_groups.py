@@ -10,8 +10,13 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.process
+
 
 COUNT = 8
 SOURCE = f"""

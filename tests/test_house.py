@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     Rule: TypeAlias = "Callable[[Module], Iterator[str]]"
 
+pytestmark = pytest.mark.xdist_group("house")  # one worker parses the house, for all rules
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

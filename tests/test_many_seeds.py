@@ -18,6 +18,9 @@ import pytest
 from tests.support import many_seeds
 from tests.support.many_seeds import INTERRUPTED, Ran, add_jobs_option, many
 
+pytestmark = pytest.mark.process
+
+
 ROOT = Path(__file__).parents[1]
 SOON_SECONDS = 60.0
 

@@ -11,6 +11,9 @@ import pytest
 
 from tools import set_up
 
+pytestmark = pytest.mark.process
+
+
 FINDER = set_up.ROOT / "tools" / "find_python.sh"
 GOOD = "#!/bin/sh\nexit 0\n"
 BAD = "#!/bin/sh\nexit 1\n"

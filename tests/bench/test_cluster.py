@@ -68,6 +68,7 @@ def test_a_base_with_a_taken_port_is_not_offered(monkeypatch: pytest.MonkeyPatch
             free_base_port()
 
 
+@pytest.mark.process
 async def test_who_is_killed_is_found_out_beside_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

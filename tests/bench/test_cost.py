@@ -22,6 +22,7 @@ def household(tmp_path: Path) -> Iterator[Household]:
     found.end(hurry=lambda: True)
 
 
+@pytest.mark.process
 def test_what_runs_below_a_command_counts(
     household: Household, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -32,6 +33,7 @@ def test_what_runs_below_a_command_counts(
     assert took.seconds > 0.05
 
 
+@pytest.mark.process
 def test_a_command_that_fails_is_quoted(household: Household) -> None:
     with pytest.raises(CostFailed, match="there_is_no_such_name"):
         run(household, "work", "timeit", "there_is_no_such_name")

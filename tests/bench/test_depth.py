@@ -48,6 +48,7 @@ def test_a_restart_and_a_catch_up_have_their_figures_and_leaves_nothing_behind(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.process
 def test_an_unknown_workload_is_refused_in_one_line() -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "bench.depth", "width"],

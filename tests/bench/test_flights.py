@@ -14,7 +14,7 @@ from bench.demo.flights import COUNT, DataMissing, Flight
 from bench.demo.ranges import CHUNK_ROWS, in_chunks, ranges
 
 # One worker reads the file once for all of these.
-pytestmark = pytest.mark.xdist_group("flights")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("flights")]
 
 WITHOUT_TAIL_NUMBER = 2_512
 
@@ -86,6 +86,7 @@ def test_the_row_can_be_read_back_from_the_body() -> None:
     assert flights.row_of(every_flight()[4711].body) == 4712
 
 
+@pytest.mark.process
 def test_reading_imports_neither_the_package_nor_pandas() -> None:
     """Its import needs a module that new environments lack."""
     script = (

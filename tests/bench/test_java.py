@@ -13,6 +13,9 @@ from bench.spark import JavaMissing, settings, start_spark
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.process
+
+
 NOTHING = {"PATH": ""}
 
 

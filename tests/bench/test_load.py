@@ -236,6 +236,7 @@ def test_progress_is_the_sum_of_what_partitions_say(tmp_path: Path) -> None:
     assert "lag 5" in seen.line()
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_the_workload_at_each_value_and_draws_it() -> None:
     found = sweep.parse("size=4096,256")
     assert [(value, one.body.bytes) for value, one in sweep.variants(LOAD, found)] == [
@@ -259,6 +260,7 @@ def test_a_sweep_runs_the_workload_at_each_value_and_draws_it() -> None:
         sweep.parse("size=a")
 
 
+@pytest.mark.process
 @needs_browser
 @pytest.mark.timeout(3 * BROWSER_SECONDS)
 @pytest.mark.parametrize("width", WIDTHS)

@@ -9,6 +9,8 @@ from bench.machine import Figure
 from bench.machine_cycle import Cycle
 from tests.test_pictures import PICTURE_BYTES_MAX
 
+pytestmark = pytest.mark.slow
+
 
 def _counts(cycle: Cycle) -> tuple[int, int, int]:
     queue = cycle.machine.state.queues[1]

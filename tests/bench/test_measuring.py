@@ -14,6 +14,9 @@ from bench.cluster import ClusterFailed
 from bench.measuring import measured
 from bench.processes import Child, Household
 
+pytestmark = pytest.mark.process
+
+
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
 
 

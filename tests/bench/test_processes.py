@@ -19,6 +19,9 @@ from node.cli.processes import identify
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.process
+
+
 DEADLINE_S = 20.0
 
 # A child that starts a grandchild, which leaves its session and will not hear SIGTERM: the worst

@@ -17,6 +17,9 @@ from bench.demo.report import Report, print_report, render_html
 from bench.statistics import longest_gap, percentiles, spread
 from tests.bench.histories import COUNT, START_MS, good_chunks, good_dead, good_deliveries
 
+pytestmark = pytest.mark.slow
+
+
 EVENTS = (
     Event(START_MS + 10_000, picture.KILLED, "leader n2 killed (SIGKILL)"),
     Event(START_MS + 10_800, picture.ELECTED, "n3 leads"),

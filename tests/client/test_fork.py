@@ -15,6 +15,9 @@ import fifo
 from fifo.wire.messages import Ok, QueueQuery
 from tests.support.wire_peer import Peer
 
+pytestmark = pytest.mark.process
+
+
 _PROGRAM = textwrap.dedent(
     """
     import asyncio, os, sys, warnings

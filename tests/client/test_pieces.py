@@ -29,6 +29,7 @@ _TOKEN = st.integers(1, 60)
 _RANGE = st.tuples(_TOKEN, st.integers(0, 12)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.booleans(), _RANGE), max_size=40), _RANGE)
 def test_ranges_do_what_a_set_of_tokens_does(
     steps: list[tuple[bool, tuple[int, int]]], asked: tuple[int, int]

@@ -47,6 +47,7 @@ def test_rules_stand_in_the_section_of_their_number() -> None:
         assert {section for section, _ in _RULE.findall(text)} == {number}
 
 
+@pytest.mark.process
 @pytest.mark.xdist_group("docs")
 def test_every_rule_names_a_test_that_pytest_collects() -> None:
     unheld = [f"{section}.{rule}" for (section, rule), text in rules().items() if not ids(text)]
@@ -60,6 +61,7 @@ def test_every_golden_story_stands_under_a_rule() -> None:
     assert stories == named
 
 
+@pytest.mark.process
 @pytest.mark.xdist_group("docs")
 def test_an_id_that_pytest_does_not_collect_is_found() -> None:
     wrong = [

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
+import pytest
+
 from tests.jepsen import report, stories
 from tests.jepsen.checkers import find
 from tests.jepsen.checkers.sometimes import sometimes
@@ -30,6 +32,7 @@ def suite_of(*results: Result, took: float = 1.0, soak: bool = False) -> Suite:
     return suite
 
 
+@pytest.mark.process
 def test_a_suite_has_every_workload_and_every_fault_and_a_quarter_that_serves() -> None:
     some = list(islice(plans(1, 12.0), 8 * len(WORKLOADS)))
     assert {plan.workload for plan in some} == set(WORKLOADS)

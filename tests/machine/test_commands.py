@@ -121,6 +121,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.integers(0, 40), st.lists(VALUES, max_size=18))
 def test_random_values_are_a_command_or_a_value_error(code: int, values: list[Any]) -> None:
     try:

@@ -45,6 +45,7 @@ def digest_under(seed: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.process
 def test_the_same_log_under_two_hash_seeds_gives_the_same_digest() -> None:
     first = digest_under("1")
     assert len(first) == 64
@@ -84,6 +85,7 @@ def digests(interpreter: Path, log: Path, folder: Path, seed: str) -> str:
     return interpreters.run(interpreter, script, folder, seed)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("minor", [m for m in interpreters.MINORS if m != sys.version_info[1]])
 def test_the_same_log_under_another_python_gives_the_same_bytes(
     minor: int, log: Path, tmp_path: Path

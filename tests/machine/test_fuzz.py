@@ -15,6 +15,9 @@ from fifo.machine.effects import Deliver
 from fifo.machine.snapshot import format
 from tests.support.machine import Area, Bench, messages_of, publish_command, sixteen
 
+pytestmark = pytest.mark.slow
+
+
 SPECS: dict[str, dict[str, Any]] = {
     "plain": {"lock_ms": 2_000, "max_deliveries": 2, "dead_letter": "dead"},
     "ttl": {"ttl_ms": 4_000, "lock_ms": 2_000, "dead_letter": "dead", "nack_backoff": "fixed:3s"},

@@ -261,6 +261,7 @@ KINDS: dict[Callable[[Bench, int], None], dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fill", KINDS, ids=lambda fill: fill.__name__)
 def test_the_first_change_after_a_freeze_copies_no_more_than_pages(
     fill: Callable[[Bench, int], None],

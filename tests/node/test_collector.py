@@ -13,6 +13,8 @@ from fifo.machine import commands
 from node.collector import Collector
 from tests.support.machine import Bench
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def full_collections() -> Iterator[list[int]]:

@@ -7,7 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.sim.run import run
+
+pytestmark = pytest.mark.slow
+
 
 ROOT = Path(__file__).parents[2]
 SEED = 1003

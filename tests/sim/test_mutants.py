@@ -10,6 +10,8 @@ import pytest
 from tests.sim.mutants import MUTANTS, Mutant, found_by
 from tests.sim.run import run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
 def test_the_mutant_is_found(mutant: Mutant) -> None:

@@ -19,6 +19,9 @@ from tests.sim.run import until
 from tests.sim.workload import Programs
 from tests.sim.world import World
 
+pytestmark = pytest.mark.slow
+
+
 DEEP, QUICK = "deep", "quick"
 BODIES = [b"%03d" % number + bytes(1_000) for number in range(40)]
 """Ten times what the simulated nodes keep in memory."""

@@ -15,6 +15,9 @@ from tests.sim.plan import PLANS, Consuming, Fault, Plan, Verbs
 from tests.sim.run import run
 from tests.sim.world import World
 
+pytestmark = pytest.mark.slow
+
+
 SEEDS = tomllib.loads(Path(__file__).with_name("seeds.toml").read_text())
 SMOKE = range(SEEDS["smoke"]["first"], SEEDS["smoke"]["first"] + SEEDS["smoke"]["count"])
 BATCH = 5

@@ -78,6 +78,7 @@ def numbers_of(layout: Layout, tag: int) -> list[int] | None:
     return None if column is None else list(unpack_u64(column))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(publications())
 def test_a_publication_is_found_again_column_by_column(publication: Publication) -> None:
@@ -94,6 +95,7 @@ def test_a_publication_is_found_again_column_by_column(publication: Publication)
     assert (None if priorities is None else list(priorities)) == publication.priorities
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(publications())
 def test_the_place_of_a_column_is_where_its_bytes_are(publication: Publication) -> None:
@@ -106,6 +108,7 @@ def test_the_place_of_a_column_is_where_its_bytes_are(publication: Publication) 
     assert layout.bodies_at + layout.bodies_bytes == len(layout.raw)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(
     publications(),

@@ -216,6 +216,7 @@ def test_the_claims_of_a_small_header_cost_little_at_any_depth() -> None:
     assert peak < 4 * MIB
 
 
+@pytest.mark.slow
 def test_a_header_of_as_many_arrays_as_allowed_passes() -> None:
     inner = limits.HEADER_CONTAINERS_MAX - 2
     (frame,) = Decoder().receive_data(with_header(msgpack.packb([10, 1, [[]] * inner])))

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgpack
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,9 @@ from fifo.wire.frames import PREFIX
 from fifo.wire.messages import REGISTRY
 from tests.wire.examples import EXAMPLES, joined
 from tests.wire.test_messages import wire_values
+
+pytestmark = pytest.mark.slow
+
 
 plain_values = st.recursive(
     st.none()

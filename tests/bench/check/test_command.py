@@ -58,6 +58,7 @@ def test_a_broken_line_has_code_2_and_its_number(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.process
 def test_a_history_that_is_not_there_is_said_before_spark_starts(tmp_path: Path) -> None:
     done = call(str(tmp_path / "none"), folder=tmp_path)
     assert done.returncode == 2

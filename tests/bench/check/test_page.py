@@ -13,6 +13,9 @@ from bench.check.page import render
 from bench.check.verdict import RULES, Broken, Example, Verdict
 from tests.support.browser import BROWSER_SECONDS, WIDTHS, browse, faults_of, needs_browser
 
+pytestmark = pytest.mark.slow
+
+
 FIGURES = Figures(
     seconds=60.0,
     bin_s=1,
@@ -35,6 +38,7 @@ BAD = Verdict(
 GOOD = Verdict(events=54_321, counts={"publish ok": 54_000}, broken=())
 
 
+@pytest.mark.process
 @needs_browser
 @pytest.mark.timeout(4 * BROWSER_SECONDS)
 def test_a_browser_shows_every_picture_in_its_place(tmp_path: Path) -> None:
@@ -45,6 +49,7 @@ def test_a_browser_shows_every_picture_in_its_place(tmp_path: Path) -> None:
         assert faults == "none", f"at {width}"
 
 
+@pytest.mark.process
 @needs_browser
 @pytest.mark.timeout(2 * BROWSER_SECONDS)
 def test_the_curves_and_faults_are_painted(tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ from tests.machine.model.comparing import Pair
 from tests.machine.model.generating import Chooser, Generator, samples
 from tests.machine.model.profiles import is_thorough
 
+pytestmark = pytest.mark.slow
+
+
 RUNS = 1_000 if is_thorough() else 120
 STEPS = 150 if is_thorough() else 80
 GROUP = 20

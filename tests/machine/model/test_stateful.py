@@ -21,6 +21,8 @@ from tests.machine.model.comparing import Pair
 from tests.machine.model.generating import Chooser, Generator
 from tests.machine.model.profiles import is_thorough, present
 
+pytestmark = pytest.mark.slow
+
 
 class DataDraw:
     """Choices that Hypothesis makes, and shrinks toward the first of each."""

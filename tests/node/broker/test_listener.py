@@ -18,6 +18,7 @@ from tests.support.cluster import loopback_config, within
 from tests.support.users import certificate
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("port", "tls"), [("client", False), ("client", True), ("peer", False), ("http", False)]
 )

@@ -266,6 +266,7 @@ async def test_the_loop_goes_on_while_a_password_is_hashed(
         assert code_of(answer) == Code.AUTHENTICATION_FAILED
 
 
+@pytest.mark.process
 async def test_connections_that_never_shake_hands_are_bounded_and_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +285,7 @@ async def test_connections_that_never_shake_hands_are_bounded_and_cut(
             await client.declare(fifo.QueueSpec("q"))
 
 
+@pytest.mark.process
 async def test_a_node_with_a_bad_certificate_does_not_start_and_says_which_file(
     tmp_path: Path,
 ) -> None:

@@ -84,6 +84,7 @@ def test_every_command_has_help_with_an_example_of_itself(cli: Cli, words: tuple
     assert f"fifo {' '.join(words)}" in text.partition("Example:")[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [(), ("cluster",), ("queue",), ("user",), *ALL], ids=" ".join)
 def test_help_is_not_truncated_and_names_every_option(
     cli: Cli, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -111,6 +112,7 @@ def test_the_version_is_printed(cli: Cli) -> None:
     assert (done.code, done.out) == (0, f"fifo {version('fifo-quorum')}\n")
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux's")
 def test_output_to_a_full_disk_is_reported_as_such(tmp_path: Path) -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
@@ -125,6 +127,7 @@ def test_output_to_a_full_disk_is_reported_as_such(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (FAILED, "fifo: No space left on device\n")
 
 
+@pytest.mark.process
 def test_a_closed_stdout_is_no_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -m node user token >&-"
     done = subprocess.run(
@@ -274,6 +277,7 @@ def test_an_interrupted_redrive_reports_that_it_continues(
     )
 
 
+@pytest.mark.process
 def test_a_closed_pipe_prints_no_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -m node queue declare --help | true"
     done = subprocess.run(

@@ -16,6 +16,9 @@ from node.cli.processes import ProcessId, exit_code, identify, wait_gone, wait_u
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.process
+
+
 WAIT_S = 20.0
 
 

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
     from node.journal.config import JournalLimits
 
+pytestmark = pytest.mark.slow
+
+
 FIRST_SEGMENT = segment_name(1, 1)
 
 

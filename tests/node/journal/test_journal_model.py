@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -18,6 +19,8 @@ from node.journal.config import JournalLimits
 from node.journal.journal import Entry, Journal
 from tests.support.journals import State, open_journal, state_of
 from tests.support.simdisk import SimStorage
+
+pytestmark = pytest.mark.slow
 
 
 class JournalModel(RuleBasedStateMachine):

@@ -58,6 +58,7 @@ def test_a_second_journal_on_the_folder_is_refused_naming_folder_and_process(
     again.close()
 
 
+@pytest.mark.process
 def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     script = (
         "import os, sys\n"
@@ -75,6 +76,7 @@ def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     journal.close()
 
 
+@pytest.mark.process
 def test_b15_a_file_size_limit_stops_the_process_cleanly_and_loses_nothing(
     tmp_path: Path,
 ) -> None:

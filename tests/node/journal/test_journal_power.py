@@ -28,6 +28,9 @@ from tests.support.simdisk import PowerCut, SimStorage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
+
+
 SEEDS = range(6)
 
 

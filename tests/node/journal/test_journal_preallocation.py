@@ -143,6 +143,7 @@ def test_a_reader_of_the_page_ends_where_the_room_begins() -> None:
     assert len(stranger.read_journal(files, CLUSTER, NODE).entries) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 def test_b07_a_flipped_bit_in_the_room_is_cut_and_changes_nothing(mask: int) -> None:
     whole = after_a_kill()

@@ -237,5 +237,6 @@ def snapshots_wait_for_their_disk(node_class: NodeClass = RaftNode) -> None:
         world.checks.at_rest()
 
 
+@pytest.mark.slow
 def test_snapshots_wait_for_their_disk() -> None:
     snapshots_wait_for_their_disk()

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     Damage = Callable[[bytes], Iterator[bytes]]
 
+pytestmark = pytest.mark.slow
+
 
 class Disk:
     """The files of the script after its snapshot at `index`, and what they hold."""

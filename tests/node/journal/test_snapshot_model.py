@@ -6,6 +6,7 @@ import random
 from array import array
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -25,6 +26,9 @@ from tests.support.snapshots import kept_entry, live_entries, state_at
 if TYPE_CHECKING:
     from node.journal.journal import Entry
     from node.journal.snapshots.store import SnapshotWriter
+
+pytestmark = pytest.mark.slow
+
 
 SIZES = st.sampled_from([1, 30, 60, 200, 700])
 

@@ -19,6 +19,8 @@ from tests.support.snapshots import clean_up, take
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
+
 
 def operations_of_a_whole_life() -> list[tuple[str, str]]:
     storage = SimStorage()

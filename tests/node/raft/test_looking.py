@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from node.raft.node import RaftNode
     from tests.support.raft_world import SimNode
 
+pytestmark = pytest.mark.slow
+
+
 SCALARS = (bool, int, float, str, bytes, type(None))
 
 

@@ -20,6 +20,8 @@ from tests.support.certificates import Authority
 from tests.support.cluster import LocalCluster, eventually, loopback_config
 from tests.support.rawclient import close_all, connected
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:

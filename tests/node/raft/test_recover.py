@@ -209,6 +209,7 @@ RULES: list[Rule] = [
 test_the_rule_holds, test_the_scenario_shows_when_the_rule_is_taken_out = as_tests(RULES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", [5000, 5010, 5020])
 def test_random_faults_and_lost_journals_break_nothing(base: int) -> None:
     counts: dict[str, int] = {}

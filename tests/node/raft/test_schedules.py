@@ -18,6 +18,9 @@ from tests.support import raft_schedule
 if TYPE_CHECKING:
     from node.raft.core import Core
 
+pytestmark = pytest.mark.slow
+
+
 SEEDS = range(1000, 1060)
 """Fixed, so that an unrelated change is never refused by a fresh seed."""
 

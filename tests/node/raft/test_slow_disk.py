@@ -191,6 +191,7 @@ def test_votes_are_not_overtaken_for_ever_on_disks_slower_than_an_election(secon
     world.commit(world.leaders[0], 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", [3000, 3010])
 def test_random_faults_on_slow_disks_break_nothing(base: int) -> None:
     for seed in range(base, base + 10):

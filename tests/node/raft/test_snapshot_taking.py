@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from node.raft import limits
 from tests.support.raft_world import World
 
 if TYPE_CHECKING:
-    import pytest
-
     from tests.support.raft_world import SimNode
 
 SNAPSHOT_BYTES = 40_000
@@ -44,6 +44,7 @@ def drained(world: World) -> SimNode:
     return leader
 
 
+@pytest.mark.slow
 def test_what_few_entries_settled_is_given_back_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     often(monkeypatch)
     world = World("abc", seed=4, snapshot_bytes=SNAPSHOT_BYTES).start()
@@ -65,6 +66,7 @@ def test_what_few_entries_settled_is_given_back_in_time(monkeypatch: pytest.Monk
     world.checks.at_rest()
 
 
+@pytest.mark.slow
 def test_an_idle_node_that_keeps_much_takes_no_second_snapshot_of_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

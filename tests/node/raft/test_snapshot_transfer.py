@@ -151,6 +151,7 @@ def test_a_slow_disk_stops_no_loop_for_what_an_installation_brought() -> None:
     world.checks.at_rest()
 
 
+@pytest.mark.slow
 def test_a_follower_that_dies_while_its_disk_installs_begins_again_or_has_it() -> None:
     had = set()
     for seed in range(12):

@@ -22,6 +22,8 @@ from tests.support.raft_switches import SWITCHES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
+
 
 def b07_flipped_bit() -> None:
     """No byte of a journal can be changed unnoticed."""

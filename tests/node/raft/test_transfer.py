@@ -216,6 +216,7 @@ def with_transfers(seed: int, names: str) -> list[raft_schedule.Fault]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", [2000, 2010])
 def test_random_faults_during_transfers_break_nothing(base: int) -> None:
     for seed in range(base, base + 10):
