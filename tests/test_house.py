@@ -60,8 +60,16 @@ FLOORS: dict[str, Room] = {
     "fifo": room(knows="fifo.client fifo.wire", uses="uvloop"),
     "fifo.spark": room(knows="fifo fifo.client", uses="pyspark pyarrow"),
     "node.journal": room(uses="msgpack crc32c sortedcontainers"),
-    "node.peers": room(knows="node.journal", uses="msgpack pysyncobj"),
-    "node.raft": room(knows="node.journal node.peers", uses="pysyncobj msgpack"),
+    "node.peers": room(knows="node.journal", uses="msgpack"),
+    "node.raft.errors": room(knows="node.journal"),
+    "node.raft.membership": room(knows="node.peers node.raft.errors"),
+    "node.raft.pysyncobj": room(
+        knows="node.journal node.peers node.raft.errors node.raft.membership", uses="pysyncobj"
+    ),
+    "node.raft": room(
+        knows="node.journal node.peers node.raft.errors node.raft.membership node.raft.pysyncobj",
+        uses="msgpack",
+    ),
     "node": room(),  # the configuration, which all of node's rooms read
     "node.broker": room(
         knows="fifo.words fifo.machine fifo.wire node.journal node.peers node.raft node",
@@ -94,7 +102,8 @@ FLOORS: dict[str, Room] = {
     "tools": room(),
     "tests": room(
         knows="fifo fifo.words fifo.machine fifo.wire fifo.client fifo.spark"
-        " node node.journal node.peers node.raft node.broker node.server node.http node.cli"
+        " node node.journal node.peers node.raft node.raft.errors node.raft.membership"
+        " node.raft.pysyncobj node.broker node.server node.http node.cli"
         " node.__main__ bench bench.raft tools",
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
         " pyspark pyarrow matplotlib rich typer click crc32c uvloop xdist mypy",
@@ -131,6 +140,8 @@ MACHINE_STDLIB = words(
 FORBIDDEN_CALLS = frozenset({"id", "hash", "float", "open", "print", "input", "exec", "eval"})
 
 PICKLES = frozenset({"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve"})
+
+MANGLED = re.compile(r"\b_[A-Z][A-Za-z]*__[a-z]")
 
 LINES_AT_MOST = 800
 
@@ -224,6 +235,15 @@ def _modules() -> Iterator[Module]:
 
 
 # The rules. Each yields one line per offence: where it is, and what is wrong.
+
+
+def mangles_no_name_outside_the_box(module: Module) -> Iterator[str]:
+    """PySyncObj's private names are spelled in its box only, and in the tests of it as shipped."""
+    if module.room == "node.raft.pysyncobj" or module.name.startswith("tests.node.raft.stock"):
+        return
+    for number, line in enumerate(module.text.splitlines(), 1):
+        if MANGLED.search(line):
+            yield f"{module.name}:{number}: a mangled name of the library: {line.strip()}"
 
 
 def knows_only_rooms_below(module: Module) -> Iterator[str]:
@@ -379,6 +399,9 @@ RULES: list[tuple[Rule, str, str]] = [
     (knows_only_rooms_below, "fifo.machine.state", "from ..wire import frames"),
     (knows_only_rooms_below, "node.raft.journal", "import node.broker.node"),
     (uses_only_what_its_room_may, "node.broker.node", "import pysyncobj"),
+    (uses_only_what_its_room_may, "node.raft.core", "from pysyncobj import SyncObj"),
+    (mangles_no_name_outside_the_box, "node.raft.core", "core._Sync" + "Obj__raftState"),
+    (mangles_no_name_outside_the_box, "tests.x", "# _Sync" + "Obj__raftState is the role"),
     (uses_only_what_its_room_may, "fifo.client.link", "def f():\n    import msgpack"),
     (
         takes_no_private_name_of_another_room,
@@ -549,6 +572,10 @@ def pages() -> Iterator[tuple[str, str]]:
         if path.suffix in {".md", ".toml"}:
             folders = path.relative_to(ROOT).parent.parts
             yield ".".join([*folders, path.stem]), path.read_text(encoding="utf-8")
+
+
+def test_no_page_has_a_mangled_name() -> None:
+    assert not [name for name, text in pages() if MANGLED.search(text)]
 
 
 def test_no_page_has_an_idiom_to_avoid() -> None:

@@ -1,6 +1,6 @@
-"""The name of a cluster member in the form that pysyncobj wants.
+"""The identity of a cluster member: its name, hashed alike in every process.
 
-A stable hash makes the library's set iteration independent of PYTHONHASHSEED, which simulation
+A stable hash makes the iteration of sets of members independent of PYTHONHASHSEED, which simulation
 needs: the same seed has to give the same trace.
 """
 
@@ -9,27 +9,29 @@ from __future__ import annotations
 import zlib
 from typing import ClassVar
 
-from pysyncobj.node import Node
 
+class PeerNode:
+    """A member by name. Equal names give the same object, so that looking one up in a table of
+    peers compares identities and never runs Python code."""
 
-class PeerNode(Node):  # type: ignore[misc]  # pysyncobj ships no types
-    """A member by name: equal names are the same object, for what is equal and not the same is
-    compared in Python, at each look into a table of the peers."""
+    __slots__ = ("_hash", "id")
 
     id: str
+    _hash: int
     _made: ClassVar[dict[str, PeerNode]] = {}
 
     def __new__(cls, name: str) -> PeerNode:
-        """The node of this name, made when it is first asked for."""
+        """Return the node of this name; made on first use."""
         found = cls._made.get(name)
         if found is None:
             found = cls._made[name] = super().__new__(cls)
+            found.id = name
+            # Kept, because tables of the peers are looked into many times a turn.
+            found._hash = zlib.crc32(name.encode())
         return found
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        # Kept, because tables of the peers are looked into many times a turn.
-        self._hash = zlib.crc32(name.encode())
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __repr__(self) -> str:
+        return f"PeerNode({self.id!r})"

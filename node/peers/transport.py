@@ -1,8 +1,8 @@
 """TCP between the members of a group, on asyncio (raft.md 3.3; b13, b19).
 
 Owns the listener, the dialers and one connection per pair: the member with the greater name
-dials. It reports to the library through pysyncobj's `Transport` interface and knows neither
-terms nor logs; frames are `frames.py`, the handshake is `peer_auth.py`. Nothing is read from a
+dials. It delivers to one `Receiver` and knows neither terms nor logs; frames are `frames.py`, the
+handshake is `handshake.py`. Nothing is read from a
 connection but handshake frames until the peer is proven; no frame of a connection that ended
 reaches the node. Bytes are handed to the socket inside `send`.
 """
@@ -18,8 +18,6 @@ import ssl
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
-
-from pysyncobj.transport import Transport
 
 from node.journal import limits as journal_limits
 from node.peers import limits
@@ -57,6 +55,19 @@ class MemberConfig(Protocol):
     def tls(self) -> PeerTls | None: ...
     @property
     def connection_seconds(self) -> float: ...
+
+
+class Receiver(Protocol):
+    """Destination of what arrives from the peers (the core of a Raft node is one)."""
+
+    def receive(self, node: PeerNode, message: Message) -> None:
+        """Take one message of a proven peer. Raises `MessageRefused` to end the connection."""
+
+    def connected(self, node: PeerNode) -> None:
+        """Take note of a connection to `node`, proven by both sides."""
+
+    def disconnected(self, node: PeerNode) -> None:
+        """Take note that the connection to `node` ended."""
 
 
 @dataclass(slots=True)
@@ -241,7 +252,7 @@ class PeerLink(asyncio.BufferedProtocol):
             self._owner.link_ended(self)
 
 
-class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
+class TcpTransport:
     """The connections of one member. Made before its `RaftNode`, started and closed by it."""
 
     def __init__(
@@ -252,8 +263,8 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
         entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:
         """`rng` spreads reconnects; `entropy` gives nonces, and must not be predictable."""
-        super().__init__(None, None, None)
         self._config = config
+        self._receiver: Receiver
         self._rng = rng
         self._entropy = entropy
         self._identity = Identity(
@@ -278,18 +289,16 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
         self.connection_seconds = config.connection_seconds
         self.counters = TransportCounters()
 
-    # --- for the library ---
+    # --- for its node ---
+
+    def attach(self, receiver: Receiver) -> None:
+        """Deliver messages and connection changes to `receiver`. Call before `start`."""
+        self._receiver = receiver
 
     def send(self, node: PeerNode, message: Message) -> bool:
         """Write to the connection of `node`. False when there is none."""
         link = self._links.get(node.id)
         return link is not None and link.send(message)
-
-    def destroy(self) -> None:
-        """The library's way to end: connections now, tasks by `close`."""
-        self._closing = True
-        for link in [*self._links.values(), *self._unproven]:
-            link.close()
 
     def encoded(self, message: Message) -> list[Bytes]:
         """The bytes of a message, which does not change any more. Those of the last one are kept:
@@ -344,7 +353,8 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
             task.cancel()
         await asyncio.gather(*self._tasks, *taken_in, return_exceptions=True)
         self._tasks.clear()
-        self.destroy()
+        for link in [*self._links.values(), *self._unproven]:
+            link.close()
 
     # --- listening and dialing ---
 
@@ -412,12 +422,12 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
             self.counters.connections_replaced_total += 1
             older.close()
         self._links[link.peer] = link
-        self._onNodeConnected(self._nodes[link.peer])
+        self._receiver.connected(self._nodes[link.peer])
 
     def link_received(self, link: PeerLink, message: Message) -> None:
         """A frame of a proven peer, on the one connection that counts."""
         if self._links.get(link.peer) is link:
-            self._onMessageReceived(self._nodes[link.peer], message)
+            self._receiver.receive(self._nodes[link.peer], message)
 
     def link_ended(self, link: PeerLink) -> None:
         """A connection ended; if it was the one of its pair, the node hears of it."""
@@ -425,4 +435,4 @@ class TcpTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
         if self._links.get(link.peer) is link:
             del self._links[link.peer]
             if not self._closing:
-                self._onNodeDisconnected(self._nodes[link.peer])
+                self._receiver.disconnected(self._nodes[link.peer])

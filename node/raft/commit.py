@@ -1,176 +1,183 @@
 """From a submitted command to an applied one: appended, sent, counted, committed, applied.
 
-Owns what of the library's tick touches the log. Its commit rule stays, and is told here what
-counts; its names appear here mangled, as in `syncobj.py`, which derives from this and owns messages
-and connections. What a peer is sent next is for `progress.py`, who may lead for `elections.py`.
+Owns what of the library's tick touches the log. The library's commit rule stays, and gets from
+here what counts. Must not know messages and connections, which are for `core.py`, nor choose what a
+peer is sent next (`replication.py`) or which member leads (`elections.py`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from node.journal.io.log_reader import LogReader
 from node.peers import limits as peers_limits
 from node.peers.message import COMMAND_BYTE, known_command
 from node.raft import limits
-from node.raft.elections import LEADER, Elections
+from node.raft.elections import Elections
 from node.raft.errors import RaftStopped, describe
+from node.raft.pysyncobj.library import LEADER
+from node.raft.submissions import Submissions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from node.journal.io.log_reader import LogReader
     from node.journal.records import Entry
-    from node.raft.submissions import Submissions
+    from node.raft.config import RaftConfig
+    from node.raft.environment import Environment
 
 
 class Committing(Elections):
-    """The part of a core that brings entries on. `Core.__init__` sets what is declared here."""
+    """The part of a core that moves entries forward."""
 
-    _SyncObj__newAppendEntriesTime: float
+    submissions_class = Submissions
 
-    submissions: Submissions
-    log_bytes: int
-    """What this leader has not committed yet."""
-    _feed: LogReader
-    _apply: Callable[[int, int, memoryview], None]
-    _apply_most: int
-    """How many entries the next turn applies at most, by the time that the last ones took."""
-    _countable_index: int | None
-    """Up to where the library may count this node: told in a leader's tick alone."""
-    _counted_index: int
-    """Up to where `log_bytes` was reduced by what is committed."""
+    def __init__(self, config: RaftConfig, environment: Environment) -> None:
+        self._apply = environment.apply
+        self._apply_most = limits.APPLY_ENTRIES_PER_TURN
+        """Upper bound of entries applied in the next turn, from the time that the last ones took.
+        """
+        self._countable_index: int | None = None
+        """Index up to which the library may count this node; set during a leader's tick only."""
+        self.log_bytes = 0
+        """Bytes in the log that this leader has not committed yet."""
+        self._counted_index = 0
+        """Index up to which `log_bytes` was reduced by what is committed."""
+        super().__init__(config, environment)
+        self.submissions = self.submissions_class(config, self.counters)
+        self._feed = LogReader(
+            environment.journal,
+            environment.reads,
+            environment.wake,
+            last=lambda: self.commit_index,
+        )
 
     # --- the log ---
 
     def tick(self) -> None:
         """The library's tick, in which a leader counts itself only for what its disk has."""
-        if self._SyncObj__raftState == LEADER:
+        if self.role == LEADER:
             self._countable_index = self.countable_index()
-            self._pass_over_committed(self._countable_index)
+            self.pass_over_committed(self._countable_index)
         try:
-            self.doTick(0)
+            self.stock_tick()
         finally:
             self._countable_index = None
 
     def countable_index(self) -> int:
-        """How far the library, which counts this node for every index, counts rightly: up to
+        """Return how far the library, which counts this node for every index, counts rightly: up to
         what is durable here, or what a majority has without this node."""
         synced_index = self.journal.synced_index
         if synced_index == self.journal.last_index:
             return synced_index
-        matches = sorted(self._SyncObj__raftMatchIndex.values(), reverse=True)
-        others = (len(self.nodes) + 1) // 2
-        return max(synced_index, matches[others]) if others < len(matches) else synced_index
+        others_index = self.membership.reached_without_self(self.match_index.values())
+        return synced_index if others_index is None else max(synced_index, others_index)
 
-    def _pass_over_committed(self, countable_index: int) -> None:
-        """Spare the library a look at each entry: of a run that a majority has it is asked about
-        the newest, if that is of the own term, for then all before are committed with it."""
-        newest = min(countable_index, self._others_index())
-        if (
-            newest - 1 > self._SyncObj__raftCommitIndex
-            and self.journal.term_at(newest) == self._SyncObj__raftCurrentTerm
-        ):
-            self._SyncObj__raftCommitIndex = newest - 1
+    def pass_over_committed(self, countable_index: int) -> None:
+        """Spare the library's commit rule a look at each entry of a long run.
 
-    def _others_index(self) -> int:
-        """Up to which index enough others have the log for a majority with this node; alone the
-        end of the log."""
-        matches = sorted(self._SyncObj__raftMatchIndex.values(), reverse=True)
-        needed = (len(self.nodes) + 1) // 2
-        return matches[needed - 1] if needed else self.journal.last_index
+        The rule walks one index at a time and commits the newest one that a majority has in the
+        current term. Where the newest entry of the run is of the current term, everything before
+        it is committed with it, of whichever term (Raft, section 5.4.2), so the walk may begin one
+        entry before it. Where it is of an earlier term, nothing may be passed over: an entry of
+        an earlier term is never committed by counting replicas.
+        """
+        others_index = self.membership.reached_with_self(self.match_index.values())
+        if others_index is None:
+            others_index = self.journal.last_index  # Alone: the disk is the only vote.
+        newest = min(countable_index, others_index)
+        # One short of it: the library itself commits the newest, and persists that.
+        if newest - 1 > self.commit_index and self.journal.term_at(newest) == self.term:
+            self.commit_index = newest - 1
 
-    def _SyncObj__getCurrentLogIndex(self) -> int:
+    def last_log_index(self) -> int:
         if self._countable_index is not None:
             return self._countable_index  # In a leader's tick only its commit rule asks.
         return self.journal.last_index
 
-    def _SyncObj__getCurrentLogTerm(self) -> int:
+    def last_log_term(self) -> int:
         return self.journal.last_term
 
-    def _SyncObj__getEntries(
-        self, fromIDx: int | None, count: int | None = None, maxSizeBytes: int | None = None
+    def log_entries(
+        self, first: int | None, count: int | None, max_bytes: int | None
     ) -> list[Entry]:
-        """Entries from an index on, stopping at the byte limit before reading what is beyond."""
+        """Return entries from `first` on, stopping at the byte limit before reading beyond it."""
         journal = self.journal
-        if fromIDx is None or not journal.first_index <= fromIDx <= journal.last_index:
+        if first is None or not journal.first_index <= first <= journal.last_index:
             return []
         if count == 1:
             # The commit rule and the search for a previous entry look at the term alone.
-            return [(b"", fromIDx, journal.term_at(fromIDx))]
-        return journal.entries(fromIDx, maxSizeBytes or peers_limits.FRAME_BYTES_MAX, count)
+            return [(b"", first, journal.term_at(first))]
+        return journal.entries(first, max_bytes or peers_limits.FRAME_BYTES_MAX, count)
 
-    def _SyncObj__sendAppendEntries(self) -> None:
+    def send_heartbeat(self) -> None:
         """A heartbeat, with whatever each peer can take."""
         now = self.clock()
-        self._SyncObj__newAppendEntriesTime = now + self.config.heartbeat_seconds
+        self.next_heartbeat_at = now + self.config.heartbeat_seconds
         self._send_round(now, heartbeat=True)
 
     def replicate(self) -> None:
         """After a tick: send what is new at once; tell a mere commit with the next frames."""
-        if self._SyncObj__raftState != LEADER:
+        if self.role != LEADER:
             self.replicator.end()
             return
         now = self.clock()
         if self.replicator.wanted() and self._send_round(now, heartbeat=False):
             # Nobody needs a heartbeat to hear of a commit that these frames have told.
-            self._SyncObj__newAppendEntriesTime = now + self.config.heartbeat_seconds
+            self.next_heartbeat_at = now + self.config.heartbeat_seconds
 
     @property
     def sending_on(self) -> bool:
         """Whether a peer can take more than one turn may send."""
-        return self._SyncObj__raftState == LEADER and self.replicator.wanted()
+        return self.role == LEADER and self.replicator.wanted()
 
     def _send_round(self, now: float, *, heartbeat: bool) -> bool:
         return self.replicator.send(
-            self._SyncObj__raftCurrentTerm,
-            self._SyncObj__raftCommitIndex,
+            self.term,
+            self.commit_index,
             self.lease.next_round(now),
             heartbeat=heartbeat,
         )
 
     # --- applying ---
 
-    def _SyncObj__applyLogEntries(self) -> bool:
+    def apply_committed(self) -> None:
         """Apply what is committed, each entry once and in order (b05, b06, b17).
 
         The index moves before any callback runs; an apply that raises stops the node, for its
         state may be half changed. A bounded amount per turn, in entries, bytes and time: the rest
         follows in the next, or when it was read, and in between the loop sees to everything else.
         """
-        commit_index = self._SyncObj__raftCommitIndex
+        commit_index = self.commit_index
         self._count_committed(commit_index)
-        first = self._SyncObj__raftLastApplied + 1
+        first = self.last_applied + 1
         if first > commit_index or self.snapshots.restoring:
-            return False
+            return
         most = min(self._apply_most, limits.APPLY_ENTRIES_PER_TURN)
         count = min(commit_index - first + 1, most)
         until = self.clock() + limits.APPLY_SECONDS_PER_TURN
         entries = self._feed.take(first, limits.APPLY_BYTES_PER_TURN, count)
         clock, submissions, awaited = self.clock, self.submissions, self.submissions.awaited
         for command, index, term in entries:
-            if index != self._SyncObj__raftLastApplied + 1:
-                raise RaftStopped(f"raft: entry {index} follows {self._SyncObj__raftLastApplied}")
-            self._SyncObj__doApplyCommand(command, index, term)
-            self._SyncObj__raftLastApplied = index
+            if index != self.last_applied + 1:
+                raise RaftStopped(f"raft: entry {index} follows {self.last_applied}")
+            self.apply_entry(command, index, term)
+            self.last_applied = index
             self.counters.applied_total += 1
             if awaited:
                 submissions.applied(index, term)
             if clock() >= until:
                 # No more are read from the disk next time than there was time for now.
                 self._apply_most = index - first + 1
-                return False
+                return
         self._apply_most = min(2 * self._apply_most, limits.APPLY_ENTRIES_PER_TURN)
-        return False
 
     @property
     def applying(self) -> bool:
         """Whether there is something to apply right now."""
-        first = self._SyncObj__raftLastApplied + 1
-        if first > self._SyncObj__raftCommitIndex or self.snapshots.restoring:
+        first = self.last_applied + 1
+        if first > self.commit_index or self.snapshots.restoring:
             return False
         return not self._feed.waits(first)
 
-    def _SyncObj__doApplyCommand(self, command: bytes, index: int = 0, term: int = 0) -> None:
+    def apply_entry(self, command: bytes, index: int = 0, term: int = 0) -> None:
         """One entry: ours goes to the owner, a no-op nowhere, anything else stops the node."""
         if command.startswith(COMMAND_BYTE):
             try:
@@ -182,7 +189,7 @@ class Committing(Elections):
 
     def _count_committed(self, commit_index: int) -> None:
         """Keep `log_bytes` at the size of what this leader has not committed yet."""
-        if self._SyncObj__raftState != LEADER:
+        if self.role != LEADER:
             self.log_bytes = 0
             return
         if self._counted_index == commit_index:
@@ -190,20 +197,20 @@ class Committing(Elections):
         self.log_bytes -= self.journal.command_bytes(self._counted_index + 1, commit_index)
         self._counted_index = commit_index
         # Followers learn of the commit with the next entries, or a little later without any.
-        self._SyncObj__newAppendEntriesTime = min(
-            self._SyncObj__newAppendEntriesTime, self.clock() + limits.COMMIT_NOTICE_SECONDS
+        self.next_heartbeat_at = min(
+            self.next_heartbeat_at, self.clock() + limits.COMMIT_NOTICE_SECONDS
         )
 
-    def _checkCommandsToApply(self) -> None:
+    def append_submitted(self) -> None:
         """Append what was submitted, by count and bytes instead of by time (raft.md 3.7)."""
         submissions = self.submissions
-        if self._SyncObj__raftState != LEADER:
+        if self.role != LEADER:
             submissions.refuse_queued()
             return
         if self.transfer is not None or self.log_bytes >= self.config.uncommitted_bytes_max:
             return
         entries, taken_bytes = submissions.take(
-            self._SyncObj__raftCurrentTerm,
+            self.term,
             self.journal.last_index + 1,
             self.config.uncommitted_bytes_max - self.log_bytes,
         )
@@ -213,6 +220,6 @@ class Committing(Elections):
     def take_late(self) -> None:
         """What was submitted since the tick is appended and sent before the turn's sync too: a turn
         for it alone would be half of all where who has an answer submits the next."""
-        if self.submissions.queued_bytes and self._SyncObj__raftState == LEADER:
-            self._checkCommandsToApply()
+        if self.submissions.queued_bytes and self.role == LEADER:
+            self.append_submitted()
             self.replicate()

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pysyncobj.config import SyncObjConf
-
 from node.journal import limits as journal_limits
 from node.peers import limits as peers_limits
 from node.raft import limits
@@ -45,14 +43,6 @@ class Outcome(enum.Enum):
     QUEUE_FULL = "queue_full"
     DISCARDED = "discarded"
     UNKNOWN = "unknown"
-
-    @property
-    def certain(self) -> bool:
-        """Whether it is certain that the entry was not applied and never will be.
-
-        UNKNOWN says nothing: the entry may still be applied, later, once.
-        """
-        return self in (Outcome.NOT_LEADER, Outcome.QUEUE_FULL, Outcome.DISCARDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,32 +115,6 @@ class RaftConfig:
         proven = self.secret or self.tls is not None
         if self.peers and not proven and not all(map(is_loopback, hosts)):
             raise ConfigInvalid("secret or tls: needed unless every address is loopback")
-
-
-def library_conf(config: RaftConfig) -> SyncObjConf:
-    """The library's settings (raft.md 3.9); files, threads and forks of its own are off."""
-    return SyncObjConf(
-        autoTick=False,
-        appendEntriesUseBatch=True,
-        appendEntriesPeriod=config.heartbeat_seconds,
-        appendEntriesBatchSizeBytes=config.batch_bytes,
-        raftMinTimeout=config.min_timeout_seconds,
-        raftMaxTimeout=config.max_timeout_seconds,
-        # An isolated leader believes in itself no longer than its followers in it (b12).
-        leaderFallbackTimeout=config.min_timeout_seconds,
-        connectionTimeout=config.connection_seconds,
-        commandsQueueSize=config.queue_commands_max,
-        commandsWaitLeader=False,
-        logCompactionMinEntries=10**9,
-        logCompactionMinTime=10**9,
-        logCompactionSplit=False,
-        useFork=False,
-        dynamicMembershipChange=False,
-        journalFile=None,
-        fullDumpFile=None,
-        password=None,
-        serializer=None,
-    )
 
 
 def is_loopback(host: str) -> bool:

@@ -45,7 +45,7 @@ class Sender(Protocol):
         """Hand over one message; False when it certainly goes nowhere."""
 
 
-class HeldFrames:
+class DurableOutbox:
     """The transport as the library sees it: sends, or keeps until `release`."""
 
     ready = True

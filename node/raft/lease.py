@@ -12,9 +12,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from node.peers.peer import PeerNode
+    from node.raft.membership import Membership
 
 NEVER = float("-inf")
 
@@ -22,10 +21,10 @@ NEVER = float("-inf")
 class Lease:
     """Send times of one leader's rounds, and who answered which."""
 
-    def __init__(self, peers: Iterable[PeerNode], lease_seconds: float) -> None:
+    def __init__(self, membership: Membership, lease_seconds: float) -> None:
         self._lease_seconds = lease_seconds
-        self._answered: dict[PeerNode, float] = dict.fromkeys(peers, NEVER)
-        self._needed = (len(self._answered) + 1) // 2
+        self._membership = membership
+        self._answered: dict[PeerNode, float] = dict.fromkeys(membership.peers, NEVER)
         self._sent: deque[tuple[int, float]] = deque()
         self._sent_at: dict[int, float] = {}
         self._given_up = False
@@ -63,8 +62,7 @@ class Lease:
         """The instant on the leader's clock until which no other leader can exist."""
         if self._given_up:
             return 0.0
-        if self._needed == 0:
-            return now + self._lease_seconds
-        newest = sorted(self._answered.values(), reverse=True)
-        proven = newest[self._needed - 1]
+        proven = self._membership.reached_with_self(self._answered.values())
+        if proven is None:
+            return now + self._lease_seconds  # Alone, and so the only possible leader.
         return proven + self._lease_seconds if proven != NEVER else 0.0

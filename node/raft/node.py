@@ -8,13 +8,13 @@ terms. Update `docs` of the turn's order with `turn`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from node.journal.io.body_fetcher import BodyFetcher, FetchWaiter, NotCached
-from node.journal.io.worker import Inline, Worker
 from node.raft import limits
 from node.raft.config import EntryTooLarge, PeerStatus, RaftConfig, RaftStatus
 from node.raft.core import CANDIDATE, FOLLOWER, LEADER, Core, command_of
+from node.raft.environment import Environment, PeerTransport, worker
 from node.raft.errors import RaftStopped
 from node.raft.submissions import Submission
 from node.raft.transfer import TransferRefused, best_target
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from node.journal.io.worker import Worker
     from node.journal.journal import Journal
     from node.journal.writer import GroupJob
     from node.raft.config import Outcome
@@ -41,7 +42,7 @@ class RaftNode:
     handed to it. `on_role(role, term)` tells every change before anything of the new role
     happens; entries are accepted once it has told "leader". `before_sync()` runs in each turn
     after replication and apply, before the last sync. `wake()` asks the owner for a turn soon,
-    from inside any call. `transport` is a pysyncobj transport with `start` and `close`.
+    from inside any call. `transport` is a `TcpTransport`, or what stands in for one.
     `offload` takes the syncs of a slow disk, `background` all syncs of snapshots and of cleaning up
     behind them, `reads` what is fetched and what a peer that is far behind is sent (None: they stay
     on the caller's thread); the node closes all three. `source` owns the state that is applied to:
@@ -56,7 +57,7 @@ class RaftNode:
         config: RaftConfig,
         *,
         journal: Journal,
-        transport: Any,
+        transport: PeerTransport,
         clock: Callable[[], float],
         rng: random.Random,
         apply: Callable[[int, int, memoryview], None],
@@ -75,28 +76,30 @@ class RaftNode:
         self._before_sync = before_sync
         self._wake = wake
         self._on_role = on_role
+        self._offload = worker(offload)
+        self._background = worker(background)
+        self._reads = worker(reads)
+        self._fetching = BodyFetcher(journal, self._reads, self._read_failed)
+        self._core = self.core_class(
+            config,
+            Environment(
+                journal=journal,
+                transport=transport,
+                clock=clock,
+                rng=rng,
+                apply=apply,
+                wake=wake,
+                source=source,
+                background=self._background,
+                reads=self._reads,
+            ),
+        )
+        self._announced = FOLLOWER, self.term
         self._announced_leading: int | None = None
         self._closed = False
-        self._offload: Worker = Inline() if offload is None else offload
-        self._background: Worker = Inline() if background is None else background
-        self._reads: Worker = Inline() if reads is None else reads
-        self._fetching = BodyFetcher(journal, self._reads, self._read_failed)
         self._syncs_aside = False
         self._taking = False
         self._rests_until = 0.0
-        self._core = self.core_class(
-            config,
-            journal=journal,
-            transport=transport,
-            clock=clock,
-            rng=rng,
-            apply=apply,
-            wake=wake,
-            background=self._background,
-            reads=self._reads,
-            source=source,
-        )
-        self._announced = FOLLOWER, self.term
 
     # --- work ---
 
@@ -118,7 +121,7 @@ class RaftNode:
             raise ValueError("an entry needs at least one byte")
         core = self._core
         deadline = self._clock() + self._config.submit_seconds
-        submission = Submission(command, done, deadline, core._SyncObj__raftCurrentTerm)
+        submission = Submission(command, done, deadline, core.term)
         core.submissions.add(submission, accepted=self.is_leader)
         if self._closed or core.failure is not None:
             core.submissions.abandon()
@@ -222,13 +225,13 @@ class RaftNode:
         """
         journal = self._journal
         dirty = journal.dirty
-        if not dirty and not self._core.held:
+        if not dirty and not self._core.outbox:
             return False
         if not self._syncs_aside:
             journal.sync()
         elif (job := journal.begin_sync()) is not None:
             self._offload.run(job.run, lambda _: self._synced(job))
-        self._core.held.release(self.term)
+        self._core.outbox.release(self.term)
         return dirty
 
     def _synced(self, job: GroupJob) -> None:
@@ -239,7 +242,7 @@ class RaftNode:
         core.enter()
         try:
             self._journal.finish_sync(job)
-            core.held.release(self.term)
+            core.outbox.release(self.term)
         except Exception as error:
             core.fail(error)
         self._wake()
@@ -247,7 +250,7 @@ class RaftNode:
     def _announce(self) -> None:
         """Tell the owner of a change of role or term before anything happens in it."""
         core = self._core
-        state, term = core._SyncObj__raftState, core._SyncObj__raftCurrentTerm
+        state, term = core.role, core.term
         if (state, term) != self._announced:
             self._announced = state, term
             self._announced_leading = term if state == LEADER else None
@@ -258,10 +261,10 @@ class RaftNode:
         if again or core.applying:
             return 0.0
         now = self._clock()
-        if core._SyncObj__raftState == LEADER:
-            due, longest = core._SyncObj__newAppendEntriesTime, limits.TURN_SECONDS_BUSY
+        if core.role == LEADER:
+            due, longest = core.next_heartbeat_at, limits.TURN_SECONDS_BUSY
         else:
-            due, longest = core._SyncObj__raftElectionDeadline, limits.TURN_SECONDS_IDLE
+            due, longest = core.election_deadline, limits.TURN_SECONDS_IDLE
         return min(max(due - now, limits.TURN_SECONDS_MIN), longest)
 
     def _raise_failure(self) -> None:
@@ -315,7 +318,7 @@ class RaftNode:
     @property
     def role(self) -> str:
         """leader, follower or candidate."""
-        return ROLES[self._core._SyncObj__raftState]
+        return ROLES[self._core.role]
 
     @property
     def is_leader(self) -> bool:
@@ -324,8 +327,8 @@ class RaftNode:
         failed leads nobody."""
         core = self._core
         return (
-            core._SyncObj__raftState == LEADER
-            and core._SyncObj__raftCurrentTerm == self._announced_leading
+            core.role == LEADER
+            and core.term == self._announced_leading
             and not self._closed
             and core.failure is None
         )
@@ -333,28 +336,23 @@ class RaftNode:
     @property
     def term(self) -> int:
         """The current term."""
-        return self._core._SyncObj__raftCurrentTerm
+        return self._core.term
 
     @property
     def leader(self) -> str | None:
         """Name of the leader as last heard; may be out of date."""
-        node = self._core._SyncObj__raftLeader
+        node = self._core.leader
         return None if node is None else node.id
-
-    @property
-    def syncs_aside(self) -> bool:
-        """Whether the disk is so slow that it is waited for beside the loop."""
-        return self._syncs_aside
 
     @property
     def commit_index(self) -> int:
         """Index of the newest entry known to be committed."""
-        return self._core._SyncObj__raftCommitIndex
+        return self._core.commit_index
 
     @property
     def applied_index(self) -> int:
         """Index of the newest entry applied."""
-        return self._core._SyncObj__raftLastApplied
+        return self._core.last_applied
 
     @property
     def last_index(self) -> int:

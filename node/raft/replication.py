@@ -18,7 +18,7 @@ from node.journal import limits as journal_limits
 from node.journal.errors import SnapshotFailed
 from node.journal.io.log_reader import LogReader
 from node.raft import limits
-from node.raft.snapshots.sender import Sending
+from node.raft.snapshots.sender import SnapshotSender
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -54,7 +54,7 @@ class Progress:
     floor_round: int = 0
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)
     in_flight_bytes: int = 0
-    sending: Sending | None = None
+    sending: SnapshotSender | None = None
     counted: bool = True
 
     @property
@@ -218,7 +218,7 @@ class Replicator:
 
     def _begin_sending(self, progress: Progress) -> None:
         progress.feed.stop()
-        sending = progress.sending = Sending(
+        sending = progress.sending = SnapshotSender(
             self._journal, self._config, self._clock(), self._offload, self._wake
         )
         progress.next_index = sending.meta.index + 1

@@ -35,6 +35,7 @@ from node.http.server import HttpServer
 from node.journal.io.storage import OsFile, OsStorage
 from node.server import Node
 from tests.jepsen import mutants
+from tests.support import raft_probe
 from tests.support.users import EVERYTHING, Certificate, user
 
 _NEVER = threading.Event()
@@ -172,7 +173,7 @@ def made(folder: Path, name: str, *, recover: bool) -> Node:
 def describe(node: Node) -> dict[str, Any]:
     """The state of the machine of this node, for rule S12."""
     machine = node.broker.host.machine
-    raft = node._raft
+    raft = raft_probe.raft_of(node)
     queues = {}
     for name in machine.queues():
         overview = machine.queue_overview(name) or {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fifo.machine import invariants
 from node.raft import Journal
+from tests.support import raft_probe
 
 if TYPE_CHECKING:
     from node.server import Node
@@ -64,16 +65,16 @@ class RaftChecks:
         """S8: nothing waits for its time that has come. Called often after healing."""
         host = self._world.leader()
         node = None if host is None else host.running
-        if host is None or node is None or node._raft is None:
+        if host is None or node is None or raft_probe.raft_of(node) is None:
             self._in_place = ("", 0, 0.0)
             return
         now = self._world.loop.now
-        applied = node._raft.applied_index
-        if applied == node._raft.last_index or applied != self._commits[0]:
+        applied = raft_probe.running_raft(node).applied_index
+        if applied == raft_probe.running_raft(node).last_index or applied != self._commits[0]:
             self._commits = (applied, now)
         stuck = now - self._commits[1] > COMMIT_SECONDS
-        if stuck or self._in_place[:2] != (host.name, node._raft.term):
-            self._in_place = (host.name, node._raft.term, now)
+        if stuck or self._in_place[:2] != (host.name, raft_probe.running_raft(node).term):
+            self._in_place = (host.name, raft_probe.running_raft(node).term, now)
         due_ms = node.broker.host.machine.next_due_ms()
         if due_ms is None or not self._is_in_place(host.name):
             return
@@ -136,9 +137,9 @@ class RaftChecks:
         copies = 0
         for host in hosts:
             node = host.node
-            raft = None if node is None else node._raft
+            raft = None if node is None else raft_probe.raft_of(node)
             if raft is not None:
-                copies += raft._journal.synced_index >= index
+                copies += raft_probe.journal(raft).synced_index >= index
             elif not host.alive:
                 copies += self._on_disk(host.name, host.incarnation) >= index
             else:
@@ -162,8 +163,7 @@ class RaftChecks:
         for host in self._world.healthy():
             if host.running is None:
                 return False
-            raft = host.running._raft
-            assert raft is not None, "running"
+            raft = raft_probe.running_raft(host.running)
             ends.add((raft.last_index, raft.applied_index))
         return len(ends) == 1
 

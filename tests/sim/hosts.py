@@ -19,6 +19,7 @@ from node.peers.transport import PeerLink
 from node.raft import Inline, JournalLimits, RaftConfig, RaftError, TcpTransport, TransferRefused
 from node.server import Node, NodeStopped
 from tests.sim.clockwork import Program
+from tests.support import raft_probe
 from tests.support.simdisk import PowerCut, SimStorage
 
 if TYPE_CHECKING:
@@ -131,7 +132,8 @@ class Host:
         """The node, where it runs, is not paused, and has started."""
         if self.program is None or self.program.paused:
             return None
-        return self.node if self.node is not None and self.node._raft is not None else None
+        node = self.node
+        return None if node is None or raft_probe.raft_of(node) is None else node
 
     def start(self) -> None:
         """Start a node on this machine's disk."""
@@ -201,7 +203,7 @@ class Host:
 
     def transfer(self) -> None:
         """Ask this leader to hand over to the follower that is best placed."""
-        raft = self.node._raft if self.node is not None else None
+        raft = raft_probe.raft_of(self.node) if self.node is not None else None
         target = None if raft is None else raft.successor()
         if self.program is None or raft is None or target is None:
             return

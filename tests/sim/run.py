@@ -19,6 +19,7 @@ from tests.sim.plan import FAULT_SECONDS, Plan, draw
 from tests.sim.verbs import Verbal
 from tests.sim.workload import DEAD, QUEUE, Programs
 from tests.sim.world import World
+from tests.support import raft_probe
 
 START_SECONDS = 10.0
 LEADER_SECONDS = 10.0
@@ -77,7 +78,7 @@ async def _main(world: World) -> None:
     await until(world, world.leader, LEADER_SECONDS, "V1: there is no leader after healing")
     leader = world.leader()
     assert leader is not None
-    term = leader.node._raft.term  # type: ignore[union-attr]  # it leads, so it runs
+    term = raft_probe.running_raft(leader.node).term
     world.history.add("ok", "leader", leader.name, node=leader.name, term=term)
     world.calm = True
     programs.restart_dead(mains)

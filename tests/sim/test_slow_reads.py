@@ -18,6 +18,7 @@ from tests.sim.plan import Plan
 from tests.sim.run import until
 from tests.sim.workload import Programs
 from tests.sim.world import World
+from tests.support import raft_probe
 
 pytestmark = pytest.mark.slow
 
@@ -181,8 +182,7 @@ def test_a_reader_that_goes_is_not_read_for() -> None:
         scene.program("first", begin)
         await scene.done()
         assert leader.node is not None
-        assert leader.node._raft is not None
-        assert not leader.node._raft._fetching._waiting
+        assert not raft_probe.fetches_wait(raft_probe.running_raft(leader.node))
         leader.slow_reads(0.01)
         await asyncio.sleep(200.0)
         scene.program("second", scene.drain)

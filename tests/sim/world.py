@@ -25,6 +25,7 @@ from tests.sim.clockwork import Program, VirtualLoop
 from tests.sim.hosts import Host
 from tests.sim.network import Network
 from tests.sim.plan import Fault, Plan
+from tests.support import raft_probe
 
 QUEUE, DEAD = "work", "dead"
 
@@ -119,7 +120,9 @@ class World:
 
         def restored(chunks: Iterator[bytes]) -> Iterator[None]:
             yield from restore(chunks)
-            self.happened("snapshot restored" if node._raft is None else "snapshot installed")
+            self.happened(
+                "snapshot restored" if raft_probe.raft_of(node) is None else "snapshot installed"
+            )
             self.checks.restored((host.name, incarnation), node)
 
         counters = node.broker.counters
@@ -160,7 +163,7 @@ class World:
     def leader(self) -> Host | None:
         """The host whose node leads the newest term and may act, if there is one."""
         leading = [host for host in self.hosts.values() if host.running and host.running.leads]
-        return max(leading, key=lambda host: host.node._raft.term, default=None)  # type: ignore[union-attr]  # running
+        return max(leading, key=lambda host: raft_probe.running_raft(host.node).term, default=None)
 
     def healthy(self) -> list[Host]:
         """All hosts but the one that is never healed."""

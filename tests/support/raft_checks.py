@@ -12,6 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from node.raft.config import Outcome
+from tests.support import raft_probe
 
 if TYPE_CHECKING:
     from node.journal.journal import Journal
@@ -130,7 +131,7 @@ class Checks:
         """Everything about one node that cannot change while nothing is done to it. Whether leases
         have to be looked at: a follower neither holds one nor stands under one."""
         self._leading.discard(node.name)
-        if not node.alive or node.node._core.failure is not None:
+        if not node.alive or raft_probe.core(node.node).failure is not None:
             return True  # It says and does nothing any more.
         raft, journal = node.node, node.journal
         assert journal is not None
@@ -162,7 +163,7 @@ class Checks:
             if not node.alive or node.node.role != "candidate":
                 continue
             term = node.node.term
-            if node.node._core.held.transfer_term == term > holders[0].node.term:
+            if raft_probe.core(node.node).outbox.transfer_term == term > holders[0].node.term:
                 self.fail(f"{node.name} was asked to stand under the lease of {holders[0].name}")
 
     def _check_hard_state(self, name: str, journal: Journal) -> None:
@@ -220,17 +221,17 @@ class Checks:
 
     def _check_waiting(self, node: SimNode, applied_index: int) -> None:
         """Nobody waits for what this node has applied, or got with a snapshot (b22)."""
-        submissions = node.node._core.submissions
-        if node.paused or not (submissions._waiting or submissions._left):
+        waited_for = raft_probe.waiting_indexes(node.node) + raft_probe.left_indexes(node.node)
+        if node.paused or not waited_for:
             return
-        first = min([*(one.index for one in submissions._waiting), *submissions._left])
+        first = min(waited_for)
         if first <= applied_index:
             self.fail(f"{node.name} left entry {first} without an outcome")
 
     def _hear(self, node: SimNode) -> None:
         """Remember when a majority last answered a leader."""
         key = (node.name, node.incarnation, node.node.term)
-        answers = sorted(node.node._core._SyncObj__lastResponseTime.values(), reverse=True)
+        answers = sorted(raft_probe.core(node.node).last_response.values(), reverse=True)
         others = len(self._world.nodes) // 2
         answered = answers[others - 1] if others else inf
         self._heard[key] = max(self._heard.get(key, 0.0), answered)
@@ -301,7 +302,7 @@ class Checks:
                 at = self.entries.get(index)
                 if count != 1 or at is None or at[1] != submitted.payload:
                     self.fail(f"{submitted} is applied {count} times")
-            elif outcome.certain and count:
+            elif outcome in raft_probe.NEVER_APPLIED and count:
                 self.fail(f"{submitted} is applied after all")
             elif count > 1:
                 self.fail(f"{submitted} is applied {count} times")

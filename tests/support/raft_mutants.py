@@ -10,17 +10,17 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pysyncobj.syncobj import SyncObj
-
 from node.journal.recovery import recovery_marker
 from node.raft import append_entries
 from node.raft.append_entries import Verdict
 from node.raft.core import LEADER, Core
 from node.raft.node import RaftNode
+from node.raft.pysyncobj.library import stock
 from node.raft.replication import Progress, Replicator
-from node.raft.snapshots.manager import Snapshotting
-from node.raft.snapshots.taker import Taking
+from node.raft.snapshots.manager import SnapshotManager
+from node.raft.snapshots.taker import SnapshotTaker
 from node.raft.submissions import Submission, Submissions
+from tests.support import raft_probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,11 +82,9 @@ class CallbackDisturbs(Core):
 class RetriesApply(Core):
     """b06: what raised is applied again in every tick."""
 
-    def _SyncObj__applyLogEntries(self) -> bool:
-        try:
-            return super()._SyncObj__applyLogEntries()
-        except Exception:
-            return False
+    def apply_committed(self) -> None:
+        with contextlib.suppress(Exception):
+            super().apply_committed()
 
 
 class Forgetful(Submissions):
@@ -121,25 +119,24 @@ class QueuesWhatItRefuses(Core):
 class TakesMembershipChanges(Core):
     """b11: the library's own handling of membership, where every change is accepted at once."""
 
-    def _SyncObj__changeCluster(self, request: object) -> Any:
-        return SyncObj._SyncObj__changeCluster(self, request)
+    def change_members(self, request: object) -> Any:
+        return stock("changeCluster")(self, request)
 
-    def _SyncObj__parseChangeClusterRequest(self, command: bytes) -> Any:
-        return SyncObj._SyncObj__parseChangeClusterRequest(self, command)
+    def parse_member_change(self, command: bytes) -> Any:
+        return stock("parseChangeClusterRequest")(self, command)
 
 
 class SkipsUnknown(Core):
     """b17: an entry of another type is passed over without advancing the applied index."""
 
-    def _SyncObj__applyLogEntries(self) -> bool:
-        first, last = self._SyncObj__raftLastApplied + 1, self._SyncObj__raftCommitIndex
+    def apply_committed(self) -> None:
+        first, last = self.last_applied + 1, self.commit_index
         if first <= last:
             for command, index, term in self.journal.entries(first, 10**9, last - first + 1):
                 if command[:1] == b"\x03":
                     continue
-                self._SyncObj__doApplyCommand(command, index, term)
-                self._SyncObj__raftLastApplied += 1
-        return False
+                self.apply_entry(command, index, term)
+                self.last_applied += 1
 
 
 class AnswersAtOnce(Core):
@@ -147,7 +144,7 @@ class AnswersAtOnce(Core):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.held._disk = _CleanDisk()
+        raft_probe.replace_disk(self, _CleanDisk())
 
 
 class _CleanDisk:
@@ -167,7 +164,7 @@ class ReleasesAll(Core):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.held._disk = _WrongEnd(self.journal)
+        raft_probe.replace_disk(self, _WrongEnd(self.journal))
 
 
 class _WrongEnd:
@@ -193,19 +190,19 @@ class CountsOldAcks(Core):
 
     def on_acknowledgement(self, node: PeerNode, message: Message) -> bool:
         return super().on_acknowledgement(
-            node, message | {"term": self._SyncObj__raftCurrentTerm, "round": self.lease.round}
+            node, message | {"term": self.term, "round": self.lease.round}
         )
 
 
 class SendsChunks(Core):
     """b21: the library's own sending, which cuts large entries in pickled chunks."""
 
-    def _SyncObj__sendAppendEntries(self) -> None:
-        SyncObj._SyncObj__sendAppendEntries(self)
+    def send_heartbeat(self) -> None:
+        stock("sendAppendEntries")(self)
 
     def replicate(self) -> None:
-        if self._SyncObj__raftState == LEADER:
-            SyncObj._SyncObj__sendAppendEntries(self)
+        if self.role == LEADER:
+            stock("sendAppendEntries")(self)
 
 
 class TrustsCommitHint(Core):
@@ -213,14 +210,14 @@ class TrustsCommitHint(Core):
 
     def _adopt_journal(self) -> None:
         super()._adopt_journal()
-        self._SyncObj__raftCommitIndex = self.journal.commit_hint()
+        self.commit_index = self.journal.commit_hint()
 
 
 class TakesForwarded(Core):
     """b24: messages that are not ours reach the library's handler."""
 
-    def _SyncObj__onMessageReceived(self, node: PeerNode, message: Message) -> None:
-        self._stock_message(node, message)
+    def receive(self, node: PeerNode, message: Message) -> None:
+        self.stock_receive(node, message)
 
 
 class Boundless(Replicator):
@@ -240,7 +237,7 @@ class CountsVotes(Core):
     """b28: votes are counted, not voters."""
 
     def on_response_vote(self, node: PeerNode, message: Message) -> bool:
-        self._stock_message(node, message)
+        self.stock_receive(node, message)
         return True
 
 
@@ -248,7 +245,7 @@ class SilentToOldLeaders(Core):
     """b12: entries of a lower term get no answer."""
 
     def on_append_entries(self, node: PeerNode, message: Message) -> bool:
-        if message["term"] < self._SyncObj__raftCurrentTerm:
+        if message["term"] < self.term:
             return False
         return super().on_append_entries(node, message)
 
@@ -258,7 +255,7 @@ class BelievesInItself(Core):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._SyncObj__conf.leaderFallbackTimeout = 30.0
+        self.conf.leaderFallbackTimeout = 30.0
 
 
 class VotesForAnyone(Core):
@@ -272,7 +269,7 @@ class LeaseFromReceipt(Core):
     """The lease counts from when the answer came, not from when the round was sent."""
 
     def on_acknowledgement(self, node: PeerNode, message: Message) -> bool:
-        if message["term"] == self._SyncObj__raftCurrentTerm:
+        if message["term"] == self.term:
             message = message | {"round": self.lease.next_round(self.clock())}
         return super().on_acknowledgement(node, message)
 
@@ -289,16 +286,16 @@ class StandsForAnyone(Core):
     """Whoever asks this node to stand, and in whatever term, is obeyed."""
 
     def on_timeout_now(self, node: PeerNode, message: Message) -> bool:
-        self._SyncObj__raftLeader = node
-        return super().on_timeout_now(node, message | {"term": self._SyncObj__raftCurrentTerm})
+        self.leader = node
+        return super().on_timeout_now(node, message | {"term": self.term})
 
 
 class FlagsAndForcesForEver(StandsForAnyone):
     """The same, and the privilege of the one election is kept for those that follow."""
 
     def prepare_election(self) -> None:
-        if self.held.transfer_term:
-            self.held.transfer_term = self._SyncObj__raftCurrentTerm + 1
+        if self.outbox.transfer_term:
+            self.outbox.transfer_term = self.term + 1
         super().prepare_election()
 
 
@@ -307,7 +304,7 @@ class LeadsOn(Core):
 
     def _retire(self) -> None:
         self.transfer = None
-        self.lease._given_up = False
+        raft_probe.regain_lease(self)
 
 
 class NoPreVote(Core):
@@ -323,7 +320,7 @@ class CommitsOnSnapshotPath(Core):
     def on_snapshot(self, node: PeerNode, message: Message) -> bool:
         news = super().on_snapshot(node, message)
         claimed = min(message["index"], self.journal.last_index)
-        self._SyncObj__raftCommitIndex = max(self._SyncObj__raftCommitIndex, claimed)
+        self.commit_index = max(self.commit_index, claimed)
         return news
 
 
@@ -334,20 +331,18 @@ class ClearsTail(Core):
         super()._adopt_snapshot()
         journal = self.journal
         if journal.snapshot is not None:
-            journal._commit_index = self._SyncObj__raftCommitIndex = journal.snapshot.index
+            self.commit_index = journal.snapshot.index
+            raft_probe.forget_commit(journal, self.commit_index)
             journal.truncate(journal.snapshot.index + 1 - journal.first_index)
 
 
-class _Rewriting(Taking):
+class _Rewriting(SnapshotTaker):
     def _take(self, index: int) -> Work:
-        journal = self._journal
-        for segment in list(journal._snapshots.segments)[:-1]:
-            journal._storage.unlink(segment.name)
-        journal._storage.sync_folder()
+        raft_probe.lose_closed_segments(self._journal)
         yield from super()._take(index)
 
 
-class _TakesRewriting(Snapshotting):
+class _TakesRewriting(SnapshotManager):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         if self._taking is not None:
@@ -357,7 +352,7 @@ class _TakesRewriting(Snapshotting):
 class RewritesOnCompaction(Core):
     """b03: what the log has to let go of goes first, and what is to stay is written afterwards."""
 
-    snapshotting_class = _TakesRewriting
+    snapshots_class = _TakesRewriting
 
 
 class IgnoresLoadError(Core):
@@ -373,8 +368,8 @@ class RollsBack(Core):
 
     def on_snapshot(self, node: PeerNode, message: Message) -> bool:
         meta = self.journal.snapshot
-        if message["index"] <= self._SyncObj__raftLastApplied and meta is not None:
-            self._SyncObj__raftLastApplied = meta.index
+        if message["index"] <= self.last_applied and meta is not None:
+            self.last_applied = meta.index
         return super().on_snapshot(node, message)
 
 
@@ -436,7 +431,7 @@ class DoneAtTheCurrentLeader(Core):
     """A lost journal counts as got back when it has what any leader has committed."""
 
     def caught_up(self, rejoin: Rejoin) -> bool:
-        index = min(self._SyncObj__raftCommitIndex, self.journal.synced_index)
+        index = min(self.commit_index, self.journal.synced_index)
         return self.journal.term_at(index) > 0
 
 

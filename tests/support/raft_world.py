@@ -17,8 +17,6 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pysyncobj.transport import Transport
-
 from node.journal.config import JournalLimits
 from node.journal.journal import Journal
 from node.journal.recovery.recovery_marker import MARKER_NAME
@@ -28,12 +26,15 @@ from node.peers.peer import PeerNode
 from node.raft.config import Outcome, RaftConfig
 from node.raft.errors import RaftStopped
 from node.raft.node import RaftNode
+from tests.support import raft_probe
 from tests.support.raft_checks import Checks
 from tests.support.raft_state import SimState
 from tests.support.simdisk import PowerCut, ProcessDisk, SimStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from node.peers.transport import Receiver
 
 CLUSTER = b"simulated-world!"
 SMALL_JOURNAL = JournalLimits(segment_bytes=16_384, cache_bytes=4_096)
@@ -72,15 +73,24 @@ class Submitted:
     outcomes: list[tuple[Outcome, int]] = field(default_factory=list)
 
 
-class SimTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
+class SimTransport:
     """The network as one node's process sees it."""
 
     def __init__(self, network: Network, owner: SimNode) -> None:
-        super().__init__(None, None, None)
+        self._receiver: Receiver
         self._network = network
         self._owner = owner
         self._name = owner.name
         self.epochs: dict[str, int] = {}
+
+    def attach(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+
+    async def start(self) -> None:
+        """Connections are the world's."""
+
+    async def close(self) -> None:
+        """Connections are the world's."""
 
     def send(self, node: PeerNode, message: dict[str, Any]) -> bool:
         epoch = self.epochs.get(node.id)
@@ -96,15 +106,15 @@ class SimTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
         self.disconnected(peer)
         self._owner.touched = True
         self.epochs[peer] = epoch
-        self._onNodeConnected(PeerNode(peer))
+        self._receiver.connected(PeerNode(peer))
 
     def disconnected(self, peer: str) -> None:
         if self.epochs.pop(peer, None) is not None:
             self._owner.touched = True
-            self._onNodeDisconnected(PeerNode(peer))
+            self._receiver.disconnected(PeerNode(peer))
 
     def received(self, frame: Frame) -> None:
-        self._onMessageReceived(PeerNode(frame.source), frame.message())
+        self._receiver.receive(PeerNode(frame.source), frame.message())
 
 
 class Network:
@@ -433,7 +443,7 @@ class SimNode:
         if self._node is None:
             return
         self.touched = True
-        self._node._core.submissions.abandon()
+        raft_probe.abandon(self._node)
         self._node = None
         self.journal = None
         self.transport = None
@@ -644,9 +654,9 @@ class World:
         if name is not None:
             for node in self.nodes.values():
                 if node.alive:
-                    core = node.node._core
+                    core = raft_probe.core(node.node)
                     soon = node.clock() + (0.61 if node.name == name else 3.0)
-                    core._SyncObj__raftElectionDeadline = soon
+                    core.election_deadline = soon
 
         def elected() -> bool:
             if not self.leaders or not self.leaders[0].node.is_leader:

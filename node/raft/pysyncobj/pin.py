@@ -14,7 +14,6 @@ from typing import Any
 
 import pysyncobj.config
 import pysyncobj.journal
-import pysyncobj.node
 import pysyncobj.syncobj
 import pysyncobj.transport
 import pysyncobj.version
@@ -126,7 +125,6 @@ DIGESTS: dict[str, str] = {
     "_SyncObj__tryLogCompaction": "c2f8a0ec14cc7312",
     "Transport": "9b0212a7af6123e7",
     "Journal": "8375f2a66c8600e6",
-    "Node": "08d57d1bfde2aca1",
     "SyncObjConf": "e8d5f06ea6435e2c",
 }
 """SHA-256, shortened, of the source of each method of `PARAMETERS` and of the base classes."""
@@ -173,7 +171,6 @@ def sources() -> dict[str, Any]:
     return found | {
         "Transport": pysyncobj.transport.Transport,
         "Journal": pysyncobj.journal.Journal,
-        "Node": pysyncobj.node.Node,
         "SyncObjConf": pysyncobj.config.SyncObjConf,
     }
 

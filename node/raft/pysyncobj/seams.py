@@ -11,11 +11,11 @@ Update `pin.py` when a seam is added.
 from __future__ import annotations
 
 import random
+import time
 from typing import TYPE_CHECKING, NoReturn
 
 import pysyncobj.syncobj
 
-from node.raft.config import boot_clock
 from node.raft.errors import RaftStopped
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class _Running:
     """
 
     def __init__(self) -> None:
-        self.clock: Callable[[], float] = boot_clock
+        self.clock: Callable[[], float] = time.monotonic
         self.rng = random.Random()
 
     def random(self) -> float:

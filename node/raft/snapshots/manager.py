@@ -15,8 +15,8 @@ from node.journal.errors import SnapshotFailed
 from node.journal.io.steps import Steps
 from node.raft import limits
 from node.raft.errors import RaftError, RaftStopped
-from node.raft.snapshots.receiver import Receiving, offered
-from node.raft.snapshots.taker import Taking
+from node.raft.snapshots.receiver import SnapshotReceiver, offered
+from node.raft.snapshots.taker import SnapshotTaker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Snapshotting:
+class SnapshotManager:
     """One node's snapshots. Without a `source` it takes none and starts from none."""
 
     def __init__(
@@ -54,9 +54,9 @@ class Snapshotting:
         self._taking = (
             None
             if source is None
-            else Taking(journal, source, config, counters, clock, offload, wake)
+            else SnapshotTaker(journal, source, config, counters, clock, offload, wake)
         )
-        self._receiving = Receiving(journal)
+        self._receiving = SnapshotReceiver(journal)
         self._heard_at = 0.0
         self._applied_index = 0
         self._installing: Steps[None] = Steps(offload, wake)

@@ -32,7 +32,7 @@ def offered(message: Message) -> SnapshotMeta:
     )
 
 
-class Receiving:
+class SnapshotReceiver:
     """The one snapshot that this node takes, if it takes one."""
 
     def __init__(self, journal: Journal) -> None:

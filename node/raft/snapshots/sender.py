@@ -35,7 +35,7 @@ class Piece(NamedTuple):
     live_count: int
 
 
-class Sending:
+class SnapshotSender:
     """A snapshot that stays on the disk for as long as it is sent. Ended by `end`."""
 
     def __init__(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Taking:
+class SnapshotTaker:
     """The one snapshot that may be in the making, and the cleaning up behind the last."""
 
     def __init__(

@@ -28,6 +28,7 @@ from node.config import LimitSettings
 from node.http.server import HttpServer
 from node.raft import JournalLocked
 from node.server import Node, NodeStopped
+from tests.support import raft_probe
 from tests.support.cluster import eventually, loopback_config, passed, running, within
 from tests.support.rawclient import Closed, RawClient, connected
 
@@ -127,8 +128,7 @@ async def hold_turns(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[float]
         turns.append(3600.0)
         return turns[-1]
 
-    assert node._raft is not None
-    monkeypatch.setattr(node._raft, "turn", turn)
+    monkeypatch.setattr(raft_probe.running_raft(node), "turn", turn)
     await eventually(lambda: turns)
     turns.clear()
     return turns
@@ -199,8 +199,7 @@ async def test_without_a_lease_nothing_is_answered_from_memory(
         node = await cluster.leader()
         client = await connected(node.me.client)
         await client.declare("q")
-        assert node._raft is not None
-        monkeypatch.setattr(node._raft, "lease_until", lambda: 0.0)
+        monkeypatch.setattr(raft_probe.running_raft(node), "lease_until", lambda: 0.0)
         answer = await client.ask(QueueQuery("q", "show"))
         assert isinstance(answer, Error)
         assert (answer.code, answer.retryable) == ("not_now", True)

@@ -34,6 +34,7 @@ from fifo.words.settlement import Verb
 from node.broker import limits
 from node.raft import Outcome, RaftNode
 from node.server import Node
+from tests.support import raft_probe
 from tests.support.cluster import LocalCluster, eventually, passed, running
 from tests.support.rawclient import RawClient, connected
 
@@ -401,16 +402,16 @@ async def test_without_a_lease_a_renewal_waits_and_is_then_answered_not_now(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, consumer = await holding(node, [b"one"])
-    assert node._raft is not None
-    lease = node._raft.lease_until
-    monkeypatch.setattr(node._raft, "lease_until", lambda: 0.0)
+    raft = raft_probe.running_raft(node)
+    lease = raft.lease_until
+    monkeypatch.setattr(raft, "lease_until", lambda: 0.0)
     answer = await client.ask(Renew(((consumer, ((1, 1),)),)))
     assert isinstance(answer, Error)
     assert (answer.code, answer.retryable) == ("not_now", True)
     waiting = asyncio.create_task(client.ask(Renew(((consumer, ((1, 1),)),))))
     await passed(0.2)
     assert not waiting.done()
-    monkeypatch.setattr(node._raft, "lease_until", lease)
+    monkeypatch.setattr(raft, "lease_until", lease)
     assert isinstance(await waiting, Renewed)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from node.journal.errors import JournalFailed
 from node.raft.node import RaftNode
+from tests.support import raft_probe
 from tests.support.journals import SMALL, command, fill, open_journal
 from tests.support.raft_world import SimNode, World
 from tests.support.simdisk import PowerCut, SimStorage
@@ -182,7 +183,7 @@ def keeps_syncs_off_the_loop(node_class: NodeClass = RaftNode) -> None:
     leader = world.elect("a")
     leader.sync_seconds = 0.1
     busy(world, leader, 3)
-    assert leader.node.syncs_aside
+    assert raft_probe.syncs_off_loop(leader.node)
     waits = OnLoop(leader)
     taken = leader.node.status().counters.snapshots_taken_total
     busy(world, leader, 60)
@@ -206,7 +207,7 @@ def test_a_slow_disk_stops_no_loop_for_a_vote() -> None:
     for node in world.nodes.values():
         node.sync_seconds = 0.1
     busy(world, leader, 5)
-    assert all(node.node.syncs_aside for node in world.nodes.values())
+    assert all(raft_probe.syncs_off_loop(node.node) for node in world.nodes.values())
     waits = [OnLoop(node) for node in world.nodes.values()]
     for target in "bca":
         leader.node.transfer(target, lambda _: None)

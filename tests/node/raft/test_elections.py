@@ -13,6 +13,7 @@ from node.raft.node import RaftNode
 from node.raft.prevote import LogEnd, PreVote, would_grant
 from tests.node.raft.scenarios import Rule, as_tests
 from tests.support import raft_mutants as mutants
+from tests.support import raft_probe
 from tests.support.raft_world import Frame, World
 
 NodeClass = type[RaftNode]
@@ -36,8 +37,8 @@ def sticky_followers(node_class: NodeClass = RaftNode) -> None:
     world.run(1.0)
     term = leader.node.term
     for name in "ab":
-        core = world.nodes[name].node._core
-        core._SyncObj__onMessageReceived(PeerNode("c"), vote_request(term + 5))
+        core = raft_probe.core(world.nodes[name].node)
+        core.receive(PeerNode("c"), vote_request(term + 5))
     world.run(0.5)
     assert leader.node.is_leader
     assert leader.node.term == world.nodes["b"].node.term == term
@@ -52,7 +53,7 @@ def restarted_nodes_wait(node_class: NodeClass = RaftNode) -> None:
     b = world.nodes["b"]
     b.kill()
     b.start()
-    receive = b.node._core._SyncObj__onMessageReceived
+    receive = raft_probe.core(b.node).receive
     receive(PeerNode("c"), vote_request(term + 1))
     assert b.node.term == term
     world.nodes["a"].kill()
@@ -217,7 +218,7 @@ def test_two_leaders_in_one_term_stop_the_node() -> None:
         "round": 1,
         "entries": [],
     }
-    leader.node._core._SyncObj__onMessageReceived(PeerNode("b"), message)
+    raft_probe.core(leader.node).receive(PeerNode("b"), message)
     world.run(0.1)
     assert leader.stopped is not None
     assert "both lead term" in leader.stopped.reason
@@ -229,7 +230,7 @@ def test_held_frames_of_an_ended_connection_or_another_term_are_dropped() -> Non
     world.run(0.5)
     node = world.nodes["b"].node
     assert world.nodes["b"].journal is not None
-    held = node._core.held
+    held = raft_probe.core(node).outbox
     world.nodes["b"].journal.add(b"\x10x", node.last_index + 1, node.term)
     answer = {"type": "next_node_idx", "term": node.term, "round": 1, "next_node_idx": 9}
     answer |= {"reset": False, "success": True, "counted": True}

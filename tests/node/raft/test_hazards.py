@@ -16,6 +16,7 @@ from node.raft.config import Outcome
 from node.raft.errors import RaftStopped
 from node.raft.node import RaftNode
 from tests.support import raft_mutants as mutants
+from tests.support import raft_probe
 from tests.support.raft_world import Frame, Submitted, World
 
 if TYPE_CHECKING:
@@ -127,17 +128,17 @@ def b09_full_queue(node_class: NodeClass = RaftNode) -> None:
     world.run(0.5)
     outcomes = [submitted.outcomes[0][0] for submitted in found]
     assert outcomes == [Outcome.COMMITTED] * 10 + [Outcome.QUEUE_FULL] * 5
-    assert Outcome.QUEUE_FULL.certain
+    assert Outcome.QUEUE_FULL in raft_probe.NEVER_APPLIED
     assert payloads(leader) == [submitted.payload for submitted in found[:10]]
 
 
 def b11_static_membership(node_class: NodeClass = RaftNode) -> None:
     """No way of the library's leads to another set of members."""
-    core = World("abc", node_class=node_class).start().elect().node._core
+    core = raft_probe.core(World("abc", node_class=node_class).start().elect().node)
     members = set(core.otherNodes)
     doors: list[Callable[[], object]] = [
-        lambda: core._SyncObj__changeCluster(["add", "d"]),
-        lambda: core._SyncObj__parseChangeClusterRequest(b"\x02"),
+        lambda: core.change_members(["add", "d"]),
+        lambda: core.parse_member_change(b"\x02"),
     ]
     for shut in doors:
         with pytest.raises(RaftStopped, match="membership is static"):
@@ -200,7 +201,7 @@ def b16_every_submit_ends(node_class: NodeClass = RaftNode) -> None:
     assert outcome(lost) is None
     world.run(0.3)
     assert outcome(lost) is Outcome.UNKNOWN
-    assert not outcome(lost).certain  # type: ignore[union-attr]  # just compared
+    assert outcome(lost) not in raft_probe.NEVER_APPLIED
 
 
 def b17_unknown_type(node_class: NodeClass = RaftNode) -> None:
@@ -246,7 +247,7 @@ def b18_durable_before_answer(node_class: NodeClass = RaftNode) -> None:
     world.commit(leader, 30)
     world.run(0.2)
     assert {"next_node_idx", "response_vote", "request_vote"} <= set(answers)
-    assert all(node.node._core.failure is None for node in world.nodes.values())
+    assert all(raft_probe.core(node.node).failure is None for node in world.nodes.values())
 
 
 def b20_old_acks(node_class: NodeClass = RaftNode) -> None:
@@ -340,7 +341,7 @@ def b24_never_forwarded(node_class: NodeClass = RaftNode) -> None:
     world = World("abc", seed=24, node_class=node_class).start()
     leader = world.elect("a")
     end = leader.node.last_index
-    receive = leader.node._core._SyncObj__onMessageReceived
+    receive = raft_probe.core(leader.node).receive
     for message in (
         {"type": "apply_command", "command": b"\x10x", "request_id": 1},
         {"type": "apply_command_response", "request_id": 1, "log_idx": 2, "log_term": 1},
@@ -384,7 +385,7 @@ def b26_reset_beyond_the_end(node_class: NodeClass = RaftNode) -> None:
     leader = world.elect("a")
     world.commit(leader, 3)
     world.run(0.3)
-    core = leader.node._core
+    core = raft_probe.core(leader.node)
     message = {
         "type": "next_node_idx",
         "term": leader.node.term,
@@ -394,7 +395,7 @@ def b26_reset_beyond_the_end(node_class: NodeClass = RaftNode) -> None:
         "counted": True,
         "success": False,
     }
-    core._SyncObj__onMessageReceived(PeerNode("b"), message)
+    core.receive(PeerNode("b"), message)
     assert core.replicator.peers[PeerNode("b")].next_index <= leader.node.last_index + 1
     world.commit(leader, 3)
     world.run(0.3)
@@ -417,7 +418,7 @@ def b28_one_vote_per_voter(node_class: NodeClass = RaftNode) -> None:
     world.start()
     for node in world.nodes.values():
         late = 0.61 if node.name == "a" else 3.0
-        node.node._core._SyncObj__raftElectionDeadline = node.clock() + late
+        raft_probe.core(node.node).election_deadline = node.clock() + late
     world.run_until(lambda: ("candidate", 1) in world.nodes["a"].roles)
     world.run(0.3)
     assert not world.leaders

@@ -13,7 +13,7 @@ import pytest
 
 from tests.node.raft.test_schedules import FOUND_BY
 from tests.support import raft_mutants as mutants
-from tests.support import raft_world
+from tests.support import raft_probe, raft_world
 from tests.support.raft_checks import Checks
 from tests.support.raft_schedule import plan_of, run_plan
 
@@ -60,20 +60,17 @@ def everything_of(node: SimNode) -> dict[str, Any]:
     found: dict[str, Any] = {"paused": node.paused, "names": node.storage.listdir()}
     if not node.alive or node.journal is None:
         return found
-    core = node.node._core
-    parts = (core, node.journal, core.submissions, core.lease, core.held, node.journal._writer)
-    for part in parts:
-        kind = type(part).__name__
-        for name, value in vars(part).items():
-            if isinstance(value, SCALARS):
-                found[f"{kind}.{name}"] = value
-            elif isinstance(value, Sized):
-                found[f"{kind}.{name}"] = len(value)
+    core = raft_probe.core(node.node)
+    for name, value in raft_probe.fields(node.node).items():
+        if isinstance(value, SCALARS):
+            found[name] = value
+        elif isinstance(value, Sized):
+            found[name] = len(value)
     del found["Journal._cache"]  # The check at the end reads, by no step.
     found["log"] = (node.journal.first_index, node.journal.last_index, node.journal.snapshot)
-    found["answers"] = dict(core._SyncObj__lastResponseTime)
-    found["waiting"] = [one.index for one in core.submissions._waiting]
-    found["left"] = list(core.submissions._left)
+    found["answers"] = dict(core.last_response)
+    found["waiting"] = raft_probe.waiting_indexes(node.node)
+    found["left"] = raft_probe.left_indexes(node.node)
     found["announced"] = (node.node.role, node.node.is_leader, core.failure)
     return found
 

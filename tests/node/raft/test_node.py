@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from node.peers.peer import PeerNode
 from node.raft import limits
 from node.raft.config import EntryTooLarge, Outcome
 from node.raft.errors import RaftStopped
+from tests.support import raft_probe
 from tests.support.raft_world import Frame, World
 
 
@@ -124,13 +126,7 @@ def test_on_role_comes_before_anything_of_the_role_and_its_entry_is_the_first_of
             world.submit(name, f"lead {term} {name}".encode())
 
     for node in world.nodes.values():
-        original = node.node._on_role
-
-        def both(role: str, term: int, name: str = node.name, told: Any = original) -> None:
-            told(role, term)
-            lead(name, role, term)
-
-        node.node._on_role = both
+        raft_probe.on_role(node.node, partial(lead, node.name))
         world.submit(node, f"too early on {node.name}".encode())
     for _ in range(3):
         leader = world.elect()
@@ -174,7 +170,7 @@ def test_a_turn_replicates_then_tells_the_owner_then_syncs() -> None:
         return "pass"
 
     world.network.intercept = watch
-    leader.node._before_sync = lambda: order.append("before_sync")
+    raft_probe.on_before_sync(leader.node, lambda: order.append("before_sync"))
     leader.storage.hook = lambda operation, name: order.append(operation)
     world.submit(leader, b"x")
     world.run(0.0)
@@ -187,7 +183,7 @@ def test_committed_is_told_after_apply_in_the_same_turn() -> None:
     leader = world.elect()
     seen: list[str] = []
     leader.apply_hook = lambda payload: seen.append("apply")
-    leader.node._before_sync = lambda: seen.append("turn")
+    raft_probe.on_before_sync(leader.node, lambda: seen.append("turn"))
     leader.node.submit([b"x"], lambda outcome, index: seen.append(outcome.value))
     world.run_until(lambda: "committed" in seen)
     assert seen[-3:] == ["apply", "committed", "turn"]
@@ -201,7 +197,7 @@ def test_a_long_log_is_applied_in_bounded_steps(monkeypatch: pytest.MonkeyPatch)
     counts: list[int] = []
     leader.kill()
     leader.start()
-    leader.node._before_sync = lambda: counts.append(len(leader.applied))
+    raft_probe.on_before_sync(leader.node, lambda: counts.append(len(leader.applied)))
     world.run(1.0)
     assert len(leader.applied) == 50
     steps = [after - before for before, after in itertools.pairwise(counts)]
@@ -214,7 +210,7 @@ def test_a_costly_log_is_applied_a_little_at_a_time_and_no_more_is_read() -> Non
     world.commit(leader, 50)
     leader.kill()
     leader.start()
-    core, counts, read, spent = leader.node._core, [0], [0], [0.0]
+    core, counts, read, spent = raft_probe.core(leader.node), [0], [0], [0.0]
     clock, entries = core.clock, core.journal.entries
 
     def cost(payload: bytes) -> None:
@@ -226,7 +222,7 @@ def test_a_costly_log_is_applied_a_little_at_a_time_and_no_more_is_read() -> Non
         return found
 
     leader.apply_hook = cost
-    leader.node._before_sync = lambda: counts.append(len(leader.applied))
+    raft_probe.on_before_sync(leader.node, lambda: counts.append(len(leader.applied)))
     core.clock = lambda: clock() + spent[0]
     core.journal.entries = reading  # type: ignore[method-assign]  # counts what is read
     world.run(1.0)
@@ -289,7 +285,7 @@ def test_a_log_that_disagrees_below_the_commit_index_stops_the_node() -> None:
             "round": 1,
             "entries": entries,
         }
-        b.node._core._SyncObj__onMessageReceived(PeerNode("c"), message)
+        raft_probe.core(b.node).receive(PeerNode("c"), message)
         world.run(0.05)
         assert b.stopped is not None
         assert "parted" in b.stopped.reason
@@ -305,7 +301,6 @@ async def test_close_answers_everything_and_gives_the_journal_back() -> None:
     waiting = world.submit(leader, b"in the log")
     world.run(0.01)
     queued = world.submit(leader, b"in the queue")
-    leader.transport.close = _nothing  # type: ignore[union-attr]  # the simulated network has no sockets
     await leader.node.close()
     await leader.node.close()
     assert [s.outcomes for s in (waiting, queued)] == [
@@ -315,10 +310,6 @@ async def test_close_answers_everything_and_gives_the_journal_back() -> None:
     leader.open_journal(leader.storage).close()
     late = world.submit(leader, b"too late")
     assert late.outcomes == [(Outcome.NOT_LEADER, 0)]
-
-
-async def _nothing() -> None:
-    pass
 
 
 def test_status_tells_what_an_operator_asks() -> None:

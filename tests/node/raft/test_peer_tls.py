@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from node.peers import limits
 from node.peers.peer import PeerNode
 from node.peers.tls import CertificateUnusable, PeerTls, names_in
-from node.raft import limits
 from node.raft.config import ConfigInvalid, RaftConfig
 from tests.node.raft.test_transport import CLUSTER, Member, free_ports, until
 from tests.support.certificates import Authority
@@ -46,7 +46,7 @@ async def two(first: PeerTls | None, second: PeerTls | None, **changes: Any) -> 
 
 async def test_members_with_certificates_of_one_authority_talk(authority: Authority) -> None:
     async with two(authority.member("a"), authority.member("b")) as (a, b):
-        await until(lambda: a.connected and b.connected)
+        await until(lambda: a.present and b.present)
         big = [(b"\x10" + bytes(1_000_000), 2, 1)]
         message = {
             "type": "append_entries",
@@ -70,8 +70,8 @@ async def test_the_shared_secret_is_asked_for_beside_the_certificate(authority: 
     for member in (a, b):
         await member.transport.start()
     await until(lambda: a.counters.peers_refused_total > 0)
-    assert not a.connected
-    assert not b.connected
+    assert not a.present
+    assert not b.present
     for member in (a, b):
         await member.transport.close()
 
@@ -84,8 +84,8 @@ async def test_a_member_with_the_certificate_of_another_is_refused_by_either_sid
     async with two(files["a"], files["b"]) as (a, b):
         other = b if wrong == "a" else a
         await until(lambda: other.counters.peers_refused_total > 0)
-        assert not a.connected
-        assert not b.connected
+        assert not a.present
+        assert not b.present
         assert a.received == b.received == []
 
 
@@ -95,8 +95,8 @@ async def test_a_certificate_of_another_authority_gets_nothing(
     forged = Authority(tmp_path / "forged").member("b")
     async with two(authority.member("a"), replace(forged, ca=authority.ca)) as (a, b):
         await until(lambda: a.counters.tls_failures_total > 0)
-        assert not a.connected
-        assert not b.connected
+        assert not a.present
+        assert not b.present
 
 
 async def read_all(address: tuple[str, int], first: bytes, context: ssl.SSLContext | None) -> bytes:
@@ -115,7 +115,7 @@ async def test_a_stranger_gets_nothing(authority: Authority) -> None:
     nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     nobody.check_hostname, nobody.verify_mode = False, ssl.CERT_NONE
     async with two(authority.member("a"), authority.member("b")) as (a, b):
-        await until(lambda: a.connected and b.connected)
+        await until(lambda: a.present and b.present)
         hello = b"\x20\x00\x00\x00\x00\x00\x00\x00" + bytes(32)
         plain = await read_all(a.transport.address, hello, None)
         assert len(plain) <= 7  # At most a TLS alert.
@@ -129,16 +129,16 @@ async def test_strangers_that_never_shake_hands_are_bounded(
 ) -> None:
     monkeypatch.setattr(limits, "UNAUTHENTICATED_MAX", 4)
     async with two(authority.member("a"), authority.member("b")) as (a, b):
-        await until(lambda: a.connected and b.connected)
+        await until(lambda: a.present and b.present)
         silent = [await asyncio.open_connection(*a.transport.address) for _ in range(10)]
         await until(lambda: a.counters.handshakes_crowded_out_total == 6)
         # A member that comes back while they hold every place gets in.
         await b.transport.close()
-        await until(lambda: not a.connected)
+        await until(lambda: not a.present)
         again = Member("b", {"a": a.transport.address[1], "b": free_ports(1)[0]}, secret=None,
                        tls=authority.member("b"))  # fmt: skip
         await again.transport.start()
-        await until(lambda: a.connected and again.connected)
+        await until(lambda: a.present and again.connected)
         await again.transport.close()
         for _, writer in silent:
             writer.close()

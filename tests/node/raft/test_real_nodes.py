@@ -19,6 +19,7 @@ from node.raft import (
     boot_clock,
 )
 from tests.node.raft.test_transport import free_ports, until
+from tests.support import raft_probe
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -128,7 +129,7 @@ async def test_real_nodes_go_on_without_their_leader_and_take_it_back(
 ) -> None:
     first = await leader_of(owners)
     assert await first.commit(b"before") is Outcome.COMMITTED
-    ports = {name: owner.node._config.bind[1] for name, owner in owners.items()}
+    ports = {name: raft_probe.config(owner.node).bind[1] for name, owner in owners.items()}
     with pytest.raises(JournalLocked):
         Journal.open(OsStorage(first.folder), cluster_id=CLUSTER, node=first.name)
     await first.close()

@@ -18,7 +18,7 @@ from node.raft.transfer import TransferRefused
 from tests.node.raft.scenarios import Rule, as_tests
 from tests.node.raft.test_slow_disk import make_slow
 from tests.support import raft_mutants as mutants
-from tests.support import raft_schedule
+from tests.support import raft_probe, raft_schedule
 from tests.support.journals import open_journal
 from tests.support.raft_world import Frame, SimNode, World
 from tests.support.simdisk import PowerCut, SimStorage
@@ -33,7 +33,7 @@ STAMP = "20261122T043238Z"
 def believe(world: World, leader: SimNode) -> None:
     """Let this leader lead on although nobody answers; its lease ends as usual."""
     world.checks.alone = False
-    leader.node._core._SyncObj__conf.leaderFallbackTimeout = 60.0
+    raft_probe.core(leader.node).conf.leaderFallbackTimeout = 60.0
 
 
 def recovered(world: World, seconds: float = 10.0) -> None:
@@ -102,7 +102,7 @@ def lost_copy(node_class: NodeClass = RaftNode) -> None:
     assert leader.journal is not None
     submitted = world.submit(leader, world.payload())
     last = leader.node.last_index + 1
-    world.run_until(lambda: leader.node._core._SyncObj__raftMatchIndex[_peer(leader, "b")] >= last)
+    world.run_until(lambda: raft_probe.core(leader.node).match_index[_peer(leader, "b")] >= last)
     assert leader.journal.synced_index < last
     lost.lose_disk()
     world.network.intercept = lambda frame: "drop" if entries_to(frame, "b") else "pass"
@@ -117,7 +117,7 @@ def lost_copy(node_class: NodeClass = RaftNode) -> None:
 
 
 def _peer(node: SimNode, name: str) -> PeerNode:
-    return next(peer for peer in node.node._core.nodes if peer.id == name)
+    return next(peer for peer in raft_probe.core(node.node).nodes if peer.id == name)
 
 
 def late_word(node_class: NodeClass = RaftNode) -> None:
@@ -235,7 +235,7 @@ def test_it_takes_a_few_round_trips_while_the_cluster_serves() -> None:
     began_at = world.now
     recovered(world)
     assert world.now - began_at < 3.0
-    assert world.leaders[0].node.term > leader.node._core.counters.elections_total
+    assert world.leaders[0].node.term > raft_probe.core(leader.node).counters.elections_total
     assert len(lost.applied) == 53
 
 

@@ -18,6 +18,7 @@ from node.raft.config import Outcome, RaftConfig, RaftCounters
 from node.raft.lease import NEVER
 from node.raft.replication import Replicator
 from node.raft.submissions import Submission, Submissions
+from tests.support import raft_probe
 from tests.support.journals import open_journal
 from tests.support.raft_world import CLUSTER, World
 from tests.support.simdisk import SimStorage
@@ -156,12 +157,12 @@ def test_an_answer_to_an_old_question_does_not_raise_a_candidate_once_a_leader_w
     world.elect("a")
     world.run(0.5)
     b = world.nodes["b"]
-    core = b.node._core
+    core = raft_probe.core(b.node)
     number = core.prevote.ask()
     world.run(0.2)
     grant = {"type": "pre_vote_answer", "term": b.node.term, "number": number, "granted": True}
-    core._SyncObj__onMessageReceived(PeerNode("c"), grant)
-    assert core._SyncObj__raftElectionDeadline != NEVER
+    core.receive(PeerNode("c"), grant)
+    assert core.election_deadline != NEVER
     world.run(1.0)
     assert world.leaders[0].name == "a"
 
@@ -181,7 +182,7 @@ def test_nothing_is_applied_or_told_before_it_is_on_the_own_disk(names: str) -> 
         def before_sync(node: Any = node) -> None:
             assert node.journal.synced_index >= node.node.commit_index
 
-        node.node._before_sync = before_sync
+        raft_probe.on_before_sync(node.node, before_sync)
     leader = world.elect()
     world.commit(leader, 20, size=100)
     world.run(0.5)
@@ -217,21 +218,21 @@ def test_what_was_meant_for_another_leadership_is_refused() -> None:
 def test_a_run_of_entries_is_passed_over_only_for_a_newest_of_the_own_term() -> None:
     """What a majority has of an earlier term is not committed for that (Raft, 5.4.2)."""
     world = World("abc", seed=3).start()
-    core = world.elect().node._core
+    core = raft_probe.core(world.elect().node)
     world.run(0.5)
-    committed = core._SyncObj__raftCommitIndex
-    term, last = core._SyncObj__raftCurrentTerm, committed + 5
+    committed = core.commit_index
+    term, last = core.term, committed + 5
     core.journal.extend([(b"\x10x", index, term) for index in range(committed + 1, last + 1)])
-    first, second = core._SyncObj__raftMatchIndex
-    core._SyncObj__raftMatchIndex.update({first: last - 1, second: committed})
-    core._SyncObj__raftCurrentTerm = term + 1
-    core._pass_over_committed(last)
-    assert core._SyncObj__raftCommitIndex == committed
-    core._SyncObj__raftCurrentTerm = term
-    core._pass_over_committed(committed)
-    assert core._SyncObj__raftCommitIndex == committed
-    core._pass_over_committed(last)
-    assert core._SyncObj__raftCommitIndex == last - 2
+    first, second = core.match_index
+    core.match_index.update({first: last - 1, second: committed})
+    core.term = term + 1
+    core.pass_over_committed(last)
+    assert core.commit_index == committed
+    core.term = term
+    core.pass_over_committed(committed)
+    assert core.commit_index == committed
+    core.pass_over_committed(last)
+    assert core.commit_index == last - 2
 
 
 def test_what_an_earlier_leadership_left_has_its_outcome_too() -> None:

@@ -12,7 +12,7 @@ from node.raft.config import Outcome
 from node.raft.node import RaftNode
 from tests.node.raft.scenarios import Rule, as_tests
 from tests.support import raft_mutants as mutants
-from tests.support import raft_schedule
+from tests.support import raft_probe, raft_schedule
 from tests.support.journals import ONE_SEGMENT, open_journal
 from tests.support.raft_world import Frame, SimNode, World
 from tests.support.simdisk import SimStorage
@@ -65,15 +65,15 @@ def test_a_fast_disk_stays_on_the_loops_thread_and_a_slow_one_comes_back() -> No
     world = World("abc", seed=3).start()
     leader = world.elect("a")
     world.commit(leader, 5)
-    assert not leader.node.syncs_aside
+    assert not raft_probe.syncs_off_loop(leader.node)
     make_slow(world, leader, 0.5)
     world.run(1.0)
-    assert leader.node.syncs_aside
+    assert raft_probe.syncs_off_loop(leader.node)
     leader.sync_seconds = 0.0001
     for _ in range(60):
         world.commit(leader, 1)
         world.run(0.01)
-    assert not leader.node.syncs_aside
+    assert not raft_probe.syncs_off_loop(leader.node)
 
 
 def leader_counts_its_disk(node_class: NodeClass = RaftNode) -> None:

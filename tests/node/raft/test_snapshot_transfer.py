@@ -10,6 +10,7 @@ from node.raft import limits
 from node.raft.node import RaftNode
 from tests.node.journal.test_off_the_loop import OnLoop
 from tests.node.raft.test_snapshot_hazards import commit_past, compacting
+from tests.support import raft_probe
 
 if TYPE_CHECKING:
     from tests.support.raft_world import Frame, SimNode, World
@@ -102,7 +103,7 @@ def test_a_change_of_leader_in_the_middle_of_a_transfer_costs_time_only() -> Non
 
     def change() -> None:
         if watch.frames == 8:
-            had.append(behind.node._core.snapshots._receiving.state_bytes)
+            had.append(raft_probe.received_state_bytes(behind.node))
             world.after(0.0, leader.kill)  # Not in the middle of the turn that sends.
 
     watch.on_piece = change
@@ -158,7 +159,7 @@ def test_a_follower_that_dies_while_its_disk_installs_begins_again_or_has_it() -
         world, _, behind = one_behind(seed)
         behind.sync_seconds = 0.1
         world.network.heal()
-        world.run_until(lambda node=behind: node.node._core.snapshots._installing.waiting)  # type: ignore[misc]
+        world.run_until(lambda node=behind: raft_probe.install_waits(node.node))  # type: ignore[misc]
         world.run(world.rng.uniform(0.0, 0.5))
         behind.kill(power=seed % 2 == 0)
         behind.start()
@@ -193,10 +194,10 @@ def test_a_snapshot_that_nobody_takes_any_more_is_let_go(
 def test_a_follower_that_installs_does_not_stand_for_election() -> None:
     world, leader, behind = one_behind(6, slice_steps=1)
     world.network.heal()
-    world.run_until(lambda: behind.node._core.snapshots.restoring, 20.0)
-    behind.node._core._SyncObj__raftElectionDeadline = 0.0
+    world.run_until(lambda: raft_probe.core(behind.node).snapshots.restoring, 20.0)
+    raft_probe.core(behind.node).election_deadline = 0.0
     terms = leader.node.term
-    world.run_until(lambda: not behind.node._core.snapshots.restoring, 20.0)
+    world.run_until(lambda: not raft_probe.core(behind.node).snapshots.restoring, 20.0)
     assert leader.node.term == terms
     world.run_until(world.converged, 20.0)
 
@@ -204,7 +205,7 @@ def test_a_follower_that_installs_does_not_stand_for_election() -> None:
 @pytest.mark.parametrize("damage", ["state", "digest"])
 def test_what_is_not_the_snapshot_that_was_offered_is_not_installed(damage: str) -> None:
     world, _, behind = one_behind(7)
-    core = behind.node._core
+    core = raft_probe.core(behind.node)
     receive, wrong = core.snapshots.received, [True]
 
     def damaged(message: dict[str, Any], commit_index: int) -> Any:

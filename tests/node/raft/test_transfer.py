@@ -11,7 +11,7 @@ from node.raft.node import RaftNode
 from node.raft.transfer import TransferRefused
 from tests.node.raft.scenarios import Rule, as_tests
 from tests.support import raft_mutants as mutants
-from tests.support import raft_schedule
+from tests.support import raft_probe, raft_schedule
 from tests.support.raft_world import Frame, World
 
 NodeClass = type[RaftNode]
@@ -188,10 +188,10 @@ def only_the_leader_may_ask(node_class: NodeClass = RaftNode) -> None:
     leader = world.elect("a")
     world.run(0.3)
     term = leader.node.term
-    core = world.nodes["b"].node._core
+    core = raft_probe.core(world.nodes["b"].node)
     peers = {node.id: node for node in core.nodes}
     for source, claimed in (("c", term), ("a", term - 1), ("a", term + 1)):
-        core._SyncObj__onMessageReceived(peers[source], {"type": "timeout_now", "term": claimed})
+        core.receive(peers[source], {"type": "timeout_now", "term": claimed})
     world.run(1.0)
     assert leader.node.is_leader
     assert leader.node.term == term

@@ -53,7 +53,7 @@ async def until(condition: Callable[[], object], seconds: float = 8.0) -> None:
 
 
 class Member:
-    """A transport with what it told the library."""
+    """A transport with what it delivered."""
 
     def __init__(self, name: str, ports: dict[str, int], **changes: Any) -> None:
         settings: dict[str, Any] = {
@@ -65,27 +65,25 @@ class Member:
         }
         self.config = RaftConfig(**(settings | changes))
         self.transport = TcpTransport(self.config, rng=random.Random(1))
-        self.connected: set[str] = set()
+        self.present: set[str] = set()
         self.events: list[str] = []
         self.received: list[tuple[str, Message]] = []
         self.refuse = False
-        self.transport.setOnNodeConnectedCallback(self._on_connected)
-        self.transport.setOnNodeDisconnectedCallback(self._on_disconnected)
-        self.transport.setOnMessageReceivedCallback(self._on_message)
+        self.transport.attach(self)
 
-    def _on_connected(self, node: PeerNode) -> None:
-        assert node.id not in self.connected
-        self.connected.add(node.id)
+    def connected(self, node: PeerNode) -> None:
+        assert node.id not in self.present
+        self.present.add(node.id)
         self.events.append(f"+{node.id}")
 
-    def _on_disconnected(self, node: PeerNode) -> None:
-        self.connected.remove(node.id)
+    def disconnected(self, node: PeerNode) -> None:
+        self.present.remove(node.id)
         self.events.append(f"-{node.id}")
 
-    def _on_message(self, node: PeerNode, message: Message) -> None:
+    def receive(self, node: PeerNode, message: Message) -> None:
         if self.refuse:
             raise MessageRefused("not now")
-        assert node.id in self.connected
+        assert node.id in self.present
         self.received.append((node.id, message))
 
     @property
@@ -100,7 +98,7 @@ async def pair() -> AsyncIterator[tuple[Member, Member]]:
     members = Member("a", ports), Member("b", ports)
     for member in members:
         await member.transport.start()
-    await until(lambda: members[0].connected and members[1].connected)
+    await until(lambda: members[0].present and members[1].present)
     yield members
     for member in members:
         await member.transport.close()
@@ -239,8 +237,8 @@ async def test_b19_a_stranger_gets_nothing_and_executes_nothing(
     stranger.writer.write(LENGTHS.pack(len(pickled), 0) + pickled)
     assert await stranger.closed() == b""
     assert a.counters.frames_invalid_total == 1
-    assert a.connected == {"b"}
-    assert b.connected == {"a"}
+    assert a.present == {"b"}
+    assert b.present == {"a"}
     assert a.events == ["+b"]
 
 
@@ -292,7 +290,7 @@ async def test_a_hello_of_no_member_gets_no_answer(
     stranger.send(side(**changes).hello())
     assert await stranger.closed() == b""
     assert a.counters.peers_refused_total == 1
-    assert a.connected == {"b"}
+    assert a.present == {"b"}
 
 
 @pytest.mark.parametrize("changes", [{"version": PROTOCOL_VERSION + 1}, {"to": "c"}], ids=str)
@@ -304,7 +302,7 @@ async def test_a_hello_of_another_version_or_for_another_node_gets_no_answer(
     stranger.send(side().hello() | changes)
     assert await stranger.closed() == b""
     assert a.counters.peers_refused_total == 1
-    assert a.connected == {"b"}
+    assert a.present == {"b"}
 
 
 async def test_a_wrong_secret_gets_a_nonce_and_nothing_else(pair: tuple[Member, Member]) -> None:
@@ -319,7 +317,7 @@ async def test_a_wrong_secret_gets_a_nonce_and_nothing_else(pair: tuple[Member, 
     stranger.send(answer)
     assert await stranger.closed() == b""
     assert a.counters.peers_refused_total == 1
-    assert a.connected == {"b"}
+    assert a.present == {"b"}
     assert a.events == ["+b"]
 
 
@@ -346,8 +344,8 @@ async def test_a_listener_that_does_not_know_the_secret_is_not_believed() -> Non
     await a.transport.start()
     await b.transport.start()
     await until(lambda: a.counters.peers_refused_total >= 2)
-    assert not a.connected
-    assert not b.connected
+    assert not a.present
+    assert not b.present
     await a.transport.close()
     await b.transport.close()
 
@@ -369,10 +367,10 @@ async def test_bad_bytes_of_a_proven_peer_close_its_connection(content: bytes) -
     a = Member("a", ports)
     await a.transport.start()
     peer = await enter(a)
-    assert a.connected == {"b"}
+    assert a.present == {"b"}
     peer.writer.write(content)
     await peer.closed()
-    await until(lambda: not a.connected)
+    await until(lambda: not a.present)
     assert a.counters.frames_invalid_total == 1
     assert not a.received
     again = await enter(a)
@@ -401,7 +399,7 @@ async def test_half_a_frame_waits_and_ends_with_its_connection() -> None:
     peer.writer.write(whole[:1000])
     await peer.writer.drain()
     peer.writer.close()
-    await until(lambda: not a.connected)
+    await until(lambda: not a.present)
     again = await enter(a)
     again.writer.write(whole[1000:])
     await again.closed()
@@ -438,7 +436,7 @@ async def test_silent_strangers_are_bounded_in_number_and_time(
     assert a.counters.handshakes_expired_total == limits.UNAUTHENTICATED_MAX
     for stranger in strangers:
         assert await stranger.closed() == b""
-    assert a.connected == {"b"}
+    assert a.present == {"b"}
 
 
 async def test_a_member_gets_in_while_strangers_hold_every_place() -> None:
@@ -447,7 +445,7 @@ async def test_a_member_gets_in_while_strangers_hold_every_place() -> None:
     await a.transport.start()
     strangers = [await Stranger.dial(a) for _ in range(limits.UNAUTHENTICATED_MAX)]
     peer = await enter(a)
-    assert a.connected == {"b"}
+    assert a.present == {"b"}
     for each in (*strangers, peer):
         each.writer.close()
     await a.transport.close()
@@ -458,7 +456,7 @@ async def test_a_silent_connection_is_given_up_and_dialed_again() -> None:
     a = Member("a", ports, connection_seconds=1.0, max_timeout_seconds=0.9)
     await a.transport.start()
     peer = await enter(a)
-    await until(lambda: not a.connected)
+    await until(lambda: not a.present)
     assert a.counters.connections_silent_total == 1
     await peer.closed()
     await a.transport.close()
@@ -470,7 +468,7 @@ async def test_connections_without_traffic_stay() -> None:
     members = Member("a", ports, **changes), Member("b", ports, **changes)
     for member in members:
         await member.transport.start()
-    await until(lambda: all(member.connected for member in members))
+    await until(lambda: all(member.present for member in members))
     keepalive_bytes = sum(map(len, encode({"type": "keepalive"})))
     enough = members[0].counters.received_bytes_total + 6 * keepalive_bytes
     await until(lambda: members[0].counters.received_bytes_total >= enough)
@@ -491,7 +489,7 @@ async def test_a_peer_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPa
         sent += 1
         assert sent < 100
     assert a.counters.connections_clogged_total == 1
-    assert not a.connected
+    assert not a.present
     peer.writer.close()
     await a.transport.close()
 
@@ -499,11 +497,11 @@ async def test_a_peer_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPa
 async def test_peers_reconnect_after_one_of_them_was_away(pair: tuple[Member, Member]) -> None:
     a, b = pair
     await a.transport.close()
-    await until(lambda: not b.connected)
+    await until(lambda: not b.present)
     ports = {"a": a.config.bind[1], "b": b.config.bind[1]}
     back = Member("a", ports)
     await back.transport.start()
-    await until(lambda: b.connected and back.connected)
+    await until(lambda: b.present and back.present)
     await back.transport.close()
 
 
@@ -531,7 +529,7 @@ async def test_b13_the_listener_survives_running_out_of_descriptors(
         await until(lambda: a.counters.accepted_total == 1)
         dialing.close()
         peer = await enter(a)
-        assert a.connected == {"b"}
+        assert a.present == {"b"}
         peer.writer.close()
 
 

@@ -9,23 +9,23 @@ import pytest
 from node.peers.peer import PeerNode
 from node.raft import limits
 from node.raft.config import Outcome
+from tests.support import raft_probe
 from tests.support.raft_world import Frame, SimNode, World
 
 
-def watched(world: World, node: SimNode, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Whoever asks for a turn of this node from now on, noted and granted."""
+def watched(node: SimNode) -> list[str]:
+    """Note, and grant, each request for a turn of this node from now on."""
     asked: list[str] = []
 
     def wake() -> None:
         asked.append("wake")
         node.wake()
 
-    monkeypatch.setattr(node.node, "_wake", wake)
-    monkeypatch.setattr(node.node._core, "_wake", wake)
+    raft_probe.on_wake(node.node, wake)
     return asked
 
 
-def test_an_answer_after_the_commit_asks_for_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_after_the_commit_asks_for_no_turn() -> None:
     world = World("abc", seed=1).start()
     leader = world.elect("a")
     world.commit(leader, 3)
@@ -35,8 +35,8 @@ def test_an_answer_after_the_commit_asks_for_no_turn(monkeypatch: pytest.MonkeyP
     world.submit(leader, world.payload())
     last = leader.node.last_index + 1
     world.run_until(lambda: leader.node.commit_index == last)
-    asked = watched(world, leader, monkeypatch)
-    core = leader.node._core
+    asked = watched(leader)
+    core = raft_probe.core(leader.node)
     answer = {
         "type": "next_node_idx",
         "term": leader.node.term,
@@ -46,25 +46,23 @@ def test_an_answer_after_the_commit_asks_for_no_turn(monkeypatch: pytest.MonkeyP
         "success": True,
         "counted": True,
     }
-    core._SyncObj__onMessageReceived(PeerNode("c"), answer)
+    core.receive(PeerNode("c"), answer)
     assert core.replicator.peers[PeerNode("c")].match_index == last
     assert asked == []
 
 
-def test_an_answer_that_makes_room_for_more_asks_for_a_turn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_answer_that_makes_room_for_more_asks_for_a_turn() -> None:
     world = World("abc", seed=2).start()
     leader = world.elect("a")
     world.commit(leader, 3)
     world.run(1.0)
-    core = leader.node._core
+    core = raft_probe.core(leader.node)
     progress = core.replicator.peers[PeerNode("c")]
     world.network.intercept = lambda frame: "drop" if frame.source == "c" else "pass"
     progress.in_flight_bytes = window = core.config.window_bytes
     progress.in_flight.append((leader.node.last_index + 1, window))
     world.commit(leader, 2)
-    asked = watched(world, leader, monkeypatch)
+    asked = watched(leader)
     answer = {
         "type": "next_node_idx",
         "term": leader.node.term,
@@ -74,7 +72,7 @@ def test_an_answer_that_makes_room_for_more_asks_for_a_turn(
         "success": True,
         "counted": True,
     }
-    core._SyncObj__onMessageReceived(PeerNode("c"), answer)
+    core.receive(PeerNode("c"), answer)
     assert asked == ["wake"]
 
 
@@ -85,7 +83,7 @@ def test_what_is_submitted_as_an_entry_commits_leaves_in_the_same_turn(
     leader = world.elect("a")
     world.commit(leader, 1)
     world.run(1.0)
-    asked = watched(world, leader, monkeypatch)
+    asked = watched(leader)
     committed: list[int] = []
     asked_within: list[str] = []
 
@@ -115,12 +113,12 @@ def test_what_is_submitted_after_the_tick_leaves_in_the_same_turn_too() -> None:
         if due:
             leader.node.submit([due.pop()], lambda outcome, _index: outcomes.append(outcome))
 
-    leader.node._before_sync = submit
+    raft_probe.on_before_sync(leader.node, submit)
     last = leader.node.last_index
     leader.node.turn()
     assert leader.journal is not None
     assert leader.node.last_index == last + 1 == leader.journal.synced_index
-    sent = leader.node._core.replicator.peers.values()
+    sent = raft_probe.core(leader.node).replicator.peers.values()
     assert [progress.next_index for progress in sent] == [last + 2] * 2
     world.run(0.2)
     assert outcomes == [Outcome.COMMITTED]
@@ -139,8 +137,8 @@ def test_who_is_refused_in_the_midst_of_a_turn_is_told_in_the_next_which_is_aske
         if due:
             follower.node.submit([due.pop()], lambda outcome, _index: outcomes.append(outcome))
 
-    follower.node._before_sync = submit
-    follower.node._wake = lambda: asked.append(True)
+    raft_probe.on_before_sync(follower.node, submit)
+    raft_probe.on_wake(follower.node, lambda: asked.append(True))
     follower.node.turn()
     assert (outcomes, asked) == ([], [True])
     follower.node.turn()
@@ -194,7 +192,7 @@ def test_a_follower_acknowledges_at_once_and_applies_what_came_in_a_while_togeth
 
     follower.receive = received  # type: ignore[method-assign]  # to see frames as they come
     world.network.intercept = watch
-    follower.node._before_sync = lambda: applied_at.append(world.now)
+    raft_probe.on_before_sync(follower.node, lambda: applied_at.append(world.now))
     started = world.now
     for _ in range(150):
         world.submit(leader, world.payload())
@@ -213,9 +211,9 @@ def test_a_follower_that_is_told_to_stand_does_not_rest() -> None:
     world.run(1.0)
     follower = world.nodes["b"]
     world.commit(leader, 1)
-    world.run_until(lambda: follower.node._rests_until > follower.clock())
+    world.run_until(lambda: raft_probe.rests_until(follower.node) > follower.clock())
     message = {"type": "timeout_now", "term": leader.node.term}
-    follower.node._core._SyncObj__onMessageReceived(PeerNode("a"), message)
+    raft_probe.core(follower.node).receive(PeerNode("a"), message)
     follower.node.turn()
     assert follower.node.role == "candidate"
 
@@ -229,7 +227,9 @@ def test_a_follower_that_is_behind_applies_without_a_rest(monkeypatch: pytest.Mo
     world.commit(leader, 100)
     follower.start()
     turns: list[tuple[float, int]] = []
-    follower.node._before_sync = lambda: turns.append((world.now, follower.node.applied_index))
+    raft_probe.on_before_sync(
+        follower.node, lambda: turns.append((world.now, follower.node.applied_index))
+    )
     world.run(1.0)
     assert follower.node.applied_index == leader.node.last_index
     busy = [at for at, applied in turns if 2 < applied < follower.node.applied_index]

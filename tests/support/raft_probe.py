@@ -1,0 +1,156 @@
+"""The test face of a Raft node: what tests read of it, and the few things they change.
+
+Owns every reach into a private attribute of `RaftNode`, its core and its parts, so that a new cut
+of these changes one module here. Tests ask `core(node)` for the state that has a plain name there
+(term, role, commit_index, election_deadline, match_index, ...), and this module for the rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from node.raft.config import Outcome
+from node.raft.pysyncobj.library import STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from node.journal.journal import Journal
+    from node.raft.config import RaftConfig
+    from node.raft.core import Core
+    from node.raft.node import RaftNode
+    from node.server import Node
+
+NEVER_APPLIED = frozenset({Outcome.NOT_LEADER, Outcome.QUEUE_FULL, Outcome.DISCARDED})
+"""Outcomes after which an entry certainly was not applied and never will be."""
+
+
+# --- a node of Raft ---
+
+
+def raft_of(node: Node) -> RaftNode | None:
+    """Return the Raft node of a server; None while the server is not started."""
+    return node._raft
+
+
+def running_raft(node: Node | None) -> RaftNode:
+    """Return the Raft node of a server that runs. AssertionError where it does not."""
+    assert node is not None
+    assert node._raft is not None
+    return node._raft
+
+
+def core(raft: RaftNode) -> Core:
+    """Return the core, whose state has plain names."""
+    return raft._core
+
+
+def config(raft: RaftNode) -> RaftConfig:
+    """Return the configuration that the node was made with."""
+    return raft._config
+
+
+def journal(raft: RaftNode) -> Journal:
+    """Return the journal that the node writes to."""
+    return raft._journal
+
+
+def syncs_off_loop(raft: RaftNode) -> bool:
+    """Whether the disk is so slow that syncs run off the event loop."""
+    return raft._syncs_aside
+
+
+def rests_until(raft: RaftNode) -> float:
+    """Instant until which a follower that has nothing urgent to do takes no full turn."""
+    return raft._rests_until
+
+
+def fetches_wait(raft: RaftNode) -> bool:
+    """Whether an entry is being read for a caller of `fetch`."""
+    return bool(raft._fetching._waiting)
+
+
+def on_before_sync(raft: RaftNode, hook: Callable[[], Any]) -> None:
+    """Run `hook` before the last sync of each turn, instead of what the owner gave."""
+    raft._before_sync = hook
+
+
+def on_role(raft: RaftNode, hook: Callable[[str, int], None]) -> None:
+    """Run `hook` after what the owner gave for a change of role."""
+    owner = raft._on_role
+
+    def both(role: str, term: int) -> None:
+        owner(role, term)
+        hook(role, term)
+
+    raft._on_role = both
+
+
+def on_wake(raft: RaftNode, hook: Callable[[], None]) -> None:
+    """Run `hook` where the node or its core asks for a turn, instead of what the owner gave."""
+    raft._wake = hook
+    raft._core._wake = hook
+
+
+# --- parts of the core ---
+
+
+def abandon(raft: RaftNode) -> None:
+    """Give every submission its last outcome, as the end of a process does."""
+    raft._core.submissions.abandon()
+
+
+def waiting_indexes(raft: RaftNode) -> list[int]:
+    """Indexes at which a submission of this leadership waits for its commit."""
+    return [one.index for one in raft._core.submissions._waiting]
+
+
+def left_indexes(raft: RaftNode) -> list[int]:
+    """Indexes at which a submission of an earlier leadership waits for an outcome."""
+    return list(raft._core.submissions._left)
+
+
+def received_state_bytes(raft: RaftNode) -> int:
+    """Bytes received of the snapshot that is on its way to this node."""
+    return raft._core.snapshots._receiving.state_bytes
+
+
+def install_waits(raft: RaftNode) -> bool:
+    """Whether the installation of a snapshot waits for the disk."""
+    return raft._core.snapshots._installing.waiting
+
+
+def fields(raft: RaftNode) -> dict[str, Any]:
+    """Return every field of the core and its parts as `Class.field`, the library's included."""
+    found: dict[str, Any] = {}
+    member = raft._core
+    log = raft._journal
+    for part in (member, log, member.submissions, member.lease, member.outbox, log._writer):
+        kind = type(part).__name__
+        found |= {f"{kind}.{name}": value for name, value in vars(part).items()}
+    return found | {f"{type(member).__name__}.{name}": getattr(member, name) for name in STATE}
+
+
+# --- for the faulty cores of `raft_mutants` ---
+
+
+def replace_disk(member: Core, disk: Any) -> None:
+    """Make the outbox ask `disk` for what is durable."""
+    member.outbox._disk = disk
+
+
+def regain_lease(member: Core) -> None:
+    """Undo that a lease was given up."""
+    member.lease._given_up = False
+
+
+def forget_commit(log: Journal, index: int) -> None:
+    """Set the journal's commit index, backwards too."""
+    log._commit_index = index
+
+
+def lose_closed_segments(log: Journal) -> None:
+    """Remove every segment file of the journal but the newest."""
+    for segment in list(log._snapshots.segments)[:-1]:
+        log._storage.unlink(segment.name)
+    log._storage.sync_folder()
