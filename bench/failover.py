@@ -148,7 +148,7 @@ class Failover:
         own = ("ok", "already_settled")
         self.unsettled = sum(1 for one in results if one.status not in own or one.late)
         for queue in (HELD, FLOW):
-            counters = (await client.queue(queue))["counters"]
+            counters = (await client.queue(queue)).counters
             self.returned += sum(counters[name] for name in RETURNS)
 
 

@@ -203,7 +203,7 @@ async def _publish(client: fifo.Client, count: int) -> None:
 
 async def _until_locked(client: fifo.Client, count: int) -> None:
     deadline = time.monotonic() + PATIENCE_S
-    while (await client.queue(QUEUE))["locked"] < count:
+    while (await client.queue(QUEUE)).locked < count:
         if time.monotonic() > deadline:
             raise ClusterFailed(f"{QUEUE}: not {count} locks within {PATIENCE_S:.0f} s")
         await asyncio.sleep(0.1)

@@ -132,7 +132,7 @@ async def left(run: Run) -> dict[str, int]:
     """What is left in the queues: the last word of a history."""
     names = [run.queue, *([run.dead_letters] if run.workload.queue.dead_letter else [])]
     async with fifo.connect(run.url, timeout=CALL_TIMEOUT_S) as client:
-        found = {name: int((await client.queue(name))["messages"]) for name in names}
+        found = {name: int((await client.queue(name)).messages) for name in names}
     with recorder(run, "left") as record:
         record.add("ok", "left", "driver", queues=json.dumps(found))
     return found

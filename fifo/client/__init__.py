@@ -49,6 +49,17 @@ from fifo.client.metrics import Metrics
 from fifo.client.publishing.confirms import Confirm, Confirms
 from fifo.client.publishing.producer import Producer
 from fifo.client.spec import QueueSpec
+from fifo.client.views import (
+    ConsumerView,
+    DelayedView,
+    LockView,
+    NodeStatus,
+    PeerView,
+    ProducerView,
+    QueueView,
+    RedriveView,
+    SnapshotView,
+)
 
 __all__ = [
     "connect",
@@ -78,6 +89,15 @@ __all__ = [
     "Environment",
     "from_url",
     "QueueSpec",
+    "ConsumerView",
+    "DelayedView",
+    "LockView",
+    "NodeStatus",
+    "PeerView",
+    "ProducerView",
+    "QueueView",
+    "RedriveView",
+    "SnapshotView",
     "Backoff",
     "Fixed",
     "Exponential",

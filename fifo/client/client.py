@@ -36,6 +36,17 @@ from fifo.client.publishing.confirms import Confirm, Confirms
 from fifo.client.publishing.producer import Producer
 from fifo.client.publishing.publisher import Batch, Publisher, item
 from fifo.client.spec import QueueSpec, changes_to_wire
+from fifo.client.views import (
+    ConsumerView,
+    DelayedView,
+    LockView,
+    NodeStatus,
+    ProducerView,
+    QueueView,
+    View,
+    view,
+    views,
+)
 from fifo.wire import limits as wire
 from fifo.wire.messages import (
     Close,
@@ -62,6 +73,7 @@ from fifo.wire.messages import Status as StatusRequest
 _log = logging.getLogger("fifo.client")
 
 M = TypeVar("M", bound=LockedMessage)
+V = TypeVar("V", bound=View)
 
 _OWN: Final = 0
 """The session's own producer, on the wire."""
@@ -215,37 +227,41 @@ class BaseClient(Generic[M]):
         """Deliver again."""
         await self._act(queue, "resume", timeout, safe=True)
 
-    async def queues(self, *, timeout: Duration | None = None) -> list[dict[str, Any]]:
-        """An overview of every queue."""
-        return list(await self._ask(QueueQuery(None, "list", wire.ITEMS_MAX), timeout) or ())
+    async def queues(self, *, timeout: Duration | None = None) -> list[QueueView]:
+        """List all queues that this user may see, oldest first: specs, depths, counters.
 
-    async def queue(self, name: str, *, timeout: Duration | None = None) -> dict[str, Any]:
-        """The overview of one queue: spec, depth, counters."""
-        return dict(await self._query(name, "show", 1, timeout))
+        A list that does not fit one answer is refused; a cluster with very many queues sends them
+        without spec and counters.
+        """
+        return await self._views(QueueView, QueueQuery(None, "list", wire.ITEMS_MAX), timeout)
+
+    async def queue(self, name: str, *, timeout: Duration | None = None) -> QueueView:
+        """Show one queue: spec, depth, counters, redrive. Raises QueueNotFound."""
+        return view(QueueView, await self._ask(self._query(name, "show", 1), timeout))
 
     async def locks(
         self, queue: str, limit: int = 1000, *, timeout: Duration | None = None
-    ) -> list[dict[str, Any]]:
-        """Who holds which message, and until when."""
-        return list(await self._query(queue, "locks", limit, timeout) or ())
+    ) -> list[LockView]:
+        """List up to `limit` locked messages with their holders and the ends of their locks."""
+        return await self._views(LockView, self._query(queue, "locks", limit), timeout)
 
     async def delayed(
         self, queue: str, limit: int = 1000, *, timeout: Duration | None = None
-    ) -> list[dict[str, Any]]:
-        """Delayed messages, with why and until when."""
-        return list(await self._query(queue, "delayed", limit, timeout) or ())
+    ) -> list[DelayedView]:
+        """List up to `limit` delayed messages with cause and due time, the first due first."""
+        return await self._views(DelayedView, self._query(queue, "delayed", limit), timeout)
 
     async def consumers(
         self, queue: str, limit: int = 1000, *, timeout: Duration | None = None
-    ) -> list[dict[str, Any]]:
-        """The queue's consumers and how they are."""
-        return list(await self._query(queue, "consumers", limit, timeout) or ())
+    ) -> list[ConsumerView]:
+        """List up to `limit` consumers of the queue with their states."""
+        return await self._views(ConsumerView, self._query(queue, "consumers", limit), timeout)
 
     async def producers(
         self, queue: str, limit: int = 1000, *, timeout: Duration | None = None
-    ) -> list[dict[str, Any]]:
-        """The named producers that have published to the queue, with their last numbers there."""
-        return list(await self._query(queue, "producers", limit, timeout) or ())
+    ) -> list[ProducerView]:
+        """List up to `limit` named producers of the queue with their last numbers there."""
+        return await self._views(ProducerView, self._query(queue, "producers", limit), timeout)
 
     async def peek(
         self, queue: str, count: int = 1, *, timeout: Duration | None = None
@@ -280,7 +296,7 @@ class BaseClient(Generic[M]):
 
         Those are moved that stand in the queue now and match what is given; at most `limit`, and
         `rate` per second. It goes on by itself, whoever leads: this returns how it has begun, and
-        `queue(name)["redrive"]` shows how far it is. A `dry_run` moves nothing and returns
+        `queue(name).redrive` shows how far it is. A `dry_run` moves nothing and returns
         `{"messages", "sources"}`. Raises QueueInUse while one is running; ConnectionLost and
         Timeout with `unknown` where it may have begun.
         """
@@ -323,9 +339,9 @@ class BaseClient(Generic[M]):
         result = await self._ask(request, timeout, safe=False)
         return int(result["messages"])
 
-    async def status(self, *, timeout: Duration | None = None) -> dict[str, Any]:
-        """How the node that we are connected to is: role, term, indexes, peers."""
-        return dict(await self._ask(StatusRequest(), timeout))
+    async def status(self, *, timeout: Duration | None = None) -> NodeStatus:
+        """Show the state of the connected node: role, term, log indexes, peers, disk."""
+        return view(NodeStatus, await self._ask(StatusRequest(), timeout))
 
     async def transfer_leadership(self, node: str, *, timeout: Duration | None = None) -> None:
         """Let the named node lead; returns once it does, also where it did already.
@@ -592,10 +608,13 @@ class BaseClient(Generic[M]):
     async def _act(self, queue: str, action: str, timeout: Duration | None, *, safe: bool) -> Any:
         return await self._ask(QueueAction(checks.name(queue, "queue"), action), timeout, safe=safe)
 
-    async def _query(self, queue: str, query: str, limit: int, timeout: Duration | None) -> Any:
+    def _query(self, queue: str, query: str, limit: int) -> QueueQuery:
         checks.name(queue, "queue")
         checks.integer(limit, "limit", 1, wire.ITEMS_MAX)
-        return await self._ask(QueueQuery(queue, query, limit), timeout)
+        return QueueQuery(queue, query, limit)
+
+    async def _views(self, kind: type[V], query: QueueQuery, timeout: Duration | None) -> list[V]:
+        return list(views(kind, await self._ask(query, timeout)))
 
     def forked(self) -> None:
         """Called in a forked child: let go of the parent's sockets, and refuse every use."""

@@ -174,7 +174,7 @@ class _Driver:
 
     def ready(self) -> int:
         """Messages that could be taken now."""
-        return int(self._client.queue(self._settings.queue)["ready"])
+        return int(self._client.queue(self._settings.queue).ready)
 
     def ack(self, upto: int) -> None:
         """Once for each batch, whichever hook comes first."""

@@ -113,7 +113,7 @@ async def _until_ended(client: fifo.Client, queue: str, view: dict[str, Any]) ->
                 f"the redrive continues in the cluster; cancel it: fifo redrive {queue} --cancel"
             )
             raise
-        view = (await client.queue(queue))["redrive"]
+        view = (await client.queue(queue)).as_dict()["redrive"]
         now = asyncio.get_running_loop().time()
         if view["status"] == "running" and now - reported >= PROGRESS_S:
             reported = now
@@ -155,7 +155,7 @@ def move(
 
     async def work(client: fifo.Client) -> tuple[int, int]:
         await client.queue(target)  # fails where the target is missing, also in a dry run
-        ready = (await client.queue(source))["ready"]
+        ready = (await client.queue(source)).ready
         wanted = ready if limit is None else min(ready, limit)
         return wanted, 0 if dry_run else await _moving(client, source, target, wanted)
 
@@ -233,7 +233,7 @@ def transfer_leadership(
     """
 
     async def work(client: fifo.Client) -> str:
-        leader: str = (await client.status())["node"]  # Only the leader accepts sessions.
+        leader: str = (await client.status()).node  # Only the leader accepts sessions.
         if leader != node:
             await client.transfer_leadership(node)
         return leader

@@ -340,7 +340,7 @@ def _declare(url: str, name: str) -> None:
 
 def _depth(url: str, name: str) -> int | None:
     async def work(client: fifo.Client) -> int:
-        queue = dict(await client.queue(name))
+        queue = (await client.queue(name)).as_dict()
         return int(queue["ready"]) + int(queue["locked"])
 
     with contextlib.suppress(CliError):  # The figures are complete without it.

@@ -55,7 +55,7 @@ def locks(queue: Queue, url: Url = None, as_json: Json = False) -> None:
     """Show locked messages, holders and deadlines."""
 
     async def work(client: fifo.Client) -> list[dict[str, Any]]:
-        return [dict(row) for row in await client.locks(queue)]
+        return [row.as_dict() for row in await client.locks(queue)]
 
     _print_rows(run(url, work), as_json=as_json)
 
@@ -64,7 +64,7 @@ def delayed(queue: Queue, url: Url = None, as_json: Json = False) -> None:
     """Show delayed messages, reasons and due times."""
 
     async def work(client: fifo.Client) -> list[dict[str, Any]]:
-        return [dict(row) for row in await client.delayed(queue)]
+        return [row.as_dict() for row in await client.delayed(queue)]
 
     _print_rows(run(url, work), as_json=as_json)
 
@@ -73,7 +73,7 @@ def consumers(queue: Queue, url: Url = None, as_json: Json = False) -> None:
     """Show the consumers, their states and their locks."""
 
     async def work(client: fifo.Client) -> list[dict[str, Any]]:
-        return [dict(row) for row in await client.consumers(queue)]
+        return [row.as_dict() for row in await client.consumers(queue)]
 
     _print_rows(run(url, work), as_json=as_json)
 
@@ -85,7 +85,7 @@ def producers(queue: Queue, url: Url = None, as_json: Json = False) -> None:
     """
 
     async def work(client: fifo.Client) -> list[dict[str, Any]]:
-        return [dict(row) for row in await client.producers(queue)]
+        return [row.as_dict() for row in await client.producers(queue)]
 
     _print_rows(run(url, work), as_json=as_json)
 

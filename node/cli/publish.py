@@ -135,7 +135,7 @@ def _publish_one(
 async def _forgets_ids(client: fifo.Client, queue: str) -> bool:
     """Whether the queue has no deduplication window; False where this user may not see it."""
     try:
-        return (await client.queue(queue))["spec"]["dedup_window_ms"] is None
+        return (await client.queue(queue)).spec["dedup_window_ms"] is None
     except FifoError:
         return False
 

@@ -69,7 +69,7 @@ def list_queues(url: Url = None, as_json: Json = False) -> None:
     """List all queues with their depth."""
 
     async def work(client: fifo.Client) -> list[dict[str, Any]]:
-        return [dict(queue) for queue in await client.queues()]
+        return [queue.as_dict() for queue in await client.queues()]
 
     queues = run(url, work)
     if as_json:
@@ -89,7 +89,7 @@ def show(name: Name, url: Url = None, as_json: Json = False) -> None:
     """Show all fields of one queue."""
 
     async def work(client: fifo.Client) -> dict[str, Any]:
-        return dict(await client.queue(name))
+        return (await client.queue(name)).as_dict()
 
     queue = run(url, work)
     if as_json:

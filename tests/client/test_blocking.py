@@ -196,8 +196,8 @@ def test_the_other_calls_are_the_same(peer: Peer, client: BlockingClient) -> Non
         return lambda line, frame: line.send(Ok(result), frame.correlation)
 
     peer.answers[QueueQuery] = ok([{"name": "orders"}])  # type: ignore[assignment]
-    assert client.queues() == [{"name": "orders"}]
-    assert client.locks("orders") == [{"name": "orders"}]
+    assert [queue.name for queue in client.queues()] == ["orders"]
+    assert [lock.as_dict() for lock in client.locks("orders")] == [{"name": "orders"}]
 
     def get(line: Line, frame: Frame) -> None:
         line.deliver(21, 1, [b"got"])

@@ -53,7 +53,7 @@ async def test_who_takes_finds_what_stands_behind_many_that_wait(
         await messages.credit(1, drain=True)
         assert (await anext(messages)).body == b"other"
         await messages.credit(1, drain=True)
-        assert (await client.queue("pulled"))["locked"] == 2, "what waits is handed to nobody"
+        assert (await client.queue("pulled")).locked == 2, "what waits is handed to nobody"
 
 
 async def test_who_takes_finds_what_stands_behind_many_that_expired(
@@ -72,7 +72,7 @@ async def test_who_takes_finds_what_stands_behind_many_that_expired(
         assert [message.body for message in await reader.reserve(1)] == expected
         assert [message.body for message in await client.get("got", 1)] == expected
     for queue in ("reserved", "got"):
-        assert (await client.queue(queue))["counters"]["expired"] == EXPIRED
+        assert (await client.queue(queue)).counters["expired"] == EXPIRED
 
 
 async def test_a_purge_says_how_many_it_removed_when_all_are_gone(
@@ -83,6 +83,6 @@ async def test_a_purge_says_how_many_it_removed_when_all_are_gone(
     count = 2 * limits.STEP_MESSAGES + 5
     await client.publish_many("q", [b""] * count)
     assert await client.purge("q") == count
-    assert (await client.queue("q"))["messages"] == 0
+    assert (await client.queue("q")).messages == 0
     await client.publish("q", b"later")
     assert await client.purge("q") == 1

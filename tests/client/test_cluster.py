@@ -78,7 +78,7 @@ async def test_the_whole_way_of_a_message(tmp_path: Path) -> None:
             assert (first.body, first.id, first.attempt) == (b"first", confirm.id, 1)
             assert 25 < first.remaining <= 30
             locks = await client.locks("orders")
-            assert {lock["token"] for lock in locks} >= {1, 2, 3}
+            assert {lock.token for lock in locks} >= {1, 2, 3}
             assert (await first.ack(receipt=True)).status == "ok"
             assert (await failing.nack()).status == "ok"
             async with hopeless.process():
@@ -99,10 +99,10 @@ async def test_the_whole_way_of_a_message(tmp_path: Path) -> None:
         assert (reasons[b"1"].reason, reasons[b"1"].detail) == ("terminated", "hopeless")
         assert reasons[b"1"].source == "orders"
         overview = await client.queue("orders")
-        assert (overview["ready"], overview["locked"]) == (0, 0)
-        assert {queue["name"] for queue in await client.queues()} == {"orders", "orders.dlq"}
+        assert (overview.ready, overview.locked) == (0, 0)
+        assert {queue.name for queue in await client.queues()} == {"orders", "orders.dlq"}
         status = await client.status()
-        assert status["role"] == "leader"
+        assert status.role == "leader"
         followers = [await observe(str(node.client)) for node in cluster.config.nodes]
         assert Counter(one["role"] for one in followers) == {"leader": 1, "follower": 2}
 
@@ -152,7 +152,7 @@ async def test_cancelled_consumers_do_not_pile_up_in_the_cluster(tmp_path: Path)
         async with asyncio.timeout(5):
             while await left():  # noqa: ASYNC110 - each look is a request
                 await asyncio.sleep(0.01)
-        assert (await client.queue("orders"))["ready"] == 14
+        assert (await client.queue("orders")).ready == 14
 
 
 async def test_a_deleted_queue_ends_its_consumers(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ async def test_a_dropped_connection_redelivers_nothing(tmp_path: Path) -> None:
         assert seen == list(range(500))
         assert client.metrics.disconnects >= 3
         overview = await client.queue("orders")
-        assert overview["counters"]["delivered"] == 500
+        assert overview.counters["delivered"] == 500
 
 
 async def test_a_named_producer_is_known_to_the_next_client(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ async def test_a_named_producer_is_known_to_the_next_client(tmp_path: Path) -> N
             assert again.last("orders") == 20
             confirms = await again.publish_many("orders", [b"b", b"c"], numbers=[20, 30])
             assert [confirm.duplicate for confirm in confirms] == [True, False]
-        assert (await client.queue("orders"))["ready"] == 3
+        assert (await client.queue("orders")).ready == 3
 
 
 async def test_a_client_that_comes_and_goes_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -315,8 +315,8 @@ async def test_a_client_that_comes_and_goes_leaves_nothing_behind(tmp_path: Path
             messages = other.consume("orders")
             await take(messages, 3)
         overview = await client.queue("orders")
-        assert (overview["ready"], overview["locked"], overview["consumers"]) == (10, 0, 0)
-        assert (await client.status())["sessions"] == 1
+        assert (overview.ready, overview.locked, overview.consumers) == (10, 0, 0)
+        assert (await client.status()).sessions == 1
 
 
 async def test_the_blocking_twin_goes_the_same_way(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ async def test_what_was_reserved_is_fetched_again_until_it_is_acked(
         assert await reader.ack(4) == ()
     assert told(await reader.fetch(1, 5)) == expected[4:5]
     overview = await client.queue("q")
-    assert (overview["locked"], overview["counters"]["acked"]) == (6, 4)
+    assert (overview.locked, overview.counters["acked"]) == (6, 4)
 
 
 async def test_another_session_takes_it_over_with_what_it_holds(
@@ -161,7 +161,7 @@ async def test_more_than_one_step_of_the_machine_is_fetched_and_acked(
     fetched = await reader.fetch(1, count)
     assert [int(message.body) for message in fetched] == list(range(count))
     assert await reader.ack(count) == ()
-    assert (await client.queue("q"))["messages"] == 0
+    assert (await client.queue("q")).messages == 0
 
 
 async def test_a_fetch_is_whole_though_the_machine_takes_many_steps_for_it(
@@ -191,7 +191,7 @@ async def test_it_outlives_its_leader_and_goes_on_under_the_same_tokens(
     assert told(await reader.fetch(1, 3)) == [(2, b"1"), (3, b"2")]
     assert told(await reader.reserve(10)) == [(4, b"3"), (5, b"4"), (6, b"5")]
     assert await reader.ack(6) == ()
-    assert (await client.queue("q"))["messages"] == 0
+    assert (await client.queue("q")).messages == 0
 
 
 async def test_it_is_shown_with_its_locks_and_goes_with_its_queue(
@@ -202,9 +202,9 @@ async def test_it_is_shown_with_its_locks_and_goes_with_its_queue(
     reader = client.durable("q", "reader")
     await reader.reserve(2)
     [view] = await client.consumers("q")
-    assert (view["consumer"], view["tag"], view["session"]) == (reader.consumer, "reader", "")
-    assert (view["held"], view["flags"]) == (2, [])
-    assert [lock["tag"] for lock in await client.locks("q")] == ["reader", "reader"]
+    assert (view.consumer, view.tag, view.session) == (reader.consumer, "reader", "")
+    assert (view.held, view.flags) == (2, ())
+    assert [lock.tag for lock in await client.locks("q")] == ["reader", "reader"]
     await client.delete("q")
     with pytest.raises(fifo.QueueNotFound):
         await reader.fetch(1, 2)

@@ -80,11 +80,11 @@ def test_the_client_has_every_option_of_a_consumer() -> None:
 async def test_every_option_of_a_queue_arrives_by_client_and_command_line(tmp_path: Path) -> None:
     async with three(tmp_path) as (cluster, client):
         await client.declare(fifo.QueueSpec("one", **EVERY_OPTION))
-        shown = (await client.queue("one"))["spec"]
+        shown = (await client.queue("one")).spec
         wanted = of_the_machine(EVERY_OPTION)
         assert {name: shown[name] for name in wanted} == wanted
         await client.update("one", max_length=5, ttl=None, on_delay="block")
-        shown = (await client.queue("one"))["spec"]
+        shown = (await client.queue("one")).spec
         assert (shown["max_length"], shown["ttl_ms"], shown["on_delay"]) == (5, None, "block")
 
         words = "--lock 7s --max-lock 70s --max-deliveries 3 --dead-letter dlq --drop-expired"
@@ -97,7 +97,7 @@ async def test_every_option_of_a_queue_arrives_by_client_and_command_line(tmp_pa
         runner = typer.testing.CliRunner()
         done = await asyncio.to_thread(runner.invoke, app, line)
         assert done.exit_code == 0, done.output
-        shown = (await client.queue("two"))["spec"]
+        shown = (await client.queue("two")).spec
         assert {name: shown[name] for name in wanted} == wanted
         line = ["queue", "show", "two", "--json", "--url", url_of(cluster)]
         done = await asyncio.to_thread(runner.invoke, app, line)
@@ -112,20 +112,20 @@ async def test_a_consumer_that_pulls_gets_what_it_asks_for(tmp_path: Path) -> No
         await client.publish_many("q", [b"1", b"2", b"3"])
         async with client.consume("q", pull=True, renewable=False, priority=3) as messages:
             [shown] = await client.consumers("q")
-            facts = (shown["credit"], shown["renewable"], shown["priority"], shown["held"])
+            facts = (shown.credit, shown.renewable, shown.priority, shown.held)
             assert facts == (0, False, 3, 0)
             await messages.credit(2)
             async with asyncio.timeout(10):
                 first, second = [await anext(messages) for _ in range(2)]
             assert (first.body, second.body) == (b"1", b"2")
-            assert (await client.queue("q"))["ready"] == 1
+            assert (await client.queue("q")).ready == 1
             with pytest.raises(fifo.NotRenewable):
                 await first.renew()
             await messages.credit(5, drain=True)
             async with asyncio.timeout(10):
                 third = await anext(messages)
             [shown] = await client.consumers("q")
-            assert (third.body, shown["credit"], shown["held"]) == (b"3", 0, 3)
+            assert (third.body, shown.credit, shown.held) == (b"3", 0, 3)
             assert len(await client.locks("q")) == 3
 
 
@@ -168,15 +168,15 @@ async def test_a_forgotten_producer_begins_anew(tmp_path: Path) -> None:
         await producer.publish("q", b"one")
         await producer.publish("q", b"two")
         [shown] = await client.producers("q")
-        assert (shown["name"], shown["last"], shown["queues"]) == ("loader", 2, 1)
+        assert (shown.name, shown.last, shown.queues) == ("loader", 2, 1)
 
         async def typed(*words: str) -> typer.testing.Result:
             line = [*words, "--url", url_of(cluster)]
             runner = typer.testing.CliRunner()
             return await asyncio.to_thread(runner.invoke, app, line)
 
-        [shown] = json.loads((await typed("producers", "q", "--json")).output)
-        assert (shown["name"], shown["last"]) == ("loader", 2)
+        [printed] = json.loads((await typed("producers", "q", "--json")).output)
+        assert (printed["name"], printed["last"]) == ("loader", 2)
         unsure = await typed("forget-producer", "loader")
         assert "may be stored twice" in str(unsure.exception)
         done = await typed("forget-producer", "loader", "--yes")
@@ -188,7 +188,7 @@ async def test_a_forgotten_producer_begins_anew(tmp_path: Path) -> None:
             await client.forget_producer("loader")
         again = await client.open_producer("loader")
         assert not (await again.publish("q", b"two", number=2)).duplicate
-        assert (await client.queue("q"))["ready"] == 3
+        assert (await client.queue("q")).ready == 3
 
 
 def whole_of(dead: fifo.DeadLetter | None) -> list[str | None]:
@@ -219,7 +219,7 @@ async def test_long_texts_of_dead_letters_are_kept_whole_in_the_log(tmp_path: Pa
         await cluster.start()
         await cluster.leader()
         async with fifo.connect(url_of(cluster)) as client:
-            assert (await client.status())["snapshot"]["index"] > 0
+            assert (await client.status()).snapshot.index > 0
             peek = ["peek", "dlq", "--details", "--url", url_of(cluster)]
             done = await asyncio.to_thread(typer.testing.CliRunner().invoke, app, peek)
             for text in (why, said, "ValueError: " + "no " * 1_000, "x" * 16_381 + "..."):
@@ -254,7 +254,7 @@ async def test_every_verb_of_a_queue_and_of_a_message_arrives(tmp_path: Path) ->
         assert (await nacked.nack(delay=60)).status == "ok"
         assert (await released.release(delay=90)).status == "ok"
         assert (await terminated.terminate("why", "what", receipt=True)).status == "ok"
-        delayed = {one["cause"]: one["failures"] for one in await client.delayed("q")}
+        delayed = {one.cause: one.failures for one in await client.delayed("q")}
         assert delayed == {"nack": 1, "released": 0}
         [letter] = await client.peek("dlq")
         assert letter.dead_letter is not None
@@ -265,4 +265,4 @@ async def test_every_verb_of_a_queue_and_of_a_message_arrives(tmp_path: Path) ->
             while not await client.consumers("q"):
                 await passed(0.02)
         await client.delete("q")
-        assert [queue["name"] for queue in await client.queues()] == ["dlq"]
+        assert [queue.name for queue in await client.queues()] == ["dlq"]

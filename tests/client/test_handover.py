@@ -93,7 +93,7 @@ async def test_leadership_goes_round_under_load_and_nothing_is_lost_or_doubled(
             for target in ("n1", "n2", "n3"):
                 await client.transfer_leadership(target)
                 assert (await cluster.leader()).me.name == target
-                assert (await client.status())["node"] == target
+                assert (await client.status()).node == target
                 await load.more()
     assert load.longest_gap_s < GAP_SECONDS
 
@@ -120,4 +120,4 @@ async def test_what_cannot_be_handed_over_is_one_clear_error(tmp_path: Path) -> 
             words = f"{gone} is not connected to the leader"
             with pytest.raises(fifo.InvalidArgument, match=words):
                 await client.transfer_leadership(gone)
-            await client.transfer_leadership((await client.status())["node"])
+            await client.transfer_leadership((await client.status()).node)

@@ -43,7 +43,7 @@ async def shown(
 ) -> dict[str, Any]:
     """The dead-letter queue once it looks as wanted."""
     async with asyncio.timeout(within):
-        while not wanted(view := await client.queue("dlq")):
+        while not wanted(view := (await client.queue("dlq")).as_dict()):
             await passed(0.02)
         return view
 
@@ -71,7 +71,7 @@ async def test_dead_letters_go_back_to_their_source_once_and_in_order(
     await bury(client, "q", count)
     dry = await client.redrive("dlq", dry_run=True)
     assert (dry["messages"], dry["sources"]) == (count, {"q": count})
-    assert (await client.queue("dlq"))["redrive"] is None
+    assert (await client.queue("dlq")).redrive is None
     begun = await client.redrive("dlq")
     assert begun["status"] in ("running", "done")
     view = await ended(client)
@@ -79,7 +79,7 @@ async def test_dead_letters_go_back_to_their_source_once_and_in_order(
     [first] = await client.get("q")
     assert (first.body, first.attempt, first.failures, first.dead_letter) == (b"0", 1, 0, None)
     assert await bodies(client, "q") == list(range(1, count))
-    assert (await client.queue("dlq"))["messages"] == 0
+    assert (await client.queue("dlq")).messages == 0
 
 
 async def test_filters_choose_and_the_rest_stays(both: tuple[LocalCluster, fifo.Client]) -> None:
@@ -112,7 +112,7 @@ async def test_filters_choose_and_the_rest_stays(both: tuple[LocalCluster, fifo.
     kept = await client.get("target", 10)
     assert [int(message.body) for message in kept] == [1, 3, 5, 7, 9]
     assert {message.attempt for message in kept} == {2}
-    assert (await client.queue("dlq"))["ready"] == 35
+    assert (await client.queue("dlq")).ready == 35
 
 
 async def test_a_full_target_pauses_until_there_is_room_and_a_cancel_ends_it(
@@ -154,12 +154,12 @@ async def test_a_redrive_goes_on_at_the_next_leader_and_moves_each_message_once(
     await client.redrive("dlq", rate=100)
     await shown(client, lambda view: view["redrive"]["moved"] >= 50)
     await crash_leader(cluster)
-    view = (await client.queue("dlq"))["redrive"]
+    view = (await client.queue("dlq")).as_dict()["redrive"]
     assert view["status"] == "running"
     assert 50 <= view["moved"] < 300
     assert (await ended(client))["moved"] == 300
     assert await bodies(client, "q") == list(range(300))
-    counters = (await client.queue("dlq"))["counters"]
+    counters = (await client.queue("dlq")).counters
     assert counters["moved_out"] == 300
 
 

@@ -138,8 +138,8 @@ async def test_no_way_leads_into_a_queue_of_somebody_else(tmp_path: Path) -> Non
             for ask in denied:
                 with pytest.raises(fifo.PermissionDenied):
                     await ask()
-            assert [one["name"] for one in await eve.queues()] == ["mine.dlq", "mine"]
-            assert (await ann.queue("private"))["ready"] == 1
+            assert [one.name for one in await eve.queues()] == ["mine.dlq", "mine"]
+            assert (await ann.queue("private")).ready == 1
 
 
 async def test_the_blocking_client_and_the_observer_do_the_same(tmp_path: Path) -> None:

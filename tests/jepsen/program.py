@@ -265,7 +265,7 @@ class Program:
         moved, begun = 0, False
         while not self.over.is_set():
             try:
-                view = await client.queue(queue)
+                view = (await client.queue(queue)).as_dict()
                 if begun and view["redrive"]["status"] != "running":
                     moved = view["redrive"]["moved"]
                     break
@@ -310,7 +310,7 @@ class Program:
                         await handler.handle(message)
         left = {queue: await self._left(client, queue) for queue in queues}
         for queue in queues:
-            for reason, count in drops((await client.queue(queue))["counters"]):
+            for reason, count in drops((await client.queue(queue)).counters):
                 self.add("ok", "drop", queue=queue, reason=reason, count=count)
         self.add("ok", "left", queues=left)
         await client.close()
@@ -318,7 +318,7 @@ class Program:
     async def _left(self, client: fifo.Client, queue: str) -> int:
         while True:
             try:
-                return int((await client.queue(queue))["messages"])
+                return int((await client.queue(queue)).messages)
             except fifo.FifoError:
                 await asyncio.sleep(RETRY_S)
 

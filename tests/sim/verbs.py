@@ -194,7 +194,7 @@ class Verbal:
             call = client.redrive(DEAD, rate=rng.choice((None, 5)), limit=rng.choice((None, 3)))
             try:
                 await self._programs.timed(name, "redrive", call)
-                view = (await client.queue(DEAD))["redrive"]
+                view = (await client.queue(DEAD)).as_dict()["redrive"]
             except fifo.FifoError as error:
                 self._world.happened(f"redrive {type(error).__name__}")
                 client = await self._again(client, name, rng)

@@ -384,13 +384,13 @@ class Programs:
     async def _left(self, client: fifo.Client, queue: str) -> int:
         while True:
             try:
-                return int((await client.queue(queue))["messages"])
+                return int((await client.queue(queue)).messages)
             except fifo.FifoError:
                 await asyncio.sleep(0.2)
 
     async def _counters(self, client: fifo.Client, queue: str) -> dict[str, int]:
         while True:
             try:
-                return dict((await client.queue(queue))["counters"])
+                return dict((await client.queue(queue)).counters)
             except fifo.FifoError:
                 await asyncio.sleep(0.2)

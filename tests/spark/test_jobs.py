@@ -155,7 +155,7 @@ def test_what_is_written_is_read_with_every_column(
     assert (row.body, row.key, row.headers, row.priority) == (b"one", "k", {"h": "v"}, 7)
     assert (row.attempt, row.queue) == (1, source.queue)
     assert source.read().select("id").collect() == [(row.id,)]
-    assert client.queue(source.queue)["messages"] == 0
+    assert client.queue(source.queue).messages == 0
     with pytest.raises(Exception, match="fifo") as refused:
         source.read(maxMessage="3").collect()
     assert last_line(refused.value).endswith("did you mean maxMessages?")
@@ -190,7 +190,7 @@ def test_a_read_outlives_the_leader_and_gives_each_row_once(
         return rows.mapPartitions(pausing_rows(tmp_path)).distinct().count()
 
     assert in_the_middle(tmp_path, job, cluster.kill_leader) == count
-    wait_for(lambda: client.queue(source.queue)["messages"] == 0)
+    wait_for(lambda: client.queue(source.queue).messages == 0)
 
 
 def test_a_task_that_is_tried_again_stores_nothing_twice(
@@ -207,7 +207,7 @@ def test_a_task_that_is_tried_again_stores_nothing_twice(
     rows = numbered(spark, 3000, 1).rdd.mapPartitions(fails_once)
     source.write(spark.createDataFrame(rows, "body string"))
     assert Path(mark).exists()
-    assert client.queue(source.queue)["ready"] == 3000
+    assert client.queue(source.queue).ready == 3000
 
 
 def test_two_attempts_of_a_partition_at_once_store_nothing_twice(
@@ -236,7 +236,7 @@ def test_two_attempts_of_a_partition_at_once_store_nothing_twice(
     assert sum(duplicates for _, duplicates in done) == count
     bodies = [message.body for message in client.peek(queue, 1000)]
     assert bodies == [b"%d" % n for n in range(1000)]
-    assert client.queue(queue)["ready"] == count
+    assert client.queue(queue).ready == count
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_a_row_that_cannot_be_stored_fails_the_job_and_what_was_sent_before_it_s
         source.write(rows, job="with-a-bad-row")
     said = last_line(refused.value)
     assert re.search(f"partition 0, rows 1001 to 1001: .*{words}", said), said
-    assert client.queue(source.queue)["ready"] == 1000
+    assert client.queue(source.queue).ready == 1000
 
 
 def test_a_killed_worker_keeps_its_locks_until_they_run_out_and_all_comes_again(
@@ -281,7 +281,7 @@ def test_a_killed_worker_keeps_its_locks_until_they_run_out_and_all_comes_again(
         client.ack_many(messages)
     assert time.time() - killed.stat().st_mtime > 2.5
     assert sorted(again) == sorted((body, 2, 1) for body in found)
-    wait_for(lambda: client.queue(queue)["messages"] == 0)
+    wait_for(lambda: client.queue(queue).messages == 0)
 
 
 def test_a_named_job_that_is_run_again_stores_nothing_twice(
@@ -289,9 +289,9 @@ def test_a_named_job_that_is_run_again_stores_nothing_twice(
 ) -> None:
     for _ in range(2):
         source.write(numbered(spark, 100), job="nightly-2026-11-22")
-    assert client.queue(source.queue)["ready"] == 100
+    assert client.queue(source.queue).ready == 100
     source.write(numbered(spark, 100))
-    assert client.queue(source.queue)["ready"] == 200
+    assert client.queue(source.queue).ready == 200
 
 
 def test_a_read_that_fails_later_loses_nothing_where_acks_are_manual(
@@ -308,7 +308,7 @@ def test_a_read_that_fails_later_loses_nothing_where_acks_are_manual(
     again = source.read(ackMode="manual", reservation="nightly")
     assert again.count() == len(again.collect()) == 3
     assert fifo.spark.ack(source.url, source.queue, "nightly") == (3, 0)
-    assert client.queue(source.queue)["messages"] == 0
+    assert client.queue(source.queue).messages == 0
 
 
 def test_a_stream_goes_from_queue_to_queue_over_a_killed_leader_once(
@@ -336,8 +336,8 @@ def test_a_stream_goes_from_queue_to_queue_over_a_killed_leader_once(
 
     query = in_the_middle(tmp_path, job, cluster.kill_leader)
     assert [step["numInputRows"] for step in query.recentProgress][:2] == [5000, 4000]
-    assert client.queue(source.queue)["messages"] == 0, "the last batch is acked too"
-    assert client.queue(out)["ready"] == count
+    assert client.queue(source.queue).messages == 0, "the last batch is acked too"
+    assert client.queue(out).ready == count
     bodies: set[bytes] = set()
     while found := client.get(out, 1000):
         bodies.update(message.body for message in found)
@@ -371,7 +371,7 @@ def test_a_stream_that_fails_is_given_the_same_batch_when_it_starts_again(
     assert [number for number, _ in seen] == [0, 1, 1, 2]
     assert seen[1] == seen[2]
     assert len({one for _, ids in seen for one in ids}) == 7
-    assert client.queue(source.queue)["messages"] == 0
+    assert client.queue(source.queue).messages == 0
     stranger = start("another")
     with pytest.raises(Exception, match="fifo") as refused:
         stranger.awaitTermination(WAIT_S)
@@ -391,9 +391,9 @@ def test_a_running_stream_that_is_stopped_keeps_its_last_batch_or_has_acked_it(
     )
     try:
         wait_for(lambda: sum(seen) == 5)
-        wait_for(lambda: client.queue(source.queue)["messages"] == 0)
+        wait_for(lambda: client.queue(source.queue).messages == 0)
         client.publish(source.queue, b"later")
         wait_for(lambda: sum(seen) == 6)
-        wait_for(lambda: client.queue(source.queue)["messages"] == 0)
+        wait_for(lambda: client.queue(source.queue).messages == 0)
     finally:
         query.stop()

@@ -37,7 +37,7 @@ def read_all(reader: FifoReader) -> list[bytes]:
 
 def depth(client: BlockingClient, queue: str) -> tuple[int, int]:
     view = client.queue(queue)
-    return view["ready"], view["locked"]
+    return view.ready, view.locked
 
 
 def test_every_column_comes_as_it_was_published(
@@ -79,7 +79,7 @@ class TestRead:
         assert next(task).num_rows == 600
         assert depth(client, queue) == (0, 600)
         assert list(task) == []
-        assert client.queue(queue)["counters"]["acked"] == len(found)
+        assert client.queue(queue).counters["acked"] == len(found)
 
     def test_a_task_that_fails_before_gives_all_back_uncounted(
         self, cluster: Cluster, client: BlockingClient, queue: str
@@ -109,7 +109,7 @@ class TestRead:
         monkeypatch.setattr(limits, "HELD_MAX", 40)
         found = fill(client, queue, 100)
         assert bodies(planned(batch_reader(cluster.url, queue))) == found
-        assert client.queue(queue)["messages"] == 0
+        assert client.queue(queue).messages == 0
 
     def test_locks_are_renewed_until_the_task_has_ended(
         self, cluster: Cluster, client: BlockingClient, queue: str
@@ -120,7 +120,7 @@ class TestRead:
         threading.Event().wait(2.5)
         assert depth(client, queue) == (0, 5)
         assert list(task) == []
-        assert client.queue(queue)["messages"] == 0
+        assert client.queue(queue).messages == 0
 
     def test_a_lost_lock_is_told_in_the_log_and_the_message_comes_again(
         self,

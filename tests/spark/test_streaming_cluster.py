@@ -69,7 +69,7 @@ def test_batches_are_bounded_in_order_and_acked_when_spark_is_behind_them(
     last = following(reader, second)
     assert bodies(planned(reader, second, last)) == found[8:]
     assert following(reader, last) == last
-    assert client.queue(queue)["messages"] == 0, "so the last batch is acked without a next one"
+    assert client.queue(queue).messages == 0, "so the last batch is acked without a next one"
 
 
 def test_commit_acks_too(client: BlockingClient, queue: str, readers: Readers) -> None:
@@ -78,7 +78,7 @@ def test_commit_acks_too(client: BlockingClient, queue: str, readers: Readers) -
     end = following(reader, reader.initialOffset())
     for _ in range(2):
         reader.commit(end)
-        assert client.queue(queue)["messages"] == 0
+        assert client.queue(queue).messages == 0
 
 
 def test_after_a_restart_the_same_batch_comes_from_its_offsets_alone(
@@ -187,7 +187,7 @@ def test_the_driver_renews_what_it_holds(
     threading.Event().wait(2.5)
     assert bodies(planned(reader, start, end)) == found
     reader.commit(end)
-    assert client.queue(queue)["messages"] == 0
+    assert client.queue(queue).messages == 0
 
 
 def test_available_now_takes_what_was_ready_and_no_more(

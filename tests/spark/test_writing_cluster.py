@@ -88,7 +88,7 @@ def test_a_full_queue_fails_the_task_and_names_the_row_and_the_remedy(
     assert "\n" not in text
     client.update(f"{queue}.small", max_length=5000)
     assert send(cluster.url, f"{queue}.small", "job/0", 0, texts(2000)).duplicates == 640
-    assert client.queue(f"{queue}.small")["ready"] == 2000
+    assert client.queue(f"{queue}.small").ready == 2000
 
 
 @pytest.mark.parametrize(

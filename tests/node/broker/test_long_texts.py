@@ -66,7 +66,7 @@ async def test_a_follower_that_is_sent_a_snapshot_gets_the_long_texts_of_dead_le
                     ValueError(word * LONGEST),
                 )
             # Two snapshots later the log before the first is gone, but for what they hold.
-            while (await client.status())["snapshot"]["index"] == 0:
+            while (await client.status()).snapshot.index == 0:
                 await client.publish_many("q", [bytes(1_000)] * 20)
                 await client.purge("q")
             for _ in range(3 * SNAPSHOT_BYTES // 20_000):
@@ -84,6 +84,6 @@ async def test_a_follower_that_is_sent_a_snapshot_gets_the_long_texts_of_dead_le
             await cluster.start(behind)
             await eventually(lambda: cluster.nodes[behind].broker in taken_over)
             await lead(client, behind)
-            assert (await client.status())["node"] == behind
+            assert (await client.status()).node == behind
             assert [whole_of(one) for one in await client.peek("dlq", LETTERS)] == before
             assert [whole_of(one) for one in await client.get("dlq", LETTERS)] == before

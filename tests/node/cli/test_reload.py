@@ -75,7 +75,7 @@ async def test_users_are_reloaded_and_a_broken_file_keeps_the_old_ones(tmp_path:
             async with fifo.connect(as_bob, connect_timeout=10):
                 pass
         async with fifo.connect(f"fifo://bob:other-password@{node.address}") as bob:
-            assert (await bob.queue("q"))["ready"] == 2
+            assert (await bob.queue("q")).ready == 2
 
 
 @pytest.mark.cluster
@@ -104,7 +104,7 @@ async def test_a_new_certificate_is_presented_and_a_broken_one_is_not(tmp_path: 
             assert node.shown() == new.ca.read_text() != first
             await ann.publish("q", b"on the connection from before")
         async with fifo.connect(f"{url}{new.ca}") as ann:
-            assert (await ann.queue("q"))["ready"] == 1
+            assert (await ann.queue("q")).ready == 1
 
 
 def shown_to_members(node: Served, member: PeerTls) -> bytes | None:

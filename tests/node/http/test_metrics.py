@@ -187,13 +187,13 @@ async def traffic(client: fifo.Client) -> None:
     await client.publish("orders", b"0123456789")
 
     async def expired() -> bool:
-        return bool((await client.queue("orders"))["counters"]["expired"])
+        return bool((await client.queue("orders")).counters["expired"])
 
     await true(expired)
     await client.get("orders", 1, lock=1)
 
     async def timed_out() -> bool:
-        return bool((await client.queue("orders"))["counters"]["lock_timeouts"])
+        return bool((await client.queue("orders")).counters["lock_timeouts"])
 
     await true(timed_out)
     await client.publish_many("orders", [b"0123456789"] * 7)
@@ -251,9 +251,12 @@ async def test_the_api_says_what_the_command_line_prints_and_followers_send_to_t
             await client.declare(fifo.QueueSpec("a b/ü", max_length=7))
             await client.publish("a b/ü", b"x")
             for node in (leader, follower):
-                assert await get(node, "/api/queues") == (200, list(await client.queues()))
+                assert await get(node, "/api/queues") == (
+                    200,
+                    [one.as_dict() for one in await client.queues()],
+                )
                 found = await get(node, "/api/queues/a%20b%2F%C3%BC")
-                assert found == (200, dict(await client.queue("a b/ü")))
+                assert found == (200, (await client.queue("a b/ü")).as_dict())
             assert await get(leader, "/api/queues/none") == (
                 404,
                 {"error": "there is no queue 'none'"},

@@ -1,0 +1,310 @@
+"""Views: what a cluster says about its queues, locks, consumers, producers and nodes.
+
+Owns one frozen class per kind of view. Durations are seconds. A view is a moment's picture: it
+never changes. A key that a node does not send has the default; `as_dict()` gives the map as it was
+sent (durations in milliseconds), with keys of newer nodes that have no attribute here. Must not
+know connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypeVar
+
+from fifo.client.errors import ProtocolError
+
+_V = TypeVar("_V", bound="View")
+
+
+def _sent(key: str, default: Any = None, read: Callable[[Any], Any] | None = None) -> Any:
+    """Declare an attribute that is sent under `key`; `read` makes it of the value, unless nil."""
+    return field(default=default, metadata={"key": key, "read": read})
+
+
+def _seconds(key: str) -> Any:
+    """Declare a duration, sent in milliseconds."""
+    return _sent(key, 0.0, lambda value: value / 1000)
+
+
+def _map(key: str, read: Callable[[Any], Any] = dict) -> Any:
+    """Declare a map; an empty one where it is not sent."""
+    return field(default_factory=dict, metadata={"key": key, "read": read})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The base of all views."""
+
+    _sent: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the map as the node sent it: durations in milliseconds, nested maps as maps."""
+        return dict(self._sent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveView(View):
+    """A redrive of dead letters: its progress, or how the last one ended."""
+
+    status: str = _sent("status", "")
+    """`running`, `paused`, `done` or `cancelled`."""
+    reason: str | None = _sent("reason")
+    """Why it is paused."""
+    moved: int = _sent("moved", 0)
+    """Messages moved so far."""
+    skipped: int = _sent("skipped", 0)
+    """Messages chosen but left: without `target`, those whose source queue is not known or gone."""
+    target: str | None = _sent("target")
+    """The queue they are moved to; None: each to where it came from."""
+    filter: Mapping[str, Any] = _map("filter")
+    """What was asked for: `reason`, `source`, `headers`, `older_than_ms`, `min_attempts`."""
+    limit: int | None = _sent("limit")
+    """Maximum number of messages to move."""
+    rate_per_s: int | None = _sent("rate_per_s")
+    """Maximum number of messages moved per second."""
+    reset_counts: bool = _sent("reset_counts", default=True)
+    """Whether attempts and failures start anew."""
+
+
+def _redrive(sent: object) -> RedriveView:
+    return view(RedriveView, sent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView(View):
+    """A queue: its depth, its state and, from `queue(name)`, its counters and redrive."""
+
+    name: str = _sent("name", "")
+    """The name."""
+    number: int = _sent("number", 0)
+    """The number of the queue in the cluster: the first part of its messages' ids."""
+    ready: int = _sent("ready", 0)
+    """Messages that can be delivered."""
+    locked: int = _sent("locked", 0)
+    """Messages that a consumer holds."""
+    delayed: int = _sent("delayed", 0)
+    """Messages that wait for their time: published with a delay, or returned with a backoff."""
+    messages: int = _sent("messages", 0)
+    """All messages: ready, locked and delayed."""
+    bytes: int = _sent("bytes", 0)
+    """Bytes that count towards `max_bytes`."""
+    paused: bool = _sent("paused", default=False)
+    """Whether deliveries are stopped."""
+    consumers: int = _sent("consumers", 0)
+    """Consumers, waiting and durable ones included."""
+    active: int | None = _sent("active")
+    """The number of the active consumer, with `ordering` single_active."""
+    spec: Mapping[str, Any] = _map("spec")
+    """Every option by its key on the wire (docs/protocol.md 8), defaults included."""
+    counters: Mapping[str, int] = _map("counters")
+    """Events since the declaration, by name: `published`, `acked`, `lock_timeouts`, ..."""
+    redrive: RedriveView | None = _sent("redrive", None, _redrive)  # noqa: RUF009 - a field
+    """The redrive of this dead-letter queue; None where there was none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockView(View):
+    """A locked message and its holder."""
+
+    token: int = _sent("token", 0)
+    """With `consumer`, what `client.settle` takes."""
+    consumer: int = _sent("consumer", 0)
+    """The number of the consumer that holds it."""
+    tag: str = _sent("tag", "")
+    """The tag of that consumer."""
+    session: str = _sent("session", "")
+    """The session of that consumer, in hexadecimal; empty for a durable consumer."""
+    address: str = _sent("address", "")
+    """Where that session connected from."""
+    id: str = _sent("id", "")
+    """The id of the message."""
+    attempt: int = _sent("attempt", 1)
+    """Deliveries of the message so far, this one included."""
+    failures: int = _sent("failures", 0)
+    """Failed deliveries so far."""
+    held_s: float = _seconds("checkout_ms_ago")
+    """Seconds since the delivery."""
+    remaining_s: float = _seconds("remaining_ms")
+    """Seconds until the lock ends, renewals included."""
+    renewals: int = _sent("renewals", 0)
+    """Renewals that the current leader has granted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayedView(View):
+    """A delayed message."""
+
+    id: str = _sent("id", "")
+    """The id of the message."""
+    cause: str = _sent("cause", "")
+    """Why it waits: `published` (with a delay), `nack`, `timeout`, `disconnect` or `released`."""
+    due_in_s: float = _seconds("due_in_ms")
+    """Seconds until it is ready."""
+    attempt: int = _sent("attempt", 0)
+    """Deliveries so far."""
+    failures: int = _sent("failures", 0)
+    """Failed deliveries so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerView(View):
+    """A consumer of a queue."""
+
+    consumer: int = _sent("consumer", 0)
+    """The number of the consumer."""
+    tag: str = _sent("tag", "")
+    """The tag it subscribed with, or the name of a durable consumer."""
+    session: str = _sent("session", "")
+    """Its session, in hexadecimal."""
+    user: str = _sent("user", "")
+    """The user of the session."""
+    address: str = _sent("address", "")
+    """Where the session connected from."""
+    status: str = _sent("status", "")
+    """`active`, `waiting` or `cancelled`."""
+    flags: tuple[str, ...] = _sent("flags", (), tuple)
+    """Any of `disconnected`, `detached`, `suspected`."""
+    suspected_why: str | None = _sent("suspected_why")
+    """Why it is suspected."""
+    implicit: bool = _sent("implicit", default=False)
+    """Whether it is the consumer behind a session's `get`."""
+    durable: bool = _sent("durable", default=False)
+    """Whether it outlives every session."""
+    priority: int = _sent("priority", 0)
+    """Higher ones are served first."""
+    prefetch: int = _sent("prefetch", 0)
+    """Maximum number of messages it holds."""
+    credit: int | None = _sent("credit")
+    """Messages it has asked for and not received; None where it does not pull."""
+    held: int = _sent("held", 0)
+    """Messages it holds."""
+    lock_s: float = _seconds("lock_ms")
+    """Seconds that its locks last."""
+    renewable: bool = _sent("renewable", default=True)
+    """Whether its locks may be renewed."""
+    next_token: int = _sent("next_token", 0)
+    """The token of its next message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerView(View):
+    """A named producer that has published to a queue."""
+
+    name: str = _sent("name", "")
+    """The name."""
+    producer: int = _sent("producer", 0)
+    """Its number in the cluster: the second part of its messages' ids."""
+    last: int = _sent("last", 0)
+    """The number last stored in the queue."""
+    queues: int = _sent("queues", 0)
+    """Queues that it has published to."""
+    unused_s: float = _seconds("unused_ms")
+    """Seconds since it last published, or was opened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerView(View):
+    """Another node, as the asked one sees it."""
+
+    name: str = _sent("name", "")
+    """The name of the node."""
+    match: int = _sent("match", 0)
+    """The last log index known to be on its disk."""
+    lag: int = _sent("lag", 0)
+    """Log entries that it is behind."""
+    connected: bool = _sent("connected", default=False)
+    """Whether there is a connection to it."""
+    counted: bool = _sent("counted", default=False)
+    """Whether its disk counts towards a majority."""
+    in_flight_bytes: int = _sent("in_flight_bytes", 0)
+    """Bytes sent to it and not answered."""
+    snapshot: Mapping[str, Any] | None = _sent("snapshot", None, dict)
+    """The progress of a snapshot on its way to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotView(View):
+    """The newest snapshot of a node."""
+
+    index: int = _sent("index", 0)
+    """The last log index in it; 0 for none."""
+    state_bytes: int = _sent("state_bytes", 0)
+    """Bytes of the state without bodies."""
+    disk_bytes: int = _sent("disk_bytes", 0)
+    """Bytes of all snapshot files."""
+    kept_bytes: int = _sent("kept_bytes", 0)
+    """Bytes of bodies that snapshots keep in older files."""
+    taken: int = _sent("taken", 0)
+    """Snapshots taken since the start of the node."""
+    sent: int = _sent("sent", 0)
+    """Snapshots sent to other nodes since the start."""
+    installed: int = _sent("installed", 0)
+    """Snapshots installed since the start."""
+
+
+_NO_SNAPSHOT: Final = SnapshotView()
+
+
+def _snapshot(sent: object) -> SnapshotView:
+    return view(SnapshotView, sent)
+
+
+def _peers(sent: object) -> tuple[PeerView, ...]:
+    return views(PeerView, sent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatus(View):
+    """A node: its role, its log and its peers."""
+
+    node: str = _sent("node", "")
+    """The name of the node."""
+    role: str = _sent("role", "")
+    """`leader`, `follower` or `candidate`."""
+    recovering: bool = _sent("recovering", default=False)
+    """Whether it rebuilds its data from the other nodes."""
+    term: int = _sent("term", 0)
+    """The Raft term."""
+    leader: str | None = _sent("leader")
+    """The name of the leader, where it is known."""
+    commit: int = _sent("commit", 0)
+    """The commit index."""
+    applied: int = _sent("applied", 0)
+    """The last applied index."""
+    last: int = _sent("last", 0)
+    """The last index of the log."""
+    peers: tuple[PeerView, ...] = _sent("peers", (), _peers)
+    """The other nodes."""
+    journal_bytes: int = _sent("journal_bytes", 0)
+    """Bytes of the log on the disk."""
+    snapshot: SnapshotView = _sent("snapshot", _NO_SNAPSHOT, _snapshot)  # noqa: RUF009 - a field
+    """The newest snapshot."""
+    fsync_s: Mapping[str, float] = _map("fsync_ms", lambda sent: {k: sent[k] / 1000 for k in sent})
+    """Seconds that an fsync takes, by quantile: `p50` and `p99`."""
+    uptime_s: float = _sent("uptime_s", 0.0)
+    """Seconds since the start of the node."""
+    sessions: int = _sent("sessions", 0)
+    """Client sessions."""
+    queues: int = _sent("queues", 0)
+    """Queues."""
+
+
+def view(kind: type[_V], sent: object) -> _V:
+    """Make a view of what a node sent. Raises ProtocolError where that is not a map."""
+    if not isinstance(sent, Mapping):
+        raise ProtocolError(f"expected a map for a {kind.__name__}, got {type(sent).__name__}")
+    found: dict[str, Any] = {}
+    for one in fields(kind):
+        key, read = one.metadata.get("key"), one.metadata.get("read")
+        value = sent.get(key)
+        if value is not None:
+            found[one.name] = value if read is None else read(value)
+    return kind(_sent=sent, **found)
+
+
+def views(kind: type[_V], sent: object) -> tuple[_V, ...]:
+    """Make a view of each map in a list; nil is an empty list."""
+    if not isinstance(sent, list | tuple | None):
+        raise ProtocolError(f"expected a list of {kind.__name__}, got {type(sent).__name__}")
+    return tuple([view(kind, one) for one in sent or ()])
