@@ -663,3 +663,31 @@ async def test_a_refused_subscription_is_raised_where_it_is_entered_or_first_ask
                 pass
         with pytest.raises(fifo.QueueNotFound):
             await anext(client.consume("orders"))
+
+
+async def test_a_removed_consumer_ends_its_iteration_with_the_reason() -> None:
+    async with Peer() as peer, consuming(peer) as (_, messages):
+        waiting = asyncio.create_task(messages.next())
+        await asyncio.sleep(0)
+        peer.line().send(Notice(0, 3, 11, active=False))
+        with pytest.raises(fifo.QueueNotFound, match="orders"):
+            await asyncio.wait_for(waiting, 5)
+
+
+async def test_a_message_goes_to_somebody_else_when_who_waited_was_cancelled() -> None:
+    async with Peer() as peer, consuming(peer) as (_, messages):
+        first = asyncio.create_task(messages.next())
+        await asyncio.sleep(0)
+        second = asyncio.create_task(messages.next())
+        await asyncio.sleep(0)
+        ledger = messages._ledger
+        assert ledger is not None
+        # Woken and cancelled in the same turn of the loop.
+        messages._wake(1)
+        first.cancel()
+        peer.line().deliver(11, 1, bodies(1))
+        message = await asyncio.wait_for(second, 5)
+        assert message is not None
+        assert message.token == 1
+        with pytest.raises(asyncio.CancelledError):
+            await first

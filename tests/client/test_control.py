@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import fifo
-from fifo.client import limits
+from fifo.client import Environment, from_url, limits
+from fifo.client.connection.dialing import Dialer
 from fifo.client.connection.threads import call_in
 from fifo.wire import Code, Frame
 from fifo.wire.messages import (
@@ -21,6 +22,7 @@ from fifo.wire.messages import (
     Hello,
     Message,
     Notice,
+    NoticeAck,
     Receipt,
     Redirect,
     Renew,
@@ -30,6 +32,7 @@ from fifo.wire.messages import (
     Welcome,
 )
 from tests.client.test_consuming import bodies, consuming, take
+from tests.support.cluster import free_ports
 from tests.support.wire_peer import Line, Peer, receive_all, renew_all, subscribe_as, until, welcome
 
 
@@ -380,3 +383,109 @@ async def test_receipts_for_what_is_not_known_and_strange_frames_do_no_harm() ->
         [message] = await take(messages, 1)
         assert (await message.ack(receipt=True)).status == "ok"
         assert client.metrics.disconnects == 0
+
+
+def has(peer: Peer, role: int) -> bool:
+    return any(line.hello is not None and line.role == role for line in peer.lines)
+
+
+async def test_a_refused_acknowledgement_of_a_notice_does_not_end_the_connection() -> None:
+    async with Peer() as peer, consuming(peer) as (client, _):
+        peer.answers[NoticeAck] = lambda line, frame: line.send(
+            Error(Code.INVALID_ARGUMENT, "no such notice"), frame.correlation
+        )
+        await until(lambda: has(peer, 1))
+        for role in (0, 1):
+            peer.line(role).send(Notice(5, 0, 11, ((99, 99),)))
+            _, frame, _ = await peer.hear(NoticeAck)
+            assert frame.correlation != 0
+        # A notice without a number is only news, and not acknowledged.
+        peer.line().send(Notice(0, 1, 11, active=True))
+        assert await client.settle("orders", 11, 1) is not None
+        assert peer.count(NoticeAck) == 0
+        assert client.metrics.disconnects == 0
+        assert has(peer, 1)
+
+
+async def test_what_was_settled_just_before_a_renewal_is_no_suspicion() -> None:
+    async with Peer() as peer, consuming(peer, settles=False) as (client, messages):
+        peer.answers[Renew] = lambda line, frame: line.send(
+            Renewed(((11, (), ((1, 1),)),)), frame.correlation
+        )
+        peer.line().deliver(11, 1, bodies(1))
+        [message] = await take(messages, 1)
+        acking = asyncio.create_task(message.ack(receipt=True))
+        line, frame, _ = await peer.hear(Settle)
+        client._control.nudge()
+        await peer.hear(Renew)
+        await until(lambda: message.ledger.lost)
+        receive_all(line, frame)
+        assert (await acking).status == "ok"
+        assert not message.ledger.suspected
+        assert client.metrics.locks_lost == 0
+
+
+async def test_the_control_connection_follows_the_data_connection_to_the_next_leader() -> None:
+    async with Peer() as old, Peer() as new:
+
+        def to_new(line: Line, hello: Hello) -> Message | None:
+            # The old leader hangs: it takes connections and answers nothing.
+            return None
+
+        async with consuming(old) as (client, _):
+            await until(lambda: has(old, 1))
+            client._session.dialer.learn([("n2", new.address)])
+            old.opening = to_new
+            new.opening = welcome
+            for kind, answer in old.answers.items():
+                new.answers[kind] = answer
+            old.line(0).drop()
+            await until(lambda: client.address == new.address)
+            await until(lambda: has(new, 1))
+
+
+async def test_a_session_that_ended_is_ended_once_whoever_hears_it_first() -> None:
+    async with Peer() as peer, consuming(peer) as (client, _):
+        await until(lambda: has(peer, 1))
+        old = client._session.identity.session
+
+        def opening(line: Line, hello: Hello) -> Message:
+            if hello.session == old:
+                return Error(Code.SESSION_ENDED, "gone")
+            return welcome(line, hello)
+
+        peer.opening = opening
+        for role in (1, 0):
+            peer.line(role).drop()
+        await until(lambda: client.metrics.connects == 2)
+        await until(lambda: has(peer, 1))
+        assert client.metrics.sessions_ended == 1
+
+
+async def test_a_renewal_counts_from_when_it_was_sent() -> None:
+    async with Peer() as peer:
+        peer.answers[Subscribe] = subscribe_as(11, lock_ms=3_000)
+        peer.answers[Renew] = lambda line, frame: None
+        async with consuming(peer) as (client, messages):
+            peer.line().deliver(11, 1, bodies(1), remaining_ms=200)
+            [message] = await take(messages, 1)
+            client._control.nudge()
+            line, frame, _ = await peer.hear(Renew)
+            # The answer is on its way for half a second: that much less is left of the lock.
+            await asyncio.sleep(0.5)
+            line.send(Renewed(((11, ((1, 1, 3_000),), ()),)), frame.correlation)
+            await until(lambda: message.remaining > 1)
+            assert message.remaining <= 2.5
+
+
+async def test_what_was_tried_is_told_whenever_the_time_is_over() -> None:
+    [port] = free_ports(1)
+    dialer = Dialer(from_url(f"fifo://127.0.0.1:{port}", {}), Environment())
+    dialing = asyncio.create_task(dialer.dial(lambda: Hello(1, 1, 0, b"s" * 16, b"i" * 16)))
+    await until(lambda: "refused" in dialer.explain())
+    # Also while the next round has only begun.
+    for _ in range(300):
+        await asyncio.sleep(0.001)
+        assert "refused" in dialer.explain()
+    dialing.cancel()
+    await asyncio.gather(dialing, return_exceptions=True)

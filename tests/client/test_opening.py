@@ -7,14 +7,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fifo
-from fifo.client import from_url, redacted
+from fifo.client import from_url, limits, redacted
+from fifo.client.connection.link import coalesced
 from fifo.client.errors import FifoError
-from fifo.wire import Code
+from fifo.wire import Code, Frame
 from fifo.wire.messages import (
     Authenticate,
     Challenge,
+    Close,
     Error,
     Hello,
     Message,
@@ -399,3 +403,28 @@ def test_a_client_works_on_uvloop_whose_transports_are_not_asyncios() -> None:
             return client.connected
 
     assert uvloop.run(connect())
+
+
+@given(st.lists(st.integers(0, 40_000), max_size=30))
+def test_writes_join_what_is_small_and_leave_what_is_large(sizes: list[int]) -> None:
+    parts = [bytes([n % 251]) * size for n, size in enumerate(sizes)]
+    pieces = list(coalesced(parts))
+    assert b"".join(pieces) == b"".join(parts)
+    small = [piece for piece in pieces if not any(piece is part for part in parts)]
+    assert all(len(piece) <= limits.WRITE_BYTES + limits.JOIN_BYTES_MAX for piece in small)
+
+
+async def test_a_closed_session_is_no_lost_connection() -> None:
+    async with Peer() as peer:
+        lost: list[fifo.FifoError] = []
+
+        def close(line: Line, frame: Frame) -> None:
+            peer_ok(line, frame)
+            line.close()
+
+        peer_ok = peer.answers[Close]
+        peer.answers[Close] = close
+        async with fifo.connect(peer.url) as client:
+            client.on_disconnected = lost.append
+        assert lost == []
+        assert client.metrics.disconnects == 0

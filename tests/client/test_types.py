@@ -56,6 +56,7 @@ def program(define: str, client: str, wait: str) -> str:
     return f"{define}(client: {client}) -> None:\n{body}\n\n\n"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)  # the first run of mypy on a machine has no cache
 def test_mypy_reports_the_same_mistakes_for_both_clients(
     tmp_path: Path, pytestconfig: pytest.Config

@@ -1,6 +1,6 @@
 """What the pages of `docs/` say about the tests: their tables, and the tests that they name.
 
-A test is named as `path::name`, its path below `tests/`. Owns how that is written and looked up;
+A test is named as `path::name`, with or without `tests/`. Owns how that is written and looked up;
 what a page has to say is the business of the test beside its subject.
 """
 
@@ -38,7 +38,11 @@ def named(text: str) -> list[tuple[str, str]]:
 
 def missing(text: str) -> list[str]:
     """The tests that a text names and that nobody would run: `path::name`."""
-    return [f"{path}::{name}" for path, name in named(text) if name not in _tests(path)]
+    return [
+        f"{path}::{name}"
+        for path, name in named(text)
+        if name not in _tests(path.removeprefix("tests/"))
+    ]
 
 
 @cache
