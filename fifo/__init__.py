@@ -1,7 +1,7 @@
 """fifo: a client for a replicated work queue whose messages and message locks survive.
 
 `fifo.connect` for asyncio, `fifo.blocking.connect` for threads. `fifo.spark` needs PySpark and
-is imported separately.
+is imported separately. Owns the public names; must not know how they work, or a node.
 """
 
 from fifo import blocking

@@ -11,6 +11,7 @@ import ast
 import gc
 import re
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -125,6 +126,17 @@ UNREVISED = words(
     docs.spark docs.storage
     """
 )
+
+# Class names that stand for two things in one package; only ever fewer.
+TWO_MEANINGS = {
+    "fifo.client": words("Part"),
+    "fifo.machine": words("Table"),
+    "node.broker": words("_Waiting"),
+    "bench": words("Figure Sizes"),
+}
+
+LARGEST_ROOM = 0.30
+"""Share of node's lines that its largest room may have: more is a house within the house."""
 
 # Rooms whose files still need each other for the types of what they call.
 CIRCLES_FOR_TYPES = words("node.broker tests")
@@ -359,6 +371,15 @@ def says_what_it_owns(module: Module) -> Iterator[str]:
         yield f"{module.name}: no docstring"
 
 
+def opens_its_package_with_what_it_owns(module: Module) -> Iterator[str]:
+    """A package's `__init__` says what the package owns and what it must not know."""
+    if module.is_package and not module.name.startswith("tests"):
+        opening = " ".join((ast.get_docstring(module.tree) or "").lower().split())
+        for phrase in ("owns", "must not know"):
+            if phrase not in opening:
+                yield f"{module.name}: the docstring of the package lacks {phrase!r}"
+
+
 def fits_in_a_head(module: Module) -> Iterator[str]:
     """A module that a newcomer cannot hold in mind wants to be two."""
     lines = module.text.count("\n")
@@ -417,6 +438,7 @@ RULES: list[tuple[Rule, str, str]] = [
     (never_sleeps, "tests.x", "import time\ntime.sleep(1)"),
     (never_sleeps, "bench.x", "from time import sleep"),
     (says_what_it_owns, "node.raft.journal", "x = 1"),
+    (opens_its_package_with_what_it_owns, "fifo.wire", '"""Frames. Owns the bytes."""'),
     (fits_in_a_head, "node.raft.journal", "x = 1\n" * (LINES_AT_MOST + 1)),
     (leaves_nothing_for_later, "node.raft.journal", "x = 1  # TO" + "DO later"),
     *[
@@ -454,7 +476,7 @@ def test_the_house_keeps_the_rule(rule: Rule) -> None:
 )
 def test_the_rule_finds_what_breaks_it(rule: Rule, name: str, source: str) -> None:
     """A rule that finds nothing in its own bad example guards nothing."""
-    assert list(rule(module_of(name, source)))
+    assert list(rule(module_of(name, source, is_package=name in FLOORS)))
 
 
 def test_every_module_has_a_room() -> None:
@@ -468,6 +490,31 @@ def test_no_floor_knows_one_above_it() -> None:
     for name, own in FLOORS.items():
         assert own.knows <= seen, f"{name} knows {sorted(own.knows - seen)}, which stand above it"
         seen.add(name)
+
+
+def test_no_room_of_node_is_a_house_within_the_house() -> None:
+    """The largest room has less than LARGEST_ROOM of the lines of `node`."""
+    lines: Counter[str] = Counter()
+    for module in house():
+        if module.name.startswith("node."):
+            lines[".".join(module.name.split(".")[:2])] += module.text.count("\n")
+    ((name, most),) = lines.most_common(1)
+    assert most < LARGEST_ROOM * lines.total(), f"{name} has {most} of {lines.total()} lines"
+
+
+def test_a_class_name_has_one_meaning_in_its_package() -> None:
+    """Two classes of one name in a package are one, or want another word."""
+    homes: dict[tuple[str, str], list[str]] = {}
+    for module in house():
+        if module.room not in (None, "tests"):
+            for node in module.tree.body:
+                if isinstance(node, ast.ClassDef):
+                    package = ".".join(module.name.split(".")[:-1][:2])
+                    homes.setdefault((package, node.name), []).append(module.name)
+    twice = {key: names for key, names in homes.items() if len(names) > 1}
+    exempt = {(own, name) for own, names in TWO_MEANINGS.items() for name in names}
+    assert {key: names for key, names in twice.items() if key not in exempt} == {}
+    assert sorted(exempt - twice.keys()) == [], "take these out of TWO_MEANINGS"
 
 
 def cycles(modules: Iterable[Module], *, for_types: bool = False) -> list[str]:

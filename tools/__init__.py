@@ -1,1 +1,5 @@
-"""Tools that set a checkout up. Standard library only: it runs before anything is installed."""
+"""Tools that set a checkout up and check its commits.
+
+Owns `make setup`. Must not know the project's packages: it runs before anything is installed, on
+the standard library alone.
+"""

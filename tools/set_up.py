@@ -56,6 +56,7 @@ def main() -> int:
             print(f"set-up failed in `{step} ...`: the lines above say why", file=sys.stderr)
             return 1
         STAMP.write_text(stamp)
+    subprocess.run([PYTHON, "tools/commit_subject.py", "--install"], cwd=ROOT, check=False)
     # Not fatal: everything but Spark works without Java, and it prints a line that says what to do.
     subprocess.run([PYTHON, "-m", "bench.java", "--install"], cwd=ROOT, check=False)
     return 0

@@ -1,4 +1,8 @@
-"""The client of a fifo cluster, for asyncio. `import fifo` gives its names."""
+"""The client of a fifo cluster, for asyncio. `import fifo` gives its names.
+
+Owns connections, publishing, consuming, and the retries of each. Must not know how a node works:
+only the protocol (`fifo.wire`) and the vocabulary (`fifo.words`).
+"""
 
 from fifo.client.backoff import Backoff, Exponential, Fixed, Table
 from fifo.client.client import (

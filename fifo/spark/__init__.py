@@ -1,8 +1,8 @@
 """`format("fifo")` for Spark: `spark.dataSource.register(fifo.spark.FifoDataSource)`.
 
-Owns the names that users import. Imported by itself, never by `import fifo`: it needs PySpark and
-PyArrow (`pip install 'fifo-quorum[spark]'`), and says so where they are missing or too old.
-`docs/spark.md` is its manual.
+Owns the names that users import. Must not know nodes, and `import fifo` must not know it: it needs
+PySpark and PyArrow (`pip install 'fifo-quorum[spark]'`), and says so where they are missing or too
+old. `docs/spark.md` is its manual.
 """
 
 from fifo.spark import requirements

@@ -1,6 +1,7 @@
 """The protocol between clients and nodes, sans-I/O: bytes in, messages out; messages in, bytes out.
 
-Both sides use it; it knows neither. `docs/protocol.md` describes the same for strangers.
+Owns frames, messages and their bounds. Must not know which side uses it, sockets or queues.
+`docs/protocol.md` describes the same for strangers.
 """
 
 from fifo.wire.errors import Code, LocalProtocolError, RemoteProtocolError, WireError

@@ -1,7 +1,7 @@
 """Replicated log for a broker that knows nothing of Raft: bytes in, outcomes out.
 
-The only package that imports pysyncobj. What other rooms may use is named here; the rest is
-private to the package. Nothing here knows of queues.
+Owns consensus: elections, replication, commit, the lease, snapshots between members. Other rooms
+use the names below; the rest is private to the package. Must not know queues or clients.
 """
 
 from node.journal.config import JournalLimits
