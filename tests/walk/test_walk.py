@@ -1,0 +1,38 @@
+"""docs/walk.md shows what a run goes through today: the same packages and functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from tests.walk.journeys import Walk
+from tests.walk.page import PAGE, render, shown
+from tests.walk.tracer import LANDMARKS, Step
+
+
+@pytest.fixture(scope="module")
+def journeys() -> Mapping[str, Sequence[Step]]:
+    return Walk().run()
+
+
+def test_the_page_shows_the_packages_and_functions_of_a_run(
+    journeys: Mapping[str, Sequence[Step]],
+) -> None:
+    page, run = shown(PAGE.read_text(encoding="utf-8")), shown(render(journeys))
+    assert page.keys() == run.keys()
+    for name, steps in run.items():
+        assert page[name] == steps, f"{name}: `make walk` writes the page anew"
+
+
+def test_the_way_of_a_publish_has_no_gap(journeys: Mapping[str, Sequence[Step]]) -> None:
+    functions = {step.function for step in journeys["publish"]}
+    assert functions.issuperset((*LANDMARKS, "Machine.apply_batch", "DurableLog.sync"))
+
+
+def test_reading_a_page_gives_every_step_back(journeys: Mapping[str, Sequence[Step]]) -> None:
+    expected = {
+        name: {(step.actor, step.room, step.function) for step in steps}
+        for name, steps in journeys.items()
+    }
+    assert shown(render(journeys)) == expected
