@@ -19,7 +19,7 @@ RAFT_SEEDS ?= 100000
 HOURS ?= 0.5
 MINUTES ?= 10
 
-.PHONY: help setup check quick test thorough mutants sim jepsen soak demo bench lock clean
+.PHONY: help setup check quick test thorough mutants sim jepsen soak demo bench walk lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ bench: setup ## the machine, a cluster, Raft, depth, locks, other systems, the c
 	$(PY) -m bench.locks
 	$(PY) -m bench.peers
 	$(PY) -m bench.check.cost
+
+walk: setup ## render docs/walk.md anew: what a publish, an ack, a renewal run through
+	@$(PY) -m tests.walk
 
 lock: setup ## write requirements.lock anew from pyproject.toml (needs uv)
 	UV_PYTHON_DOWNLOADS=never uv pip compile pyproject.toml --universal --python-version 3.11 \

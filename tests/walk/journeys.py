@@ -85,7 +85,7 @@ class Walk:
             await message.ack(receipt=True)
         self._end("ack", tracer)
         await self._time_out(client, messages)
-        await self._change_of_leader(client, messages)
+        await self._leader_change(client, messages)
 
     async def _time_out(self, client: fifo.Client, messages: fifo.Consumer[Message]) -> None:
         await client.publish("orders", b"two")
@@ -99,7 +99,7 @@ class Walk:
         self._end("time-out", tracer)
         await message.ack(receipt=True)
 
-    async def _change_of_leader(self, client: fifo.Client, messages: fifo.Consumer[Message]) -> None:
+    async def _leader_change(self, client: fifo.Client, messages: fifo.Consumer[Message]) -> None:
         await client.publish("orders", b"three")
         message = await _next(messages)
         tracer = await self._begin()
