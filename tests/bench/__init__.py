@@ -1,1 +1,4 @@
-"""Tests of the demo and the load job."""
+"""Tests of the demo, the load job and the measurements.
+
+Owns that they report what happened. Must not know rates: none is asserted.
+"""

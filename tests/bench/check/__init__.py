@@ -1,1 +1,4 @@
-"""Tests of the history checker on Spark."""
+"""Tests of the history checker on Spark.
+
+Owns that it finds what the plain checkers find. Must not know the rules: docs/history.md has them.
+"""

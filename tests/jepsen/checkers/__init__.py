@@ -1,7 +1,8 @@
 """What must hold of a history (docs/history.md): one rule, one function, whoever wrote the history.
 
 Owns the list of rules and the verdict. `find` gives all violations, `check` raises at the first:
-the simulator and the fault suite use both, and the checker on Spark is held to `find`.
+the simulator and the fault suite use both, and the checker on Spark is held to `find`. Must not
+know how a history was recorded.
 """
 
 from __future__ import annotations

@@ -1,1 +1,4 @@
-"""Tests of node/journal: the log, its files, its recovery."""
+"""Tests of node/journal: the log, its files, its recovery.
+
+Owns what survives a crash and what is found after damage. Must not know Raft.
+"""
