@@ -29,7 +29,7 @@ CALM_SECONDS = 1.0
 
 
 class Walk:
-    """One run with all journeys: the steps of each, and the role of each program in it."""
+    """A run with all journeys: the steps of each, and the role of each program in it."""
 
     def __init__(self) -> None:
         self.journeys: dict[str, list[Step]] = {}

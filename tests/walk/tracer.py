@@ -24,7 +24,7 @@ from tests.support.pytest_ids import ROOT
 
 PRODUCT = ("fifo", "node")
 WATCHER = ROOT / "tests/sim/check_raft.py"
-"""It looks into nodes while they run, which is no part of what they do."""
+"""The observer of the simulation, whose looks into nodes are no part of what nodes do."""
 
 QUESTIONS = ("bool", "int", bool, int)
 
@@ -34,7 +34,7 @@ LANDMARKS = ("encode", "Opening.receive_data", "DurableLog.extend", "TcpTranspor
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call: who made it, how many packages deep, what was called, and from which step."""
+    """A call: its actor, how many packages deep it is, the function, and the step above it."""
 
     actor: str
     depth: int
@@ -73,7 +73,7 @@ class Tracer:
         return {code for _, code in self._calls if code.co_qualname not in LANDMARKS}
 
     def steps(self, usual: set[CodeType]) -> list[Step]:
-        """What was noted, without questions and without what is usual, but for what leads on."""
+        """Everything noted, without questions and without the usual, but for what leads to a step."""
         told = {key: call for key, call in self._calls.items() if _sentence(call.code)}
         told = {key: call for key, call in told.items() if not call.is_leaf}
         wanted = {key for key in told if key[1] not in usual}
