@@ -29,7 +29,7 @@ WATCHER = ROOT / "tests/sim/check_raft.py"
 QUESTIONS = ("bool", "int", bool, int)
 
 LANDMARKS = ("encode", "Opening.receive_data", "DurableLog.extend", "TcpTransport.send")
-"""Told although an idle cluster calls them too: without them the way of a message has gaps."""
+"""Shown although an idle cluster calls them too: without them the way of a message has gaps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,12 @@ class Tracer:
         return {code for _, code in self._calls if code.co_qualname not in LANDMARKS}
 
     def steps(self, usual: set[CodeType]) -> list[Step]:
-        """Everything noted, without questions and without the usual, but for what leads to a step."""
-        told = {key: call for key, call in self._calls.items() if _sentence(call.code)}
-        told = {key: call for key, call in told.items() if not call.is_leaf}
-        wanted = {key for key in told if key[1] not in usual}
-        wanted |= {(name, above) for name, code in wanted for above in told[name, code].callers}
-        return [_step(call, told) for key, call in told.items() if key in wanted]
+        """Everything noted but questions and the usual; what leads to a step stays."""
+        kept = {key: call for key, call in self._calls.items() if _sentence(call.code)}
+        kept = {key: call for key, call in kept.items() if not call.is_leaf}
+        wanted = {key for key in kept if key[1] not in usual}
+        wanted |= {(name, above) for name, code in wanted for above in kept[name, code].callers}
+        return [_step(call, kept) for key, call in kept.items() if key in wanted]
 
     def _note(self, frame: FrameType, event: str, _: Any) -> None:
         room = _room(frame.f_code) if event == "call" else None
@@ -95,9 +95,9 @@ class Tracer:
             self._calls.setdefault((name, frame.f_code), _Call(name, frame.f_code, callers))
 
 
-def _step(call: _Call, told: dict[tuple[str, CodeType], _Call]) -> Step:
+def _step(call: _Call, kept: dict[tuple[str, CodeType], _Call]) -> Step:
     depth = sum(1 for _ in groupby(_room(code) for code in call.callers))
-    above = (code.co_qualname for code in call.callers if (call.program, code) in told)
+    above = (code.co_qualname for code in call.callers if (call.program, code) in kept)
     room, sentence = _room(call.code) or "", _sentence(call.code) or ""
     return Step(call.program, depth, room, call.code.co_qualname, sentence, next(above, ""))
 
