@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 
 from tests.support.pages import page
-from tests.support.pytest_ids import ROOT
 from tests.test_house import FLOORS
 
 _ROOM = re.compile(r"^- \*\*([\w.]+)\*\* knows (.+?): \S", re.MULTILINE | re.DOTALL)
@@ -43,13 +42,3 @@ def _rooms(text: str) -> frozenset[str]:
     if every:
         return frozenset(re.findall(r"[\w.]+", text)) - {"no", "room"}
     return frozenset(FLOORS) - {"tests", *re.findall(r"[\w.]+", but)}
-
-
-def test_every_package_says_what_it_owns_and_must_not_know() -> None:
-    silent = []
-    for top in ("fifo", "node", "bench", "tools", "tests"):
-        for path in (ROOT / top).rglob("__init__.py"):
-            text = " ".join(path.read_text(encoding="utf-8").split('"""')[1:2]).lower()
-            if "owns" not in text or "must not know" not in " ".join(text.split()):
-                silent.append(str(path.parent.relative_to(ROOT)))
-    assert not sorted(silent)
