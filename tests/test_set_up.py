@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tomllib
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tools import set_up
 
@@ -38,10 +41,25 @@ def program(folder: Path, name: str, text: str) -> None:
 
 def test_the_lock_holds_every_build_tool_with_its_hashes() -> None:
     """Without one of them pip would fetch it from wherever, unpinned."""
-    kept = set_up._build_tools_of(set_up.LOCK.read_text())
+    kept = set_up.locked_requirements(set_up.LOCK.read_text(), set_up.BUILD_TOOLS)
     names = re.findall(r"^([a-z-]+)==", kept, re.MULTILINE)
     assert set(names) == set_up.BUILD_TOOLS
     assert all("--hash=sha256:" in part for part in re.split(r"\n(?=\S)", kept.strip()))
+
+
+def test_the_kept_wheels_are_the_closure_of_the_server_group() -> None:
+    """An install without a network needs every requirement of a requirement too."""
+    project = tomllib.loads(set_up.PROJECT.read_text())
+    pending = list(map(Requirement, project["dependency-groups"]["server"]))
+    found: set[str] = set()
+    while pending:
+        requirement = pending.pop()
+        name = re.sub(r"[-_.]+", "-", requirement.name).lower()
+        holds = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        if holds and name not in found:
+            found.add(name)
+            pending += map(Requirement, requires(name) or [])
+    assert found == set_up.SERVER
 
 
 def test_a_changed_lock_makes_set_up_run_again(
