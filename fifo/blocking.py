@@ -62,7 +62,7 @@ class BlockingMessage(LockedMessage):
     __slots__ = ()
 
     def ack(self, receipt: bool = False) -> SettleResult:
-        """Done: never deliver it again. Waits only with `receipt`: until a majority has it."""
+        """Acknowledge. Returns at once; with `receipt`, after a majority has stored it."""
         if not receipt:
             return _Portal.of(self).ack(self)
         return self._settle(ACK, receipt=True)
@@ -70,12 +70,12 @@ class BlockingMessage(LockedMessage):
     def nack(
         self, delay: Duration | None = None, reason: str | None = None, *, receipt: bool = True
     ) -> SettleResult:
-        """It failed: counts, and comes back after `delay` seconds or the backoff."""
+        """Report a failure: count it; redeliver after `delay` seconds or the queue's backoff."""
         what = nacking(self.failures, self.ledger.nack_delay, delay, reason)
         return self._settle(what, receipt=receipt)
 
     def release(self, delay: Duration | None = None, *, receipt: bool = True) -> SettleResult:
-        """Not its fault: goes back uncounted."""
+        """Give the message back without counting a failure, after `delay` seconds if given."""
         return self._settle(releasing(delay), receipt=receipt)
 
     def terminate(
@@ -86,11 +86,11 @@ class BlockingMessage(LockedMessage):
         *,
         receipt: bool = True,
     ) -> SettleResult:
-        """It can never succeed: to the dead-letter queue. Raises NoDeadLetterQueue."""
+        """Reject permanently: move it to the dead-letter queue. Raises NoDeadLetterQueue."""
         return self._settle(terminating(reason, description, exception), receipt=receipt)
 
     def renew(self) -> datetime:
-        """Raise the deadline to now + lock; returns the new one. Raises LockLost."""
+        """Renew the lock; return the new deadline. Raises LockLost."""
         _Portal.of(self).run(self.ledger.settler.renew(self))
         return self.deadline
 
@@ -108,7 +108,7 @@ class BlockingMessage(LockedMessage):
 
 
 class BlockingProcessing:
-    """What `message.process()` gives: a context manager."""
+    """The context manager of `message.process()`."""
 
     __slots__ = ("_message", "_on_error", "_reraise")
 
@@ -185,7 +185,10 @@ class _Portal:
             raise ClientClosed("the client is closed, or was made before a fork: connect again")
         if threading.current_thread() is self._thread:
             work.close()
-            raise ClientClosed("a blocking call from a callback of the client would wait for ever")
+            raise ClientClosed(
+                "a blocking call from a callback of the client would never return:"
+                " call it from another thread"
+            )
         future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return future.result()
@@ -206,7 +209,7 @@ class _Portal:
         return SettleResult(Status.SENT)
 
     def _gather(self) -> None:
-        # Unset before the first look: whoever comes later crosses again.
+        # Unset before the first look: an ack that comes later crosses again.
         self._acks_due = False
         while self._acks:
             message = self._acks.popleft()
@@ -362,7 +365,7 @@ class BlockingConsumer(_Twin[Consumer[BlockingMessage]]):
     credit = _blocking(Consumer.credit)
 
     def cancel(self) -> None:
-        """No more messages; what was not handed out goes back at once, uncounted."""
+        """End deliveries; give back, uncounted, the messages that were not handed out."""
         self._portal.run(self._cancel())
 
     async def _cancel(self) -> None:
@@ -452,7 +455,7 @@ class BlockingDurable(_Twin[DurableConsumer]):
 
     @property
     def opened(self) -> Opened:
-        """What another client needs in order to fetch from it; of plain numbers."""
+        """The numbers that another client needs to fetch from it."""
         return self._async.opened
 
     @property

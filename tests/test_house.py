@@ -118,7 +118,7 @@ FLOORS: dict[str, Room] = {
 # shorter: take a name away with the last idiom in its files.
 UNREVISED = words(
     """
-    bench fifo.blocking fifo.client fifo.machine fifo.spark fifo.wire node.broker
+    bench fifo.machine fifo.spark fifo.wire node.broker
     node.collector node.config node.credentials node.http node.journal node.peers node.raft
     node.server node.table node.users
     tests.bench tests.client tests.jepsen tests.machine tests.mutants tests.node tests.sim
@@ -132,7 +132,6 @@ UNREVISED = words(
 
 # Class names that stand for two things in one package; only ever fewer.
 TWO_MEANINGS = {
-    "fifo.client": words("Part"),
     "fifo.machine": words("Table"),
     "node.broker": words("_Waiting"),
     "bench": words("Figure Sizes"),

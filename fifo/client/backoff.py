@@ -69,7 +69,7 @@ class Exponential:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One delay in seconds per failure; the last one holds from then on."""
+    """A table with a delay in seconds per failure; the last one repeats."""
 
     delays: Sequence[Duration]
 

@@ -135,7 +135,7 @@ def flag(value: object, what: str) -> bool:
 
 
 def one_of(value: Any, what: str, *allowed: str) -> str:
-    """One of a few words."""
+    """Check that `value` is one of the allowed words."""
     if value not in allowed:
         raise InvalidArgument(f"{what}: must be one of {', '.join(allowed)}, not {value!r}")
     return str(value)

@@ -165,7 +165,7 @@ class BaseClient(Generic[M]):
 
     @property
     def on_unsettled(self) -> Callable[[LockedMessage, FifoError], object] | None:
-        """Called with a message whose settlement came to nothing while nobody waited for it."""
+        """Callback for a message whose settlement, sent without waiting, failed."""
         return self._settler.on_unsettled
 
     @on_unsettled.setter
@@ -174,7 +174,7 @@ class BaseClient(Generic[M]):
 
     @property
     def on_connected(self) -> Callable[[str], object] | None:
-        """Called with the address after every (re)connection."""
+        """Callback with the address after every (re)connection."""
         return self._session.on_connected
 
     @on_connected.setter
@@ -183,7 +183,7 @@ class BaseClient(Generic[M]):
 
     @property
     def on_disconnected(self) -> Callable[[FifoError], object] | None:
-        """Called with the reason when the connection is lost; the client reconnects by itself."""
+        """Callback with the reason of a lost connection; the client reconnects automatically."""
         return self._session.on_disconnected
 
     @on_disconnected.setter
@@ -193,9 +193,9 @@ class BaseClient(Generic[M]):
     # Queues.
 
     async def declare(self, spec: QueueSpec, *, timeout: Duration | None = None) -> bool:
-        """Create the queue; True if it was not there. Raises QueueExists with the difference."""
+        """Create the queue, idempotently; True if it is new. Raises QueueExists with a diff."""
         if not isinstance(spec, QueueSpec):
-            raise InvalidArgument("declare takes a fifo.QueueSpec")
+            raise InvalidArgument(f"declare takes a fifo.QueueSpec, not {type(spec).__name__}")
         result = await self._ask(Declare(spec.name, spec.to_wire()), timeout)
         return bool(result.get("created")) if isinstance(result, dict) else False
 
@@ -211,9 +211,9 @@ class BaseClient(Generic[M]):
         await self._act(queue, "delete", timeout, safe=False)
 
     async def purge(self, queue: str, *, timeout: Duration | None = None) -> int | None:
-        """Delete what is not locked; how many messages that were, where the node says so.
+        """Delete all messages that are not locked; return their number once they are gone.
 
-        Returns when they are gone.
+        None where the node does not report a number.
         """
         result = await self._act(queue, "purge", timeout, safe=False)
         count = result.get("messages") if isinstance(result, dict) else result
@@ -224,7 +224,7 @@ class BaseClient(Generic[M]):
         await self._act(queue, "pause", timeout, safe=True)
 
     async def resume(self, queue: str, *, timeout: Duration | None = None) -> None:
-        """Deliver again."""
+        """Resume deliveries."""
         await self._act(queue, "resume", timeout, safe=True)
 
     async def queues(self, *, timeout: Duration | None = None) -> list[QueueView]:
@@ -271,7 +271,7 @@ class BaseClient(Generic[M]):
         checks.integer(count, "count", 1, wire.PEEK_MESSAGES_MAX)
         frame = await self._session.call(Peek(queue, count), timeout)
         if not isinstance(frame.message, Peeked):
-            raise ProtocolError("a peek was answered by something else")
+            raise _unexpected(Peeked, Peek, frame.message)
         environment = self._session.environment
         delivery = Delivery(frame.message, frame.raw, environment.monotonic(), environment.wall())
         return [StoredMessage(delivery, index) for index in range(delivery.count)]
@@ -294,9 +294,9 @@ class BaseClient(Generic[M]):
     ) -> dict[str, Any]:
         """Move dead letters back to where each came from, or to `target`: each once, in order.
 
-        Those are moved that stand in the queue now and match what is given; at most `limit`, and
-        `rate` per second. It goes on by itself, whoever leads: this returns how it has begun, and
-        `queue(name).redrive` shows how far it is. A `dry_run` moves nothing and returns
+        It moves the messages that are in the queue now and match all conditions: at most `limit`,
+        and `rate` per second. It goes on in the cluster, also under a new leader: this returns its
+        start, and `queue(name).redrive` shows its progress. A `dry_run` moves nothing and returns
         `{"messages", "sources"}`. Raises QueueInUse while one is running; ConnectionLost and
         Timeout with `unknown` where it may have begun.
         """
@@ -344,9 +344,9 @@ class BaseClient(Generic[M]):
         return view(NodeStatus, await self._ask(StatusRequest(), timeout))
 
     async def transfer_leadership(self, node: str, *, timeout: Duration | None = None) -> None:
-        """Let the named node lead; returns once it does, also where it did already.
+        """Transfer leadership to the named node; return once it leads, at once if it does already.
 
-        Nothing that is on its way is lost or refused: it is answered by the new leader. Raises
+        Requests in flight are neither lost nor refused: the new leader answers them. Raises
         InvalidArgument where the node does not exist, is not connected or is far behind.
         """
         checks.name(node, "node")
@@ -368,7 +368,7 @@ class BaseClient(Generic[M]):
         dedup_id: str | bytes | None = None,
         timeout: Duration | None = None,
     ) -> Confirm:
-        """Publish one message; returns once it is on the disks of a majority.
+        """Publish one message; return once it is on the disks of a majority.
 
         Raises QueueNotFound, QueueFull, MessageTooLarge, InvalidArgument; Timeout or ConnectionLost
         with `unknown` true where it may have been stored.
@@ -423,16 +423,16 @@ class BaseClient(Generic[M]):
         checks.name(name, "producer name")
         result = await self._ask(OpenProducer(name), timeout)
         if not isinstance(result, dict) or not isinstance(result.get("producer"), int):
-            raise ProtocolError("a producer was not answered as one")
+            raise ProtocolError(f"expected a map with a producer's number, got {result!r:.80}")
         last = result.get("last") or {}
         return Producer(self._publisher, name, result["producer"], dict(last))
 
     async def forget_producer(self, name: str, *, timeout: Duration | None = None) -> None:
         """Give up a named producer: opened again it is a new one, whose numbers start anew.
 
-        Who still publishes as it is refused (`unknown_producer`). What it published stays; but what
-        is sent again by its numbers, because an answer was lost, may then be stored twice. Raises
-        UnknownProducer where there is none; ConnectionLost and Timeout with `unknown`.
+        A program that still publishes as this producer is refused (`unknown_producer`). Stored
+        messages stay; a retry under its numbers, because an answer was lost, may be stored twice.
+        Raises UnknownProducer where there is none; ConnectionLost and Timeout with `unknown`.
         """
         await self._ask(ForgetProducer(checks.name(name, "producer name")), timeout, safe=False)
 
@@ -457,11 +457,11 @@ class BaseClient(Generic[M]):
     ) -> Consumer[M]:
         """A consumer: `async with client.consume(...) as messages: async for message in messages`.
 
-        `prefetch` messages at most are held at once, each locked for `lock` seconds and renewed by
-        a thread of the client's own (`auto_renew`), `renewals` times at most, not longer than
-        `max_lock` in all, and no longer than `handler_timeout` after it was handed out. The locks
-        of a consumer that is not `renewable` are never renewed, by nobody. One that `pull`s is
-        handed only what it asks for with `consumer.credit(count)`.
+        At most `prefetch` messages are held at once, each locked for `lock` seconds and renewed by
+        a thread of the client (`auto_renew`): at most `renewals` times, up to `max_lock` in all,
+        and no longer than `handler_timeout` after the message was handed out. The locks
+        of a consumer that is not `renewable` are never renewed. With `pull` only messages that
+        `consumer.credit(count)` asks for are delivered.
         """
         checks.name(queue, "queue")
         text, delay = split_callable(nack_backoff)
@@ -554,7 +554,7 @@ class BaseClient(Generic[M]):
         )
         message = frame.message
         if not isinstance(message, Receipt) or not message.results:
-            raise ProtocolError("a settlement was not answered by a receipt")
+            raise _unexpected(Receipt, Settle, message)
         result = message.results[0]
         late = len(result) > 3 and result[3]
         return SettleResult(STATUSES[min(result[2], len(STATUSES) - 1)], late)
@@ -578,9 +578,9 @@ class BaseClient(Generic[M]):
     ) -> DurableConsumer:
         """A consumer with a name that outlives every session (semantics.md 11).
 
-        Its first verb opens it, and takes it over from whoever had it. `lock` and `max_lock` are
-        the queue's unless given. With `opened` of another object it is used as that one opened it,
-        here too: for as long as nobody opens it again.
+        Its first verb opens it, and takes it over from its previous holder. `lock` and `max_lock`
+        default to the queue's. With `opened` of another object it is used as that one opened it,
+        until it is opened again.
         """
         options: dict[str, Any] = {}
         if lock is not None:
@@ -602,7 +602,7 @@ class BaseClient(Generic[M]):
     ) -> Any:
         frame = await self._session.call(message, timeout, safe=safe)
         if not isinstance(frame.message, Ok):
-            raise ProtocolError(f"{type(message).__name__} was answered by something else")
+            raise _unexpected(Ok, type(message), frame.message)
         return frame.message.result
 
     async def _act(self, queue: str, action: str, timeout: Duration | None, *, safe: bool) -> Any:
@@ -652,7 +652,7 @@ class Client(BaseClient[Message]):
 
 
 class Connecting:
-    """What `connect` gives: `await` it for a client, or use it in `async with`."""
+    """The result of `connect`: `await` it for a client, or use it in `async with`."""
 
     def __init__(self, options: Options, environment: Environment | None) -> None:
         self._options = options
@@ -702,6 +702,14 @@ def _lock_ms(value: Duration | None, what: str) -> int | None:
         what,
         low_ms=round(limits.LOCK_S_MIN * 1000),
         high_ms=round(limits.LOCK_S_MAX * 1000),
+    )
+
+
+def _unexpected(
+    expected: type[WireMessage], request: type[WireMessage], answer: WireMessage
+) -> ProtocolError:
+    return ProtocolError(
+        f"expected {expected.__name__} in reply to {request.__name__}, got {type(answer).__name__}"
     )
 
 

@@ -1,4 +1,4 @@
-"""What the client raises: one root, and one class for each thing that a program can act on.
+"""The errors of the client: one root, and a class for each case that a program can act on.
 
 Owns the mapping from the codes on the wire to classes. Must not know connections.
 Each class also inherits the builtin that fits, so that `except TimeoutError` works.
@@ -140,7 +140,7 @@ class Unsupported(FifoError, NotImplementedError):
 
 
 class ProtocolError(FifoError):
-    """One side said what the protocol does not allow: a bug, or a stranger's port."""
+    """A message that the protocol does not allow: a bug, or a port of another service."""
 
 
 class ClientClosed(FifoError, RuntimeError):

@@ -76,13 +76,13 @@ ACKS_GATHERED: Final = 512
 """Acks of one consumer that are sent without waiting for the end of the loop's turn."""
 
 ACKS_WAIT_S: Final = 0.002
-"""Acks wait so long for company while an earlier settlement of their consumer is unanswered."""
+"""Seconds that acks wait for more while an earlier settlement of their consumer is unanswered."""
 
 TURN_MESSAGES: Final = 128
-"""Messages handed out before the loop gets a turn, so that a full buffer starves nobody."""
+"""Messages handed out before the loop gets a turn, so that a full buffer starves no other task."""
 
 SETTLE_ANSWER_S: Final = 5.0
-"""A settlement without a receipt for so long, on a live connection, is sent again."""
+"""Seconds without a receipt, on a live connection, before a settlement is sent again."""
 
 SETTLE_TOKENS: Final = bounds.SETTLE_MESSAGES_MAX
 """Tokens of one settlement or cancellation: the machine's bound for one command."""
@@ -91,10 +91,10 @@ RENEW_TOKENS: Final = 2**63
 """A renewal touches ranges, not messages: it may name any number of tokens."""
 
 CLOSE_TIMEOUT_S: Final = 5.0
-"""Closing drains acks and says goodbye for so long at most, then reports what is unsettled."""
+"""Maximum seconds that closing drains acks and ends the session, then reports the rest."""
 
 THREAD_JOIN_S: Final = 2.0
-"""A thread of ours that was told to end is waited for so long."""
+"""Seconds to wait for a thread that was asked to end."""
 
 GAPS_MAX: Final = 1_000
 """Ranges of tokens that were skipped and may still come, remembered per consumer."""

@@ -1,4 +1,4 @@
-"""What one client object has counted since it was made.
+"""The counters of one client object since it was made.
 
 Owns the names. Counting is plain addition on the user's loop, except `renewals` and `locks_lost`,
 which belong to the control thread.

@@ -1,4 +1,4 @@
-"""What a redrive is asked for, as it travels.
+"""The options of a redrive, in their form for the wire.
 
 Owns the checks of a redrive's filter and bounds. Must not know connections.
 """

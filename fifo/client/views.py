@@ -1,4 +1,4 @@
-"""Views: what a cluster says about its queues, locks, consumers, producers and nodes.
+"""Views of queues, locks, consumers, producers and nodes.
 
 Owns one frozen class per kind of view. Durations are seconds. A view is a moment's picture: it
 never changes. A key that a node does not send has the default; `as_dict()` gives the map as it was
@@ -58,7 +58,7 @@ class RedriveView(View):
     target: str | None = _sent("target")
     """The queue they are moved to; None: each to where it came from."""
     filter: Mapping[str, Any] = _map("filter")
-    """What was asked for: `reason`, `source`, `headers`, `older_than_ms`, `min_attempts`."""
+    """The conditions: `reason`, `source`, `headers`, `older_than_ms`, `min_attempts`."""
     limit: int | None = _sent("limit")
     """Maximum number of messages to move."""
     rate_per_s: int | None = _sent("rate_per_s")

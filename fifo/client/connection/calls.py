@@ -1,4 +1,4 @@
-"""One request and its answer: sent, sent again after a reconnection, ended by its deadline.
+"""Requests and their answers: sent, sent again after a reconnection, ended by a deadline.
 
 Owns what it means to wait: every wait ends with an answer, an error, or *unknown*. Must not know
 which requests there are.
@@ -18,14 +18,14 @@ _T = TypeVar("_T")
 
 
 class Expected(Protocol):
-    """Whoever waits for a frame with a certain correlation."""
+    """The receiver of the frame with a certain correlation."""
 
     def answered(self, frame: Frame) -> None:
-        """It came."""
+        """Take the frame."""
 
 
 class _Expired:
-    """Stands in a future whose time is over; a result, so that nobody has to retrieve it."""
+    """The result of a future whose time is over; an exception would have to be retrieved."""
 
 
 EXPIRED: Final = _Expired()
@@ -42,7 +42,7 @@ async def until(
 ) -> _T | _Expired:
     """The future's result, or EXPIRED at the deadline (by the loop's clock).
 
-    Cheaper than `asyncio.timeout`, and the future says by itself that nobody waits any more.
+    Cheaper than `asyncio.timeout`, and the future itself shows that the wait is over.
     """
     if future.done():
         return future.result()

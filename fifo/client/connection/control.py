@@ -38,14 +38,14 @@ from fifo.wire.messages import (
 _log = logging.getLogger("fifo.client")
 
 _IDLE_S: Final = 1.0
-"""How often it looks for something to renew when nothing is held."""
+"""Seconds between looks for locks to renew while nothing is held."""
 
 _LOOK_AGAIN_S: Final = 0.25
 """While it waits for the data connection: a word from the other thread may come just too early."""
 
 
 class Control:
-    """One per client. `start()`, `wake()` and `stop()` may be called from the user's loop."""
+    """The control connection of one client. `start`, `nudge`, `stop`: from the user's loop."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -188,7 +188,7 @@ class Control:
         return min([*locks, limits.LOCK_S_MAX]) / limits.RENEWALS_PER_LOCK if locks else _IDLE_S
 
     def _renew(self) -> None:
-        """One frame (or as many as the ranges need) that names all that we hold."""
+        """Send a frame (or as many as the ranges need) that names all held locks."""
         link = self.link
         if link is None:
             return
@@ -264,7 +264,7 @@ class Control:
     ) -> None:
         """Flag the messages here and now: a handler that blocks the user's loop can look."""
         self._session.lose(ledger, tokens, suspected=suspected)
-        self._tell(self._session.told_lost, ledger.number)
+        self._tell(self._session.report_lost, ledger.number)
 
     def _tell_ended(self, identity: Identity) -> None:
         self._tell(self._session.ended_elsewhere, identity.session)

@@ -51,7 +51,7 @@ class Dialer:
                 self._known.append(address)
 
     def explain(self) -> str:
-        """What was tried, and what came of it, in words."""
+        """Describe the attempts and their outcomes."""
         if not self.tried:
             return "tried " + ", ".join(self._known)
         return "tried " + ", ".join(f"{one} ({what})" for one, what in self.tried.items())

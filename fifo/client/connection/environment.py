@@ -1,4 +1,4 @@
-"""What the client takes from the world: clocks, chance, entropy, threads. Tests bring their own.
+"""The environment of the client: clocks, chance, entropy, threads. Tests bring their own.
 
 Owns nothing but the list. The network's seam is the loop that the client runs on.
 """

@@ -1,6 +1,6 @@
-"""One connection to one node: bytes to frames, the opening, heartbeats, and back-pressure.
+"""A connection to a node: bytes to frames, the handshake, heartbeats, and back-pressure.
 
-Owns a transport and nothing of what frames mean beyond ping, pong and the opening. Runs on the loop
+Owns a transport, and of the meaning of frames only ping, pong and the handshake. Runs on the loop
 that made it; the data and the control connection each have their own. Never reconnects.
 """
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("fifo.client")
 
-Opened: TypeAlias = Welcome | Redirect
+HandshakeAnswer: TypeAlias = Welcome | Redirect
 
 
 class Receiver(Protocol):
-    """Who uses a connection once it is open."""
+    """The user of an open connection."""
 
     def frame_received(self, link: Link, frame: Frame) -> None:
         """A frame other than ping and pong."""
 
     def link_lost(self, link: Link, error: FifoError) -> None:
-        """The connection is gone; called once."""
+        """Handle the loss of the connection; called once."""
 
     def link_writable(self, link: Link) -> None:
         """Unsent bytes have drained; frames may be sent again."""
@@ -64,7 +64,7 @@ class Link(asyncio.Protocol):
         self._environment = environment
         self._loop = loop
         self._opening = Opening(wire.FRAME_BYTES_MAX)
-        self._opened: asyncio.Future[Opened] = loop.create_future()
+        self._opened: asyncio.Future[HandshakeAnswer] = loop.create_future()
         self._receiver: Receiver | None = None
         self._early: list[Frame] = []
         self._transport: asyncio.Transport | None = None
@@ -82,7 +82,7 @@ class Link(asyncio.Protocol):
 
     # Opening.
 
-    async def open(self, hello: Hello, secret: bytes = b"") -> Opened:
+    async def open(self, hello: Hello, secret: bytes = b"") -> HandshakeAnswer:
         """Say hello; the node's welcome or redirect. Raises what the node answers as an error.
 
         `secret` proves who the hello says we are, where the node asks for it.
@@ -121,7 +121,7 @@ class Link(asyncio.Protocol):
         except RemoteProtocolError as error:
             self.abort(from_code(error.code, f"{self.address} sent {error.text}"))
         except Exception as error:
-            # A bug of ours must not leave a connection that looks alive and is deaf.
+            # A bug of ours must not leave a connection that looks alive and ignores frames.
             _log.exception("a frame from %s could not be handled", self.address)
             self.abort(FifoError(f"a frame from {self.address} could not be handled: {error!r}"))
 
@@ -150,7 +150,9 @@ class Link(asyncio.Protocol):
         elif isinstance(message, Challenge):
             self._prove(message)
         else:
-            raise RemoteProtocolError(Code.PROTOCOL, f"{type(message).__name__} in the opening")
+            raise RemoteProtocolError(
+                Code.PROTOCOL, f"unexpected {type(message).__name__} during handshake"
+            )
 
     def _prove(self, challenge: Challenge) -> None:
         """Answer a challenge, once, and only the one that our hello has offered."""
@@ -174,7 +176,7 @@ class Link(asyncio.Protocol):
         self._error = reason
         if not self._opened.done():
             self._opened.set_exception(reason)
-        # Looked at, so that asyncio does not complain about an opening nobody waits for any more.
+        # Looked at, so that asyncio does not complain about a handshake that was abandoned.
         self._opened.exception()
         if not self.closed.done():
             self.closed.set_result(None)

@@ -1,4 +1,4 @@
-"""Asking one node how it is, leader or not, without a session.
+"""The status of one node, leader or not, without a session.
 
 Owns the observer's connection. Must not know what the answer means.
 """
@@ -83,7 +83,11 @@ class _Observer:
         elif isinstance(message, Error):
             self.answer.set_exception(from_code(message.code, message.text, message.detail))
         else:
-            self.answer.set_exception(ProtocolError(f"{link.address} answered something else"))
+            self.answer.set_exception(
+                ProtocolError(
+                    f"{link.address}: expected Ok in reply to Status, got {type(message).__name__}"
+                )
+            )
 
     def link_lost(self, link: Link, error: FifoError) -> None:
         """Gone before it answered."""
@@ -94,5 +98,5 @@ class _Observer:
         """Nothing waits to be sent."""
 
     def owes_answers(self) -> bool:
-        """It is asked one question."""
+        """Whether the status is outstanding."""
         return not self.answer.done()

@@ -24,7 +24,7 @@ _COUNT_MAX: Final = 2**31
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Everything that a connection can be told. Times in seconds.
+    """All options of a connection. Times in seconds.
 
     `timeout`: of every call that says nothing else. `connect_timeout`: of the first connection.
     `heartbeat`: silence after which a side says something. `reconnect`: the pause between rounds
@@ -32,8 +32,8 @@ class Options:
     `auto_retry_acks`, `max_ack_retries` (None: until answered), `ack_retry_backoff`: of
     settlements (semantics.md 8).
     `close_timeout`: how long closing drains. `name`: what the node's lists show for this client.
-    `user` and `password`, or `token`: who we are. `tls`: fifos://; `ca`: a PEM file with who signs
-    the nodes' certificates (None: who the system trusts).
+    `user` and `password`, or `token`: credentials. `tls`: fifos://; `ca`: a PEM file with the
+    authorities that sign the nodes' certificates (None: those of the system).
     """
 
     addresses: tuple[str, ...]
@@ -65,18 +65,18 @@ class Options:
 
     @property
     def mechanism(self) -> str | None:
-        """How we prove who we are; None where we do not."""
+        """The authentication mechanism; None without credentials."""
         if self.token is not None:
             return "token"
         return None if self.user is None else "password"
 
     @property
     def secret(self) -> bytes:
-        """The proof."""
+        """The password or token, encoded."""
         return (self.token or self.password or "").encode()
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """What a connection is encrypted with, hostname check included; None where it is not.
+        """Make the TLS context, with hostname check; None without TLS.
 
         Raises InvalidArgument where `ca` cannot be used.
         """
@@ -104,7 +104,7 @@ def from_url(url: str, keywords: Mapping[str, Any]) -> Options:
         )
     credentials, at, hosts = parts.netloc.rpartition("@")
     if parts.path.strip("/"):
-        raise InvalidArgument(f"url: {parts.path[:40]!r} after the hosts means nothing")
+        raise InvalidArgument(f"url: {parts.path[:40]!r} after the hosts has no meaning; remove it")
     options = Options(_addresses(hosts), tls=parts.scheme == "fifos")
     if at:
         user, _, password = credentials.partition(":")
@@ -124,7 +124,7 @@ def _consistent(options: Options) -> Options:
     if options.token is None and (not options.user) != (not options.password):
         raise InvalidArgument("user: a user and a password belong together: fifo://user:password@")
     if options.ca is not None and not options.tls:
-        raise InvalidArgument("ca: only means something with fifos://")
+        raise InvalidArgument("ca: has an effect only with fifos://; remove it, or use fifos://")
     return options
 
 

@@ -1,7 +1,7 @@
-"""The session of one client object: its identity, its data connection, and who waits for what.
+"""The session of one client object: its identity, its data connection, and pending requests.
 
-Owns reconnecting, resuming, and handing each frame to whoever expects it. It outlives its
-connections: what is unanswered is sent again, by those who own it, once a leader welcomes us.
+Owns reconnecting, resuming, and handing each frame to its receiver. It outlives its connections:
+unanswered frames are sent again by their owners once a leader welcomes us.
 Runs on the user's loop; `identity` and `ledgers` are replaced, never changed, so that the control
 thread may read them at any time.
 """
@@ -63,7 +63,7 @@ _log = logging.getLogger("fifo.client")
 
 
 _CAPITAL: Final = re.compile(r"(?<=.)(?=[A-Z])")
-"""Where a request's name falls into words: QueueQuery is told as "queue query"."""
+"""Where a request's name falls into words: QueueQuery is shown as "queue query"."""
 
 
 class Identity(NamedTuple):
@@ -74,8 +74,8 @@ class Identity(NamedTuple):
     established: bool
 
 
-class Part(Protocol):
-    """A part of the client that has unanswered frames of its own: publisher, settler, consumers."""
+class SessionPart(Protocol):
+    """A part of the client with unanswered frames of its own: publisher, settler, consumers."""
 
     def resumed(self) -> None:
         """A leader has welcomed us: send what is unanswered."""
@@ -87,7 +87,7 @@ class Part(Protocol):
         """The connection takes bytes again."""
 
     def session_ended(self, error: SessionEnded) -> None:
-        """What the session held is void; a new one begins."""
+        """Drop all that the session held; a new one begins."""
 
     def failed(self, error: FifoError) -> None:
         """Nothing will ever be answered again."""
@@ -97,7 +97,7 @@ class Part(Protocol):
 
 
 class Sink(Protocol):
-    """Whoever takes the deliveries of one consumer number."""
+    """The receiver of the deliveries of one consumer number."""
 
     def deliver(self, delivery: Delivery) -> None:
         """Messages came."""
@@ -113,7 +113,7 @@ class Sink(Protocol):
 
 
 class Listener(Protocol):
-    """Whoever takes the deliveries of a durable consumer: they belong to no session."""
+    """The receiver of the deliveries of a durable consumer: they belong to no session."""
 
     def deliver(self, delivery: Delivery) -> None:
         """Messages came."""
@@ -140,7 +140,7 @@ class Session:
             environment.entropy(16), environment.entropy(16), established=False
         )
         self.ledgers: dict[int, LockLedger[Any]] = {}
-        self.parts: list[Part] = []
+        self.parts: list[SessionPart] = []
         self.fatal: FifoError | None = None
         self.closing = False
         self.on_identity: Callable[[], object] | None = None
@@ -181,7 +181,7 @@ class Session:
             try:
                 link, welcome = await self.dialer.dial(self._hello)
             except SessionEnded as error:
-                # The control connection may have told us meanwhile: then this is about the old one.
+                # The control connection may have reported it first: then this is about the old one.
                 if self.identity.session == before:
                     self.end(error)
                 continue
@@ -218,7 +218,7 @@ class Session:
             self.on_connected(link.address)
 
     def link_lost(self, link: Link, error: FifoError) -> None:
-        """The data connection is gone: tell everybody, and connect again."""
+        """The data connection is gone: notify all parts, and connect again."""
         if self.link is not link:
             return
         self.link = None
@@ -286,7 +286,7 @@ class Session:
                 self.end(error)
 
     def _fail(self, error: FifoError) -> None:
-        """Nothing will work any more, and whoever waits is told why."""
+        """End the session for good: every waiting caller gets the error."""
         if self.fatal is not None:
             return
         self.fatal = error
@@ -312,7 +312,7 @@ class Session:
             self.link = None
 
     async def close(self) -> None:
-        """Stop; whoever still waits gets ClientClosed."""
+        """Stop; callers that still wait get ClientClosed."""
         self._fail(ClientClosed("the client is closed"))
         if self._keeper is not None:
             await asyncio.gather(self._keeper, return_exceptions=True)
@@ -322,7 +322,7 @@ class Session:
         self.fatal = error
 
     def check(self) -> None:
-        """Raise what stands in the way of any use."""
+        """Raise the error that prevents any use."""
         if self.fatal is not None:
             raise again(self.fatal)
         running = asyncio._get_running_loop()
@@ -333,7 +333,7 @@ class Session:
             )
 
     def patience(self, timeout: Duration | None) -> float:
-        """The seconds that a call may take; those of the options unless told."""
+        """Seconds that a call may take; by default those of the options."""
         return self.options.timeout if timeout is None else patience(timeout)
 
     # Frames out.
@@ -342,12 +342,12 @@ class Session:
         """A number for a request, never used again in this client."""
         return next(self._correlations)
 
-    def expect(self, correlation: int, who: Expected) -> None:
-        """Hand the frame with this correlation to `who`, until `forget`."""
-        self._expected[correlation] = who
+    def expect(self, correlation: int, receiver: Expected) -> None:
+        """Hand the frame with this correlation to `receiver`, until `forget`."""
+        self._expected[correlation] = receiver
 
     def forget(self, correlation: int) -> None:
-        """Nobody waits for it any more."""
+        """Drop the receiver of this correlation."""
         self._expected.pop(correlation, None)
 
     async def call(
@@ -380,7 +380,7 @@ class Session:
         safe: bool = True,
         on_answer: Callable[[Frame], Any] | None = None,
     ) -> Call:
-        """Send a request without waiting; whoever awaits its future forgets it afterwards."""
+        """Send a request without waiting; the caller awaits its future, then forgets it."""
         self.check()
         call = Call(
             message,
@@ -423,7 +423,7 @@ class Session:
     # Frames in.
 
     def frame_received(self, link: Link, frame: Frame) -> None:
-        """Give it to whoever expects it."""
+        """Hand the frame to its receiver."""
         message = frame.message
         if isinstance(message, Deliver):
             self._deliver(message, frame.raw)
@@ -489,13 +489,13 @@ class Session:
         if sink is not None:
             sink.deliver(delivery)
             return
-        # Deliveries may come before the number of their consumer does; what nobody waits for any
-        # more, because its call was given up, goes back.
+        # Deliveries may come before the number of their consumer does. Those of an abandoned call
+        # are given back.
         self._orphans.setdefault(message.consumer, []).append(delivery)
         self._give_orphans_back()
 
     def _give_orphans_back(self) -> None:
-        """Release deliveries whose consumer nobody here has, or will have, asked for."""
+        """Release deliveries of consumers that no call here has asked for."""
         if not self._orphans or any(
             isinstance(call.message, Subscribe | Get) for call in self._calls.values()
         ):
@@ -510,12 +510,12 @@ class Session:
                     self.link.send(Settle(number, VERB_RELEASE, tokens), self.next_correlation())
 
     def notice(self, notice: Notice) -> None:
-        """What happened to a consumer; on the user's loop."""
+        """Handle a notice about a consumer; on the user's loop."""
         if notice.kind == NOTICE_MESSAGE_TIMEOUT:
             ledger = self.ledgers.get(notice.consumer)
             if ledger is not None:
                 self.lose(ledger, notice.tokens, suspected=True)
-                self.told_lost(notice.consumer)
+                self.report_lost(notice.consumer)
         elif notice.kind == NOTICE_SESSION_ENDED:
             self.ended_elsewhere(self.identity.session)
         elif notice.kind == NOTICE_ACTIVITY:
@@ -535,7 +535,7 @@ class Session:
             self.metrics.locks_lost += 1
             message.lose_lock()
 
-    def told_lost(self, number: int) -> None:
+    def report_lost(self, number: int) -> None:
         """The control thread has flagged lost locks: the consumer looks; on the user's loop."""
         sink = self._sinks.get(number)
         if sink is not None:

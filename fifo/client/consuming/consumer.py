@@ -1,4 +1,4 @@
-"""A consumer: messages come by themselves, and the program takes them one by one or in batches.
+"""A consumer: messages are pushed, and the program takes them one by one or in batches.
 
 Owns the buffer of what was delivered and not yet handed out, and the life of one subscription
 across reconnections and sessions. Runs on the user's loop. Messages are made when they are handed
@@ -40,7 +40,7 @@ M = TypeVar("M", bound=LockedMessage)
 
 @dataclass(frozen=True, slots=True)
 class ConsumeOptions:
-    """What a consumer asks for, checked: the frame to send, and what only the client does."""
+    """The checked options of a consumer: the frame to send, and the client's own part."""
 
     subscribe: Subscribe
     auto_renew: bool = True
@@ -50,7 +50,7 @@ class ConsumeOptions:
 
 
 class Consumer(Generic[M]):
-    """What `client.consume(...)` gives: a context manager, and an async iterator over messages.
+    """The result of `client.consume(...)`: a context manager and async iterator over messages.
 
     Entering subscribes; leaving cancels, and gives back what was not handed out. Several tasks may
     iterate at once. Cancelling ends the iteration; messages in hand can still be settled.
@@ -170,14 +170,16 @@ class Consumer(Generic[M]):
         return await self._settler.settle_many(messages)
 
     async def alive(self) -> None:
-        """Say that the program behind it is well: a suspected consumer gets messages again."""
+        """Report that the program is alive: a suspected consumer gets messages again."""
         if self._ledger is not None:
             self._ledger.suspected = False
             await self._session.call(Alive(self._ledger.number))
 
     async def credit(self, count: int, *, drain: bool = False) -> None:
-        """Ask for `count` messages, where the consumer pulls; `drain` takes back, once what is
-        ready has been handed out, what is left of it. Instead of what it had, not beside it.
+        """Set the credit of a pulling consumer: the number of messages it asks for.
+
+        It replaces the previous credit. With `drain` the rest is cancelled once all ready messages
+        are handed out.
 
         Raises InvalidArgument where the consumer did not subscribe to pull. A consumer of a new
         session, after the old one ended, begins without any.
@@ -208,7 +210,7 @@ class Consumer(Generic[M]):
         self._on_start()
 
     async def cancel(self) -> None:
-        """No more messages; what was not handed out goes back at once, uncounted."""
+        """End deliveries; give back, uncounted, the messages that were not handed out."""
         if self.cancelled:
             return
         self.cancelled = True
@@ -387,7 +389,10 @@ class Consumer(Generic[M]):
         """The node's answer; at once, for deliveries may come right behind it."""
         message = frame.message
         if not isinstance(message, Subscribed):
-            raise RemoteProtocolError(Code.PROTOCOL, "a subscription was not answered as one")
+            raise RemoteProtocolError(
+                Code.PROTOCOL,
+                f"expected Subscribed in reply to Subscribe, got {type(message).__name__}",
+            )
         self._subscribing = None
         self._answered_once = True
         self.active = message.active
@@ -451,7 +456,7 @@ class Consumer(Generic[M]):
             self.on_activity(active)
 
     def lost(self) -> None:
-        """Locks were lost: whoever waits asks again, which tells the node that we are alive."""
+        """Wake all waiting tasks: asking again shows the node that this consumer is alive."""
         self._wake_all()
 
     def removed(self) -> None:
@@ -459,7 +464,7 @@ class Consumer(Generic[M]):
         self.fail(QueueNotFound(f"queue {self.queue} was deleted"))
 
     def session_ended(self) -> None:
-        """What it held is void; it subscribes again with the next session."""
+        """Drop all that it held; it subscribes again with the next session."""
         self._ledger = None
         self._subscribing = None
         self._forget_buffer()
@@ -491,7 +496,7 @@ class Consumer(Generic[M]):
             self.fail(error)
 
     def fail(self, error: FifoError) -> None:
-        """It cannot go on: whoever waits, and whoever asks after the buffer is empty, is told."""
+        """End with an error: for waiting tasks now, for others once the buffer is empty."""
         self._error = error
         self._wake_all()
 
@@ -538,7 +543,7 @@ class Consumers:
 
 
 def _look_at(future: asyncio.Future[Any]) -> None:
-    """Take note of an error that nobody waits for."""
+    """Log the error of a future that is not awaited."""
     if not future.cancelled() and (error := future.exception()) is not None:
         _log.info("a consumer could not be cancelled: %s", error)
 

@@ -1,4 +1,4 @@
-"""One delivery frame, opened as little as possible: bodies at once, everything else on demand.
+"""A delivery frame, decoded lazily: bodies at once, everything else on demand.
 
 Owns reading the columns of a `Deliver` or `Peeked` frame, by position. A message is a view onto it
 (`message.py`). Must not know connections or what becomes of a message.

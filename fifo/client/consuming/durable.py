@@ -1,8 +1,8 @@
 """A durable consumer: it has a name, and outlives every session (semantics.md 11).
 
 Owns its verbs, and the messages that came for the verb under way. What it holds is the cluster's
-business: nothing here is renewed or given back by itself. One verb at a time; whoever opened the
-same name later has it, and the verbs of the earlier one raise SessionTaken.
+business: nothing here is renewed or given back automatically. One verb at a time; the latest
+opening of a name holds it, and the verbs of the earlier one raise SessionTaken.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class DurableConsumer:
         """Lock up to `count` ready messages under the next tokens; none only where none is ready,
         the queue is paused, or this consumer holds all that one may hold (65 535).
 
-        Not sent again by itself: where the answer is lost (`unknown`), `open` shows what is held.
+        Not retried automatically: where the answer is lost (`unknown`), `open` shows what is held.
         """
         checks.integer(count, "count", 1, STEP_MESSAGES)
         async with self._verb:
@@ -108,7 +108,7 @@ class DurableConsumer:
         return self._tokens(answer, "reserve")
 
     async def fetch(self, first: int, last: int) -> list[DurableMessage]:
-        """What is still locked of tokens first..last, in order; the same each time, with holes."""
+        """Fetch the still locked messages of tokens first..last, in order; the same each time."""
         checks.integer(first, "first", 1, _MOST)
         checks.integer(last, "last", first, _MOST)
         async with self._verb:
@@ -124,7 +124,7 @@ class DurableConsumer:
                 with contextlib.suppress(FifoError):
                     await self._do("ack", answer.results[-1][1] + 1)
         if not isinstance(answer, Receipt):
-            raise ProtocolError("an ack was not answered by a receipt")
+            raise _unexpected(Receipt, "ack", answer)
         return tuple(
             NotAcked(one[0], one[1], STATUSES[min(one[2], len(STATUSES) - 1)])
             for one in answer.results
@@ -142,14 +142,14 @@ class DurableConsumer:
             self.generation = 0
 
     def deliver(self, delivery: Delivery) -> None:
-        """Messages came; what nobody waits for stays locked and can be fetched."""
+        """Take messages for the verb under way; others stay locked and can be fetched."""
         if self._came is not None:
             for index in range(delivery.count):
                 self._came[delivery.first_token + index] = DurableMessage(delivery, index)
 
     @property
     def opened(self) -> Opened:
-        """What another client needs in order to fetch from it; of plain numbers."""
+        """The numbers that another client needs to fetch from it."""
         return Opened(self.consumer, self.generation)
 
     # Within.
@@ -163,7 +163,7 @@ class DurableConsumer:
         answer = (await self._session.call(request)).message
         result = answer.result if isinstance(answer, Ok) else None
         if not isinstance(result, dict):
-            raise ProtocolError("an open was answered by something else")
+            raise _unexpected(Ok, "open", answer)
         self.consumer, self.generation = result["consumer"], result["generation"]
         self.next_token = result["next_token"]
         self.held = tuple((first, last) for first, last in result["held"])
@@ -206,8 +206,14 @@ class DurableConsumer:
         """The tokens that an answer speaks of."""
         result = answer.result if isinstance(answer, Ok) else None
         if not isinstance(result, dict):
-            raise ProtocolError(f"a {verb} was answered by something else")
+            raise _unexpected(Ok, verb, answer)
         if result["consumer"] != self.consumer:
             raise LockLost("this durable consumer was forgotten, and another has its name now")
         first = result["first_token"]
         return range(first, first + result["count"])
+
+
+def _unexpected(expected: type[Message], verb: str, answer: Message) -> ProtocolError:
+    return ProtocolError(
+        f"expected {expected.__name__} in reply to Durable {verb}, got {type(answer).__name__}"
+    )

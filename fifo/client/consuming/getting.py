@@ -1,7 +1,7 @@
 """`get`: messages asked for one at a time or a few, through the session's implicit consumer.
 
-Owns what came for such a consumer and who asked for it. One box per consumer number. What nobody
-asks for any more (its call was over when it came) goes back at once, uncounted.
+Owns the deliveries for such a consumer and the calls that wait for them. One box per consumer
+number. A delivery whose call is over is given back at once, uncounted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fifo.wire.messages import Get, Got
 
 
 class Box:
-    """What came for one implicit consumer and is not claimed yet."""
+    """The deliveries for one implicit consumer that no call has claimed yet."""
 
     def __init__(self, ledger: Ledger, session: Session, settler: Settler) -> None:
         self.ledger = ledger
@@ -41,7 +41,7 @@ class Box:
             self.give_back()
 
     def claim(self, first: int, count: int, wanted: int) -> list[tuple[Delivery, int]]:
-        """The messages of one answer; with nobody else waiting also what a lost answer left."""
+        """Claim the messages of an answer; without other waiting calls also those of a lost one."""
         claimed: list[tuple[Delivery, int]] = []
         if not self.waiting:
             mine = range(first, first + count)
@@ -56,7 +56,7 @@ class Box:
         return claimed
 
     def give_back(self) -> None:
-        """Release what nobody asks for."""
+        """Release all unclaimed messages."""
         if self._unclaimed:
             self._settler.release_unopened(
                 self.ledger, tuple(Ranges([(token, token) for token in self._unclaimed]))
@@ -67,10 +67,10 @@ class Box:
         """An implicit consumer is neither active nor waiting."""
 
     def lost(self) -> None:
-        """Nobody waits in an iterator here."""
+        """Do nothing: no iterator waits here."""
 
     def removed(self) -> None:
-        """The queue was deleted: the next get is told."""
+        """Do nothing: the next get reports the deleted queue."""
 
 
 class Getter:
@@ -113,7 +113,9 @@ class Getter:
     def _taken(self, request: Get, frame: Frame, *, renew: bool) -> list[tuple[Delivery, int]]:
         message: Any = frame.message
         if not isinstance(message, Got):
-            raise RemoteProtocolError(Code.PROTOCOL, "a get was not answered as one")
+            raise RemoteProtocolError(
+                Code.PROTOCOL, f"expected Got in reply to Get, got {type(message).__name__}"
+            )
         if not message.consumer:
             return []
         box = self._boxes.get(request.queue)

@@ -52,7 +52,7 @@ _M = TypeVar("_M", bound=Held)
 
 
 class LockLedger(Generic[_M]):
-    """One consumer number of one session. `void`: the session ended, nothing here is ours.
+    """The locks of one consumer number of one session. `void`: the session ended, all are gone.
 
     `retired`: the consumer was cancelled; the ledger goes when nothing is unresolved.
     """
@@ -129,7 +129,7 @@ class LockLedger(Generic[_M]):
         return f"<ledger {self.number} of {self.queue}: {self.overview()}>"
 
     def overview(self) -> str:
-        """One line for a log."""
+        """A line for a log."""
         with self.lock:
             held = ranges.count(self._unresolved)
             return f"unresolved {held}, open {len(self.open)}, lost {len(self.lost)}"
@@ -201,8 +201,8 @@ class LockLedger(Generic[_M]):
     def is_idle(self) -> bool:
         """Whether all that the program was given is settled, or lost and finished.
 
-        What is lost and in no `process()` block counts as finished, and is given up with this: the
-        program asks for more, and nobody can know better.
+        A lost message outside of any `process()` block counts as finished, and is given up here:
+        the program asks for more, which is the only evidence there is.
         """
         if not self.open:
             return True
@@ -223,8 +223,8 @@ class LockLedger(Generic[_M]):
     def settling(self, tokens: tuple[Range, ...]) -> None:
         """These tokens are asked about: unresolved until answered, given up before or not.
 
-        A settlement whose own `resolved_below` passed it could be carried out, and its retry be
-        told `lock_lost`.
+        If the settlement's own `resolved_below` passed them, it could be carried out and its retry
+        be answered `lock_lost`.
         """
         with self.lock:
             for first, last in tokens:

@@ -144,7 +144,7 @@ class LockedMessage(StoredMessage):
 
     @property
     def lock_lost(self) -> Signal:
-        """Set when the lock is known to be lost: somebody else may get the message."""
+        """Set when the lock is known to be lost: another consumer may get the message."""
         signal = self._lock_lost
         if signal is None:
             signal = self._lock_lost = Signal()
@@ -154,7 +154,7 @@ class LockedMessage(StoredMessage):
 
     @property
     def ack_failed(self) -> Signal:
-        """Set when a settlement that nobody waits for came to nothing."""
+        """Set when a settlement that was sent without waiting has failed."""
         signal = self._ack_failed
         if signal is None:
             signal = self._ack_failed = Signal()
@@ -162,7 +162,7 @@ class LockedMessage(StoredMessage):
 
     def lose_lock(self) -> None:
         """Called by the client, on any thread: the lock is gone."""
-        # The flag first: whoever makes the signal after this looks at the flag.
+        # The flag first: a signal that is made after this looks at the flag.
         self._lost = True
         if self._lock_lost is not None:
             self._lock_lost.set()
@@ -182,10 +182,10 @@ class Message(LockedMessage):
     __slots__ = ()
 
     async def ack(self, receipt: bool = False) -> SettleResult:
-        """Done: never deliver it again. Returns at once; with `receipt`, after a majority has it.
+        """Acknowledge. Returns at once; with `receipt`, after a majority has stored it.
 
-        Retried until answered (semantics.md 8); what fails unheard is `ack_failed` and
-        `client.on_unsettled`.
+        Retried until answered (semantics.md 8); a failure after the return is reported by
+        `ack_failed` and `client.on_unsettled`.
         """
         if not receipt:
             return self.ledger.settler.gather(self)
@@ -198,12 +198,12 @@ class Message(LockedMessage):
         *,
         receipt: bool = True,
     ) -> SettleResult:
-        """It failed: counts, and comes back after `delay` seconds or the backoff."""
+        """Report a failure: count it; redeliver after `delay` seconds or the queue's backoff."""
         what = nacking(self.failures, self.ledger.nack_delay, delay, reason)
         return await self.ledger.settler.settle(self, what, receipt=receipt)
 
     async def release(self, delay: Duration | None = None, *, receipt: bool = True) -> SettleResult:
-        """Not its fault: goes back uncounted."""
+        """Give the message back without counting a failure, after `delay` seconds if given."""
         return await self.ledger.settler.settle(self, releasing(delay), receipt=receipt)
 
     async def terminate(
@@ -214,7 +214,7 @@ class Message(LockedMessage):
         *,
         receipt: bool = True,
     ) -> SettleResult:
-        """It can never succeed: to the dead-letter queue, in one step.
+        """Reject permanently: move the message to the dead-letter queue, in one step.
 
         Raises NoDeadLetterQueue where there is none; the message then stays locked.
         """
@@ -222,7 +222,7 @@ class Message(LockedMessage):
         return await self.ledger.settler.settle(self, what, receipt=receipt)
 
     async def renew(self) -> datetime:
-        """Raise the deadline to now + lock; returns the new one. Raises LockLost."""
+        """Renew the lock; return the new deadline. Raises LockLost."""
         await self.ledger.settler.renew(self)
         return self.deadline
 
@@ -245,7 +245,7 @@ class Message(LockedMessage):
 
 
 class Processing:
-    """What `message.process()` gives: an async context manager."""
+    """The async context manager of `message.process()`."""
 
     __slots__ = ("_cancelled", "_cancels", "_message", "_on_error", "_reraise", "_watch")
 

@@ -36,7 +36,7 @@ def _is_run(tokens: Sequence[int]) -> bool:
 
 
 def count(ranges: Iterable[Range]) -> int:
-    """How many tokens these ranges hold."""
+    """Count the tokens in these ranges."""
     return sum([last - first + 1 for first, last in ranges])
 
 
@@ -80,7 +80,7 @@ class Ranges:
         return bool(self._firsts)
 
     def __len__(self) -> int:
-        """How many ranges, not tokens."""
+        """The number of ranges, not of tokens."""
         return len(self._firsts)
 
     def __repr__(self) -> str:

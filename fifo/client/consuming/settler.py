@@ -56,7 +56,7 @@ _LOST = SettleResult(Status.LOCK_LOST)
 
 
 class Settlement:
-    """One settle frame without a receipt yet."""
+    """A settle frame without a receipt yet."""
 
     __slots__ = (
         "attempts",
@@ -325,7 +325,7 @@ class Settler:
         if most is not None and settlement.attempts > most:
             self.session.metrics.settlements_exhausted += len(settlement.messages)
             error = AckRetriesExhausted(
-                f"a settlement was not answered after {settlement.attempts} attempts", unknown=True
+                f"no receipt for a settlement after {settlement.attempts} attempts", unknown=True
             )
             self._end(settlement)
             self._fail(settlement, error)
@@ -385,7 +385,7 @@ class Settler:
             ):
                 # Already settled by the attempt whose answer was lost.
                 self._count(settlement.what.verb, 1)
-            if settlement.future is None and _came_to_nothing(result, settlement.what):
+            if settlement.future is None and _failed_silently(result, settlement.what):
                 text = f"{message!r} was not settled: {result.status.value}"
                 self._unsettled(message, LockLost(text))
         if settlement.future is not None and not settlement.future.done():
@@ -497,7 +497,7 @@ class Settler:
         self._abandon(error)
 
     def failed(self, error: FifoError) -> None:
-        """No answer will ever come."""
+        """Abandon everything: no answer will come."""
         self._abandon(error)
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -542,8 +542,8 @@ class Settler:
         return sum([len(one.messages) for one in self._outstanding.values()])
 
 
-def _came_to_nothing(result: SettleResult, what: Settling) -> bool:
-    """Whether nobody would know: the lock was lost, or it became a dead letter by another way."""
+def _failed_silently(result: SettleResult, what: Settling) -> bool:
+    """Whether a settlement failed without an error: lock lost, or dead-lettered otherwise."""
     if result.status in (Status.LOCK_LOST, Status.UNKNOWN_CONSUMER):
         return True
     return result.status is Status.DEAD_LETTERED and what.verb in (VERB_ACK, VERB_RELEASE)

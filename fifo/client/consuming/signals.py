@@ -1,6 +1,6 @@
 """Events on a message that any thread may set and anybody may look at or wait for.
 
-Owns the crossing from the control thread to the loop of whoever waits. Must not know messages.
+Owns the crossing from the control thread to the loop of the waiting task. Must not know messages.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Signal:
             self._callbacks.remove(callback)
 
     def set(self) -> None:
-        """It has happened."""
+        """Set it, and run the callbacks."""
         self._flag.set()
         self._run()
 

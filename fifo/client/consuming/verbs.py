@@ -1,4 +1,4 @@
-"""The verbs that settle a message: what each says on the wire, and what it comes to.
+"""The verbs that settle a message: their details on the wire, and their outcomes.
 
 Owns `Status`, `SettleResult`, `Settling` with a builder per verb, and `Settles`: the protocol by
 which a message reaches the settler above it. Must not know messages, ledgers or connections.
@@ -22,7 +22,7 @@ _M = TypeVar("_M", contravariant=True)
 
 
 class Status(StrEnum):
-    """What a settlement came to (semantics.md 8)."""
+    """The outcome of a settlement (semantics.md 8)."""
 
     OK = "ok"
     ALREADY_SETTLED = "already_settled"
@@ -38,14 +38,14 @@ STATUSES: Final = tuple(Status)[:5]
 
 
 class SettleResult(NamedTuple):
-    """The receipt of one settlement. `late`: the lock was lost, and nobody else had the message."""
+    """The receipt of a settlement. `late`: the lock was lost, but not yet another consumer's."""
 
     status: Status
     late: bool = False
 
 
 class Settling(NamedTuple):
-    """What a settlement says beyond its verb."""
+    """The verb of a settlement and its details."""
 
     verb: int
     delay_ms: int | None = None
@@ -77,7 +77,9 @@ def releasing(delay: Duration | None) -> Settling:
 def terminating(reason: str, description: str | None, exception: BaseException | None) -> Settling:
     """Build a termination. Text over the limit is cut with "..."; a stack keeps its end."""
     if not isinstance(reason, str) or not reason:
-        raise InvalidArgument("reason: must be text that says why this message can never succeed")
+        raise InvalidArgument(
+            "reason: must be a non-empty text: why this message can never succeed"
+        )
     kind = words = stack = None
     if exception is not None:
         kind = checks.text(type(exception).__name__, "exception")

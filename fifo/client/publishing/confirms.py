@@ -1,4 +1,4 @@
-"""What a publisher gets back: a confirm per message, made only when it is looked at.
+"""Confirms: one per message, made lazily.
 
 Owns `Confirm` and the sequence of them. Must not know how they came about.
 """
@@ -25,8 +25,8 @@ class Confirm(NamedTuple):
 class Confirmed(NamedTuple):
     """The answer to one publish frame: which messages of it are stored.
 
-    The first `duplicates` were told by their numbers; each of `repeats` is (place, count, producer,
-    number): what a dedup id told, and the messages that were stored instead.
+    The first `duplicates` were recognized by their numbers; each of `repeats` is (place, count,
+    producer, number): messages recognized by a dedup id, and those stored instead.
     """
 
     queue: int
@@ -51,20 +51,20 @@ class Confirmed(NamedTuple):
 
     @property
     def before(self) -> int:
-        """How many of the confirmed messages were stored before."""
-        told = self.duplicates
+        """The number of confirmed messages that were stored before."""
+        known = self.duplicates
         for place, count, _, _ in self.repeats:
-            told += max(0, place + count - max(place, self.duplicates))
-        return told
+            known += max(0, place + count - max(place, self.duplicates))
+        return known
 
     @property
     def total(self) -> int:
-        """How many messages of the frame are confirmed: the first ones."""
+        """The number of confirmed messages of the frame: the first ones."""
         return self.duplicates + self.stored
 
 
 class Confirms(Sequence[Confirm]):
-    """One `Confirm` per body, in order: a read-only list that costs nothing until it is read."""
+    """A read-only list with a `Confirm` per body, in order; free until it is read."""
 
     __slots__ = ("_ends", "_frames")
 
@@ -80,7 +80,7 @@ class Confirms(Sequence[Confirm]):
 
     @property
     def duplicates(self) -> int:
-        """How many were stored before."""
+        """The number of messages that were stored before."""
         return sum([frame.before for frame in self._frames])
 
     def __iter__(self) -> Iterator[Confirm]:
@@ -100,7 +100,7 @@ class Confirms(Sequence[Confirm]):
         if index < 0:
             index += len(self)
         if not 0 <= index < len(self):
-            raise IndexError("there are not so many confirms")
+            raise IndexError("confirm index out of range")
         at = bisect_right(self._ends, index)
         return self._frames[at].confirm(index - (self._ends[at - 1] if at else 0))
 

@@ -16,7 +16,7 @@ from fifo.client.publishing.publisher import Batch, Publisher, item
 
 
 class Producer:
-    """A named producer (semantics.md 10): a number is stored at most once, whoever sends it again.
+    """A named producer (semantics.md 10): a number is stored at most once, from any client.
 
     Without numbers, messages get the next ones. With them (they ascend, holes are fine) what was
     stored before is confirmed as a duplicate.

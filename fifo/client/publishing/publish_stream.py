@@ -24,23 +24,23 @@ from fifo.wire.messages import Confirms, Error, Publish
 
 
 class Work(Protocol):
-    """What a frame carries, and who is told about it."""
+    """The content of a frame, and the receiver of its outcome."""
 
     bytes_held: int
     numbers: Sequence[int] | None
 
     def pack(self) -> Publication | None:
-        """What to publish; None where nobody waits for it any more. Asked once."""
+        """Return the messages; None where all callers have gone. Called once."""
 
     def done(self, confirmed: Confirmed | None, error: FifoError | None) -> None:
-        """What became of it: the first `confirmed.total` messages are stored, the others not."""
+        """Report the outcome: the first `confirmed.total` messages are stored, the others not."""
 
     def abandoned(self) -> bool:
-        """Whether nobody wants it stored any more."""
+        """Whether all callers have gone."""
 
 
 class PublishFrame:
-    """One publish frame, from the moment that it was added until it is answered."""
+    """A publish frame, from its addition until its answer."""
 
     __slots__ = (
         "columns",
@@ -124,7 +124,7 @@ class PublishStream:
         return self.last_stored if before is None else before.numbers[-1]
 
     def _send(self, frame: PublishFrame, previous: int) -> bool:
-        """Put one frame on the wire; False where it was dropped, for nobody waits for it."""
+        """Send a frame; False where it was dropped, because its caller has gone."""
         link = self._session.link
         assert link is not None, "the caller has looked"
         if not self._pack(frame):
@@ -279,7 +279,7 @@ class PublishStream:
     # The session's events.
 
     def resend(self) -> None:
-        """Connected again: everything unanswered, in order. What nobody waits for is given up."""
+        """Send all unanswered frames again, in order; give up those whose callers have gone."""
         for frame in list(self._frames):
             frame.gaps = 0
             self._wait(frame)
@@ -312,7 +312,7 @@ class PublishStream:
 
 
 class Released(Protocol):
-    """Told when a frame no longer takes room in the window."""
+    """Callback for a frame that no longer takes room in the window."""
 
     def __call__(self, work: Work, /) -> None:
-        """It is answered or given up."""
+        """Called when the frame was answered or abandoned."""

@@ -1,4 +1,4 @@
-"""Publishing: checks, batches of a turn, windows, and what callers get back.
+"""Publishing: checks, batches of a turn, windows, and the outcomes for callers.
 
 Owns `publish` and `publish_many`, and the window of unanswered bytes. `publish_stream` owns
 numbers and order. One future per frame in `publish_many`, one per message in `publish`; messages
@@ -25,7 +25,7 @@ from fifo.words.bounds import PRIORITY_DEFAULT
 
 
 class Item(NamedTuple):
-    """One message as it will travel, and who waits for it."""
+    """A message in its form for the wire, and the future of its caller."""
 
     body: bytes
     key: bytes
@@ -117,7 +117,7 @@ _PLAIN = (b"", b"", PRIORITY_DEFAULT, 0, 0, b"")
 
 
 class Many:
-    """One call of `publish_many`: once a part of it was refused, what is behind it is given up."""
+    """A call of `publish_many`: once a part was refused, those behind it are given up."""
 
     __slots__ = ("failed",)
 
@@ -125,7 +125,7 @@ class Many:
         self.failed = False
 
 
-class Part:
+class PublishPart:
     """A part of a `publish_many`: one frame, one future with (Confirmed, error or None)."""
 
     __slots__ = ("bytes_held", "future", "many", "numbers", "publication", "sent")
@@ -146,7 +146,7 @@ class Part:
         self.sent = False
 
     def pack(self) -> Publication | None:
-        """What to publish, unless its caller has gone."""
+        """Return the messages, unless the caller has gone."""
         if self.abandoned():
             return None
         self.sent = True
@@ -245,18 +245,18 @@ class Publisher:
 
     async def _hand_over(
         self, producer: int, queue: str, batch: Batch, seconds: float
-    ) -> list[Part]:
+    ) -> list[PublishPart]:
         """Put the frames of a call into the window, one after the other as it has room."""
         self.session.check()
         loop = self.session.loop
-        parts: list[Part] = []
+        parts: list[PublishPart] = []
         many = Many()
         for publication, size, numbers in batch.parts():
             # The clock of the call starts again with each frame that found room: it bounds silence,
             # not the length of the list.
             if self._is_full():
                 await self._wait_for_room(loop.time() + seconds, seconds)
-            part = Part(many, publication, size, numbers, loop.create_future())
+            part = PublishPart(many, publication, size, numbers, loop.create_future())
             parts.append(part)
             at = producer, queue
             if at in self._gathering:
@@ -267,7 +267,7 @@ class Publisher:
                 break
         return parts
 
-    async def _results(self, parts: list[Part], seconds: float) -> Confirms:
+    async def _results(self, parts: list[PublishPart], seconds: float) -> Confirms:
         loop = self.session.loop
         done: list[Confirmed] = []
         stored = 0
@@ -319,7 +319,7 @@ class Publisher:
         return stream.add(work)
 
     def released(self, work: Work) -> None:
-        """A frame is answered or given up: whoever waits for room looks again."""
+        """Free the room of a frame that was answered or abandoned, for waiting publishers."""
         self._bytes -= work.bytes_held
         self._frames -= 1
         self._wake()
@@ -355,7 +355,7 @@ class Publisher:
             stream.pump()
 
     def session_ended(self, error: SessionEnded) -> None:
-        """What the session's own producer sent is unknown."""
+        """Report what the session's own producer sent as unknown."""
         for stream in self._streams.values():
             stream.session_ended(error)
 
@@ -457,7 +457,7 @@ def item(
     number: int | None,
     future: asyncio.Future[Any],
 ) -> Item:
-    """One message, checked."""
+    """Check a message and convert it for the wire."""
     return Item(
         body if type(body) is bytes and len(body) <= wire.BODY_BYTES_MAX else checks.body(body),
         checks.key(key) if key is not None else b"",
