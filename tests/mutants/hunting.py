@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
+from textwrap import wrap
 from typing import NamedTuple
 
 from tests.mutants.switch import Switch
@@ -24,6 +26,10 @@ class Catch(NamedTuple):
 
 
 Hunt = Callable[[], Catch | None]
+
+SURVIVED = "**no test noticed it**"
+COLUMNS = 118
+"""Of a line of the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +80,29 @@ def seeds(run: Callable[[int], str | None], by: str, limit: int, unit: str = "se
 
 
 def report(rows: list[tuple[Mutant, list[Catch]]]) -> str:
-    """The table as a page for people."""
+    """The page for people: a section for each area, a line for each bug."""
     caught = sum(bool(found) for _, found in rows)
     lines = [
         "# Mutants",
         "",
-        "Bugs put back on purpose, one at a time: whoever tests their area has to notice. `make",
+        "Bugs put back on purpose, one at a time: a test of their area has to notice. `make",
         "mutants` hunts them all, fails where one survives, and writes this page. The registry is",
         "`tests/mutants/registry.py`; the bugs stand beside the tests of their area.",
         "",
         f"{caught} of {len(rows)} caught.",
-        "",
-        "| area | bug | caught by | after |",
-        "|--|--|--|--|",
     ]
-    for mutant, found in rows:
-        nobody = "**nobody**" if mutant.unable is None else f"not hunted here: {mutant.unable}"
-        by = ", ".join(dict.fromkeys(catch.by for catch in found)) or nobody
-        took = ", ".join(dict.fromkeys(catch.took for catch in found))
-        lines.append(f"| {mutant.area} | {mutant.name} | {by} | {took} |")
+    for area, mutants in groupby(rows, lambda row: row[0].area):
+        lines += ["", f"## {area}", ""]
+        lines += [line for mutant, found in mutants for line in _item(mutant, found)]
     return "\n".join(lines) + "\n"
+
+
+def _item(mutant: Mutant, found: list[Catch]) -> list[str]:
+    """The bug, what noticed it, and after how much, as the lines of a list's item."""
+    missed = SURVIVED if mutant.unable is None else f"not hunted here: {mutant.unable}"
+    by = ", ".join(dict.fromkeys(catch.by for catch in found)) or missed
+    took = ", ".join(dict.fromkeys(catch.took for catch in found))
+    text = f"- **{mutant.name}**: {by}" + (f" ({took})" if took else "")
+    return wrap(
+        text, COLUMNS, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )

@@ -7,6 +7,7 @@ and its name to `MUTANTS`.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain
@@ -68,6 +69,13 @@ def _beside_the_model(seed: int) -> str | None:
     return None if error is None else str(error)
 
 
+def _named(work: Callable[..., object]) -> str:
+    """The id of a test that can be pasted; the bare name of a scenario."""
+    if not work.__name__.startswith("test_"):
+        return work.__name__
+    return f"{work.__module__.replace('.', '/')}.py::{work.__name__}"
+
+
 def _of_the_machine() -> list[Mutant]:
     hunts: tuple[Hunt, ...] = (
         _stories,
@@ -75,7 +83,7 @@ def _of_the_machine() -> list[Mutant]:
     )
     found = []
     for name, switch in machine.MUTANTS.items():
-        directed = [scenario(work, work.__name__) for work in machine.DIRECTED.get(name, ())]
+        directed = [scenario(work, _named(work)) for work in machine.DIRECTED.get(name, ())]
         found.append(Mutant("machine", name, switch, (*directed, *hunts)))
     return found
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.mutants.hunting import ROOT, Catch, Mutant, catches, report, scenario, seeds
+from tests.mutants.hunting import ROOT, SURVIVED, Catch, Mutant, catches, report, scenario, seeds
 from tests.mutants.registry import MUTANTS
 from tests.mutants.switch import edited, replaced
 
@@ -42,14 +42,15 @@ def test_the_page_says_who_caught_what_and_what_survived() -> None:
     mutant = Mutant("area", "bug", replaced(Sample, "value", 2), ())
     page = report([(mutant, [Catch("model", "3 of at most 120 runs")]), (mutant, [])])
     assert "1 of 2 caught." in page
-    assert "| area | bug | model | 3 of at most 120 runs |" in page
-    assert "| area | bug | **nobody** |  |" in page
+    assert "## area\n\n- **bug**: model (3 of at most 120 runs)\n" in page
+    assert f"- **bug**: {SURVIVED}\n" in page
 
 
 def test_the_page_that_is_kept_has_every_mutant_and_each_was_caught() -> None:
     page = (ROOT / "docs" / "mutants.md").read_text()
-    assert "**nobody**" not in page
-    missing = [one.name for one in MUTANTS if f"| {one.area} | {one.name} |" not in page]
+    assert SURVIVED not in page
+    folded = " ".join(page.split())
+    missing = [one.name for one in MUTANTS if f"- **{' '.join(one.name.split())}**: " not in folded]
     assert not missing, "run `make mutants`"
 
 

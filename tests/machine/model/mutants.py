@@ -58,8 +58,8 @@ MUTANTS = {
     "the backoff is one failure ahead": edited(
         returns,
         "_return_one",
-        "way.delay.delay(record.failures - way.counts)",
-        "way.delay.delay(record.failures)",
+        "backoff.delay_ms(way.delay, record.failures - way.counts)",
+        "backoff.delay_ms(way.delay, record.failures)",
     ),
     "max_deliveries is off by one": edited(
         returns,
