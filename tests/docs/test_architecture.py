@@ -10,7 +10,7 @@ import re
 from tests.support.pages import page
 from tests.test_house import FLOORS
 
-_ROOM = re.compile(r"^- \*\*([\w.]+)\*\* knows (.+?):\s\S", re.MULTILINE | re.DOTALL)
+_ROOM = re.compile(r"^- \*\*([\w.]+)\*\* knows (.+?):\s+\S", re.MULTILINE | re.DOTALL)
 _FLOOR = re.compile(r"^ {3,4}(\d+) +(.+)$", re.MULTILINE)
 
 
