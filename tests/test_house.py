@@ -125,7 +125,7 @@ UNREVISED = words(
     tests.spark tests.support tests.wire
     CHANGELOG README docs.benchmarks docs.broker docs.client docs.decisions docs.disk-trouble
     docs.faults docs.history docs.load docs.machine docs.metrics docs.mutants docs.operating
-    docs.protocol-peer docs.protocol docs.raft docs.renewal docs.security docs.simulation
+    docs.protocol docs.renewal docs.security docs.simulation
     docs.spark docs.storage docs.walk
     """
 )

@@ -29,7 +29,6 @@ _LEAD = re.compile(r"^\d+(?:\.\d+)*\.? ")
 
 FOLDERS = ("fifo", "node", "bench", "tools", "tests", "docs")
 NOT_CITED = {"tests/docs/test_citations.py"}
-NOT_YET_NUMBERED = {"raft"}  # pages whose sections get the numbers that the code cites
 
 
 @cache
@@ -52,7 +51,7 @@ def dead(text: str) -> Iterator[str]:
             continue
         have = {number[0] for one in known if (number := _NUMBER.match(one))}
         for number in _NUMBER.findall(numbers or ""):
-            if number not in have and page not in NOT_YET_NUMBERED:
+            if number not in have:
                 yield f"{cited[0]}: no {number}"
         names = [_LEAD.sub("", one, count=1) for one in known]
         if title and not any(one.startswith(title.rstrip(".,:")) for one in names):

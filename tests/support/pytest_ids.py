@@ -53,10 +53,10 @@ def _names(body: list[ast.stmt]) -> Iterator[str]:
             case ast.ClassDef(name=name, body=inner) if name.startswith("Test"):
                 yield name
                 yield from (f"{name}::{test}" for test in _names(inner))
-            case ast.Assign(targets=targets):  # tests that a function made, one name or several
+            case ast.Assign(targets=targets):  # tests that a function or a model made
                 names = (node for target in targets for node in ast.walk(target))
                 made = (node.id for node in names if isinstance(node, ast.Name))
-                yield from (name for name in made if name.startswith("test_"))
+                yield from (name for name in made if name.startswith(("test_", "Test")))
 
 
 @cache
