@@ -118,7 +118,7 @@ FLOORS: dict[str, Room] = {
 # shorter: take a name away with the last idiom in its files.
 UNREVISED = words(
     """
-    bench fifo.machine fifo.spark fifo.wire node.broker
+    bench fifo.spark node.broker
     node.collector node.config node.credentials node.http node.journal node.peers node.raft
     node.server node.table node.users
     tests.bench tests.client tests.jepsen tests.machine tests.mutants tests.node tests.sim

@@ -28,7 +28,7 @@ from fifo.machine.types import NEVER_MS
 
 
 def checkout(step: Step, queue: Queue) -> None:
-    """Serve the queue's consumers in their turn until there is nothing, nobody, or no budget."""
+    """Serve the queue's consumers in their turn until messages, consumers or budget run out."""
     state = step.state
     if state.pending:
         state.pending.pop(queue.number, None)
@@ -140,6 +140,9 @@ def take_next(step: Step, queue: Queue, consumer: Consumer, most: int) -> tuple[
     What has expired or waits for its key is put where it belongs on the way, at the same budget.
     """
     kind = queue.spec.ordering
+    # Positions ascend in the order of delivery, so the next message is the lower one of two fronts:
+    # fresh ones go in stretches, returned ones one by one, as each has a record of its own. The
+    # loop ends: every round takes a message from its place, and pays for those it does not give.
     while step.checkouts > 0:
         bound = _bound(queue, consumer) if kind == "single_active" else NEVER_MS
         fresh = ready.fresh_front(queue)
@@ -159,10 +162,12 @@ def take_next(step: Step, queue: Queue, consumer: Consumer, most: int) -> tuple[
                 count = most
             if count > bound - position:
                 count = bound - position
+            # A fresh stretch lies in one block, so one look at its columns is enough.
             block = queue.blocks[position >> BLOCK_BITS]
             if block.expires is not None or kind == "key":
                 count = _stretch(step, block, position & ready.BLOCK_MASK, count, kind)
             ready.take_fresh(queue, position, count)
+        # The first message speaks for all of the stretch: `_stretch` has cut it there.
         if ready.expires_ms(queue, position) <= step.now:
             ordering.finished(step, queue, position)
             deadletter.expire(step, queue, position)
@@ -182,7 +187,7 @@ def _bound(queue: Queue, consumer: Consumer) -> int:
 
 
 def _stretch(step: Step, block: Block, offset: int, count: int, kind: str) -> int:
-    """How many of `count` fresh messages can be treated alike: none has expired nor has a key."""
+    """The number of `count` fresh messages to treat alike: none has expired nor has a key."""
     if kind == "key" and block.key_hashes is not None:
         return 1
     if block.expires is not None:
@@ -197,7 +202,7 @@ def _stretch(step: Step, block: Block, offset: int, count: int, kind: str) -> in
 
 
 def _handed_out(step: Step, queue: Queue, position: int) -> bool:
-    """A message with a record is out again: one attempt more, and nobody can settle it late.
+    """Note that a message with a record is out again: one attempt more, no late settlement.
 
     Whether it has a record.
     """
@@ -213,7 +218,7 @@ def _handed_out(step: Step, queue: Queue, position: int) -> bool:
 
 def runs_of(queue: Queue, position: int, count: int) -> list[Run]:
     """Messages from `position` on as they are delivered: few runs where they came in few batches,
-    but a dead letter by itself."""
+    but a dead letter alone."""
     found: list[Run] = []
     while count:
         offset = position & ready.BLOCK_MASK
@@ -234,7 +239,7 @@ def runs_of(queue: Queue, position: int, count: int) -> list[Run]:
 
 
 def _alike(queue: Queue, position: int, count: int) -> tuple[int, list[Record]]:
-    """How many of `count` messages from `position` on can be delivered alike, and their records:
+    """The number of `count` messages from `position` on to deliver alike, and their records:
     none has one, or all have, or it is one dead letter."""
     records = queue.records
     first = records.get(position)
@@ -274,8 +279,8 @@ def _as_recorded(runs: list[Run], records: list[Record]) -> list[Run]:
 
 
 def send_again(step: Step, session: Session) -> None:
-    """What the session's consumers hold, under the same tokens, from `session.resend` on and as far
-    as the budget goes; that is None then where it was all."""
+    """Send again what the session's consumers hold, under the same tokens, from `session.resend` on
+    and as far as the budget goes; that is None then where it was all."""
     assert session.resend is not None, "nothing is to be sent again"
     begun, token = session.resend
     for number in session.consumers:  # ascending, for numbers only grow

@@ -205,7 +205,7 @@ class Get:
 
 @value
 class Alive:
-    """The program (not its client library by itself) shows that the consumer works."""
+    """The program, not its client library alone, shows that the consumer works."""
 
     session: int
     consumer: int

@@ -4,7 +4,7 @@ Owns a consumer's base status, suspicion, credit and place in the queue's servic
 single active consumer (semantics.md section 6). Status is a base (active, waiting, cancelled) plus
 independent flags; detached and disconnected are the session's.
 
-Whoever changes anything that eligibility depends on calls `refresh` afterwards. What a consumer
+Every change of what eligibility depends on is followed by `refresh`. What a consumer
 holds is given back by `returns.py`, never here.
 """
 
@@ -46,7 +46,7 @@ def is_eligible(state: State, consumer: Consumer) -> bool:
 
 
 def capacity(consumer: Consumer) -> int:
-    """How many messages it may be handed now, eligibility aside."""
+    """The number of messages that it may be handed now, eligibility aside."""
     room = consumer.prefetch - consumer.held
     return min(room, consumer.credit) if consumer.explicit_credit else room
 
@@ -82,7 +82,7 @@ def leave_service(queue: Queue, consumer: Consumer) -> None:
 
 
 def served(queue: Queue, consumer: Consumer) -> None:
-    """It was handed something: it is last of its priority now."""
+    """Put a consumer that was served last among those of its priority."""
     queue.turns += 1
     consumer.turn = queue.turns
     if consumer.service_key is not None:
@@ -178,7 +178,7 @@ def elect(step: Step, queue: Queue) -> None:
         queue.active = None
         queue.handover = False
     if active is None:
-        # Nobody is activated while another holds any: a get, or one whose turn is over.
+        # No consumer is activated while another holds any: a get, or one whose turn is over.
         best = _best_waiting(state, queue) if queue.locked == 0 else None
         if best is not None:
             activate(step, queue, best)
@@ -203,8 +203,8 @@ def elect(step: Step, queue: Queue) -> None:
 
 
 def _challenger(state: State, queue: Queue, active: Consumer, *, stays: bool) -> Consumer | None:
-    """Who takes over from the active one: whoever is next where it may not stay, else only one of
-    higher priority. Those that wait are walked only where there may be such a one."""
+    """The consumer that takes over from the active one: the next where that may not stay, else only
+    one of higher priority. Waiting ones are walked only where there may be such a one."""
     if stays and max(queue.ranks) <= active.priority:
         return None
     best = _best_waiting(state, queue)
@@ -224,7 +224,7 @@ def _best_waiting(state: State, queue: Queue) -> Consumer | None:
 
 
 def activate(step: Step, queue: Queue, consumer: Consumer) -> None:
-    """Make it the active one, and tell it."""
+    """Make the consumer the active one, and notify its client."""
     assert queue.active is None, "there are never two active consumers"
     step.state.touch(consumer)
     queue.active = consumer.number
@@ -234,7 +234,7 @@ def activate(step: Step, queue: Queue, consumer: Consumer) -> None:
 
 
 def deactivate(step: Step, queue: Queue, consumer: Consumer) -> None:
-    """It is not the active one any more; unless cancelled it waits, and is told."""
+    """Make the active consumer wait, and notify its client; a cancelled one only stops."""
     step.state.touch(consumer)
     queue.active = None
     queue.handover = False
@@ -281,7 +281,7 @@ def _add_range(taken: list[tuple[int, int, bool]], first: int, last: int, *, dea
 
 
 def _merge_lowest(taken: list[tuple[int, int, bool]]) -> None:
-    """One range more was made: above the bound the two lowest become one."""
+    """Merge the two lowest ranges if a new one exceeds the bound."""
     if len(taken) > limits.TAKEN_RANGES:
         taken[:2] = [(taken[0][0], taken[1][1], False)]
 

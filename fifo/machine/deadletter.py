@@ -18,14 +18,14 @@ from fifo.words.bounds import PRIORITY_DEFAULT
 from fifo.words.settlement import Reason
 
 FRESH = Record(0, 0, 0, 0, (), None)
-"""What is known of a message that has no record and was never handed out."""
+"""The record that stands for a message without one that was never handed out."""
 
 LOCKED_ONCE = FRESH._replace(attempts=1)
-"""What is known of a locked message that has no record: this is its first delivery."""
+"""The record that stands for a locked message without one: this is its first delivery."""
 
 
 class Death(NamedTuple):
-    """What a program said when it terminated a message; all None for the machine's own reasons."""
+    """The texts of a terminate; all None where the machine itself dead-letters."""
 
     detail: Text | None = None
     description: Text | None = None

@@ -15,7 +15,7 @@ from fifo.words.codes import RefusalCode
 def admit(
     queue: Queue, ids: list[bytes], start: int, stop: int, refused: Refused | None
 ) -> tuple[int, Refused | None]:
-    """How far messages start..stop may be stored, as far as their ids go."""
+    """The place up to which the dedup ids of messages start..stop fit."""
     if queue.spec.dedup_window_ms is None:
         return stop, refused
     room = queue.spec.dedup_max - len(queue.dedup)

@@ -1,4 +1,4 @@
-"""What the leader has to do because of an entry: deliver, notify, tell, close.
+"""The effects of an entry, for the leader to carry out: deliver, notify, close.
 
 Effects are computed by every node and carried out by the leader only, perhaps twice after a change
 of leader: each carries what is needed to recognise a repeat (tokens, notice numbers, epochs). They
@@ -39,7 +39,7 @@ class Run(NamedTuple):
     run of one. Offsets are relative to the body area of entry `index`.
     """
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a run
+    index: int  # type: ignore[assignment]  # hides tuple.index, which a run has no use for
     count: int  # type: ignore[assignment]  # hides tuple.count likewise
     bodies_at: int
     sizes: "array[int]"

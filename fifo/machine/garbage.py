@@ -1,4 +1,4 @@
-"""What deleted queues leave behind: tables that nobody reads any more, emptied a slice at a time.
+"""Garbage of deleted queues: tables that no code reads any more, emptied a slice at a time.
 
 A queue is deleted by one command, which touches none of its messages; but to let a million records
 go at once takes a node hundreds of milliseconds. So the tables wait here, and every entry that is

@@ -1,4 +1,4 @@
-"""What must always hold: every invariant of semantics.md section 12, and of the records themselves.
+"""The invariants of the state: those of semantics.md section 12, and of the records themselves.
 
 Owns nothing; called by tests after every command, and by a node on a debug flag. Slow on purpose:
 each invariant is computed the obvious way, from the messages up. A broken one raises
@@ -267,7 +267,7 @@ def _tables(state: State) -> None:
             assert state.session_ids[session.session_id] == session.number, "a nameless session"
         assert session.producer in state.producers, "a session without its producer"
         chores = state.chores.count(("resend", session.number, 0))
-        assert chores == (session.resend is not None), "a resend that nobody goes on with"
+        assert chores == (session.resend is not None), "a resend that no chore continues"
         for number in session.consumers:
             assert state.consumers[number].session == session.number, "a foreign consumer"
     assert len(state.session_ids) == sum(s.end_cause is None for s in state.sessions.values())

@@ -20,25 +20,25 @@ STEP_OBJECTS: Final = 1_000
 """Sessions, consumers or producers that one tick may end: each costs some ten microseconds."""
 
 RECORD_COST: Final = 4
-"""What handing out a message that came back or has a key counts for, and what taking one from its
+"""The cost of handing out a message that came back or has a key, and of taking one from its
 holder: a lock or a record of its own, five to ten microseconds, and a command must not hold up a
 node's loop for 50 ms."""
 
 LEAVE_COST: Final = 20
-"""What a message counts for whose delay ends, or that a limit or its ttl takes out of its queue,
+"""The cost of a message whose delay ends, or that a limit or its ttl takes out of its queue,
 perhaps to its dead-letter queue: twenty to forty microseconds, where a frozen view shares a page of
 a thousand with it, as is likely for delays that end in no order of place."""
 
 DROP_COST: Final = 10
-"""What a message counts for that gives way to a newcomer and goes to its dead-letter queue: twenty
-microseconds, for who has to go is found out once for the newcomer."""
+"""The cost of a message that gives way to a newcomer and goes to its dead-letter queue: twenty
+microseconds, for the victims are found once for the newcomer."""
 
 DROPPING_MESSAGES: Final = STEP_MESSAGES // LEAVE_COST
-"""Messages in one publish to a `drop_oldest` queue: each may drop another, and is then stored by
-itself, thirty to sixty microseconds."""
+"""Messages in one publish to a `drop_oldest` queue: each may drop another, and is then stored
+alone, thirty to sixty microseconds."""
 
 REPEAT_COST: Final = 5
-"""What sending a lock again counts for beside its messages and their runs: a delivery of its own.
+"""The cost of sending a lock again, a delivery of its own, beside its messages and their runs.
 Of what was handed out one by one, twenty to thirty microseconds each, a thousand go in a step."""
 
 ACK_UPTO_MESSAGES: Final = STEP_MESSAGES // RECORD_COST
@@ -84,23 +84,23 @@ HISTORY: Final = 16
 """Attempts that a dead letter remembers, the last ones (section 9)."""
 
 INLINE_TEXT_BYTES: Final = 1_024
-"""What is longer lies in the log behind a handle, not in the state (section 9)."""
+"""Longer texts lie in the log behind a handle, not in the state (section 9)."""
 
 EXCEPTION_TYPE_BYTES: Final = 1_024
 """The name of an exception's type: a name, so it is cut and never lies in the log."""
 
 NACK_DELAY_MS_DEFAULT: Final = 1_000
 RELEASE_AVOID_MS: Final = 1_000
-"""A released message is not given to the consumer that released it for so long (section 7)."""
+"""A released message is not given to the consumer that released it for this long (section 7)."""
 
 RESUME_MS: Final = 10_000
 """After a change of leader, sessions that have not resumed in this time become disconnected."""
 
 PRODUCER_MS: Final = 7 * 86_400_000
-"""A named producer lives so long after its last use (section 10)."""
+"""A named producer lives for this long after its last use (section 10)."""
 
 DURABLE_MS: Final = 7 * 86_400_000
-"""A durable consumer lives so long after its last command (section 11)."""
+"""A durable consumer lives for this long after its last command (section 11)."""
 
 SPEC_FIELDS: Final = 32
 """Entries of a queue's spec or a consumer's options as given: there are fewer names than that."""

@@ -4,10 +4,11 @@ Owns the one `match` over all commands, and what surrounds a batch: cluster time
 the last command, and the queues' entries in the index of times. The verbs are in the modules below;
 nothing here or there reads a clock, draws a random number, does I/O, or raises on bad input.
 
-How it is read: `types`, `commands`, `effects`, `replies` are the outside; `state` is what is kept;
-`blocks`, `ready`, `locks`, `ordering` are places and times; `consumers`, `returns`, `deadletter`,
-`checkout` move messages between them; `publish`, `settle`, `subscribe`, `sessions`, `queues`,
-`ticking` are the verbs. Nothing imports to the right of itself.
+Reading order: `types`, `commands`, `effects`, `replies` are the outside; `state/` is what is kept,
+with `blocks`, `ready`, `locks`, `ordering` for places and times; `consumers`, `returns`,
+`deadletter`, `checkout` move messages between them; `verbs/` has a module per family of commands;
+`read_side` answers queries; `contract` lists what other rooms may use. Nothing imports to the right
+of itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,9 +28,9 @@ from fifo.words.codes import RefusalCode
 
 
 class Meta(NamedTuple):
-    """What came with an entry. `area` is its body area: offsets in commands are relative to it."""
+    """The context of an entry. `area` is its body area: offsets in commands are relative to it."""
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a meta
+    index: int  # type: ignore[assignment]  # hides tuple.index, which a meta has no use for
     stamp_ms: int
     wall_ms: int
     area: memoryview
@@ -37,7 +38,7 @@ class Meta(NamedTuple):
 
 @value
 class Outcome:
-    """One reply per command, and the effects of all of them in order."""
+    """The result of a batch: a reply per command, and the effects of all in order."""
 
     replies: list[Reply]
     effects: list[Effect]
@@ -96,7 +97,7 @@ class Machine(ReadSide):
         self.take_over((yield from format.restoring(chunks)))
 
     def freeze(self) -> Frozen:
-        """A view of the state as it is now, while the machine goes on: see `state.Frozen`.
+        """A view of the state as it is now, while the machine goes on: see `records.Frozen`.
 
         `snapshot.chunks` writes it and `bodies.live` tells which entries it points to, in steps.
         """
@@ -136,7 +137,7 @@ def _finish(step: Step) -> None:
 
 
 def _apply(step: Step, command: Command) -> Reply:
-    """One case per command; the parent holds the ifs, the verbs hold the loops."""
+    """Dispatch by command; the parent holds the ifs, the verbs hold the loops."""
     match command:
         case commands.Publish():
             return publish.publish(step, command)

@@ -1,4 +1,4 @@
-"""A queue's length limits: how much fits, and who is dropped where the oldest give way.
+"""A queue's length limits: how much fits, and which messages are evicted where the oldest give way.
 
 Owns `max_length` and `max_bytes` (semantics.md section 11). All messages in the queue count, locked
 ones too; victims are ready, then delayed messages, lowest priority first, then oldest, never locked
@@ -18,7 +18,7 @@ from fifo.words.codes import RefusalCode
 
 
 def full(queue: Queue) -> Refused:
-    """What a publisher is told."""
+    """The refusal of a publish to a full queue."""
     return Refused(
         RefusalCode.QUEUE_FULL, f"queue {queue.name!r} is at its limit", {"queue": queue.name}
     )
@@ -39,7 +39,7 @@ def room(queue: Queue, sizes: "array[int]", start: int) -> int:
 def admit(
     queue: Queue, sizes: "array[int]", start: int, known: Sequence[int] = ()
 ) -> tuple[int, Refused | None]:
-    """How far messages from `start` on may be stored where nothing is dropped for them.
+    """The place up to which messages from `start` on fit, where nothing is evicted for them.
 
     Those at the places `known` are duplicates, which need no room.
     """
@@ -57,10 +57,10 @@ def admit(
 
 
 def victims_for(queue: Queue, size: int, lane: int, most: int) -> list[int] | None:
-    """Who has to go for one message more of `size` bytes, in the order of their going.
+    """The messages to evict for a newcomer of `size` bytes, in the order of eviction.
 
     Only what has no higher priority than the newcomer's `lane` may go. None where that is not
-    enough, or takes more than `most`: then nobody goes, and the newcomer is refused.
+    enough, or takes more than `most`: then nothing is evicted, and the newcomer is refused.
     """
     messages, size_bytes = queue.total + 1, queue.bytes + size
     found: list[int] = []
@@ -88,7 +88,7 @@ def is_over(queue: Queue, *, more: int = 0, more_bytes: int = 0) -> bool:
 
 
 def next_victim(queue: Queue) -> int | None:
-    """Who goes first where the queue itself is over its limits; None where all is locked."""
+    """The first message to evict from a queue over its limits; None where all are locked."""
     return next(_in_order_of_going(queue, 0), None)
 
 

@@ -31,7 +31,7 @@ class HeldRange(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a consumer holds of some tokens, for a renewal."""
+    """The part of some tokens that a consumer holds, for a renewal."""
 
     session: int
     renewable: bool
@@ -64,7 +64,7 @@ def lock_consumers(state: State) -> Iterator[tuple[int, int]]:
 def held(
     state: State, number: int, ranges: Sequence[Range], renewed_ms: int | None = None
 ) -> Held | None:
-    """What the consumer holds of the named tokens; None where there is no such consumer.
+    """The part of the named tokens that the consumer holds; None where there is no such consumer.
 
     With `renewed_ms` neighbours are one range where a renewal at that time gives all of them a
     whole lock: a thousand locks then cost little more than one.
@@ -295,7 +295,7 @@ def peek(state: State, name: str, count: int) -> tuple[Run, ...]:
 
 
 def redrive_of(state: State, name: str) -> Plain | None:
-    """How far the queue's redrive is, or how the last one ended; None where there was none."""
+    """The progress of the queue's redrive, or the end of the last one; None without any."""
     queue = _named(state, name)
     if queue is None or queue.redrive is None:
         return None

@@ -68,7 +68,7 @@ class ReadSide:
     def held(
         self, consumer: int, ranges: Sequence[Range], renewed_ms: int | None = None
     ) -> Held | None:
-        """What the consumer still holds of the named tokens, as a renewal at that time needs it."""
+        """The named tokens that the consumer holds, as a renewal at that time needs them."""
         return queries.held(self.state, consumer, ranges, renewed_ms)
 
     def queues(self) -> list[str]:
@@ -104,11 +104,11 @@ class ReadSide:
         return queries.peek(self.state, name, count)
 
     def redrive_of(self, name: str) -> Plain | None:
-        """How far a queue's redrive is, or how the last one ended."""
+        """The progress of a queue's redrive, or the end of the last one."""
         return queries.redrive_of(self.state, name)
 
     def redrive_candidates(self, name: str, most: int) -> tuple[list[tuple[int, Run]], int]:
-        """What the leader filters next for a redrive: ((position, run of one)..., until)."""
+        """The next messages for a redrive's filter: ((position, run of one)..., until)."""
         return queries.redrive_candidates(self.state, name, most)
 
     def session_of(self, session_id: bytes) -> int | None:
@@ -269,7 +269,7 @@ class ReadSide:
         return "connected" if consumers.is_present(self.state, session) else "detached"
 
     def burden(self, session: int) -> tuple[int, int]:
-        """How many consumers a session has, and how many messages they hold."""
+        """The number of consumers of a session, and of messages that they hold."""
         found = self.state.sessions.get(session)
         if found is None:
             return 0, 0

@@ -1,6 +1,6 @@
-"""What commands, effects and replies are made with: records that nobody changes.
+"""The decorator of commands, effects and replies: records that no code changes.
 
-Owns that one decorator. The type checker holds everybody to it; at run time nothing guards the
+Owns that one decorator. The type checker enforces it; at run time nothing guards the
 fields, because a frozen dataclass sets each of them with a call, which is twice the price of the
 record, and several are made for every entry. Of a named tuple a field is six times as dear to read,
 and its making a half dearer: those are for what is kept in rows, compared in order or unpacked.

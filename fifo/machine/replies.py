@@ -1,4 +1,4 @@
-"""What a command answers. Every command has exactly one reply; bad input is answered `Refused`.
+"""The replies to commands. Every command has exactly one; bad input is answered `Refused`.
 
 Owns the reply types; turning them into bytes is the broker's business: replies are not logged.
 Update with it: the table in `docs/machine.md`, and the broker, which turns them into frames.
@@ -26,7 +26,7 @@ class Refused:
 
 @value
 class Done:
-    """It is so now."""
+    """The command was applied; there is nothing to report."""
 
 
 @value
@@ -63,7 +63,7 @@ class Declared:
 
 @value
 class Deleted:
-    """How many messages went with the queue."""
+    """The queue was deleted, and `messages` messages with it."""
 
     messages: int
 
@@ -89,7 +89,7 @@ class Repeat(NamedTuple):
     they are the messages of `producer` in the same queue from `number` on."""
 
     place: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a repeat
+    count: int  # type: ignore[assignment]  # hides tuple.count, which a repeat has no use for
     producer: int
     number: int
 

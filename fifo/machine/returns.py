@@ -45,7 +45,7 @@ def give_back(
 
 
 class Way(NamedTuple):
-    """What all messages that one command returns for one cause have in common.
+    """The treatment of all messages that one command returns for one cause.
 
     `own`: by the consumer's own command, so that its tokens are settled, not taken from it.
     """
@@ -58,7 +58,7 @@ class Way(NamedTuple):
     line: Attempt
     first: Record  # of a message that comes back for the first time, its holder left aside
     own: bool
-    avoid_ms: int  # until when its releaser does not get it back; 0 where nobody avoids it
+    avoid_ms: int  # until when its releaser does not get it back; 0 where none avoids it
 
 
 def way_of(
@@ -70,7 +70,7 @@ def way_of(
     own: bool,
     delay_ms: int | None = None,
 ) -> Way:
-    """How a command returns messages of this consumer for this cause."""
+    """The way in which a command returns messages of this consumer for this cause."""
     spec = queue.spec
     counts = cause in (Cause.NACK, Cause.DISCONNECT) or (
         cause == Cause.TIMEOUT and spec.count_timeouts

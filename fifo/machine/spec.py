@@ -72,7 +72,7 @@ _FIXED_FIELDS: Final = tuple(option.wire_name for option in QUEUE_OPTIONS if not
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOptions:
-    """What a consumer asks for; None is the queue's own value."""
+    """The options of a consumer; None is the queue's own value."""
 
     prefetch: int = 100
     lock_ms: int | None = None
@@ -103,12 +103,12 @@ def queue_spec(given: Mapping[str, Any]) -> QueueSpec:
     """
     spec: QueueSpec = _build(QueueSpec, _QUEUE_FORMS, given)
     if spec.max_lock_ms < spec.lock_ms:
-        raise SpecError("max_lock_ms: below lock_ms")
+        raise SpecError(f"max_lock_ms: {spec.max_lock_ms} is below lock_ms, {spec.lock_ms}")
     unlimited = spec.max_deliveries is None
     if not unlimited and spec.dead_letter is None and spec.on_exhausted != "drop":
-        raise SpecError("max_deliveries: without a dead_letter queue it needs on_exhausted=drop")
+        raise SpecError("max_deliveries: needs a dead_letter queue or on_exhausted=drop")
     if spec.dead_letter_overflow and spec.dead_letter is None:
-        raise SpecError("dead_letter_overflow: there is no dead_letter queue")
+        raise SpecError("dead_letter_overflow: needs a dead_letter queue")
     return spec
 
 
@@ -117,7 +117,7 @@ def updated_spec(spec: QueueSpec, changes: Mapping[str, Any]) -> QueueSpec:
     merged = plain(spec)
     for field_name, value in changes.items():
         if field_name not in _QUEUE_FORMS:
-            raise SpecError(f"{_shown(field_name)}: unknown")
+            raise SpecError(f"{_shown(field_name)}: unknown option")
         merged[field_name] = value
     changed = queue_spec(merged)
     for field_name in _FIXED_FIELDS:
@@ -139,7 +139,7 @@ def _build(
     for field_name, value in given.items():
         check = checks.get(field_name)
         if check is None:
-            raise SpecError(f"{_shown(field_name)}: unknown")
+            raise SpecError(f"{_shown(field_name)}: unknown option")
         if value is None:
             continue
         try:

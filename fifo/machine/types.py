@@ -1,8 +1,8 @@
-"""The words of the machine: small enums, aliases and refusal codes.
+"""The types that commands, replies, effects and state share: small enums and aliases.
 
-Owns the names that commands, replies, effects and state share. It knows nothing of how any of them
-work. The integer values here are on the wire and in the log: a value is never given a new meaning,
-and a new one is only ever added at the end. The wire room keeps the same numbers.
+Owns those of the machine alone; verbs, statuses, reasons and codes stand in `fifo.words`. Must not
+know how any of them work. The integers are in the log: a value is never given a new meaning, and a
+new one is only ever added at the end.
 """
 
 from enum import IntEnum
@@ -19,7 +19,7 @@ NEVER_MS: Final = (1 << 63) - 1
 
 
 class Role(IntEnum):
-    """What a connection of a session is for."""
+    """The role of a session's connection."""
 
     DATA = 0
     CONTROL = 1
@@ -59,7 +59,7 @@ class Base(IntEnum):
 
 
 class Attempt(NamedTuple):
-    """One line of a dead letter's history."""
+    """A line of a dead letter's history."""
 
     consumer: int
     outcome: int
@@ -72,7 +72,7 @@ class TextPlace(NamedTuple):
     As for a body it is the same on every node and for ever.
     """
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a place
+    index: int  # type: ignore[assignment]  # hides tuple.index, which a place has no use for
     at: int
     size: int
 

@@ -223,7 +223,7 @@ def _check_blob(layout: Layout, lengths_tag: int, blob_tag: int, longest: int) -
 
 
 def check_publish(layout: Layout) -> None:
-    """What a publish frame must keep beyond its layout: total size, and what the columns hold."""
+    """Check a publish frame beyond its layout: total size, and the values of its columns."""
     if layout.count > 1 and layout.bodies_bytes > limits.PUBLISH_BYTES_MAX:
         raise ColumnError(
             Code.TOO_LARGE,
@@ -260,7 +260,7 @@ def _check_numbers(numbers: Sequence[int]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What a client publishes in one frame: bodies, and per message whatever differs.
+    """The messages of one publish frame: bodies, and per message whatever differs.
 
     Each optional sequence is None (all default) or has one item per body; `b""` stands for no key,
     no headers, no dedup id; 0 for no delay; 0 for no ttl.

@@ -1,6 +1,6 @@
-"""What can be wrong on the wire: the two protocol exceptions, beside the codes of `fifo.words`.
+"""The errors of the wire: two protocol exceptions, beside the codes of `fifo.words`.
 
-Must not know how a client or a node reacts.
+Owns the exceptions. Must not know how a client or a node reacts.
 """
 
 from __future__ import annotations

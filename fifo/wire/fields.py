@@ -21,7 +21,7 @@ U32_MAX: Final = 2**32 - 1
 U63_MAX: Final = 2**63 - 1
 
 _PLAIN_DEPTH_MAX: Final = 8
-"""Nesting of a free-form value (specs, results): deeper ones are nobody's honest input."""
+"""Nesting of a free-form value (specs, results): no honest peer sends deeper ones."""
 
 _PLAIN_TYPES: Final = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -143,7 +143,7 @@ def plain(value: Any, values_max: int = limits.PLAIN_VALUES_MAX) -> Any:
 
 
 def _below(layer: list[Any]) -> list[Any]:
-    """What the lists and maps among these values hold."""
+    """The values that the lists and maps among these hold."""
     below: list[Any] = []
     for value in layer:
         kind = type(value)

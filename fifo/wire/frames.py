@@ -29,7 +29,7 @@ _EMPTY: Final = memoryview(b"")
 
 
 class Frame(NamedTuple):
-    """One message, the number that ties an answer to its request, and the raw part."""
+    """A message, the number that ties an answer to its request, and the raw part."""
 
     message: Message
     correlation: int = 0
@@ -65,7 +65,7 @@ class Decoder:
         """Take bytes as they arrive, in any cut; return the frames that they complete.
 
         Raises RemoteProtocolError where the stream cannot be trusted any more; frames that came in
-        the same bytes are then not handed out, for nobody could be answered about them.
+        the same bytes are then not handed out, for no peer is left to answer.
         """
         if self._rest:
             self._rest += data
@@ -201,7 +201,7 @@ def _refuse_extension(code: int, content: bytes) -> Any:
 
 
 def encode(message: Message, correlation: int = 0, raw: Sequence[Buffer] = ()) -> list[Buffer]:
-    """One frame as a list of buffers: prefix and header joined, then the raw parts uncopied.
+    """A frame as a list of buffers: prefix and header joined, then the raw parts uncopied.
 
     Raises LocalProtocolError for what no frame can hold; it does not check fields again.
     """

@@ -4,7 +4,7 @@
 
 Owns the order of frames: nothing but the opening before the welcome, the version that both sides
 speak, and the numbers that tie answers to requests. Must not know sockets, clocks or credentials:
-whoever owns the connection decides when to welcome.
+the owner of the connection decides when to welcome.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ OPENING_BYTES_MAX: Final = 16 * KIB
 """A frame before the welcome: a stranger may not make us hold more."""
 
 FROM_CLIENT: Final = frozenset[type[Message]]({Hello})
-"""What a node awaits first."""
+"""The message that a node awaits first."""
 FROM_NODE: Final = frozenset[type[Message]]({Welcome, Challenge, Redirect, Error})
-"""What a client awaits, once it has said hello."""
+"""The messages that a client awaits after its hello."""
 
 _NEXT: Final[dict[type[Message], frozenset[type[Message]]]] = {
     Hello: frozenset({Authenticate}),
@@ -98,7 +98,7 @@ class Opening:
         kind = type(frame.message)
         if kind not in self._awaits:
             raise RemoteProtocolError(
-                Code.PROTOCOL, f"{kind.__name__} is not awaited while the connection opens"
+                Code.PROTOCOL, f"unexpected {kind.__name__} during the handshake"
             )
         if kind is Welcome:
             self.opened()

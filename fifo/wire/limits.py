@@ -54,7 +54,7 @@ from fifo.words.bounds import (
 )
 
 FRAME_BYTES_MAX: Final = 8 * MIB
-"""One frame, prefix included: what a peer may make us hold before it has said anything useful."""
+"""A frame, prefix included: the most that a peer may make us hold before it is understood."""
 
 HEADER_BYTES_MAX: Final = 1 * MIB
 """The msgpack header of a frame: room for 16 KiB stacks and long range lists, not for bodies."""

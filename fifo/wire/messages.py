@@ -99,7 +99,7 @@ Map = Annotated[dict[str, Any], mapping]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What all messages share: the type number, and the way to and from positional fields."""
+    """The base of all messages: the type number, and the way to and from positional fields."""
 
     TYPE: ClassVar[int]
     _CHECKS: ClassVar[tuple[tuple[str, Check], ...]]
@@ -436,7 +436,7 @@ class Settle(Message):
 @_wire(28)
 @dataclass(frozen=True, slots=True)
 class Receipt(Message):
-    """What became of each settled token: first, last, status, late; committed by a majority."""
+    """The status of each settled token: first, last, status, late; committed by a majority."""
 
     consumer: Consumer
     results: Annotated[
@@ -532,7 +532,7 @@ class Update(Message):
 @_wire(42)
 @dataclass(frozen=True, slots=True)
 class QueueAction(Message):
-    """One of: delete, purge, pause, resume."""
+    """The action: delete, purge, pause or resume."""
 
     queue: Name
     action: Annotated[str, text(32, 1)]
@@ -541,7 +541,7 @@ class QueueAction(Message):
 @_wire(43)
 @dataclass(frozen=True, slots=True)
 class QueueQuery(Message):
-    """One of: list (no queue), show, locks, delayed, consumers, producers; answered by `Ok`."""
+    """A query: list (no queue), show, locks, delayed, consumers or producers; answered by `Ok`."""
 
     queue: Annotated[str | None, maybe(_NAME)]
     query: Annotated[str, text(32, 1)]

@@ -93,7 +93,7 @@ def test_a_client_may_be_sent_away(message: Message) -> None:
 def test_a_node_awaits_hello_before_anything_else(name: str) -> None:
     error = refused(node(), joined(BY_NAME[name]))
     assert error.code is Code.PROTOCOL
-    assert error.text == f"{name} is not awaited while the connection opens"
+    assert error.text == f"unexpected {name} during the handshake"
 
 
 @pytest.mark.parametrize("name", [name for name in BY_NAME if name != "Authenticate"])

@@ -107,7 +107,7 @@ def _of_whole_blocks(found: _Pages, queue: Queue) -> Iterator[None]:
 
 
 def _of_fresh(found: _Pages, queue: Queue) -> Iterator[None]:
-    """What is in a fresh range and not in a hole."""
+    """Gather the entries of messages in the fresh ranges, holes left out."""
     for head, tail in zip(queue.heads, queue.tails, strict=True):
         for count, (first, end) in enumerate(queue.holes.gaps(head, tail)):
             yield from _of_stretch(found, queue, first, end)

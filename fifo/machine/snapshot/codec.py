@@ -92,10 +92,10 @@ def read(data: bytes, at: int) -> tuple[Any, int]:
 
 
 def read_list(data: bytes, at: int) -> tuple[int, int]:
-    """How many values the list that begins at `at` has, and where the first of them begins."""
+    """The length of the list that begins at `at`, and where its first value begins."""
     try:
         if data[at] != _LIST:
-            raise CodecError("a list was to begin here")
+            raise CodecError("expected a list")
         return _read_varint(data, at + 1)
     except IndexError:
         raise CutOff("cut off") from None

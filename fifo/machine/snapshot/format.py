@@ -1,7 +1,7 @@
 """The state as canonical bytes and back: versioned, and equal states write equal bytes.
 
 Owns the ways in: whole (for tests, digests and small states) or in steps (for a node that serves
-meanwhile). The form is told in `layout.py`, the walk in `streaming.py`.
+meanwhile). The form is that of `snapshot_layout.py`, the walk that of `snapshot_stream.py`.
 """
 
 from collections.abc import Generator, Iterator

@@ -3,7 +3,7 @@
 Owns the field tables. The form is a list per record in the order of its table; a field is only ever
 added at the end of its table. A new `FORMAT` needs its entry in `_EARLIER`, so that the one before
 is still read, and a fixture in `tests/machine/snapshots`. Bodies are handles and
-stay where they are. Knows nothing of slices: `streaming.py` does.
+stay where they are. Must not know slices: `snapshot_stream.py` does.
 """
 
 import sys
@@ -18,7 +18,6 @@ from fifo.machine.state.blocks import BLOCK_COLUMNS, EXTRA_COLUMNS, Block
 from fifo.machine.state.positions import PositionMap, Positions, Ranges
 from fifo.machine.state.records import (
     QUEUE_COUNTERS,
-    QUEUE_DERIVED,
     Consumer,
     Hold,
     HoldLane,
@@ -59,10 +58,10 @@ def plain(value: Any) -> Any:
 
 
 PAIRS = (dict, tables.Rows, PositionMap)
-"""What is written as pairs, a list of two for each."""
+"""Containers that are written as pairs, a list of two for each row."""
 
 CONTAINERS: tuple[type[Any], ...] = (*PAIRS, list, deque, tables.Line, Positions, Ranges)
-"""What is written item by item, and may be long."""
+"""Containers that are written item by item, and may be long."""
 
 _LISTED: tuple[type[Any], ...] = (tuple, *CONTAINERS)
 
@@ -76,8 +75,8 @@ def _tuple(value: Any) -> Any:
     return None if value is None else tuple(value)
 
 
-class Table(NamedTuple):
-    """How a field that may be long is read: begin empty, add rows, and so on, then be done.
+class LongReader(NamedTuple):
+    """The reading of a field that may be long: begin `empty`, `add` rows repeatedly, be `done`.
 
     In a `deep` one the last value of each row is a list that may itself be long. A row costs
     `weight` times what a record does.
@@ -90,7 +89,7 @@ class Table(NamedTuple):
     weight: int = 1
 
 
-Reader = Callable[[Any], Any] | Table
+Reader = Callable[[Any], Any] | LongReader
 Form = tuple[Callable[[Any], Any], Reader]
 
 
@@ -182,7 +181,7 @@ def _add_records_1(records: tables.Table[int, Record], rows: list[Any]) -> None:
 
 
 def _write_lanes(lanes: dict[int, HoldLane]) -> list[Any]:
-    """What is only kept for speed is left out, as it differs after a restore: a lane that is empty,
+    """Leave out fields that are only kept for speed, as they differ after a restore: an empty lane,
     and how far a bound lags behind the first deadline."""
     return [
         [
@@ -233,11 +232,11 @@ def _add_pairs(found: Any, rows: list[Any]) -> None:
         found[key] = held
 
 
-_DICT = Table(dict, dict.update)
-_PAGED = Table(tables.Table, _add_pairs)
-_TUPLES = Table(list, _add_tuples)
-_TUPLES_AS_DEQUE = Table(deque, _add_tuples)
-_POSITIONS = Table(Positions, Positions.extend)
+_DICT = LongReader(dict, dict.update)
+_PAGED = LongReader(tables.Table, _add_pairs)
+_TUPLES = LongReader(list, _add_tuples)
+_TUPLES_AS_DEQUE = LongReader(deque, _add_tuples)
+_POSITIONS = LongReader(Positions, Positions.extend)
 
 
 def _read_redrive(value: Any) -> RedriveState | None:
@@ -273,15 +272,15 @@ def _all(names: str, read: Reader = same) -> dict[str, Form]:
 
 
 FORMAT = 2
-"""What snapshots are written in; docs/machine.md tells what each format has changed."""
+"""The format that snapshots are written in; docs/machine.md lists the changes of each."""
 
 FORMS: dict[str, dict[str, Form]] = {
     "session": _all("number session_id user address incarnation epochs attached disconnected")
     | _all("disconnected_ms lead_epoch producer next_notice end_cause timer_ms")
     | _all("resend", _tuple)
     | _all("consumers gets", _DICT)
-    | _all("tags", Table(dict, _add_tags))
-    | _all("notices", Table(dict, _add_notices)),
+    | _all("tags", LongReader(dict, _add_tags))
+    | _all("notices", LongReader(dict, _add_notices)),
     "consumer": _all("number session queue tag implicit durable used_ms lock_ms max_lock_ms")
     | _all("prefetch priority renewable nack_backoff timeout_backoff explicit_credit credit")
     | _all("base suspicion arrival turn next_token held resolved_below floor_ms floor_token")
@@ -289,7 +288,7 @@ FORMS: dict[str, dict[str, Form]] = {
     | _all("service_key", _tuple)
     | _all("taken", _TUPLES)
     | _all("late", _PAGED)
-    | {"lanes": (_write_lanes, Table(dict, _add_lanes, deep=True))},
+    | {"lanes": (_write_lanes, LongReader(dict, _add_lanes, deep=True))},
     "producer": _all("number name used_ms timer_ms") | _all("queues", _DICT),
     "queue": _all("number name paused heads tails ready locked bytes turns active handover")
     | _all("purge_below used_ms timer_ms")
@@ -297,17 +296,17 @@ FORMS: dict[str, dict[str, Form]] = {
     | _all("live", _DICT)
     | _all("busy_keys", _PAGED)
     | _all("consumers durables last_numbers", _DICT)
-    | _all("dedup", Table(tables.Table, _add_remembered))
+    | _all("dedup", LongReader(tables.Table, _add_remembered))
     | _all("expiry_of", _DICT)
     | _all("avoid_ms", _PAGED)
-    | _all("delayed", Table(PositionMap, _add_delayed))
-    | {"holes": (Ranges, Table(Positions, _add_holes))}
+    | _all("delayed", LongReader(PositionMap, _add_delayed))
+    | {"holes": (Ranges, LongReader(Positions, _add_holes))}
     | _all("returned blocking", _POSITIONS)
-    | _all("avoided", Table(dict, _add_sets, deep=True))
-    | _all("waiting", Table(tables.Table, _add_sets, deep=True))
-    | _all("avoid_until dedup_order", Table(tables.Line, _add_tuples))
-    | _all("records", Table(tables.Table, _add_records))
-    | _all("blocks", Table(dict, _add_blocks, weight=16))
+    | _all("avoided", LongReader(dict, _add_sets, deep=True))
+    | _all("waiting", LongReader(tables.Table, _add_sets, deep=True))
+    | _all("avoid_until dedup_order", LongReader(tables.Line, _add_tuples))
+    | _all("records", LongReader(tables.Table, _add_records))
+    | _all("blocks", LongReader(dict, _add_blocks, weight=16))
     | {
         "spec": (_write_spec, _read_spec),
         "counters": (_write_counters, _read_counters),
@@ -317,15 +316,15 @@ FORMS: dict[str, dict[str, Form]] = {
 
 _EARLIER: dict[int, dict[tuple[str, str], Reader]] = {
     1: {
-        ("queue", "dedup"): Table(tables.Table, _add_remembered_1),
-        ("queue", "records"): Table(tables.Table, _add_records_1),
+        ("queue", "dedup"): LongReader(tables.Table, _add_remembered_1),
+        ("queue", "records"): LongReader(tables.Table, _add_records_1),
     },
 }
-"""Formats before this one that are read: the fields that were told otherwise in them."""
+"""Earlier formats that are read: the fields that had another form in them."""
 
 
 def forms_of(version: int) -> dict[str, dict[str, Form]] | None:
-    """How snapshots of this format are read; None where this code does not know it."""
+    """The readers for snapshots of this format; None where this code does not know it."""
     if version == FORMAT:
         return FORMS
     if version not in _EARLIER:
@@ -335,9 +334,6 @@ def forms_of(version: int) -> dict[str, dict[str, Form]] | None:
         found[kind][name] = (found[kind][name][0], reader)
     return found
 
-
-DERIVED = {"queue": QUEUE_DERIVED}
-"""Fields that a restore builds again from the others."""
 
 TYPES: dict[str, Any] = {
     "session": Session,
@@ -349,5 +345,5 @@ TYPES: dict[str, Any] = {
 SCALAR_READERS: dict[str, Reader] = {
     "chores": _TUPLES_AS_DEQUE,
     "pending": _DICT,
-    "unresumed": Table(list, list.extend),
+    "unresumed": LongReader(list, list.extend),
 }

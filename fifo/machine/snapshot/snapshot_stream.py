@@ -1,6 +1,6 @@
 """A snapshot in pieces: written and read a bounded step at a time, so that no loop waits for it.
 
-Owns the order in which a state is walked. The bytes are those that the forms of `layout.py` give,
+Owns the order in which a state is walked. The bytes are those of the forms in `snapshot_layout.py`,
 whatever the sizes of the pieces. Each `next` on a generator here is one step, of a few milliseconds
 at the most; between two steps the machine may go on, because what is walked is a frozen view.
 """
@@ -20,8 +20,8 @@ from fifo.machine.snapshot.snapshot_layout import (
     SCALAR_READERS,
     TYPES,
     Form,
+    LongReader,
     Reader,
-    Table,
     forms_of,
     plain,
     same,
@@ -50,13 +50,13 @@ class View(Protocol):
 
     @property
     def scalars(self) -> dict[str, Any]:
-        """What the state holds beside its tables."""
+        """The fields of the state beside its tables."""
 
     def numbers(self, kind: str) -> list[int]:
         """The items of a kind."""
 
     def item(self, kind: str, number: int) -> Any:
-        """One item; it may change after this step."""
+        """The item with this number; it may change after this step."""
 
     def keep(self, item: Any) -> Any:
         """The same item, which will not."""
@@ -74,7 +74,7 @@ class Still:
         return list(getattr(self._state, KINDS[kind]))
 
     def item(self, kind: str, number: int) -> Any:
-        """One item."""
+        """The item with this number."""
         return getattr(self._state, KINDS[kind])[number]
 
     def keep(self, item: Any) -> Any:
@@ -187,7 +187,7 @@ class _Source:
                 self._more()
 
     def list_header(self) -> int:
-        """How many values the list that begins here has."""
+        """The length of the list that begins here."""
         while True:
             try:
                 count, self._at = codec.read_list(self._data, self._at)
@@ -234,7 +234,7 @@ def _read(source: _Source) -> Generator[None, None, State]:
         raise SnapshotError(f"snapshot format {version} is not known here")
     state = State()
     if source.list_header() != len(SCALARS):
-        raise SnapshotError("not a snapshot: other fields")
+        raise SnapshotError("not a snapshot: unexpected fields")
     for name in SCALARS:
         setattr(state, name, (yield from _field(source, SCALAR_READERS.get(name, same))))
     if type(state.version) is not int or state.version > VERSION:
@@ -244,7 +244,7 @@ def _read(source: _Source) -> Generator[None, None, State]:
             f" {VERSION}: use the newer program on every node"
         )
     if source.list_header() != len(KINDS):
-        raise SnapshotError("not a snapshot: other tables")
+        raise SnapshotError("not a snapshot: unexpected tables")
     for kind, table in KINDS.items():
         items = getattr(state, table)
         for count in range(source.list_header()):
@@ -261,14 +261,14 @@ def _read(source: _Source) -> Generator[None, None, State]:
 def _item(source: _Source, kind: str, forms: dict[str, Form]) -> Generator[None, None, Any]:
     item = object.__new__(TYPES[kind])
     if source.list_header() != len(forms):
-        raise SnapshotError(f"not a snapshot: other fields in a {kind}")
+        raise SnapshotError(f"not a snapshot: unexpected fields in a {kind}")
     for name, (_, reader) in forms.items():
         setattr(item, name, (yield from _field(source, reader)))
     return item
 
 
 def _field(source: _Source, reader: Reader) -> Generator[None, None, Any]:
-    if not isinstance(reader, Table):
+    if not isinstance(reader, LongReader):
         return reader(source.value())
     found = reader.empty()
     rows: list[Any] = []

@@ -3,7 +3,7 @@
 Owns how what is needed to find a message again (its place in the log, size, key, headers, ttl) is
 packed: one size per message, and one *span* per stretch of messages that came in one publish. Knows
 nothing of ready, locked or delayed: a block is only appended to, and dropped when it is empty.
-A block that a frozen view may hold is copied before it is appended to (see `state.State.freeze`).
+A block that a frozen view may hold is copied before it is appended to (see `records.State.freeze`).
 """
 
 import sys
@@ -144,6 +144,7 @@ class Block:
         """Put the messages of `batch` behind those that are there; there must be room."""
         count, added = len(self.sizes), len(batch.sizes)
         assert count + added <= BLOCK_MESSAGES, "a block overflows"
+        # First, while `starts` still counts the spans before this one: blobs are filled up to it.
         if not self.is_plain or batch.extras is not PLAIN:
             self._append_extras(batch.extras, count, added)
         self.starts.append(count)
@@ -186,11 +187,14 @@ class Block:
         """The messages from `offset` on as runs, fresh ones: first attempt, no failures."""
         starts = self.starts
         end = offset + count
+        # Columns per span (index, place, producer, number) hold for its first message; that of
+        # another follows by counting: numbers are consecutive, bodies lie end to end.
         span = bisect_right(starts, offset) - 1
         if count == 1:
             return [self._run(span, offset, end)]
         found = []
         while offset < end:
+            # The last span has no successor: what was asked for ends in it.
             stop = starts[span + 1] if span + 1 < len(starts) else end
             if stop > end:
                 stop = end
@@ -239,7 +243,7 @@ class Block:
         return self.stamps[bisect_right(self.starts, offset) - 1]
 
     def take_out(self, offset: int) -> Batch:
-        """One message as a batch of one, to be appended elsewhere: same id, same place in the log.
+        """Copy a message as a batch of one, to append elsewhere: same id, same place in the log.
 
         Its ttl ends with the move; its priority is what it was published with.
         """

@@ -1,4 +1,4 @@
-"""Who holds what until when: holds, the deadline index, floors, and what has expired.
+"""Locks: holds, the index of deadlines, floors, and the expired tokens.
 
 Owns `HoldLane`, `State.lock_index` and a consumer's floor. Deadlines here are the replicated ones;
 renewals live in the leader's memory only (semantics.md section 5). Knows nothing of what becomes of
@@ -142,7 +142,7 @@ def held_in_lane(lane: HoldLane, first: int, last: int) -> list[Hold]:
 
 
 def runs_in(lane: HoldLane, first: int, last: int) -> "list[Range]":
-    """What one lane holds of tokens first..last, neighbours joined: a step or two for each hold."""
+    """The tokens of first..last that a lane holds, neighbours joined: a step or two per hold."""
     holds = lane.holds
     stop = bisect_right(holds, (last, _HIGH))
     found: list[Range] = []

@@ -1,4 +1,4 @@
-"""What a queue's ordering adds to places: keys that are held, and returns that block.
+"""The ordering of a queue, added to its places: keys that are held, and returns that block.
 
 Owns `busy_keys`, `waiting` and which delayed messages block what is behind them (semantics.md
 sections 6 and 11). With ordering "none" all of this is a test that says no.
@@ -80,7 +80,7 @@ def finished(step: Step, queue: Queue, position: int) -> None:
 
 
 def came_back(step: Step, queue: Queue, position: int) -> bool:
-    """The message is about to be ready again: of its key, whoever stands first is handed out next.
+    """The message is about to be ready again: of its key, the first in order is handed out next.
 
     One that stands behind it and only has the key reserved gives way. False where the message has
     been put to wait for its key; else the caller makes it ready.
@@ -129,7 +129,7 @@ def skip(step: Step, queue: Queue, cursor: int) -> int | None:
     queue.blocking.clear()
     if queue.spec.ordering != "key":
         return None
-    # Only what has waited for a key is behind one; most delayed messages have nobody there.
+    # Only what has waited for a key is behind one; most delayed messages have none there.
     most = -(-max(step.budget, 0) // limits.RECORD_COST)
     positions = list(islice(queue.delayed.between(cursor, NEVER_MS), most + 1))
     for position in positions[:most]:

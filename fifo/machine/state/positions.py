@@ -55,6 +55,7 @@ class Positions:
             if base >= end:
                 return
             bits = self._bits[order[place]]
+            # Only the first block can begin before `low`, and only the last can end after `end`.
             if base < low:
                 bits = bits >> (low - base) << (low - base)
             if base + BLOCK_MESSAGES > end:
@@ -123,6 +124,8 @@ class Positions:
     def pass_from(self, position: int) -> int:
         """The first from `position` on that is not in here; those before it are taken out."""
         while True:
+            # One round per block: ones that end within it end the walk in the next round, with a
+            # count of 0; ones that fill it to its end carry the walk into the next block.
             block, offset = position >> BLOCK_BITS, position & _MASK
             bits = self._bits.get(block, 0)
             count = _ones(bits >> offset)
@@ -157,16 +160,18 @@ class Positions:
             yield start, stop
 
     def count_ranges(self) -> int:
-        """How many ranges those are."""
+        """The number of those ranges."""
         found = 0
         for block in self._order:
             bits = self._bits[block]
+            # A range begins at each one that follows a zero. At bit 0 that is not so where the
+            # block before ends with a one: the range has been counted there.
             found += (bits & ~(bits << 1)).bit_count()
             found -= bits & 1 & self._bits.get(block - 1, 0) >> _MASK
         return found
 
     def gaps(self, low: int, end: int) -> Iterator[Range]:
-        """What of [low, end) is not in here, as (first, end); to be read before changes."""
+        """The parts of [low, end) that are not in the set; to be read before changes."""
         order = self._order
         for place in range(bisect_left(order, low >> BLOCK_BITS), len(order)):
             base = order[place] << BLOCK_BITS
@@ -199,7 +204,8 @@ def _runs(base: int, bits: int) -> Iterator[Range]:
 
 
 def _ones(bits: int) -> int:
-    """How many of the lowest bits are set without a gap."""
+    """The length of the run of ones that begins at bit 0."""
+    # Adding 1 carries through the run and sets the zero behind it: the only bit that is new.
     return (~bits & (bits + 1)).bit_length() - 1
 
 
@@ -263,11 +269,12 @@ class PositionMap(Positions, Generic[V]):
         values = self._values.get(block)
         if block not in self._owned:
             self._owned[block] = None
+            # Shared with a view until now. `_bits` need no such care: integers never change.
             values = {} if values is None else values.copy()
             self._values[block] = values
         assert values is not None, "a block that is owned has values"
         return values
 
     def parts(self) -> Iterator[dict[int, dict[int, V]]]:
-        """What holds most of it, in pages, to be let go by and by (see `remains.py`)."""
+        """The dicts that hold most of the map, for `garbage.py` to empty in slices."""
         yield self._values

@@ -209,7 +209,7 @@ def make_avoided(queue: Queue, position: int, consumer: int) -> None:
 
 
 def stop_avoiding(queue: Queue, now_ms: int, most: int) -> int:
-    """What was avoided long enough becomes ready for all; how many entries were looked at."""
+    """Make ready for all what was avoided long enough; return the number of entries looked at."""
     looked = 0
     while queue.avoid_until and queue.avoid_until.first()[0] <= now_ms and looked < most:
         until_ms, position, consumer = queue.avoid_until.popleft()

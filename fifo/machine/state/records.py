@@ -6,9 +6,9 @@ nothing that the records do not say, and are built again by a restore; so are `Q
 `Queue.ranks`, `dead_letter_users`, and what is only a lower bound: `Queue.front_lane`,
 `HoldLane.bound_ms`.
 
-Whoever changes a session, consumer, producer or queue calls `State.touch` on it first, so that a
-frozen view keeps what it was. Update with a new field: `layout.py` (its form, and the version of
-snapshots), `invariants.py` and, where users see it, `queries.py`.
+Every change of a session, consumer, producer or queue begins with `State.touch` on it, so that a
+frozen view keeps what it was. Update with a new field: `snapshot_layout.py` (its form, and the
+version of snapshots), `invariants.py` and, where users see it, `queries.py`.
 """
 
 from collections import deque
@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 
 class Record(NamedTuple):
-    """What is kept of a message that is not plain: it came back, is delayed, or is a dead letter.
+    """The record of a message that is not plain: it came back, is delayed, or is a dead letter.
 
     `attempts` are the deliveries so far. `consumer` and `token` name the last holder that it was
     taken from, for a late ack; 0 where there is none.
@@ -98,7 +98,7 @@ class Hold(NamedTuple):
     """Locked messages with consecutive tokens and positions, checked out at one time."""
 
     first: int  # token
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a hold
+    count: int  # type: ignore[assignment]  # hides tuple.count, which a hold has no use for
     position: int
     checkout_ms: int
 
@@ -124,7 +124,7 @@ class RedriveState(NamedTuple):
 
 
 class HoldLane:
-    """What a consumer holds under one lock duration: holds in token order, so in deadline order.
+    """The holds of a consumer under one lock duration, in token order and so in deadline order.
 
     `bound_ms` is the key of its one entry in the lock index: at or before its first deadline.
     """
@@ -202,7 +202,7 @@ class Session:
         self.timer_ms: int | None = None  # when it ends, while disconnected
 
     def clone(self) -> "Session":
-        """What a frozen view keeps."""
+        """Copy what a frozen view keeps."""
         return _clone(self)
 
     def __repr__(self) -> str:
@@ -212,7 +212,7 @@ class Session:
 
 
 class Consumer:
-    """One subscription, implicit consumer of gets, or durable consumer."""
+    """A subscription, the implicit consumer of a session's gets, or a durable consumer."""
 
     __slots__ = (
         "arrival",
@@ -285,7 +285,7 @@ class Consumer:
         self.timer_ms: int | None = None  # end of a disconnect grace, or of a durable consumer
 
     def clone(self) -> "Consumer":
-        """What a frozen view keeps."""
+        """Copy what a frozen view keeps."""
         twin = _clone(self)
         twin.lanes = {lock_ms: lane.copy() for lock_ms, lane in self.lanes.items()}
         return twin
@@ -296,7 +296,7 @@ class Consumer:
 
 
 class Producer:
-    """Who numbers messages: a session's own, or a named one."""
+    """A producer, which numbers messages: a session's own, or a named one."""
 
     __slots__ = ("generation", "name", "number", "queues", "timer_ms", "used_ms")
     kind = "producer"
@@ -310,12 +310,12 @@ class Producer:
         self.timer_ms: int | None = None  # when disuse of a named one is looked at
 
     def clone(self) -> "Producer":
-        """What a frozen view keeps."""
+        """Copy what a frozen view keeps."""
         return _clone(self)
 
 
 class Queue:
-    """One queue: its messages, and where each of them stands.
+    """A queue: its messages, and where each of them stands.
 
     A message is in exactly one place: in a lane's fresh range [head, tail) and not in a hole, in
     `returned`, in `avoided`, in `waiting` for its key, in `delayed`, or in a consumer's hold. What
@@ -436,8 +436,8 @@ class Queue:
             del self.ranks[priority]
 
     def clone(self) -> "Queue":
-        """What a frozen view keeps: its own lists of blocks and pages, which are shared and copied
-        before they change."""
+        """Copy what a frozen view keeps: its own lists of blocks and pages, which are shared, and
+        copied before they change."""
         return _clone(self, without=QUEUE_DERIVED)
 
     def own(self, sets: "dict[int, Positions] | Table[int, Positions]", key: int) -> Positions:
@@ -512,7 +512,7 @@ class Frozen:
         return sorted([*saved, *(n for n in live if n < bound and n not in saved)])
 
     def item(self, kind: str, number: int) -> Any:
-        """One of them as it was. It may change after the caller's step: see `keep`."""
+        """The item of this number as it was. It may change after the caller's step: see `keep`."""
         kept = self._saved[kind].get(number)
         return getattr(self._state, KINDS[kind])[number] if kept is None else kept
 
@@ -573,7 +573,7 @@ class State:
         self.pending: dict[int, None] = {}  # queues with something left to hand out
         self.generation = 1
         self.frozen: Frozen | None = None
-        self.remains: list[Any] = []  # of deleted queues, see `remains.py`; replicas may differ
+        self.remains: list[Any] = []  # of deleted queues, see `garbage.py`; replicas may differ
 
     def touch(self, item: Item) -> None:
         """Must be called before `item` is changed: a frozen view keeps what it was."""
@@ -601,7 +601,7 @@ class State:
 
 
 class Step:
-    """One entry being applied: what came with it, and what comes out of it."""
+    """An entry that is being applied: its input, and its effects so far."""
 
     __slots__ = (
         "area",

@@ -17,7 +17,7 @@ PAGE_ROWS = 1 << PAGE_BITS
 """Rows of a page: some ten microseconds to copy; a view costs an entry for each page."""
 
 SHARES = (15, 16, 17, 18, 19, 20, 21, 22, 24, 26, 28, 30)
-"""How many of the 256 last bytes of a key each dict of a `Spread` takes: from n to 2 n and no two
+"""Shares of the 256 last bytes of a key that the dicts of a `Spread` take: from n to 2 n, no two
 alike, so that they double one after the other. The largest has a ninth of all, and of the pause."""
 
 SPREAD_ROWS = 1 << 14
@@ -84,7 +84,7 @@ class Spread:
         return self._by_end[key & 255].pop(key)
 
     def parts(self) -> Iterator[dict[int, int]]:
-        """What holds it, to be let go by and by (see `remains.py`)."""
+        """The dicts that hold the numbers, for `garbage.py` to empty in slices."""
         yield from self._dicts
 
 
@@ -149,7 +149,7 @@ class Table(Rows[K, V]):
         return value
 
     def parts(self) -> Iterator[dict[Any, Any]]:
-        """What holds most of it, to be let go by and by (see `remains.py`)."""
+        """The dicts that hold most of the rows, for `garbage.py` to empty in slices."""
         if isinstance(self.index, Spread):
             yield from self.index.parts()
         else:
@@ -208,7 +208,7 @@ class Line(Generic[V]):
             self.append(row)
 
     def parts(self) -> Iterator[dict[int, list[V]]]:
-        """What holds most of it, to be let go by and by (see `remains.py`)."""
+        """The dicts that hold most of the rows, for `garbage.py` to empty in slices."""
         yield self._pages
 
     def popleft(self) -> V:

@@ -1,4 +1,4 @@
-"""What the machine does with each command, one module per family of commands.
+"""The verbs of the machine: the handling of each command, one module per family.
 
 Owns the rules of docs/semantics.md, verb by verb. Must not know the wire, the log or a snapshot.
 """

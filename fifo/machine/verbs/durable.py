@@ -136,7 +136,7 @@ def fetch(step: Step, command: Fetch) -> Reply:
 def ack_upto(step: Step, command: AckUpto) -> Reply:
     """Ack every token up to `upto`, again without harm; the receipt names what could not be.
 
-    From the first of those on all of them are named again, to whoever did not hear it.
+    From the first of those on all of them are named again, in case the answer was lost.
     """
     consumer = _find(step, command)
     if isinstance(consumer, Refused):

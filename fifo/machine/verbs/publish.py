@@ -53,7 +53,10 @@ def publish(step: Step, command: Publish) -> Reply:
     if isinstance(queue, Refused):
         return queue
     if queue.spec.overflow == "drop_oldest" and command.count > limits.DROPPING_MESSAGES:
-        text = f"more than {limits.DROPPING_MESSAGES} messages at once for a queue that drops"
+        text = (
+            f"a publish to a queue with overflow=drop_oldest has at most"
+            f" {limits.DROPPING_MESSAGES} messages, not {command.count}"
+        )
         return Refused(RefusalCode.TOO_LARGE, text)
     producer = _producer(step, command)
     if producer is None:
@@ -128,7 +131,7 @@ def _store(
 
 
 def _duplicates(command: Publish, columns: _Columns, last: int) -> int:
-    """How many of the batch have numbers up to `last`, which the producer has used before."""
+    """Count the messages of the batch with numbers up to `last`: the producer has used those."""
     if columns.numbers is not None:
         return bisect_right(columns.numbers, last)
     return min(last - command.number + 1, command.count)
@@ -212,13 +215,18 @@ def _stretches(
     `free` on, where each message needs another dropped, one by one."""
     lanes = columns.priorities if queue.has_priorities else None
     numbers = columns.numbers
+    # The common case, and the fast one: a whole batch is one span of one block, whatever its size.
     if lanes is None and numbers is None and not known and free >= stop:
         return [(start, stop)]
+    # A span of a block is one lane, one producer and consecutive numbers, so each change of these
+    # is a cut. A duplicate is cut out on both sides, for its number is not stored here.
     cuts = [start, stop]
     for place in known:
         cuts += (place, place + 1)
     for place in range(start + 1, stop):
         if (
+            # From here on room is made message by message: an eviction may free more bytes than
+            # the newcomer needs, and the next one has to see that before it evicts again.
             place >= free
             or (lanes is not None and lanes[place] != lanes[place - 1])
             or (numbers is not None and numbers[place] != numbers[place - 1] + 1)
@@ -306,13 +314,16 @@ def _read(area: memoryview, command: Publish) -> _Columns:
     sizes = unpack(area, command.sizes_at, count, "I")
     bodies_bytes = 0 if sizes is None else sum(sizes)
     if sizes is None or command.bodies_at + bodies_bytes > len(area):
-        raise _Invalid("bodies do not fit into the entry's area")
+        raise _Invalid("the bodies exceed the raw part of the publish")
     if max(sizes) > bounds.BODY_BYTES_MAX:
-        raise _Invalid(f"a body is larger than {bounds.BODY_BYTES_MAX} bytes")
+        raise _Invalid(
+            f"a body has {max(sizes)} bytes, at most {bounds.BODY_BYTES_MAX} are allowed"
+        )
     if not command.previous < command.number:
-        raise _Invalid("a message's number is above the one sent before it")
+        text = f"number {command.number} follows {command.previous}"
+        raise _Invalid(f"message numbers must be strictly increasing: {text}")
     if command.number + count > limits.NUMBER_MAX:
-        raise _Invalid("numbers are below 2**63")
+        raise _Invalid("message numbers must be below 2**63")
     keys = headers = priorities = delays = ttls = dedup_ids = numbers = None
     if command.keys is not None:
         keys = _lengths(area, command.keys, count, bounds.KEY_BYTES_MAX, "key")
@@ -337,15 +348,17 @@ def _read(area: memoryview, command: Publish) -> _Columns:
 
 def _priorities(area: memoryview, at: int, count: int) -> bytes:
     priorities = bytes(area[at : at + count])
-    if len(priorities) != count or max(priorities) > 9:
-        raise _Invalid("priorities are from 0 to 9, one per message")
+    if len(priorities) != count or max(priorities) > bounds.PRIORITY_MAX:
+        raise _Invalid(f"priorities must be 0 to {bounds.PRIORITY_MAX}, one per message")
     return priorities
 
 
 def _numbers(area: memoryview, at: int, count: int, first: int) -> "array[int]":
     numbers = _column(area, at, count, limits.NUMBER_MAX, "number")
     if numbers[0] != first or not all(low < high for low, high in pairwise(numbers)):
-        raise _Invalid("numbers rise, and the first one is the command's")
+        raise _Invalid(
+            f"message numbers must be strictly increasing and start at {first}, not {numbers[0]}"
+        )
     return numbers
 
 

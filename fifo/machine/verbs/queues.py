@@ -115,7 +115,7 @@ def delete(step: Step, command: DeleteQueue) -> Reply:
         return queue
     if queue.name in step.state.dead_letter_users:
         users = _named_by(step, queue.name)
-        text = f"it is the dead-letter queue of {', '.join(users[:3])}"
+        text = f"queue {queue.name!r} is the dead-letter queue of {', '.join(users[:3])}"
         return Refused(RefusalCode.IN_USE, text, {"queues": users[:100]})
     return Deleted(remove(step, queue))
 
@@ -126,7 +126,7 @@ def _named_by(step: Step, name: str) -> list[str]:
 
 
 def remove(step: Step, queue: Queue) -> int:
-    """The queue is gone; its consumers' clients are told. How many messages went with it."""
+    """Remove the queue and notify its consumers; return the number of messages it had."""
     state = step.state
     messages = queue.total
     gone = [_without_queue(step, queue, number) for number in queue.consumers]
@@ -142,7 +142,7 @@ def remove(step: Step, queue: Queue) -> int:
 
 
 def _without_queue(step: Step, queue: Queue, number: int) -> Consumer:
-    """One of its consumers goes with the queue. There may be ten thousand: little for each."""
+    """Remove a consumer of a deleted queue. There may be ten thousand: little for each."""
     state = step.state
     consumer = step.open_consumer(number)
     for lane in consumer.lanes.values():

@@ -2,7 +2,7 @@
 
 Owns the record of a redrive (semantics.md section 9). The leader reads and filters, and proposes
 steps; here a step with another cursor is refused, and what is not there any more is left out, so
-that each message is moved once, whoever leads. Later arrivals are not part of it.
+that each message is moved once, whichever node leads. Later arrivals are not part of it.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ _FILTERS: dict[str, validators.Checker] = {
     "older_than_ms": validators.natural,
     "min_attempts": validators.natural,
 }
-"""What the leader filters by; it is only kept here, and shown."""
+"""The fields that the leader filters by; here they are only kept and shown."""
 
 
 def start(step: Step, command: Redrive) -> Reply:
@@ -33,12 +33,16 @@ def start(step: Step, command: Redrive) -> Reply:
     if isinstance(queue, Refused):
         return queue
     if queue.redrive is not None and queue.redrive.status in RUNNING:
-        return Refused(RefusalCode.REDRIVE_RUNNING, "a redrive of this queue is running")
+        return Refused(
+            RefusalCode.REDRIVE_RUNNING, f"a redrive of queue {queue.name!r} is running already"
+        )
     if command.target == queue.name:
-        return Refused(RefusalCode.INVALID, "a queue cannot be redriven to itself")
+        return Refused(RefusalCode.INVALID, f"queue {queue.name!r} cannot be redriven to itself")
     if command.target is not None and command.target not in step.state.queue_names:
         return Refused(
-            RefusalCode.QUEUE_NOT_FOUND, "there is no such target", {"queue": command.target}
+            RefusalCode.QUEUE_NOT_FOUND,
+            f"there is no queue {command.target!r}",
+            {"queue": command.target},
         )
     try:
         chosen = parse_filter(command.filter)
@@ -233,7 +237,7 @@ def move(step: Step, command: Move) -> Reply:
 
 
 def _front(queue: Queue) -> int | None:
-    """The first ready message, whoever it is held back from."""
+    """The first ready message, avoided ones included."""
     fresh = ready.fresh_front(queue)
     found = [] if fresh is None else [fresh[0]]
     places = (queue.returned, queue.in_line, *queue.avoided.values())

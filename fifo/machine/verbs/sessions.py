@@ -120,7 +120,7 @@ def _resume(step: Step, session: Session, role: int) -> None:
 
 
 def _reconsider(step: Step, session: Session) -> None:
-    """What the session is has changed: so may who is served, and who is active."""
+    """Update the consumers of a session whose state has changed: service order and activity."""
     electing: dict[int, Queue] = {}
     for number in session.consumers:
         consumer = step.open_consumer(number)

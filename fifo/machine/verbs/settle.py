@@ -72,7 +72,7 @@ def _may_settle(state: State, session: int, consumer: Consumer) -> bool:
 
 
 def after(step: Step, queue: Queue, consumer: Consumer, command: Settle) -> None:
-    """What a settlement does beside settling: it proves life, makes room and resolves tokens."""
+    """Apply the side effects of a settlement: it proves life, makes room and resolves tokens."""
     if command.session == consumer.session:
         if consumer.suspicion:
             consumers.prove_alive(step, consumer)
@@ -161,7 +161,7 @@ def _bury_terminated(
 
 
 def death_of(step: Step, command: Settle) -> Death:
-    """What the program said, with handles to what is too long for the state."""
+    """The texts that the program gave, with handles to those too long for the state."""
     reason_at, description_at, exception_at, stack_at = command.texts_at or (None,) * 4
     return Death(
         _text(step, command.reason, reason_at),
@@ -233,7 +233,7 @@ def classify(consumer: Consumer, first: int, last: int) -> list[tuple[int, int, 
 
 
 def _settle_late(step: Step, command: Settle, queue: Queue, consumer: Consumer, token: int) -> bool:
-    """Settle a message that was taken from this consumer and that nobody has had since."""
+    """Settle a message that was taken from this consumer and that no other has had since."""
     position = consumer.late.get(token)
     if position is None:
         return False

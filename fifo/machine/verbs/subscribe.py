@@ -184,9 +184,7 @@ def get(step: Step, command: Get) -> Reply:
     if isinstance(queue, Refused):
         return queue
     if queue.spec.ordering == "single_active" and _is_subscribed(step, queue):
-        return Refused(
-            RefusalCode.SUBSCRIBED, "the queue is single-active and somebody is subscribed"
-        )
+        return Refused(RefusalCode.SUBSCRIBED, "the queue is single-active and has a subscriber")
     session = step.open_session(command.session)
     lock_ms = command.lock_ms or queue.spec.lock_ms
     known = _staying(step, session.gets.get(queue.number))
@@ -214,10 +212,10 @@ def get(step: Step, command: Get) -> Reply:
 
 
 def _get(step: Step, queue: Queue, consumer: Consumer, count: int) -> tuple[int, bool]:
-    """How many were handed out, and whether there may be more for who asks again."""
+    """Count what was handed out, and say whether asking again may give more."""
     held_by_others = queue.locked - consumer.held
     if not consumers.is_present(step.state, step.state.sessions.get(consumer.session)):
-        # Proposed before the session was detached or disconnected, applied after: nobody listens.
+        # Proposed before the session was detached or disconnected, applied after.
         return 0, False
     if queue.paused or (queue.spec.ordering == "single_active" and held_by_others):
         return 0, False

@@ -136,7 +136,7 @@ def _go_on(step: Step, kind: str, number: int, cursor: int) -> bool:
 
 
 def queue_due(step: Step, queue: Queue) -> None:
-    """What is due in one queue: delays, expiries, avoided messages, dedup ids, disuse."""
+    """Do what is due in one queue: delays, expiries, avoided messages, dedup ids, disuse."""
     while queue.delays and queue.delays[0][0] <= step.now and step.budget > 0:
         position = queue.delays[0][1]
         ordering.due(step, queue, position)
