@@ -132,13 +132,15 @@ UNREVISED = words(
 
 # Class names that stand for two things in one package; only ever fewer.
 TWO_MEANINGS = {
-    "fifo.machine": words("Table"),
     "node.broker": words("_Waiting"),
     "bench": words("Figure Sizes"),
 }
 
 LARGEST_ROOM = 0.30
 """Share of node's lines that its largest room may have: more is a house within the house."""
+
+# Rooms that still import from the machine's other modules, or read its state.
+ROUND_THE_CONTRACT = words("node.broker node.http")
 
 # Rooms whose files still need each other for the types of what they call.
 CIRCLES_FOR_TYPES = words("node.broker tests")
@@ -306,6 +308,19 @@ def takes_no_private_name_of_another_room(module: Module) -> Iterator[str]:
                 yield f"{module.name}:{node.lineno}: {ast.unparse(node)} is private to {other}"
 
 
+def asks_the_machine_by_its_contract(module: Module) -> Iterator[str]:
+    """The node uses of the machine what its contract lists, and goes round it nowhere."""
+    if module.name.split(".")[0] != "node" or module.room in ROUND_THE_CONTRACT:
+        return
+    for found in module.imports:
+        inside = room_of(found.target) == "fifo.machine"
+        if inside and not f"{found.target}.".startswith("fifo.machine.contract."):
+            yield f"{module.name}:{found.line}: {found.target} is not the machine's contract"
+    for node in module.nodes:
+        if isinstance(node, ast.Attribute) and ast.unparse(node).endswith("machine.state"):
+            yield f"{module.name}:{node.lineno}: reads the state; ask a query of the contract"
+
+
 def is_private(name: str) -> bool:
     """Whether a name has one leading underscore or two, but is not like __init__."""
     return name.startswith("_") and not name.endswith("__")
@@ -432,6 +447,8 @@ RULES: list[tuple[Rule, str, str]] = [
         "from node.raft.journal import _crc",
     ),
     (takes_no_private_name_of_another_room, "bench.x", "from node import raft\nraft._crc(b'')"),
+    (asks_the_machine_by_its_contract, "node.cli.state", "from fifo.machine import queries"),
+    (asks_the_machine_by_its_contract, "node.server", "found = host.machine.state.queues"),
     (machine_is_deterministic, "fifo.machine.locks", "import time"),
     (machine_is_deterministic, "fifo.machine.locks", "half = count / 2"),
     (machine_is_deterministic, "fifo.machine.locks", "order = hash(name)"),
