@@ -118,15 +118,15 @@ FLOORS: dict[str, Room] = {
 # shorter: take a name away with the last idiom in its files.
 UNREVISED = words(
     """
-    bench fifo.spark node.broker
+    bench node.broker
     node.collector node.config node.credentials node.http node.journal node.peers node.raft
     node.server node.table node.users
-    tests.bench tests.client tests.jepsen tests.machine tests.mutants tests.node tests.sim
-    tests.spark tests.support tests.wire
-    CHANGELOG README docs.benchmarks docs.broker docs.client docs.decisions docs.disk-trouble
+    tests.bench tests.jepsen tests.machine tests.mutants tests.node tests.sim
+    tests.support tests.wire
+    CHANGELOG README docs.benchmarks docs.broker docs.decisions docs.disk-trouble
     docs.faults docs.history docs.load docs.machine docs.metrics docs.mutants docs.operating
     docs.protocol docs.renewal docs.security docs.simulation
-    docs.spark docs.storage docs.walk
+    docs.storage docs.walk
     """
 )
 

@@ -29,7 +29,7 @@ _READ_FIELDS: Final[dict[str, sql.DataType]] = {
 
 
 def read_schema(*, binary_keys: bool) -> sql.StructType:
-    """What every read gives."""
+    """Return the schema of every read."""
     fields = dict(_READ_FIELDS, key=sql.BinaryType()) if binary_keys else _READ_FIELDS
     return sql.StructType([sql.StructField(name, kind) for name, kind in fields.items()])
 

@@ -1,4 +1,4 @@
-"""What the data source raises, and how the client's errors are told to someone at a Spark console.
+"""The errors of the data source, and the client's errors worded for a Spark console.
 
 Owns one rule: whatever reaches Spark is one line that says what is wrong and what to do. Spark puts
 it at the end of a Python traceback, so the line has to stand alone.

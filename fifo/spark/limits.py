@@ -28,14 +28,14 @@ SENDS_UNDER_WAY: Final = 64
 bodies, this bounds the bookkeeping for tiny ones."""
 
 MAX_ROWS_PER_TRIGGER: Final = 10_000
-"""Unless told: one step of the broker, some seconds of work for a micro-batch."""
+"""Default of `maxRowsPerTrigger`: a step of the broker, seconds of work for a micro-batch."""
 
 LOCK_S: Final = 300.0
-"""Lock of a reservation unless told, the longest there is: a driver that is away for less than
-this finds its messages as it left them."""
+"""Default lock of a reservation, the longest there is: a driver that is away for less time finds
+its messages unchanged."""
 
 MAX_LOCK_S: Final = 86_400.0
-"""How long renewals may hold a reservation's message unless told: longer than any sane batch."""
+"""Default maximum time that renewals hold a message: longer than any sane batch."""
 
 RENEWALS_PER_LOCK: Final = 3
 """A reservation is renewed after a third of its lock: two renewals may fail before it is lost."""

@@ -51,13 +51,13 @@ class Settings:
         return f"<fifo settings, queue {self.queue!r}>"
 
     def where(self) -> str:
-        """How an error begins."""
+        """The beginning of an error."""
         return f"queue {self.queue!r}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """One option: its name for users, its field, its check, and what it is for."""
+    """An option: its name for users, its field, its check, and its uses."""
 
     name: str
     field: str
@@ -144,10 +144,10 @@ _TWINS: Final = {
     "maxRowsPerTrigger": ("maxMessages",),
     "maxMessages": ("maxRowsPerTrigger",),
 }
-"""What says nearly the same for another use."""
+"""Similar options of other uses."""
 
 SPARKS_OWN: Final = frozenset({"checkpointlocation"})
-"""What Spark hands on to a sink though it is not for it."""
+"""Options that Spark passes to a sink, though they are not meant for it."""
 
 
 def parse(given: Mapping[str, str], use: str) -> Settings:

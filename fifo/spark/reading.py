@@ -24,7 +24,7 @@ _log = logging.getLogger("fifo.spark")
 
 
 class FifoReader(DataSourceReader):
-    """What the modes share."""
+    """The common base of the modes."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -49,7 +49,7 @@ def reader_for(settings: Settings) -> FifoReader:
 
 
 class Share(InputPartition):
-    """How many messages a task takes; None: until the queue is drained."""
+    """The number of messages that a task takes; None: until the queue is drained."""
 
     def __init__(self, messages: int | None) -> None:
         super().__init__(messages)
@@ -98,7 +98,7 @@ class TakingReader(FifoReader):
 
 
 class _Taker:
-    """One session of a task: the broker lets a session hold so many messages of a queue."""
+    """A session of a task: the broker bounds the messages of a queue that one session holds."""
 
     def __init__(self, client: BlockingClient, settings: Settings) -> None:
         self.client = client
@@ -121,8 +121,8 @@ class _Taker:
         return found
 
     def ack(self) -> None:
-        """All of it, with receipts. Rows that have left cannot be taken back: a lost lock is told
-        in the log, and the message comes again.
+        """Ack all of it, with receipts. Rows that have left cannot be taken back: a lost lock is
+        logged, and the message is redelivered.
         """
         results = self.client.settle_many(self._taken)
         lost = sum(result.status is not Status.OK for result in results)
@@ -142,7 +142,7 @@ class ManualReader(FifoReader):
     """
 
     def partitions(self) -> list[Part]:
-        """What is held, in parts; if that is nothing, up to `maxMessages` more."""
+        """Plan the held messages, in parts; without any, up to `maxMessages` new ones."""
         settings = self.settings
         with (
             telling(f"{settings.where()}, reservation {settings.reservation!r}"),
@@ -175,12 +175,12 @@ class PeekReader(FifoReader):
     """`ackMode=peek`: looks at the front of the queue, and takes nothing."""
 
     def partitions(self) -> list[InputPartition]:
-        """One."""
+        """Plan one partition."""
         self._see_the_queue()
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """What one `peek` shows."""
+        """Yield the messages of one `peek`."""
         settings = self.settings
         with telling(settings.where()), fifo.blocking.connect(settings.url) as client:
             messages = client.peek(settings.queue, settings.max_messages or limits.GET_MESSAGES)

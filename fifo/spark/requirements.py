@@ -1,4 +1,4 @@
-"""What has to be there beside fifo: PySpark and PyArrow, and how old they may be.
+"""The requirements of the data source: PySpark and PyArrow, and their minimum versions.
 
 Owns the oldest versions, and what is said where they are not met. Update with it: the extra `spark`
 in `pyproject.toml`.

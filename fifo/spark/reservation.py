@@ -29,13 +29,13 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """Tokens first..last, ascending."""
 
 _ANY: Final = Opened(0, 1)
-"""Stands for whoever opened it last: the broker's refusal tells the generation."""
+"""The latest opening, whichever it is: the broker's refusal names the generation."""
 
 
 class Acked(NamedTuple):
-    """What `ack` came to: messages settled for good, and those whose lock had run out before.
+    """The outcome of `ack`: settled messages, and those whose lock had run out before.
 
-    What is lost to us is delivered again, to whoever asks first.
+    Lost messages are redelivered, to any consumer.
     """
 
     messages: int
@@ -76,7 +76,7 @@ def _joined(url: str, queue: str, reservation: str) -> Iterator[BlockingDurable]
 
 
 class Part(InputPartition):
-    """What one task fetches: tokens of a reservation, as it was opened when this was planned."""
+    """The tokens of a reservation that one task fetches, as opened when this was planned."""
 
     def __init__(self, ranges: Ranges, opened: Opened) -> None:
         super().__init__(ranges)
@@ -168,7 +168,7 @@ class Reservation:
         return self._held[0][0] if self._held else self._next
 
     def held(self, after: int, upto: int) -> Ranges:
-        """What is held of tokens after+1..upto, as far as this side knows."""
+        """The held ranges of tokens after+1..upto, as far as this side knows."""
         cut = [(max(first, after + 1), min(last, upto)) for first, last in self._held]
         return tuple((first, last) for first, last in cut if first <= last)
 
@@ -222,7 +222,7 @@ class Keeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; not waited for, since a renewal under way harms nobody."""
+        """End without waiting: a renewal under way does no harm."""
         self._ended.set()
 
     def __enter__(self) -> Keeper:
@@ -249,7 +249,7 @@ def fetched(
 ) -> Iterator[pa.RecordBatch]:
     """A task's rows, the same each time; raises where some are no longer held, with this remedy.
 
-    None: goes on without them. `follow`: whoever opened the name meanwhile does not matter; else it
+    None: goes on without them. `follow`: go on where the name was opened again meanwhile; else that
     is refused.
     """
     name = settings.reservation or ""
@@ -275,8 +275,8 @@ def gone(settings: Settings, missing: int, promised: int, remedy: str) -> Source
     """The error for messages that the reservation has lost."""
     return SourceError(
         f"{settings.where()}, reservation {settings.reservation!r}: {missing} of {promised}"
-        " messages are no longer held: their lock ran out while nobody renewed it (then they are"
-        f" delivered again, to whoever asks first), or the queue was deleted; {remedy}"
+        " messages are no longer held: their lock ran out without a renewal (then they are"
+        f" redelivered, to any consumer), or the queue was deleted; {remedy}"
     )
 
 

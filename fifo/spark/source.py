@@ -21,7 +21,7 @@ class FifoDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(...)`."""
+        """The name for `format(...)`."""
         return "fifo"
 
     def schema(self) -> StructType:

@@ -59,7 +59,7 @@ class FifoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self.settings.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What is ready now is what this run may take."""
+        """Bound this run to the messages that are ready now."""
         with telling(self._where):
             driver = self._driving()
             driver.budget = driver.ready()
@@ -93,7 +93,7 @@ class FifoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._driving().ack(self._token(end))
 
     def stop(self) -> None:
-        """Let go of the connection; the reservation keeps what is not acked for the next run."""
+        """Close the connection; the reservation keeps unacked messages for the next run."""
         if self._driver is not None:
             self._driver.close()
             self._driver = None

@@ -32,7 +32,7 @@ _BATCH: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True)
 class Published(WriterCommitMessage):
-    """What a task did: its rows, and how many of them an earlier attempt had stored."""
+    """The result of a task: its rows, and the number stored by an earlier attempt."""
 
     partition: int
     rows: int
@@ -124,12 +124,12 @@ class FifoWriter(DataSourceArrowWriter):
             client.queue(self.settings.queue)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """One task."""
+        """Write one partition."""
         partition = _context().partitionId()
         return self.sending(f"spark/{self.job}/{partition}", partition, 0).run(iterator)
 
     def sending(self, producer: str, partition: int, base: int) -> Sending:
-        """What publishes; subclasses may give another."""
+        """Make the publishing part; subclasses may give another."""
         return Sending(self.settings, producer, partition, base)
 
 
@@ -140,7 +140,7 @@ class FifoStreamWriter(DataSourceStreamArrowWriter):
         self.settings = settings
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """One task of one batch."""
+        """Write one partition of one batch."""
         context = _context()
         query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
         if not query or not batch:

@@ -219,7 +219,7 @@ def test_a_closed_client_says_so_and_its_thread_is_gone(peer: Peer) -> None:
     assert not any(one.name == "fifo blocking" for one in threading.enumerate())
 
 
-def test_a_dead_cluster_is_told_and_leaves_no_thread() -> None:
+def test_a_dead_cluster_is_reported_and_leaves_no_thread() -> None:
     [port] = free_ports(1)
     with pytest.raises(fifo.ConnectionLost, match=f"127.0.0.1:{port}"):
         fifo.blocking.connect(f"fifo://127.0.0.1:{port}", connect_timeout=0.3)

@@ -1,4 +1,4 @@
-"""What the machine does in steps is whole for a client: no answer ends where a step did."""
+"""Proves that work in bounded steps is whole for a client: no answer ends where a step did."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def both(tmp_path: Path) -> AsyncIterator[tuple[LocalCluster, fifo.Client]
 
 
 async def crowd(client: fifo.Client, queue: str) -> None:
-    """One message that can be had, many that wait for its key, and another behind them."""
+    """Publish a message that is available, many that wait for its key, and one behind them."""
     await client.declare(fifo.QueueSpec(queue, ordering="key"))
     await client.publish_many(queue, [b"one"] * (WAITING + 1), keys=["k"] * (WAITING + 1))
     await client.publish(queue, b"other", key="l")
@@ -53,7 +53,7 @@ async def test_who_takes_finds_what_stands_behind_many_that_wait(
         await messages.credit(1, drain=True)
         assert (await anext(messages)).body == b"other"
         await messages.credit(1, drain=True)
-        assert (await client.queue("pulled")).locked == 2, "what waits is handed to nobody"
+        assert (await client.queue("pulled")).locked == 2, "no consumer gets a message that waits"
 
 
 async def test_who_takes_finds_what_stands_behind_many_that_expired(

@@ -169,7 +169,7 @@ async def test_a_deleted_queue_ends_its_consumers(tmp_path: Path) -> None:
                 await asyncio.wait_for(waiting, 10)
 
 
-async def test_a_lock_is_renewed_while_the_handler_works_and_lost_where_nobody_renews(
+async def test_a_lock_is_renewed_while_the_handler_works_and_lost_without_renewals(
     tmp_path: Path,
 ) -> None:
     async with three(tmp_path) as (_, client):
@@ -322,7 +322,7 @@ async def test_a_client_that_comes_and_goes_leaves_nothing_behind(tmp_path: Path
         assert (await client.status()).sessions == 1
 
 
-async def test_the_blocking_twin_goes_the_same_way(tmp_path: Path) -> None:
+async def test_the_blocking_client_goes_the_same_way(tmp_path: Path) -> None:
     async with running(tmp_path) as cluster:
         await cluster.leader()
 

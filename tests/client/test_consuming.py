@@ -168,7 +168,7 @@ async def test_a_nack_delay_may_come_from_a_callable_of_the_failures() -> None:
         assert (settle.delay_ms, settle.reason) == (2000, "no")
 
 
-async def test_what_is_sent_again_after_a_resume_and_known_already_is_dropped() -> None:
+async def test_a_known_message_that_is_sent_again_after_a_resume_is_dropped() -> None:
     async with Peer() as peer, consuming(peer, settles=False) as (client, messages):
         peer.line().deliver(11, 1, bodies(10))
         in_hand, settled = await take(messages, 2)
@@ -236,7 +236,7 @@ async def test_a_retryable_refusal_of_a_settlement_is_retried() -> None:
         assert (await acking).status is fifo.Status.OK
 
 
-async def test_exhausted_retries_are_reported_to_whoever_listens() -> None:
+async def test_exhausted_retries_are_reported_to_the_message_and_on_unsettled() -> None:
     async with Peer() as peer:
         peer.answers[Subscribe] = subscribe_as(11)
         async with fifo.connect(peer.url, max_ack_retries=1, close_timeout=0.1) as client:
@@ -507,7 +507,7 @@ async def test_a_timeout_notice_loses_the_lock_and_asking_for_more_proves_that_w
         assert alive.consumer == 11
 
 
-async def test_a_suspected_consumer_whose_program_still_works_says_nothing_by_itself() -> None:
+async def test_a_suspected_consumer_whose_program_still_works_sends_no_alive() -> None:
     async with Peer() as peer, consuming(peer) as (_, messages):
         peer.line().deliver(11, 1, bodies(2))
         one, two = await take(messages, 2)
@@ -521,7 +521,7 @@ async def test_a_suspected_consumer_whose_program_still_works_says_nothing_by_it
         await two.ack()
 
 
-async def test_what_ran_out_in_the_buffer_is_given_back_and_not_handed_out() -> None:
+async def test_a_message_that_ran_out_in_the_buffer_is_given_back_and_not_handed_out() -> None:
     async with Peer() as peer, consuming(peer, auto_renew=False) as (_, messages):
         peer.line().deliver(11, 1, bodies(2), remaining_ms=20)
         peer.line().deliver(11, 3, bodies(1, 3))
@@ -674,7 +674,7 @@ async def test_a_removed_consumer_ends_its_iteration_with_the_reason() -> None:
             await asyncio.wait_for(waiting, 5)
 
 
-async def test_a_message_goes_to_somebody_else_when_who_waited_was_cancelled() -> None:
+async def test_a_message_goes_to_another_task_when_the_waiting_one_was_cancelled() -> None:
     async with Peer() as peer, consuming(peer) as (_, messages):
         first = asyncio.create_task(messages.next())
         await asyncio.sleep(0)

@@ -258,7 +258,7 @@ async def test_an_explicit_renewal_gives_the_new_deadline_or_lock_lost() -> None
         assert two.lock_lost.is_set()
 
 
-async def test_the_control_connection_has_the_session_and_comes_back_by_itself() -> None:
+async def test_the_control_connection_has_the_session_and_reconnects() -> None:
     hellos: list[Hello] = []
 
     def opening(line: Line, hello: Hello) -> Message:
@@ -301,7 +301,7 @@ class EndingLoop(asyncio.SelectorEventLoop):
         return super().call_soon_threadsafe(*arguments, **more)
 
 
-async def test_a_control_thread_that_ends_by_itself_just_now_can_be_stopped() -> None:
+async def test_a_control_thread_that_is_just_ending_can_be_stopped() -> None:
     """A client that was closed at that moment raised `Event loop is closed`."""
     async with Peer() as peer, consuming(peer) as (client, _):
         control = client._control
@@ -326,7 +326,7 @@ def test_a_call_into_a_loop_that_lives_fails_as_it_does() -> None:
     loop.close()
 
 
-async def test_activity_of_a_single_active_consumer_is_told() -> None:
+async def test_activity_of_a_single_active_consumer_is_reported() -> None:
     async with Peer() as peer, consuming(peer) as (_, messages):
         told: list[bool] = []
         messages.on_activity = told.append
@@ -444,7 +444,7 @@ async def test_the_control_connection_follows_the_data_connection_to_the_next_le
             await until(lambda: has(new, 1))
 
 
-async def test_a_session_that_ended_is_ended_once_whoever_hears_it_first() -> None:
+async def test_a_session_that_ended_is_ended_once_on_both_connections() -> None:
     async with Peer() as peer, consuming(peer) as (client, _):
         await until(lambda: has(peer, 1))
         old = client._session.identity.session
@@ -478,7 +478,7 @@ async def test_a_renewal_counts_from_when_it_was_sent() -> None:
             assert message.remaining <= 2.5
 
 
-async def test_what_was_tried_is_told_whenever_the_time_is_over() -> None:
+async def test_attempts_are_reported_whenever_the_time_is_over() -> None:
     [port] = free_ports(1)
     dialer = Dialer(from_url(f"fifo://127.0.0.1:{port}", {}), Environment())
     dialing = asyncio.create_task(dialer.dial(lambda: Hello(1, 1, 0, b"s" * 16, b"i" * 16)))

@@ -18,7 +18,7 @@ OPENED = {"consumer": 5, "generation": 2, "next_token": 4, "held": [[1, 3]]}
 
 
 def durable(verbs: dict[str, Callable[[Line, Frame, Durable], object]]) -> Callable[..., None]:
-    """Answers an open as generation 2 of consumer 5, and other verbs as told."""
+    """Answers an open as generation 2 of consumer 5, and other verbs as given."""
 
     def answer(line: Line, frame: Frame) -> None:
         message = frame.message

@@ -1,4 +1,4 @@
-"""Durable consumers against real nodes: the same messages again, whoever leads and whoever asks."""
+"""Durable consumers against real nodes: the same messages again, across leaders and clients."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_what_one_client_holds_others_fetch_without_taking_it_over(
             await helper.fetch(1, 2)
 
 
-async def test_whoever_had_it_before_it_was_forgotten_does_nothing_to_the_next_one(
+async def test_a_forgotten_holder_does_nothing_to_the_next_one(
     both: tuple[LocalCluster, fifo.Client],
 ) -> None:
     cluster, client = both

@@ -50,7 +50,7 @@ _PROGRAM = textwrap.dedent(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-async def test_a_forked_child_is_told_to_connect_again_and_the_parent_is_undisturbed() -> None:
+async def test_a_forked_child_has_to_connect_again_and_the_parent_is_undisturbed() -> None:
     async with Peer() as peer:
         peer.answers[QueueQuery] = lambda line, frame: line.send(Ok([]), frame.correlation)
         sessions: set[bytes] = set()

@@ -1,4 +1,4 @@
-"""How a client finds the leader, and what it says where there is none."""
+"""Proves that a client finds the leader, and reports its attempts where there is none."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_dead_and_silent_nodes_do_not_hold_up_the_way_to_the_leader() -> N
             assert asyncio.get_running_loop().time() - began < 1.0
 
 
-async def test_a_dead_cluster_is_told_in_bounded_time_with_the_addresses_that_were_tried() -> None:
+async def test_a_dead_cluster_is_reported_in_bounded_time_with_the_addresses_tried() -> None:
     one, other = free_ports(2)
     began = asyncio.get_running_loop().time()
     with pytest.raises(fifo.ConnectionLost) as caught:
@@ -260,7 +260,7 @@ async def test_frames_cut_anywhere_are_put_together() -> None:
             await answering
 
 
-async def test_a_client_comes_back_by_itself_with_the_same_session() -> None:
+async def test_a_client_reconnects_with_the_same_session() -> None:
     hellos: list[Hello] = []
 
     def opening(line: Line, hello: Hello) -> Message:
@@ -376,7 +376,7 @@ async def test_each_code_has_its_error_with_text_and_detail(
             assert caught.value.difference == {"lock_ms": (1, 2)}
 
 
-async def test_a_session_that_was_taken_is_not_fought_for() -> None:
+async def test_a_session_that_was_taken_is_not_taken_back() -> None:
     async with Peer() as peer, fifo.connect(peer.url) as client:
         peer.line().send(Error(Code.SESSION_TAKEN, "another process has it"))
         await until(lambda: not client.connected)

@@ -159,7 +159,7 @@ async def test_unanswered_frames_are_sent_again_with_their_numbers_after_a_resum
         assert store.last == 1200
 
 
-async def test_a_full_queue_is_told_with_what_was_stored_and_nothing_behind_it_is_stored() -> None:
+async def test_a_full_queue_is_reported_with_the_stored_prefix_and_nothing_behind_it() -> None:
     async with Peer() as peer, fifo.connect(peer.url) as client:
         store = peer.answers[Publish] = Store()
         store.room = 700
@@ -236,7 +236,7 @@ async def test_a_node_that_is_overloaded_is_asked_again_in_order() -> None:
         assert asked[3] - asked[2] > limits.RETRY_MIN_S / 2
 
 
-async def test_a_timeout_is_unknown_and_the_message_is_not_sent_again_behind_our_back() -> None:
+async def test_a_timeout_is_unknown_and_the_message_is_not_sent_again() -> None:
     async with Peer() as peer, fifo.connect(peer.url) as client:
         with pytest.raises(fifo.Timeout) as caught:
             await client.publish("orders", b"late", timeout=0.05)
@@ -267,7 +267,7 @@ async def test_what_was_never_sent_is_not_unknown_and_never_sent() -> None:
         assert store.bodies == [b"first"]
 
 
-async def test_when_the_session_ended_what_was_sent_is_unknown_and_the_rest_goes_on() -> None:
+async def test_when_the_session_ended_sent_publishes_are_unknown_and_the_rest_goes_on() -> None:
     async with Peer() as peer, fifo.connect(peer.url) as client:
         sent = asyncio.create_task(client.publish("orders", b"sent"))
         line, _, _ = await peer.hear(Publish)

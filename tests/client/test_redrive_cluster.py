@@ -49,7 +49,7 @@ async def shown(
 
 
 async def ended(client: fifo.Client) -> dict[str, Any]:
-    """How the redrive is once it is not running."""
+    """The redrive once it is not running."""
     view = await shown(client, lambda view: view["redrive"]["status"] != "running")
     found: dict[str, Any] = view["redrive"]
     return found

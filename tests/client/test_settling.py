@@ -97,7 +97,7 @@ async def test_what_comes_for_a_get_that_was_given_up_goes_back() -> None:
         assert (settle.consumer, settle.verb, settle.tokens) == (21, VERB_RELEASE, ((1, 2),))
 
 
-async def test_what_comes_for_nobody_goes_back_in_pieces_that_a_command_may_touch() -> None:
+async def test_unexpected_deliveries_go_back_in_pieces_that_a_command_may_touch() -> None:
     async with Peer() as peer, fifo.connect(peer.url):
         peer.line().deliver(21, 1, [b""] * 2_500)
         back: list[ranges.Range] = []

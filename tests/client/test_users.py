@@ -87,7 +87,7 @@ async def test_a_plain_port_says_so_to_who_wants_tls(tmp_path: Path) -> None:
             await fifo.connect(f"fifos://{hosts(cluster)}", connect_timeout=0.3)
 
 
-async def test_a_wrong_password_is_told_at_once_and_another_one_still_works(
+async def test_a_wrong_password_is_refused_at_once_and_another_one_still_works(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, 1, users=(ANN, BOB)) as cluster:

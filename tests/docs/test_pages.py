@@ -28,9 +28,9 @@ _FILE = re.compile(r"(?:tests/)?[\w/]*test_\w+\.py")
 
 NOT_YET_WRAPPED = words(
     "README benchmarks broker disk-trouble entry faults history load machine metrics operating"
-    " protocol protocol-peer raft renewal security spark storage"
+    " protocol protocol-peer raft renewal security storage"
 )
-NOT_YET_PASTEABLE = words("raft security simulation spark storage")
+NOT_YET_PASTEABLE = words("raft security simulation storage")
 """Pages still to be done: only ever shorter."""
 
 

@@ -1,4 +1,4 @@
-"""One real cluster of three processes and one Spark session for all tests of this folder.
+"""A real cluster of three processes and a Spark session for all tests of this folder.
 
 Owns starting and ending the cluster; Spark is shared with other folders' tests.
 """
@@ -45,7 +45,7 @@ class Cluster:
         self._fifo("stop")
 
     def kill_leader(self) -> None:
-        """SIGKILL whoever leads; returns when another one does and the killed one is back."""
+        """SIGKILL the leader; return when another one leads and the killed one is back."""
         leader = self._leader()
         self._fifo("kill", str(leader))
         self._leader(other_than=leader)

@@ -22,12 +22,12 @@ def settings(use: str, url: str, queue: str, given: dict[str, Any]) -> Settings:
 
 
 def batch_reader(url: str, queue: str, **given: Any) -> FifoReader:
-    """What Spark gets for `spark.read`."""
+    """Make the reader of `spark.read`."""
     return reader_for(settings(options.BATCH_READ, url, queue, given))
 
 
 def stream_reader(url: str, queue: str, **given: Any) -> FifoStreamReader:
-    """What Spark gets for `spark.readStream`."""
+    """Make the reader of `spark.readStream`."""
     return FifoStreamReader(settings(options.STREAM_READ, url, queue, given))
 
 
@@ -49,7 +49,7 @@ def bodies(tasks: Iterable[Iterable[pa.RecordBatch]]) -> list[bytes]:
 
 
 def send(url: str, queue: str, producer: str, base: int, texts: Iterable[str]) -> Published:
-    """What one attempt of a task of a write does."""
+    """Run one attempt of a task of a write."""
     wanted = settings(options.STREAM_WRITE, url, queue, {})
     batches = [pa.table({"body": list(texts)}).to_batches()[0]]
     return Sending(wanted, producer, 0, base).run(iter(batches))

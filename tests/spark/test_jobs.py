@@ -135,7 +135,7 @@ def ended(query: StreamingQuery) -> StreamingQuery:
 
 
 def last_line(error: BaseException) -> str:
-    """What our side said, of all that Spark says around it."""
+    """The error of our side, cut out of all that Spark prints around it."""
     found = re.findall(r"fifo\.\S+Error: .*|fifo\.\S+InvalidArgument: .*", str(error))
     assert found, str(error)
     return str(found[-1])
@@ -213,7 +213,7 @@ def test_a_task_that_is_tried_again_stores_nothing_twice(
 def test_two_attempts_of_a_partition_at_once_store_nothing_twice(
     source: Source, client: BlockingClient, tmp_path: Path, spark: SparkSession
 ) -> None:
-    """What speculation does, in two workers of Spark that wait for each other half-way."""
+    """Imitates speculation, in two workers of Spark that wait for each other half-way."""
     url, queue, count = source.url, source.queue, 4000
 
     def attempt(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -88,7 +88,7 @@ def test_a_password_is_not_shown() -> None:
         ({}, r"needs pyspark 4\.2 or newer: pip install"),
     ],
 )
-def test_what_has_to_be_installed_is_said(versions: dict[str, str], words: str | None) -> None:
+def test_an_error_says_what_to_install(versions: dict[str, str], words: str | None) -> None:
     def load(name: str) -> ModuleType:
         if name not in versions:
             raise ImportError(name)

@@ -92,7 +92,7 @@ class TestRead:
         [message] = client.peek(queue)
         assert message.failures == 0
 
-    def test_it_takes_as_many_as_it_is_told_in_even_shares(
+    def test_it_takes_max_messages_in_even_shares(
         self, cluster: Cluster, client: BlockingClient, queue: str
     ) -> None:
         found = fill(client, queue, 10)
@@ -122,7 +122,7 @@ class TestRead:
         assert list(task) == []
         assert client.queue(queue).messages == 0
 
-    def test_a_lost_lock_is_told_in_the_log_and_the_message_comes_again(
+    def test_a_lost_lock_is_logged_and_the_message_is_redelivered(
         self,
         cluster: Cluster,
         client: BlockingClient,
@@ -240,7 +240,7 @@ class TestManual:
         [taken] = _until_taken(client, queue)
         with pytest.raises(SourceError, match=r"5 of 5 messages are no longer held.*; read again"):
             bodies(tasks)
-        # Nobody has read them: none of those that are back in the queue is acked unseen.
+        # They were not read: none of those that are back in the queue is acked unseen.
         assert fifo.spark.ack(cluster.url, queue, "r") == (0, 5)
         assert fifo.spark.ack(cluster.url, queue, "r") == (0, 0)
         assert depth(client, queue) == (4, 1)
@@ -251,8 +251,8 @@ class TestManual:
         self, cluster: Cluster, queue: str, verb: object
     ) -> None:
         assert callable(verb)
-        with pytest.raises(SourceError, match="there is no durable consumer 'nobody'"):
-            verb(cluster.url, queue, "nobody")
+        with pytest.raises(SourceError, match="there is no durable consumer 'missing'"):
+            verb(cluster.url, queue, "missing")
 
 
 def _until_taken(client: BlockingClient, queue: str) -> list[fifo.blocking.BlockingMessage]:

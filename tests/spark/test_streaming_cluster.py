@@ -158,7 +158,7 @@ def test_a_reservation_that_is_gone_is_not_mistaken_for_a_new_one(
         readers().partitions(start, end)
 
 
-def test_messages_whose_lock_ran_out_fail_the_batch_unless_told_otherwise(
+def test_messages_whose_lock_ran_out_fail_the_batch_by_default(
     client: BlockingClient, queue: str, readers: Readers
 ) -> None:
     fill(client, queue, 3)

@@ -1,4 +1,4 @@
-"""What a task of a write does against real nodes: numbers, repeats, refusals."""
+"""Proves the tasks of a write against real nodes: numbers, repeats, refusals."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_two_attempts_at_once_store_each_row_once(
     assert stored(client, queue) == [text.encode() for text in rows]
 
 
-def test_batches_of_a_stream_are_told_apart_by_their_number(
+def test_batches_of_a_stream_are_distinguished_by_their_number(
     cluster: Cluster, client: BlockingClient, queue: str
 ) -> None:
     send(cluster.url, queue, "query/0", 7 << 32, texts(2))
@@ -129,7 +129,7 @@ def test_a_cluster_that_dies_in_the_middle_ends_the_task_with_an_error(
         with cluster.without_majority():
             yield from pa.table({"body": texts(500, 500)}).to_batches()
             yield from pa.table({"body": ["the last"] * 50_000}).to_batches()
-            raise AssertionError("nobody has failed")
+            raise AssertionError("no task has failed")
 
     began = time.monotonic()
     rows = batches()

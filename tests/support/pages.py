@@ -13,7 +13,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 
-_NAMED = re.compile(r"`([\w/]+\.py)::(\w+)`")
+_NAMED = re.compile(r"`([\w/]+\.py)::(\w+(?:::\w+)?)`")
 
 
 def page(name: str) -> str:
@@ -55,9 +55,16 @@ def _tests(path: str) -> frozenset[str]:
     used = {
         node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     }
+    methods = (
+        f"{node.name}::{inner.name}"
+        for node in nodes
+        if isinstance(node, ast.ClassDef)
+        for inner in node.body
+        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
     return frozenset(
         node.name
         for node in nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         and (node.name.startswith("test_") or node.name in used)
-    )
+    ).union(methods)
