@@ -45,6 +45,7 @@ thorough: setup ## about eight hours of two cores: the queue machine beside its 
 	$(PY) -m tests.node.raft --fresh --seeds $(RAFT_SEEDS)
 
 mutants: setup ## put back every known bug, one by one: each must be caught; writes docs/mutants.md
+	$(PY) -m pytest tests/node/raft/stock_proofs.py # the harm of the library as it ships
 	$(PY) -m tests.mutants
 
 sim: setup ## replay one simulated run: make sim SEED=123

@@ -121,7 +121,7 @@ UNREVISED = words(
     bench node.broker
     node.collector node.config node.credentials node.http node.journal node.peers node.raft
     node.server node.table node.users
-    tests.bench tests.jepsen tests.machine tests.mutants tests.node tests.sim
+    tests.bench tests.jepsen tests.machine tests.node tests.sim
     tests.support tests.wire
     CHANGELOG README docs.benchmarks docs.broker docs.decisions docs.disk-trouble
     docs.faults docs.history docs.load docs.machine docs.metrics docs.mutants docs.operating

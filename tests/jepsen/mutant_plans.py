@@ -1,16 +1,20 @@
 """The runs that have to find the bugs of `mutants`, each within so many seeds.
 
-Owns the plans, their limits and the score.
+Owns the plans, their limits, the records of the mutants and the score.
 """
 
 from __future__ import annotations
 
 import asyncio
+import tempfile
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from tests.jepsen import rooted
 from tests.jepsen.run import Plan, Result, run
+from tests.mutants.hunting import Mutant, seeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,23 @@ def broken(hunt: Hunt, seed: int, folder: Path) -> set[str]:
     plan = replace(hunt.plan, seed=seed)
     result: Result = asyncio.run(run(plan, folder / f"mutant-{plan.mutant}-{seed}"))
     return {violation.rule for violation in result.violations} & hunt.rules
+
+
+def _one_run(hunt: Hunt, seed: int) -> str | None:
+    with tempfile.TemporaryDirectory() as folder:
+        return " ".join(sorted(broken(hunt, seed + 1, Path(folder)))) or None
+
+
+def _mutant(hunt: Hunt) -> Mutant:
+    """The record of a bug that real nodes put back themselves: nothing is switched on here."""
+    name = str(hunt.plan.mutant)
+    caught_by = seeds(partial(_one_run, hunt), "fault suite", hunt.limit)
+    unable = rooted.why_not() if hunt.needs_power else None
+    breaks = name.replace("_", " ")
+    return Mutant("processes", name, breaks, nullcontext, (caught_by,), unable)
+
+
+MUTANTS: tuple[Mutant, ...] = tuple(map(_mutant, HUNTS))
 
 
 def score(folder: Path) -> bool:

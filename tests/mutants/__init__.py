@@ -1,7 +1,7 @@
-"""Bugs put back on purpose, in one registry for the whole project: each has to be caught.
+"""Bugs put back on purpose, indexed for the whole project: each has to be caught.
 
-Owns the registry (`registry.py`: by area, with the tests that may catch them), the switch
-(`switch.py`), and `python -m tests.mutants` (`make mutants`), which hunts them all and writes
-`docs/mutants.md`. The faulty behaviours themselves stand beside the tests of their area. Production
-can reach none. Must not know how a bug is caught.
+Owns the record of a mutant (`hunting.py`), the ways to put one back (`switch.py`), the index
+(`registry.py`) and `python -m tests.mutants` (`make mutants`), which hunts them all and writes
+`docs/mutants.md`. Each area keeps its bugs beside its tests, as records of that one form.
+Production can reach none.
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.mutants`: hunt every mutant, print who caught what, write `docs/mutants.md`."""
+"""`python -m tests.mutants`: hunt every mutant, print what caught it, write `docs/mutants.md`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def main() -> int:
     wanted = [
         mutant
         for mutant in MUTANTS
-        if options.only is None or options.only in f"{mutant.area} {mutant.name}"
+        if options.only is None or options.only in f"{mutant.area} {mutant.name} {mutant.breaks}"
     ]
     logging.disable()  # Nodes with a bug and a failing disk have much to say.
     began = time.monotonic()
@@ -30,8 +30,8 @@ def main() -> int:
         words = "; ".join(f"{catch.by} ({catch.took})" for catch in found) or "SURVIVED"
         if mutant.unable is not None:
             words = f"skipped: {mutant.unable}"
-        print(f"{mutant.area:<8} {mutant.name}: {words}", flush=True)
-    survivors = [mutant.name for mutant, found in rows if not found and mutant.unable is None]
+        print(f"{mutant.area:<8} {mutant.breaks}: {words}", flush=True)
+    survivors = [mutant.breaks for mutant, found in rows if not found and mutant.unable is None]
     print(f"{len(rows) - len(survivors)} of {len(rows)} caught, {time.monotonic() - began:.0f} s")
     if survivors:
         print("survived: " + "; ".join(survivors), file=sys.stderr)

@@ -1,7 +1,8 @@
-"""Who hunts a mutant: stories, the model, scenarios, seeds of the simulator.
+"""The record of a mutant, and the hunts for it: stories, the model, scenarios, random seeds.
 
-Owns what "caught" means. A hunt is called with the bug switched on, and says what it took; it is
-caught where a check fails that holds without it, or where something raises that never does.
+Owns the one form of all registries and the meaning of "caught". A hunt is called with the bug
+switched on and reports what it took; a mutant is caught where a check fails that holds without it,
+or where something raises that never does. Must not know any single bug.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Catch(NamedTuple):
-    """Who noticed, and what it took: runs, seeds, or one directed scenario."""
+    """The test that noticed, and what it took: runs, seeds, or one directed scenario."""
 
     by: str
     took: str
@@ -34,19 +35,24 @@ COLUMNS = 118
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A bug: where it is at home, how it is put back, and who may catch it."""
+    """A bug put back on purpose: the record that every area's registry is made of."""
 
     area: str
     name: str
-    switch: Switch
-    hunts: tuple[Hunt, ...]
-    unable: str | None = None  # why nobody can hunt it on this machine
+    """By which its area asks for it: a class, a patch of the fault suite, or the sentence."""
+    breaks: str
+    """The bug as a sentence; its row in `docs/mutants.md`."""
+    put_back: Switch
+    caught_by: tuple[Hunt, ...]
+    """The tests that must notice it; one of them is enough."""
+    unable: str | None = None
+    """Why this machine cannot hunt it."""
 
 
 def catches(mutant: Mutant) -> list[Catch]:
-    """All who notice it, in the order of its hunts."""
-    with mutant.switch():
-        found = [hunt() for hunt in mutant.hunts]
+    """Put the bug back, run its hunts in order, and return those that noticed."""
+    with mutant.put_back():
+        found = [hunt() for hunt in mutant.caught_by]
     return [catch for catch in found if catch is not None]
 
 
@@ -56,7 +62,7 @@ def scenario(work: Callable[[], object], name: str) -> Hunt:
     def hunt() -> Catch | None:
         try:
             work()
-        except Exception:  # whatever breaks: without the bug nothing does
+        except Exception:  # any failure counts: without the bug nothing fails
             return Catch(f"`{name}`", "1 scenario")
         except BaseException as error:
             if type(error).__name__ != "Failed":  # what `pytest.raises` raises in a scenario
@@ -68,7 +74,7 @@ def scenario(work: Callable[[], object], name: str) -> Hunt:
 
 
 def seeds(run: Callable[[int], str | None], by: str, limit: int, unit: str = "seeds") -> Hunt:
-    """Random runs from seed 0 on, until one says what is wrong; at most `limit` of them."""
+    """Random runs from seed 0 on, at most `limit`, until one reports what is wrong."""
 
     def hunt() -> Catch | None:
         for seed in range(limit):
@@ -79,6 +85,13 @@ def seeds(run: Callable[[int], str | None], by: str, limit: int, unit: str = "se
     return hunt
 
 
+def named(work: Callable[..., object]) -> str:
+    """The id of a test that can be pasted; the bare name of a scenario."""
+    if not work.__name__.startswith("test_"):
+        return work.__name__
+    return f"{work.__module__.replace('.', '/')}.py::{work.__name__}"
+
+
 def report(rows: list[tuple[Mutant, list[Catch]]]) -> str:
     """The page for people: a section for each area, a line for each bug."""
     caught = sum(bool(found) for _, found in rows)
@@ -86,7 +99,7 @@ def report(rows: list[tuple[Mutant, list[Catch]]]) -> str:
         "# Mutants",
         "",
         "Bugs put back on purpose, one at a time: a test of their area has to notice. `make",
-        "mutants` hunts them all, fails where one survives, and writes this page. The registry is",
+        "mutants` hunts them all, fails where one survives, and writes this page. The index is",
         "`tests/mutants/registry.py`; the bugs stand beside the tests of their area.",
         "",
         f"{caught} of {len(rows)} caught.",
@@ -102,7 +115,7 @@ def _item(mutant: Mutant, found: list[Catch]) -> list[str]:
     missed = SURVIVED if mutant.unable is None else f"not hunted here: {mutant.unable}"
     by = ", ".join(dict.fromkeys(catch.by for catch in found)) or missed
     took = ", ".join(dict.fromkeys(catch.took for catch in found))
-    text = f"- **{mutant.name}**: {by}" + (f" ({took})" if took else "")
+    text = f"- **{mutant.breaks}**: {by}" + (f" ({took})" if took else "")
     return wrap(
         text, COLUMNS, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )

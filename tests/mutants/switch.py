@@ -1,7 +1,7 @@
-"""How a bug is switched on for a while, and off again: the only place that changes running code.
+"""Ways to put a bug back for a while: the only place that changes running code.
 
 Owns three ways: another text in the source of a function, another value of an attribute, or any
-context manager. Knows no bug and nobody who hunts one.
+context manager. Must not know any bug, or the hunts.
 """
 
 from __future__ import annotations

@@ -8,16 +8,16 @@ from tests.mutants.switch import edited, replaced
 
 
 def test_there_is_one_list_with_each_mutant_once() -> None:
-    names = [(mutant.area, mutant.name) for mutant in MUTANTS]
+    names = [(mutant.area, mutant.breaks) for mutant in MUTANTS]
     assert len(names) == len(set(names))
     assert len({area for area, _ in names}) >= 3
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
-def test_it_can_be_switched_on_and_somebody_hunts_it(mutant: Mutant) -> None:
-    with mutant.switch():
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.breaks.replace(" ", "-"))
+def test_it_can_be_put_back_and_has_a_hunt(mutant: Mutant) -> None:
+    with mutant.put_back():
         pass
-    assert mutant.hunts
+    assert mutant.caught_by
 
 
 class Sample:
@@ -30,16 +30,16 @@ def says_one() -> None:
     assert Sample.value == 1
 
 
-def test_a_mutant_is_off_again_after_the_hunt_and_whoever_goes_red_has_caught_it() -> None:
-    hunts = (scenario(says_one, "says_one"), seeds(lambda _: None, "nobody", 3))
-    mutant = Mutant("area", "says two", replaced(Sample, "value", 2), hunts)
+def test_a_mutant_is_off_after_the_hunt_and_a_red_scenario_has_caught_it() -> None:
+    hunts = (scenario(says_one, "says_one"), seeds(lambda _: None, "chance", 3))
+    mutant = Mutant("area", "two", "says two", replaced(Sample, "value", 2), hunts)
     assert catches(mutant) == [Catch("`says_one`", "1 scenario")]
     assert Sample.value == 1
-    assert catches(Mutant("area", "says one", replaced(Sample, "value", 1), hunts)) == []
+    assert catches(Mutant("area", "one", "says one", replaced(Sample, "value", 1), hunts)) == []
 
 
-def test_the_page_says_who_caught_what_and_what_survived() -> None:
-    mutant = Mutant("area", "bug", replaced(Sample, "value", 2), ())
+def test_the_page_has_the_catch_of_each_mutant_and_the_survivors() -> None:
+    mutant = Mutant("area", "it", "bug", replaced(Sample, "value", 2), ())
     page = report([(mutant, [Catch("model", "3 of at most 120 runs")]), (mutant, [])])
     assert "1 of 2 caught." in page
     assert "## area\n\n- **bug**: model (3 of at most 120 runs)\n" in page
@@ -50,7 +50,9 @@ def test_the_page_that_is_kept_has_every_mutant_and_each_was_caught() -> None:
     page = (ROOT / "docs" / "mutants.md").read_text()
     assert SURVIVED not in page
     folded = " ".join(page.split())
-    missing = [one.name for one in MUTANTS if f"- **{' '.join(one.name.split())}**: " not in folded]
+    missing = [
+        one.breaks for one in MUTANTS if f"- **{' '.join(one.breaks.split())}**: " not in folded
+    ]
     assert not missing, "run `make mutants`"
 
 

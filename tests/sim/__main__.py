@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from functools import partial
 
-from tests.sim.mutants import MUTANTS, found_by
+from tests.sim.mutants import SEARCHES, found_by
 from tests.sim.plan import PLANS, Plan, cut
 from tests.sim.run import run
 from tests.sim.world import World
@@ -84,12 +84,12 @@ def _ran(plan: str, seed: int) -> Ran:
 
 def _score(seeds: int) -> int:
     survived = 0
-    for mutant in MUTANTS:
-        found = [seed for seed in range(seeds) if found_by(mutant, seed) is not None]
+    for breaks, switch, search in SEARCHES:
+        found = [seed for seed in range(seeds) if found_by(switch, search, seed) is not None]
         first = found[0] + 1 if found else None
-        print(f"{mutant.name}: {len(found)} of {seeds} seeds, the first after {first}", flush=True)
+        print(f"{breaks}: {len(found)} of {seeds} seeds, the first after {first}", flush=True)
         survived += not found
-    print(f"{len(MUTANTS) - survived} of {len(MUTANTS)} mutants found")
+    print(f"{len(SEARCHES) - survived} of {len(SEARCHES)} mutants found")
     return 1 if survived else 0
 
 

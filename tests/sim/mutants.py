@@ -1,7 +1,7 @@
 """Bugs put back on purpose, each of which the simulator has to find within its seed limit.
 
-Owns the faulty behaviours, as patches for the length of one run; nothing in production can reach
-them. `test_mutants.py` runs them. A mutant that survives is a defect of the checks or the faults.
+Owns the faulty behaviours, as patches for the length of one run, and the runs that find them;
+nothing in production can reach them. A mutant that survives is a defect of the checks or faults.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any
 from unittest.mock import patch
@@ -28,17 +29,18 @@ from node.broker.connections.connection import Connection
 from node.broker.connections.sessions import Session
 from node.broker.lock_clock import LockClock
 from node.broker.requests.requests import Requests
+from tests.mutants.hunting import Mutant, scenario, seeds
+from tests.mutants.switch import Switch
+from tests.sim import test_slow_reads
 from tests.sim.plan import Consuming, Fault, Plan, basic
 from tests.sim.run import run
 from tests.support.simdisk import SimFile
 
 
 @dataclass(frozen=True, slots=True)
-class Mutant:
-    """A bug: how it is put back, a seed that finds it, in how many one must, and by which plans."""
+class Search:
+    """Runs that find a bug: a seed that does, in how many seeds one must, and of which plans."""
 
-    name: str
-    patched: Callable[[], Any]
     known: int
     limit: int
     plan: Callable[[int], Plan] = basic
@@ -223,15 +225,6 @@ def skips_looks() -> Iterator[None]:
         yield
 
 
-def reads_on_the_loop() -> Any:
-    """What a delivery needs is read by the loop, which stands meanwhile. Found by a scenario."""
-
-    def read(broker: Broker, index: int) -> memoryview:
-        return broker._raft.read(index)
-
-    return patch.object(Broker, "_read", read)
-
-
 # --- schedules for what chance finds too seldom ---------------------------------------------------
 
 
@@ -281,30 +274,54 @@ def outliving(seed: int) -> Plan:
     return Plan(seed, 3, (30, 30), (late, late, late), max_deliveries=20, faults=())
 
 
-MUTANTS = (
-    Mutant("lock token not compared on ack", token_not_compared, 0, 10, overdue),
-    Mutant("nothing is fsynced", nothing_synced, 3, 20),
-    Mutant("leader confirms before commit", confirms_early, 4, 50),
-    Mutant("new leader does not raise the floors", no_floors, 0, 20, killed_leader),
-    Mutant("deadline in leader-local time", local_time, 3, 50),
-    Mutant("renewal without the lease", no_lease, 5, 50, paused_leader),
-    Mutant("eval_consumer_timeouts without re-check", no_recheck, 1, 50, slow_commits),
-    Mutant("delivery count reset at fail-over", counts_reset, 2, 20),
-    Mutant("what is due is looked for too seldom", seldom_looks, 0, 10, outliving),
-    Mutant("lock clock skips looks", skips_looks, 3, 10, outliving),
+SEARCHES: tuple[tuple[str, Switch, Search], ...] = (
+    ("lock token not compared on ack", token_not_compared, Search(0, 10, overdue)),
+    ("nothing is fsynced", nothing_synced, Search(3, 20)),
+    ("leader confirms before commit", confirms_early, Search(4, 50)),
+    ("new leader does not raise the floors", no_floors, Search(0, 20, killed_leader)),
+    ("deadline in leader-local time", local_time, Search(3, 50)),
+    ("renewal without the lease", no_lease, Search(5, 50, paused_leader)),
+    ("eval_consumer_timeouts without re-check", no_recheck, Search(1, 50, slow_commits)),
+    ("delivery count reset at fail-over", counts_reset, Search(2, 20)),
+    ("what is due is looked for too seldom", seldom_looks, Search(0, 10, outliving)),
+    ("lock clock skips looks", skips_looks, Search(3, 10, outliving)),
 )
+"""What each breaks, how it is put back, and the runs that must find it."""
 
 
-def noticed(mutant: Mutant, seed: int) -> str | None:
-    """What a seed says while the mutant is switched on: the violation, or None."""
+def noticed(search: Search, seed: int) -> str | None:
+    """Run one seed and return the violation, or None; the bug is on, or nothing is found."""
     try:
-        run(mutant.plan(seed))
+        run(search.plan(seed))
     except AssertionError as error:
         return str(error)
     return None
 
 
-def found_by(mutant: Mutant, seed: int) -> str | None:
-    """What a seed says of a mutant: the violation, or None where it goes unnoticed."""
-    with mutant.patched():
-        return noticed(mutant, seed)
+def found_by(switch: Switch, search: Search, seed: int) -> str | None:
+    """Put the bug back for one seed and return the violation, or None where it goes unnoticed."""
+    with switch():
+        return noticed(search, seed)
+
+
+_DIRECTED = test_slow_reads.a_slow_read_holds_up_nobody_else
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "cluster",
+        "old bodies are read on the loop",
+        "old bodies are read on the loop",
+        test_slow_reads.reads_on_the_loop,
+        (scenario(_DIRECTED, _DIRECTED.__name__),),
+    ),
+    *(
+        Mutant(
+            "cluster",
+            breaks,
+            breaks,
+            switch,
+            (seeds(partial(noticed, search), "simulator", search.limit),),
+        )
+        for breaks, switch, search in SEARCHES
+    ),
+)

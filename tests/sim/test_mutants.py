@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.mutants import MUTANTS, Mutant, found_by
+from tests.mutants.switch import Switch
+from tests.sim.mutants import SEARCHES, Search, found_by
 from tests.sim.run import run
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
-def test_the_mutant_is_found(mutant: Mutant) -> None:
+IDS = [breaks.replace(" ", "-") for breaks, _, _ in SEARCHES]
+
+
+@pytest.mark.parametrize(("breaks", "switch", "search"), SEARCHES, ids=IDS)
+def test_the_mutant_is_found(breaks: str, switch: Switch, search: Search) -> None:
     # A seed that finds it stands first, so that CI pays for one run where nothing has changed.
-    order = dict.fromkeys((mutant.known, *range(mutant.limit)))
-    assert any(found_by(mutant, seed) is not None for seed in order), f"{mutant.name} survives"
+    order = dict.fromkeys((search.known, *range(search.limit)))
+    assert any(found_by(switch, search, seed) is not None for seed in order), f"{breaks} survives"
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
-def test_without_the_mutant_its_plan_breaks_nothing(mutant: Mutant) -> None:
-    run(mutant.plan(mutant.known))
+@pytest.mark.parametrize("search", [search for _, _, search in SEARCHES], ids=IDS)
+def test_without_the_mutant_its_plan_breaks_nothing(search: Search) -> None:
+    run(search.plan(search.known))

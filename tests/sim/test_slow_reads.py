@@ -7,13 +7,14 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import fifo
 from fifo.wire.limits import PEEK_MESSAGES_MAX
+from node.broker.broker import Broker
 from tests.sim.hosts import Host
-from tests.sim.mutants import reads_on_the_loop
 from tests.sim.plan import Plan
 from tests.sim.run import until
 from tests.sim.workload import Programs
@@ -144,6 +145,16 @@ def a_slow_read_holds_up_nobody_else() -> None:
 
 def test_a_slow_read_holds_up_nobody_else() -> None:
     a_slow_read_holds_up_nobody_else()
+
+
+def reads_on_the_loop() -> Any:
+    """Read what a delivery needs on the loop, which blocks meanwhile."""
+
+    def read(broker: Any, index: int) -> memoryview:
+        found: memoryview = broker._raft.read(index)
+        return found
+
+    return patch.object(Broker, "_read", read)
 
 
 def test_with_reads_on_the_loop_everybody_waits() -> None:

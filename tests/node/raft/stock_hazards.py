@@ -1,7 +1,7 @@
 """The hazards b01 to b28 on PySyncObj as it ships: each function sees the harm that it names.
 
 `python -m tests.node.raft.stock_hazards` runs them all and prints, as JSON, what went otherwise
-than expected: nothing, while the library is what we take it for. `test_stock.py` runs it. What is
+than expected: nothing, while the library is what we take it for. `stock_proofs.py` runs it. What is
 not here cannot be shown in one process: `docs/raft.md` says so by hazard.
 """
 

@@ -19,7 +19,7 @@ from tests.node.raft import (
     test_switches,
     test_transfer,
 )
-from tests.node.raft.test_stock import HAZARDS
+from tests.node.raft.stock_proofs import HAZARDS
 from tests.support import raft_mutants, raft_switches
 from tests.support.pages import page, rows
 from tests.support.pytest_ids import ids, uncollected

@@ -1,7 +1,9 @@
 """Each hazard b01 to b28 shows on PySyncObj as it ships, so ours are tested against the real thing.
 
-In a process of its own: `node.raft` replaces what the library's module finds under its names. One
-that stops showing says that the library has changed, and that an override may have to go.
+`make mutants` runs it: only another version of the library could change the answer, and the version
+is pinned. In a process of its own: `node.raft` replaces what the library's module finds under its
+names. A hazard that no longer shows means that the library has changed, and that an override may
+have to go.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import sys
 import pytest
 
 HAZARDS = [f"b{number:02}" for number in range(1, 29)]
+
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
