@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.process
 
-BEFORE_THE_RULE = "3b25d7b2c5a075ee588a01c07f11764a7a485a2a"
+BEFORE_THE_RULE = "c0c8b8e2238391aa5544d41d92d9afea0cdcf00f"
 """The last commit that was made before the rule was checked."""
 
 
