@@ -44,7 +44,7 @@ def test_every_commit_after_the_rule_keeps_it() -> None:
     ("subject", "fine"),
     [
         ("machine: count the failures of a batch once", True),
-        ("node/raft: step down when the lease ends", True),
+        ("node/raft, journal: step down when the lease ends", True),
         ("Merge branch 'main'", True),
         ("Count the failures of a batch once", False),
         ("machine:count", False),

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST = 72
 
-_FORM = re.compile(r"[a-z][\w/.-]*: \S")
+_FORM = re.compile(r"[a-z][\w/.-]*(?:, [a-z][\w/.-]*)*: \S")
 _MADE_BY_GIT = ("Merge ", "Revert ", "fixup! ", "squash! ", "amend! ")
 _MARK = "# Installed by `make setup` of fifo; remove it and set-up puts it back.\n"
 HOOK = f"""#!/bin/sh
