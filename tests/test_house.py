@@ -124,8 +124,8 @@ UNREVISED = words(
     tests.bench tests.jepsen tests.machine tests.node tests.sim
     tests.support tests.wire
     CHANGELOG README docs.benchmarks docs.broker docs.decisions docs.disk-trouble
-    docs.faults docs.history docs.load docs.machine docs.metrics docs.mutants docs.operating
-    docs.protocol docs.renewal docs.security docs.simulation
+    docs.faults docs.history docs.load docs.metrics docs.mutants docs.operating
+    docs.renewal docs.security docs.simulation
     docs.storage docs.walk
     """
 )
