@@ -123,7 +123,7 @@ UNREVISED = words(
     node.server node.table node.users
     tests.bench tests.jepsen tests.machine tests.node tests.sim
     tests.support tests.wire
-    CHANGELOG README docs.benchmarks docs.broker docs.decisions docs.disk-trouble
+    CHANGELOG docs.benchmarks docs.broker docs.decisions docs.disk-trouble
     docs.faults docs.history docs.load docs.metrics docs.mutants docs.operating
     docs.renewal docs.security docs.simulation
     docs.storage docs.walk
