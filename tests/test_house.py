@@ -126,13 +126,12 @@ UNREVISED = words(
     CHANGELOG docs.benchmarks docs.broker docs.decisions docs.disk-trouble
     docs.faults docs.history docs.load docs.metrics docs.mutants docs.operating
     docs.renewal docs.security docs.simulation
-    docs.storage docs.walk
+    docs.storage
     """
 )
 
 # Class names that stand for two things in one package; only ever fewer.
 TWO_MEANINGS = {
-    "node.broker": words("_Waiting"),
     "bench": words("Figure Sizes"),
 }
 
@@ -140,10 +139,10 @@ LARGEST_ROOM = 0.30
 """Share of node's lines that its largest room may have: more is a house within the house."""
 
 # Rooms that still import from the machine's other modules, or read its state.
-ROUND_THE_CONTRACT = words("node.broker node.http")
+ROUND_THE_CONTRACT = words("")
 
 # Rooms whose files still need each other for the types of what they call.
-CIRCLES_FOR_TYPES = words("node.broker tests")
+CIRCLES_FOR_TYPES = words("tests")
 
 OURS = ("fifo", "node", "bench", "tools", "tests")
 

@@ -1,10 +1,10 @@
-"""What clients asked for in the last moments, gathered into as few Raft entries as possible.
+"""Commands gathered into as few Raft entries as possible.
 
-Owns the policy (decisions.md, "The batching policy"): flush at once when nothing is on its
-way; else when an entry commits, or 2 ms have passed, or 1 MiB has gathered. Packs each command as
-it comes, so that the size of an entry is exact, and adds up their weights, so that no entry takes
-long to be applied. Must not know connections, Raft or what a command means: whoever adds one hands
-in its weight and an opaque context, and gets that back with the batch.
+Owns the policy (decisions.md, "The batching policy"): flush at once when no entry is in flight;
+otherwise when an entry commits, when 2 ms have passed, or when 1 MiB has gathered. Commands are
+packed as they arrive, so that the size of an entry is exact, and their weights are added up, so
+that no entry takes long to apply. Must not know connections, Raft or what a command means: a caller
+passes its weight and an opaque context, and the context comes back with the batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ C = TypeVar("C")
 
 @dataclass(slots=True)
 class Batch(Generic[C]):
-    """The commands of one entry, packed, each with the context of who waits for its reply."""
+    """The commands of one entry, packed, each with the context of the waiter for its reply."""
 
     opened_at: float
     packed: list[bytes] = field(default_factory=list)
@@ -33,15 +33,15 @@ class Batch(Generic[C]):
     weight: int = 0
 
     def parts(self, *, stamp_ms: int, wall_ms: int) -> list[Buffer]:
-        """The entry, ready to be joined once."""
+        """Return the entry as parts for a single join."""
         return entry.pack(self.packed, self.area, stamp_ms=stamp_ms, wall_ms=wall_ms)
 
 
 class Batcher(Generic[C]):
-    """Gathers commands; says when it is time and hands out whole batches, oldest first."""
+    """Gathers commands, decides when a batch is due, and returns batches oldest first."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        """`now`: seconds, monotonic; read when a batch is opened, not for each command."""
+        """`now`: monotonic seconds; read when a batch is opened, not for each command."""
         self._now = now
         self._full: deque[Batch[C]] = deque()
         self._open: Batch[C] | None = None
@@ -49,17 +49,23 @@ class Batcher(Generic[C]):
 
     @property
     def gathered_bytes(self) -> int:
-        """Bytes of everything that waits here."""
+        """Bytes of all commands that have not been taken."""
         return self._bytes
 
     @property
     def empty(self) -> bool:
-        """True where nothing waits."""
+        """True while no command is gathered."""
         return self._open is None and not self._full
 
-    def place(self, raw_bytes: int, weight: int) -> int:
-        """Where in its entry's area a raw part of this size will begin, if a command of this weight
-        is added with it next."""
+    def add(
+        self, build: Callable[[int], Sequence[Any]], context: C, raw: Buffer = b"", *, weight: int
+    ) -> None:
+        """Gather one command with its raw part.
+
+        `build` returns the command's plain form, given the offset of `raw` in the entry's area.
+        `weight`: microseconds that applying the command may take.
+        """
+        raw_bytes = len(raw)
         batch = self._open
         if batch is not None and (
             batch.size_bytes + raw_bytes > limits.GATHER_BYTES
@@ -68,18 +74,10 @@ class Batcher(Generic[C]):
         ):
             self._full.append(batch)
             batch = self._open = None
-        # Opens none: what holds no command yet must not look as if something waited.
-        return 0 if batch is None else batch.area_bytes
-
-    def add(self, plain: Sequence[Any], context: C, raw: Buffer = b"", *, weight: int = 0) -> None:
-        """Gather one command; with a raw part only right after `place` for it."""
-        raw_bytes = len(raw)
-        if not raw_bytes:
-            self.place(0, weight)
-        batch = self._open
+        # Packed before a batch is opened: an empty one must not look as if a command waited.
+        packed = entry.pack_command(build(0 if batch is None else batch.area_bytes))
         if batch is None:
             batch = self._open = Batch(self._now())
-        packed = entry.pack_command(plain)
         batch.packed.append(packed)
         batch.contexts.append(context)
         size = len(packed) + raw_bytes
@@ -91,7 +89,7 @@ class Batcher(Generic[C]):
         self._bytes += size
 
     def due(self, now: float, *, in_flight: int) -> bool:
-        """Whether a batch should go out now, with so many entries on their way."""
+        """Whether a batch should go out now; `in_flight`: entries without an outcome."""
         if self._full:
             return True
         if self._open is None:
@@ -104,7 +102,7 @@ class Batcher(Generic[C]):
         )
 
     def wait(self, now: float) -> float | None:
-        """Seconds until what is gathered must go out even in company; None where nothing is."""
+        """Seconds until the open batch is due even behind an entry in flight; None without one."""
         if self._full:
             return 0.0
         if self._open is None:
@@ -112,7 +110,7 @@ class Batcher(Generic[C]):
         return max(0.0, self._open.opened_at + limits.GATHER_SECONDS - now)
 
     def take(self) -> Batch[C] | None:
-        """The oldest batch, or None where nothing is gathered."""
+        """Remove and return the oldest batch; None if no command is gathered."""
         batch: Batch[C] | None
         if self._full:
             batch = self._full.popleft()
@@ -121,10 +119,3 @@ class Batcher(Generic[C]):
         if batch is not None:
             self._bytes -= batch.size_bytes - entry.OVERHEAD_BYTES
         return batch
-
-    def clear(self) -> list[C]:
-        """Forget everything (leadership is lost); the contexts of those who waited."""
-        contexts: list[C] = []
-        while (batch := self.take()) is not None:
-            contexts += batch.contexts
-        return contexts

@@ -1,9 +1,9 @@
-"""How much of an entry a command takes up: microseconds that its apply may take, at the worst.
+"""The weight of a command in an entry: microseconds that applying it may take, at worst.
 
-Owns the figures, which are those of `docs/machine.md`, rounded up: a command of the machine is
-bounded by itself, and an entry of many is bounded by their sum. What is not in the table has an
-entry of its own, so that a new command cannot be forgotten here. Handing out has one bound for the
-whole entry in the machine, and none here. Must not decide what becomes of a command.
+Owns the costs, which are those of `docs/machine.md`, rounded up. The machine bounds a single
+command; the sum of these weights bounds an entry. A command that is not in the table gets an entry
+of its own, so that a new one cannot be forgotten. Deliveries have one bound per entry, in the
+machine, and none here. Must not decide the fate of a command.
 """
 
 from __future__ import annotations
@@ -11,62 +11,61 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
-from fifo.machine import commands
-from fifo.machine.types import Range
+from fifo.machine.contract import Range, code_of, commands
 from fifo.words import bounds
 from fifo.words.settlement import Verb
 from node.broker import limits
 
 COMMAND: Final = 30
-"""What a small command takes."""
+"""A small command."""
 
 STORED: Final = 10
-"""A message of a publish that comes with a priority or dedup id of its own."""
+"""A message of a publish with a priority or deduplication id of its own."""
 
 DROPPED: Final = 60
-"""The same for which the oldest one goes to its dead-letter queue."""
+"""The same if it evicts the oldest one to the dead-letter queue."""
 
 ACKED: Final = 16
-"""A token that passes its key on, or whose message came back before."""
+"""A token that releases its key, or whose message was redelivered."""
 
 RETURNED: Final = 45
 """A token of any other verb."""
 
 HELD: Final = 25
-"""A message that a session holds, which is sent again at a resume and returned at the end."""
+"""A locked message of a session, delivered again at a resume and released at its end."""
 
 CONSUMER: Final = 6
-"""A consumer of a session that goes or comes back."""
+"""A consumer of a session that disconnects or resumes."""
 
 Plain: TypeAlias = Sequence[Any]
 
 
-class Held(Protocol):
-    """What the weights ask of the state."""
+class SizedState(Protocol):
+    """The queries of the state that weights depend on."""
 
     def drops_oldest(self, queue: str) -> bool:
-        """Whether a publish to this queue may drop others."""
+        """Whether a publish to this queue may evict older messages."""
 
     def burden(self, session: int) -> tuple[int, int]:
         """How many consumers a session has, and how many messages they hold."""
 
-    def session_of(self, session_id: bytes) -> int:
-        """A session's number, 0 for a new one."""
+    def session_of(self, session_id: bytes) -> int | None:
+        """The number of a session; None for a new one."""
 
 
-def published(held: Held, queue: str, count: int) -> int:
-    """The weight of a publish of so many."""
-    return COMMAND + count * (DROPPED if held.drops_oldest(queue) else STORED)
+def published(state: SizedState, queue: str, count: int) -> int:
+    """The weight of a publish of `count` messages."""
+    return COMMAND + count * (DROPPED if state.drops_oldest(queue) else STORED)
 
 
 def settled(verb: int, ranges: Iterable[Range]) -> int:
-    """The weight of a settlement; one of too many tokens is refused, which is cheap."""
+    """The weight of a settlement; one with too many tokens is refused, which is cheap."""
     tokens = min(sum([last - first + 1 for first, last in ranges]), bounds.SETTLE_MESSAGES_MAX)
     return COMMAND + tokens * (ACKED if verb == Verb.ACK else RETURNED)
 
 
-def _of_session(held: Held, session: int) -> int:
-    consumers, messages = held.burden(session)
+def _of_session(state: SizedState, session: int) -> int:
+    consumers, messages = state.burden(session)
     return COMMAND + consumers * CONSUMER + messages * HELD
 
 
@@ -80,23 +79,23 @@ _SMALL: Final = (
     commands.Declare,
 )
 
-_WEIGHTS: Final[dict[int, Callable[[Held, Plain], int]]] = {
-    commands.code_of(commands.Publish): lambda held, plain: published(held, plain[3], plain[6]),
-    commands.code_of(commands.Settle): lambda _, plain: settled(plain[3], plain[4]),
-    commands.code_of(commands.Cancel): lambda _, plain: settled(
+_WEIGHTS: Final[dict[int, Callable[[SizedState, Plain], int]]] = {
+    code_of(commands.Publish): lambda state, plain: published(state, plain[3], plain[6]),
+    code_of(commands.Settle): lambda _, plain: settled(plain[3], plain[4]),
+    code_of(commands.Cancel): lambda _, plain: settled(
         Verb.RELEASE, plain[3] if len(plain) > 3 else ()
     ),
-    commands.code_of(commands.Attach): lambda held, plain: _of_session(
-        held, held.session_of(plain[1])
+    code_of(commands.Attach): lambda state, plain: _of_session(
+        state, state.session_of(plain[1]) or 0
     ),
-    commands.code_of(commands.Detach): lambda held, plain: _of_session(held, plain[1]),
-    commands.code_of(commands.Disconnect): lambda held, plain: _of_session(held, plain[1]),
-    commands.code_of(commands.EndSession): lambda held, plain: _of_session(held, plain[1]),
-    **{commands.code_of(kind): lambda _, __: COMMAND for kind in _SMALL},
+    code_of(commands.Detach): lambda state, plain: _of_session(state, plain[1]),
+    code_of(commands.Disconnect): lambda state, plain: _of_session(state, plain[1]),
+    code_of(commands.EndSession): lambda state, plain: _of_session(state, plain[1]),
+    **{code_of(kind): lambda _, __: COMMAND for kind in _SMALL},
 }
 
 
-def weight(held: Held, plain: Plain) -> int:
+def weight(state: SizedState, plain: Plain) -> int:
     """The weight of a command in its plain form."""
     find = _WEIGHTS.get(plain[0])
-    return limits.GATHER_MICROSECONDS_MAX if find is None else find(held, plain)
+    return limits.GATHER_MICROSECONDS_MAX if find is None else find(state, plain)

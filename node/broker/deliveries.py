@@ -1,9 +1,9 @@
 """Deliveries as frames: the machine's runs in, columns and slices of the log out.
 
-Owns the cutting of a delivery into frames and the making of each: one memoryview slice of bodies
-per run, straight from the log entry where they lie, and columns only where something differs from
-the default. Nothing is built per message but the numbers of columns that are not default. Must not
-know connections or sessions. The columns are those of `fifo/wire/columns.py`.
+Owns the split of a delivery into frames and the making of each: one memoryview slice of bodies per
+run, straight from the log entry that holds them, and columns only if a value differs from the
+default. Per message, only the numbers of such columns are built. Must not know connections or
+sessions. The columns are those of `fifo/wire/columns.py`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,14 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from fifo.machine.effects import BlobColumn, Deliver, Run
-from fifo.machine.types import DeadLetter, Text, TextPlace
+from fifo.machine.contract import (
+    BlobColumn,
+    DeadLetter,
+    Deliver,
+    Run,
+    Text,
+    TextPlace,
+)
 from fifo.wire import Buffer, columns, encode
 from fifo.wire.messages import Deliver as DeliverFrame
 from fifo.wire.messages import Peeked
@@ -23,8 +29,8 @@ from node.broker import limits
 from node.raft import NotCached
 
 ReadArea: TypeAlias = Callable[[int], memoryview]
-"""The body area of the log entry with this index. Raises `NotCached` where it has to be read from
-the disk first, IndexError where nobody can have it any more."""
+"""The body area of the log entry with this index. Raises `NotCached` if it has to be read from the
+disk first, IndexError if a snapshot has dropped it."""
 
 Columns: TypeAlias = list[tuple[int, int]]
 
@@ -37,7 +43,7 @@ _ATTEMPT_BYTES = 32
 
 
 def chunks(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
-    """Cut runs into lists that each fit into one frame, or hold one run."""
+    """Split runs into lists that each fit into one frame, or hold one run."""
     if len(runs) == 1:
         yield runs
         return
@@ -76,7 +82,7 @@ def deliver_frame(
 
 
 def entries_of(run: Run) -> list[int]:
-    """The entries of the log that a frame with this run is made of."""
+    """The entries of the log that a frame with this run needs."""
     letter = run.dead_letter
     if letter is None:
         return [run.index]
@@ -84,7 +90,7 @@ def entries_of(run: Run) -> list[int]:
 
 
 def count_at_hand(runs: Sequence[Run], read: ReadArea) -> int:
-    """How many of the first runs could be made a frame of now."""
+    """Number of leading runs whose entries are all in memory."""
     known = -1
     for count, run in enumerate(runs):
         if run.index == known and run.dead_letter is None:
@@ -99,7 +105,7 @@ def count_at_hand(runs: Sequence[Run], read: ReadArea) -> int:
 
 
 def in_one_peek(runs: Sequence[Run]) -> Sequence[Run]:
-    """As many of these runs as the answer to a peek holds."""
+    """The leading runs that fit into the answer to a peek."""
     size = header = 0
     for taken, run in enumerate(runs):
         run_bytes, header_bytes = _sizes(run)
@@ -118,7 +124,7 @@ def peeked(queue: str, runs: Sequence[Run], read: ReadArea) -> tuple[Peeked, lis
 
 
 def _sizes(run: Run) -> tuple[int, int]:
-    """Bytes that a run takes in the raw part of a frame, and at most in its header."""
+    """(bytes of a run in the raw part of a frame, upper bound of those in its header)."""
     keys = 0 if run.keys is None else run.keys.blob_bytes
     headers = 0 if run.headers is None else run.headers.blob_bytes
     header = _ORIGIN_BYTES
@@ -177,7 +183,7 @@ def _raw(
 
 
 def _areas(runs: Sequence[Run], read: ReadArea) -> list[memoryview]:
-    """The area of each run; neighbours often lie in one entry, which is then read once."""
+    """The area of each run; neighbours often share an entry, which is then read once."""
     areas: list[memoryview] = []
     index, area = -1, memoryview(b"")
     for run in runs:
@@ -225,7 +231,7 @@ def _joined(parts: Sequence[array[int]]) -> array[int]:
 
 
 def dead_letter_map(letter: DeadLetter, read: ReadArea) -> dict[str, Any]:
-    """A dead letter's record as the plain map that the wire carries."""
+    """A dead letter's record as the plain map of the wire."""
 
     def whole(text: Text | None) -> str | None:
         if not isinstance(text, TextPlace):

@@ -1,17 +1,16 @@
-"""What the leader does because of an entry: frames to the clients that are connected here.
+"""Effects of applied entries, carried out by the leader: frames to clients connected here.
 
-Owns the turning of each effect of `fifo.machine.effects` into frames. An effect for a session that
-is not connected is dropped: what matters of it stands in the state, and comes again at the resume.
-Must not know how entries travel. Deliveries wait as handles: a frame is made when the socket takes
-it, so the remaining time on it is the one at that moment, and of as much as is in memory then.
+Owns the translation of each effect of the machine into frames. An effect for a session that is not
+connected is dropped: its consequence is in the state, and is sent again when the session resumes.
+Deliveries wait as handles: a frame is made when the socket takes it, with the remaining lock time
+of that moment and the messages that are in memory then. Must not know how entries travel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import assert_never
 
-from fifo.machine.effects import (
+from fifo.machine.contract import (
     Activity,
     ConsumerRemoved,
     Deliver,
@@ -28,6 +27,7 @@ from fifo.wire.messages import (
     Notice,
 )
 from node.broker import deliveries
+from node.broker.clock import ClusterClock
 from node.broker.connections.deferred_frames import Delivery
 from node.broker.connections.sessions import Sessions
 from node.broker.lock_clock import LockClock
@@ -40,34 +40,33 @@ class Effects:
         self,
         sessions: Sessions,
         locks: LockClock,
-        *,
-        now_ms: Callable[[], int],
+        clock: ClusterClock,
         read_area: deliveries.ReadArea,
     ) -> None:
         self._sessions = sessions
         self._locks = locks
-        self._now_ms = now_ms
+        self._now_ms = clock.now_ms
         self._read_area = read_area
 
     def carry_out(self, effect: Effect) -> None:
-        """Do what one effect says."""
+        """Carry out one effect."""
         match effect:
             case Deliver():
                 self._deliver(effect)
             case Notify():
-                self._tell(
+                self._notify(
                     effect.session,
                     Notice(effect.notice, NOTICE_MESSAGE_TIMEOUT, effect.consumer, effect.ranges),
                 )
             case Activity():
-                self._tell(
+                self._notify(
                     effect.session,
                     Notice(0, NOTICE_ACTIVITY, effect.consumer, active=effect.active),
                 )
             case Fenced():
                 self._sessions.fence(effect.session, effect.role, effect.epoch, taken=effect.taken)
             case ConsumerRemoved():
-                self._tell(
+                self._notify(
                     effect.session,
                     Notice(0, NOTICE_CONSUMER_REMOVED, effect.consumer, active=False),
                 )
@@ -84,19 +83,19 @@ class Effects:
             return
         first_token = effect.first_token
         for runs in deliveries.chunks(effect.runs):
-            connection.send_later(
+            connection.send_deferred(
                 Delivery(effect, runs, first_token, self._now_ms, self._read_area)
             )
             first_token += sum([run.count for run in runs])
 
-    def _tell(self, number: int, notice: Notice) -> None:
+    def _notify(self, number: int, notice: Notice) -> None:
         session = self._sessions.get(number)
         connection = None if session is None else session.speaker
         if connection is not None:
             connection.send(notice)
 
     def _end(self, number: int) -> None:
-        """The session is over. Who asked for it has its answer; others are told and closed."""
+        """End a session. A client that asked for it has its answer; any other is notified."""
         session = self._sessions.get(number)
         if session is None or session.ending:
             return

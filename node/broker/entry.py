@@ -1,11 +1,11 @@
 """One entry of the replicated log: what the leader packs and every node unpacks.
 
     u8 format | u8 zero | u16 machine version | u32 commands bytes | u64 stamp | u64 wall time
-    commands: a msgpack array of plain lists (`fifo.machine.commands.to_list`)
+    commands: a msgpack array of plain lists (`to_list` of the machine)
     body area: the raw parts of publish frames, end to end, as the clients sent them
 
 All numbers little-endian. Owns this layout and nothing else: it must not know what a command means
-or how Raft carries the bytes. `docs/entry.md` describes the same: change them together.
+or how Raft replicates the bytes. `docs/entry.md` describes the same: change them together.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgpack
 
-from fifo.machine.state.records import VERSION
+from fifo.machine.contract import VERSION
 from fifo.wire import Buffer
 
 FORMAT: Final = 1
@@ -27,7 +27,7 @@ _HEADER: Final = struct.Struct("<BBHIQQ")
 HEADER_BYTES: Final = _HEADER.size
 _ARRAY: Final = struct.Struct(">BI")
 _ARRAY_32: Final = 0xDD
-"""msgpack's array with a 32-bit count: always this one, so that the count can be joined last."""
+"""msgpack's array with a 32-bit count: always this one, so that its size is known before."""
 
 OVERHEAD_BYTES: Final = HEADER_BYTES + _ARRAY.size
 """Bytes of an entry besides packed commands and the body area."""
@@ -36,7 +36,7 @@ _packer = msgpack.Packer(use_bin_type=True)
 
 
 class EntryUnreadable(ValueError):
-    """An entry of the log that this version cannot read: the node has to stop, not to guess."""
+    """An entry of the log that this version cannot read: the node must stop instead of guessing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Entry:
 
 
 def pack_command(plain: Sequence[Any]) -> bytes:
-    """One command's plain list as the bytes that stand in the entry."""
+    """Pack one command's plain list for an entry."""
     packed: bytes = _packer.pack(plain)
     return packed
 
@@ -59,7 +59,7 @@ def pack_command(plain: Sequence[Any]) -> bytes:
 def pack(
     packed: Sequence[bytes], area: Sequence[Buffer], *, stamp_ms: int, wall_ms: int
 ) -> list[Buffer]:
-    """An entry as parts for one join: header, packed commands, then the area uncopied."""
+    """Return an entry as parts for one join: header, packed commands, then the area uncopied."""
     commands = b"".join([_ARRAY.pack(_ARRAY_32, len(packed)), *packed])
     header = _HEADER.pack(FORMAT, 0, MACHINE_VERSION, len(commands), stamp_ms, wall_ms)
     return [header + commands, *area]
@@ -85,13 +85,13 @@ def area_of(payload: memoryview) -> memoryview:
 
 
 def stamp_of(payload: memoryview) -> int:
-    """The cluster time that an entry was stamped with."""
+    """The cluster time in the stamp of an entry."""
     return _header(payload)[2]
 
 
 def _header(payload: memoryview) -> tuple[int, int, int, int]:
     if len(payload) < HEADER_BYTES:
-        raise EntryUnreadable(f"entry: {len(payload)} bytes are too few")
+        raise EntryUnreadable(f"entry: {len(payload)} bytes, at least {HEADER_BYTES} expected")
     form, _, version, commands_bytes, stamp_ms, wall_ms = _HEADER.unpack_from(payload)
     if form != FORMAT or version > MACHINE_VERSION:
         raise EntryUnreadable(
@@ -99,5 +99,7 @@ def _header(payload: memoryview) -> tuple[int, int, int, int]:
             f" {FORMAT} up to version {MACHINE_VERSION}: use the newer program on every node"
         )
     if HEADER_BYTES + commands_bytes > len(payload):
-        raise EntryUnreadable("entry: shorter than its commands")
+        raise EntryUnreadable(
+            f"entry: {len(payload)} bytes, its header announces {commands_bytes} bytes of commands"
+        )
     return version, commands_bytes, stamp_ms, wall_ms

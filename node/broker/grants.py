@@ -1,7 +1,7 @@
-"""What a leader has granted beyond the replicated deadlines, per consumer, in its memory only.
+"""Renewals that a leader has granted beyond the replicated deadlines, in its memory only.
 
-Owns token ranges with granted deadlines: laid over each other, cut out of what has expired, and
-forgotten once past. Cluster time in milliseconds. Must not know the machine, leases or sessions.
+Owns token ranges with granted deadlines, per consumer: overlaid, subtracted from expired ranges,
+and dropped once past. Cluster time in milliseconds. Must not know the machine, leases or sessions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Range = tuple[int, int]
 
 
 class Granted:
-    """One consumer's promises: (first token, last token, deadline, times renewed), ascending."""
+    """The grants of one consumer: (first token, last token, deadline, renewals), ascending."""
 
     __slots__ = ("_ranges", "latest_ms")
 
@@ -28,11 +28,11 @@ class Granted:
 
     @property
     def full(self) -> bool:
-        """True where nothing more may be granted, for what is granted must be remembered."""
+        """True once no more may be granted: every grant must be remembered."""
         return len(self._ranges) >= limits.RENEWED_RANGES_MAX
 
     def grant(self, first: int, last: int, deadline_ms: int) -> None:
-        """These tokens are promised until then; a later promise replaces an earlier one."""
+        """Grant these tokens until then; a later grant replaces an earlier one."""
         start, stop = self._overlap(first, last)
         laid: list[tuple[int, int, int, int]] = []
         at = first
@@ -52,16 +52,16 @@ class Granted:
         self.latest_ms = max(self.latest_ms, deadline_ms)
 
     def of(self, token: int) -> tuple[int, int]:
-        """(deadline promised, times renewed) of one token; zeros where nothing is promised."""
+        """(granted deadline, number of renewals) of one token; zeros without a grant."""
         start, stop = self._overlap(token, token)
         return self._ranges[start][2:] if start < stop else (0, 0)
 
     def forget_until(self, now_ms: int) -> None:
-        """Promises that have passed need no memory."""
+        """Drop grants that have passed."""
         self._ranges = [one for one in self._ranges if one[2] > now_ms]
 
     def uncovered(self, ranges: Iterable[Range], now_ms: int) -> tuple[list[Range], int | None]:
-        """The parts of `ranges` that no promise holds, and when the first promise on them ends."""
+        """The parts of `ranges` without a grant, and the first deadline granted on the rest."""
         left: list[Range] = []
         next_ms: int | None = None
         for first, last in ranges:
@@ -79,7 +79,7 @@ class Granted:
         return left, next_ms
 
     def _overlap(self, first: int, last: int) -> tuple[int, int]:
-        """The slice of what is granted that shares tokens with first..last."""
+        """The slice of grants that share tokens with first..last."""
         start = bisect_left(self._ranges, (first, 0, 0, 0))
         if start and self._ranges[start - 1][1] >= first:
             start -= 1
@@ -88,7 +88,7 @@ class Granted:
 
 
 def _lay(laid: list[tuple[int, int, int, int]], one: tuple[int, int, int, int]) -> None:
-    """Append a promise, joined to the one before it where only the tokens differ."""
+    """Append a grant, joined to the one before it if only the tokens differ."""
     if laid and laid[-1][1] + 1 == one[0] and laid[-1][2:] == one[2:]:
         laid[-1] = (laid[-1][0], *one[1:])
     else:
@@ -96,7 +96,7 @@ def _lay(laid: list[tuple[int, int, int, int]], one: tuple[int, int, int, int]) 
 
 
 def subtract(ranges: Sequence[Range], taken: Sequence[Range]) -> list[Range]:
-    """The parts of `ranges` that are not in `taken`; both ascending and apart."""
+    """The parts of `ranges` that are not in `taken`; both ascending and disjoint."""
     left: list[Range] = []
     hole = 0
     for first, last in ranges:
@@ -117,7 +117,7 @@ def subtract(ranges: Sequence[Range], taken: Sequence[Range]) -> list[Range]:
 
 
 def meet(ranges: Sequence[Range], others: Sequence[Range]) -> bool:
-    """Whether any token stands in both; both ascending and apart."""
+    """Whether any token is in both; both ascending and disjoint."""
     at = 0
     for first, last in ranges:
         while at < len(others) and others[at][1] < first:

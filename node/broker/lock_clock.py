@@ -1,11 +1,12 @@
-"""The leader's own clock of locks: effective deadlines, renewals included (semantics.md 3 and 5).
+"""The leader's lock clock: effective deadlines, renewals included (semantics.md 3 and 5).
 
-Owns an index of consumers by a lower bound of their first effective deadline, what has been granted
-to each, and which tokens stand in an evaluation that is on its way. It is built from the replicated
-index when a term begins and forgotten when it ends. Must not know connections, leases or Raft: who
-asks it to renew has made sure that this node may grant, and who takes what has expired proposes it.
+Owns an index of consumers by a lower bound of their first effective deadline, the renewals granted
+to each, and the tokens of an evaluation in flight. It is built from the replicated index when a
+term begins, and lives as long as the term. Must not know connections, leases or Raft: the caller
+that renews has made sure that this node may grant, and the caller of `look` proposes the expired
+tokens.
 
-A consumer costs one entry, whatever it holds, and a look costs in proportion to what is due.
+A consumer costs one index entry, whatever it holds, and a look costs in proportion to what is due.
 """
 
 from __future__ import annotations
@@ -16,28 +17,28 @@ from typing import Protocol
 
 from sortedcontainers import SortedList
 
-from fifo.machine.queries import Held
+from fifo.machine.contract import Held
 from node.broker import limits
 from node.broker.counters import Counters
 from node.broker.grants import Granted, Range, meet, subtract
 
 
 class Locks(Protocol):
-    """What the lock clock asks of the replicated state."""
+    """The queries of the replicated state that the lock clock depends on."""
 
     def lock_consumers(self) -> Iterator[tuple[int, int]]:
-        """(lower bound of the first deadline, consumer) of all that hold anything."""
+        """(lower bound of the first deadline, consumer) of all that hold locks."""
 
     def expired(self, consumer: int, now_ms: int, most: int) -> tuple[list[Range], int | None]:
         """Tokens whose replicated deadline has passed, and the next deadline of the others."""
 
     def held(self, consumer: int, ranges: Sequence[Range]) -> Held | None:
-        """The part of these tokens that is locked; None where there is no such consumer."""
+        """The part of these tokens that is locked; None without such a consumer."""
 
 
 @dataclass(slots=True)
 class Renewal:
-    """The outcome for one consumer: ranges with their new deadline, and ranges that are lost."""
+    """The outcome for one consumer: ranges with their new deadline, and lost ranges."""
 
     consumer: int
     renewed: list[tuple[int, int, int]] = field(default_factory=list)
@@ -57,25 +58,16 @@ class LockClock:
         self._due: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
-        """Consumers that hold locks, evaluations under way included."""
+        """Consumers that hold locks, evaluations in flight included."""
         return len(self._bounds) + len(self._proposed.keys() - self._bounds.keys())
 
     def begin(self) -> None:
-        """A term begins here: nothing is granted yet, and the replicated index is all there is."""
-        self.clear()
+        """Build the index from the replicated state: a term begins without granted renewals."""
         for bound_ms, consumer in self._locks.lock_consumers():
             self.locked(consumer, bound_ms)
 
-    def clear(self) -> None:
-        """The term is over: forget what was granted; the next leader's floors cover it."""
-        self._index.clear()
-        self._bounds.clear()
-        self._granted.clear()
-        self._proposed.clear()
-        self._due.clear()
-
     def locked(self, consumer: int, deadline_ms: int) -> None:
-        """The consumer holds something with this deadline, or an earlier one."""
+        """Note that the consumer holds a lock with this deadline, or an earlier one."""
         bound_ms = self._bounds.get(consumer)
         if bound_ms is not None:
             if bound_ms <= deadline_ms:
@@ -89,7 +81,7 @@ class LockClock:
     def look(self, now_ms: int) -> tuple[tuple[int, int, int], ...]:
         """Everything that has expired, as (consumer, first token, last token), within bounds.
 
-        What is handed out counts as proposed until `decided`.
+        The returned tokens count as proposed until `decided`.
         """
         found: list[tuple[int, int, int]] = []
         messages = limits.EVAL_MESSAGES_MAX
@@ -101,7 +93,7 @@ class LockClock:
             _, consumer = self._index.pop(0)
             del self._bounds[consumer]
             if consumer in self._proposed:
-                continue  # looked at again when that is decided
+                continue  # checked again when that is decided
             ranges = self._expired(consumer, now_ms)
             ranges = _first(ranges, limits.EVAL_RANGES_MAX - len(found), messages)
             if ranges:
@@ -112,7 +104,7 @@ class LockClock:
         return tuple(found)
 
     def _expired(self, consumer: int, now_ms: int) -> list[Range]:
-        """What of this consumer's locks has ended; where nothing has, it is put back."""
+        """The expired locks of this consumer; if there are none, it is indexed again."""
         ranges, next_ms = self._locks.expired(consumer, now_ms, limits.LOOK_TOKENS_MAX)
         left = list(ranges)
         granted = self._granted.get(consumer)
@@ -129,7 +121,7 @@ class LockClock:
         return left
 
     def _due_of(self, consumer: int, ranges: Sequence[Range]) -> list[tuple[int, int]]:
-        """(when they ended, how many) of tokens that are proposed as expired."""
+        """(deadline, number of tokens) of ranges that are proposed as expired."""
         held = self._locks.held(consumer, ranges)
         return [
             (max(one.deadline_ms, self.granted(consumer, one.last)[0]), one.last + 1 - one.first)
@@ -137,7 +129,7 @@ class LockClock:
         ]
 
     def decided(self, now_ms: int, *, applied: bool = True) -> None:
-        """The evaluation that was handed out is applied, or known not to be: look again."""
+        """Check its consumers again: the proposed evaluation is applied, or known not to be."""
         due, self._due = self._due, []
         if applied:
             for due_ms, count in due:
@@ -149,7 +141,7 @@ class LockClock:
     # --- renewal ----------------------------------------------------------------------------------
 
     def undecided(self, items: Iterable[tuple[int, Sequence[Range]]]) -> bool:
-        """Whether any of these tokens stands in an evaluation under way: then a renewal waits."""
+        """Whether any of these tokens is in an evaluation in flight, so that a renewal waits."""
         proposed = self._proposed
         return any(
             consumer in proposed and meet(ranges, proposed[consumer]) for consumer, ranges in items
@@ -158,9 +150,9 @@ class LockClock:
     def renew(
         self, consumer: int, held: Held, ranges: Sequence[Range], now_ms: int
     ) -> Renewal | None:
-        """Grant now + lock, within `max_lock`, on what is held of the tokens that were named.
+        """Grant now + lock, within `max_lock`, on the named tokens that are held.
 
-        None where so much is granted in pieces already that no more can be remembered.
+        None if the consumer's grants are too fragmented to remember another one.
         """
         granted = self._granted.get(consumer)
         if granted is None:
@@ -182,7 +174,7 @@ class LockClock:
         return renewal
 
     def granted(self, consumer: int, token: int) -> tuple[int, int]:
-        """(deadline granted by renewal, how often) of one token; zeros without a renewal."""
+        """(deadline granted by renewal, number of renewals) of one token; zeros without any."""
         granted = self._granted.get(consumer)
         return (0, 0) if granted is None else granted.of(token)
 
@@ -198,7 +190,7 @@ class LockClock:
 
 
 def _first(ranges: Sequence[Range], count: int, messages: int) -> list[Range]:
-    """The first `count` ranges, and of them at most so many tokens."""
+    """The first `count` ranges, cut to `messages` tokens in total."""
     taken: list[Range] = []
     for first, last in ranges[:count]:
         if messages <= 0:

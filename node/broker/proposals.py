@@ -1,9 +1,9 @@
-"""From commands to committed entries, and back from replies to whoever waits for them.
+"""Commands into committed entries, and replies back to their waiters.
 
-Owns the gatherer, the entries on their way, and the match of an applied entry with the requests in
-it. Nothing is answered before its entry is committed and applied here; what is lost with the
-leadership is not answered at all: the client asks again, by number. Must not know what a command
-means or what an answer looks like.
+Owns the batcher, the entries in flight, and the match of an applied entry with the requests in it.
+A waiter is answered only after its entry is committed and applied here. Waiters that are lost with
+the leadership get no answer: the client retries, by number. Must not know what a command means or
+what an answer looks like.
 """
 
 from __future__ import annotations
@@ -13,26 +13,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from fifo.machine.commands import Command, to_list
-from fifo.machine.effects import Effect
-from fifo.machine.replies import Reply
+from fifo.machine.contract import Command, Effect, Reply, to_list
 from fifo.wire import Buffer
 from node.broker import limits
 from node.broker.batcher import Batch, Batcher
-from node.broker.clock import ClusterClock
+from node.broker.clock import Clocks
 from node.broker.counters import Counters
+from node.broker.turns import Turns
 from node.raft import Outcome, RaftNode
 
 logger = logging.getLogger(__name__)
 
 Answer: TypeAlias = Callable[[Reply], None]
-"""Told the reply of a committed command, in the turn in which its entry was applied."""
+"""Called with the reply of a committed command, in the turn in which its entry was applied."""
 
 
 class Waiter:
-    """Who waits for one command. `late`: answered only after the deliveries of the same entry.
+    """The callbacks of one command. `late`: answer only after the deliveries of the same entry.
 
-    `lost` is told when the entry is certainly or possibly not applied.
+    `lost` is called instead of `answer` if the entry is, or may be, not applied.
     """
 
     __slots__ = ("answer", "late", "lost")
@@ -46,11 +45,12 @@ class Waiter:
 
 
 Waiters: TypeAlias = list[Waiter | None]
+Plain: TypeAlias = Sequence[Any]
 
 
 @dataclass(slots=True)
 class Applied:
-    """One entry that was applied while this node leads, and what came of it."""
+    """The outcome of one entry that was applied while this node leads."""
 
     index: int
     replies: Sequence[Reply]
@@ -63,36 +63,27 @@ class Proposals:
 
     def __init__(
         self,
-        clock: ClusterClock,
-        *,
-        now: Callable[[], float],
-        wall_ms: Callable[[], int],
-        wake: Callable[[], None],
-        wake_within: Callable[[float], None],
+        raft: RaftNode,
+        clocks: Clocks,
+        turns: Turns,
         counters: Counters,
-        weigh: Callable[[Sequence[Any]], int],
+        weigh: Callable[[Plain], int],
     ) -> None:
-        """`wake` asks for a turn, `wake_within` for one within so many seconds; `weigh`:
-        microseconds that a command in its plain form may take to be applied."""
-        self._clock = clock
-        self._weigh = weigh
+        """`weigh`: microseconds that applying a command, in its plain form, may take."""
+        self._raft = raft
+        self._clocks = clocks
+        self._now = clocks.now
+        self._turns = turns
         self._counters = counters
-        self._now = now
-        self._wall_ms = wall_ms
-        self._wake = wake
-        self._wake_within = wake_within
-        self._raft: RaftNode | None = None
-        self._batcher: Batcher[Waiter | None] = Batcher(now)
+        self.weigh = weigh
+        self._batcher: Batcher[Waiter | None] = Batcher(clocks.now)
         self._in_flight: dict[int, tuple[int, float]] = {}
         self._next_ticket = 0
         self._in_flight_bytes = 0
         self._applied: list[Applied] = []
-        self.submitted_at = now()
+        self._stopped = False
+        self.submitted_at = clocks.now()
         self.entries_total = 0
-
-    def attach(self, raft: RaftNode) -> None:
-        """Where entries go; the node and its broker know each other."""
-        self._raft = raft
 
     @property
     def in_flight(self) -> int:
@@ -101,37 +92,43 @@ class Proposals:
 
     @property
     def crowded(self) -> bool:
-        """True where so much waits that no request should be read."""
+        """True while more is gathered than may wait: no client should be read."""
         return self._batcher.gathered_bytes > limits.GATHERED_BYTES_MAX
 
     @property
     def relaxed(self) -> bool:
-        """True where requests can be read again."""
+        """True once clients can be read again."""
         return self._batcher.gathered_bytes <= limits.GATHERED_BYTES_MAX // 2
 
     # --- proposing --------------------------------------------------------------------------------
 
-    def place(self, raw_bytes: int, weight: int) -> int:
-        """Offset in the entry's area that a raw part of a command of this weight will have, if
-        proposed next."""
-        return self._batcher.place(raw_bytes, weight)
-
-    def propose(self, command: Command, waiter: Waiter | None, raw: Buffer = b"") -> None:
-        """Gather one command; with a raw part only right after `place` for it."""
-        self.propose_plain(to_list(command), waiter, raw)
-
-    def propose_plain(self, plain: list[Any], waiter: Waiter | None, raw: Buffer = b"") -> None:
-        """The same for a command in its plain form, which has been checked."""
+    def propose(
+        self,
+        build: Callable[[int], Plain],
+        waiter: Waiter | None,
+        *,
+        weight: int,
+        raw: Buffer = b"",
+    ) -> None:
+        """Gather one command with its raw part; see `Batcher.add`. `build` must be valid input."""
         if self._batcher.empty:
             if self._in_flight:
-                # In company: it leaves when an entry commits; a turn before is for nothing.
-                self._wake_within(limits.GATHER_SECONDS)
+                # The batch leaves when that entry commits; an earlier turn would do nothing.
+                self._turns.within(limits.GATHER_SECONDS)
             else:
-                self._wake()
-        self._batcher.add(plain, waiter, raw, weight=self._weigh(plain))
+                self._turns.ask()
+        self._batcher.add(build, waiter, raw, weight=weight)
+
+    def propose_command(self, command: Command, waiter: Waiter | None) -> None:
+        """Gather one command without a raw part."""
+        self.propose_plain(to_list(command), waiter)
+
+    def propose_plain(self, plain: Plain, waiter: Waiter | None) -> None:
+        """Gather one checked command, in its plain form, without a raw part."""
+        self.propose(lambda _: plain, waiter, weight=self.weigh(plain))
 
     def flush(self, *, committed: bool = False) -> None:
-        """Hand Raft what is due, as far as it takes more; `committed`: an entry just was."""
+        """Hand due batches to Raft, as far as it takes more; `committed`: an entry just was."""
         if self._batcher.empty:
             return
         now = self._now()
@@ -152,15 +149,15 @@ class Proposals:
         )
 
     def submit_now(self, command: Command, waiter: Waiter) -> None:
-        """One command as an entry of its own, before everything gathered: a term's first."""
+        """Submit a term's first command: an entry of its own, ahead of all gathered ones."""
         alone: Batcher[Waiter | None] = Batcher(self._now)
-        alone.add(to_list(command), waiter)
+        plain = to_list(command)
+        alone.add(lambda _: plain, waiter, weight=0)
         batch = alone.take()
         assert batch is not None, "one command is gathered"
         self._submit(batch)
 
     def _submit(self, batch: Batch[Waiter | None]) -> None:
-        assert self._raft is not None, "attached before anything is proposed"
         self._next_ticket += 1
         ticket, size = self._next_ticket, batch.size_bytes
         self.submitted_at = self._now()
@@ -172,11 +169,12 @@ class Proposals:
         def done(outcome: Outcome, index: int) -> None:
             self._done(ticket, waiters, outcome, index)
 
-        parts = batch.parts(stamp_ms=self._clock.stamp_ms(), wall_ms=self._wall_ms())
+        clocks = self._clocks
+        parts = batch.parts(stamp_ms=clocks.cluster.stamp_ms(), wall_ms=clocks.wall_ms())
         self._raft.submit(parts, done)
 
     def wait(self) -> float | None:
-        """Seconds until something gathered is due; None where nothing waits for time alone."""
+        """Seconds until a gathered batch is due; None if none waits for time alone."""
         if self._batcher.empty or not self._room:
             return None
         return self._batcher.wait(self._now())
@@ -184,14 +182,13 @@ class Proposals:
     # --- outcomes ---------------------------------------------------------------------------------
 
     def applied(self, index: int, replies: Sequence[Reply], effects: Sequence[Effect]) -> None:
-        """An entry was applied while this node leads; its waiters, if any, are told of it next."""
+        """Note an entry that was applied while this node leads; its waiters are paired next."""
         self._applied.append(Applied(index, replies, effects))
 
     def _done(self, ticket: int, waiters: Waiters, outcome: Outcome, index: int) -> None:
-        found = self._in_flight.pop(ticket, None)
-        if found is None:
-            return  # Leadership was lost meanwhile: nobody waits any more.
-        size, submitted_at = found
+        if self._stopped:
+            return  # The term ended meanwhile: no waiter is left.
+        size, submitted_at = self._in_flight.pop(ticket)
         self._in_flight_bytes -= size
         if outcome is Outcome.COMMITTED:
             self._counters.commit.note(self._now() - submitted_at)
@@ -207,13 +204,10 @@ class Proposals:
                 waiter.lost(outcome)
 
     def take_applied(self) -> list[Applied]:
-        """What was applied since the last call, oldest first."""
+        """Return the entries applied since the last call, oldest first."""
         applied, self._applied = self._applied, []
         return applied
 
-    def clear(self) -> None:
-        """Leadership is lost: what is gathered or on its way is answered by nobody."""
-        self._batcher.clear()
-        self._in_flight.clear()
-        self._in_flight_bytes = 0
-        self._applied.clear()
+    def stop(self) -> None:
+        """Ignore outcomes from now on: the term is over, and its clients retry elsewhere."""
+        self._stopped = True

@@ -1,14 +1,14 @@
-"""The machine's refusals as error codes of the protocol.
+"""The machine's refusals in the form of the protocol: code, text and detail.
 
-Owns the table from `fifo.machine.types.Code` to `fifo.wire.errors.Code`: the machine has words for
-what a client cannot act on by itself, and the protocol has fewer. Change it with either of them.
+Owns the conversion; the code of each refusal is a row of `fifo.words.codes`. Must not know
+requests.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from fifo.machine.replies import Refused
+from fifo.machine.contract import Refused
 from fifo.wire.errors import RETRYABLE
 from fifo.words.codes import CODE_OF_REFUSAL
 
@@ -19,7 +19,7 @@ def wire_code(refused: Refused) -> str:
 
 
 def error_item(refused: Refused) -> tuple[str, str, bool, object]:
-    """A refusal as it stands in a confirm: code, text, retryable, detail."""
+    """A refusal in the form of a confirm: code, text, retryable, detail."""
     code = wire_code(refused)
     return (code, refused.text, code in RETRYABLE, detail_of(refused))
 
@@ -30,7 +30,7 @@ def detail_of(refused: Refused) -> object:
 
 
 def plain(value: Any) -> Any:
-    """A value of the machine as the wire carries it: tuples as lists, keys as text."""
+    """Convert a value of the machine to its form on the wire: tuples as lists, keys as text."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

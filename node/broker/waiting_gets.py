@@ -1,8 +1,9 @@
-"""Gets that found nothing and wait: asked again when their queue has something, or given up.
+"""Gets that found no message and wait: retried when their queue has some, or given up in time.
 
-Owns the waiting and its bound. Must not know connections or the machine: what to do comes in as
-two calls, and how much a queue has ready as a third. That says nothing of whom it is for: a get
-that asked in vain rests a while, or it would ask again because of its own entry, and so for ever.
+Owns the waiting and its bound. Must not know connections or the machine: the retry and the end are
+passed in as two calls, and the number of ready messages as a third. That number does not tell for
+which consumer they are: a get that was retried without success rests for a while, because its own
+entry would otherwise cause the next retry, and so on forever.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from node.broker import limits
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _Get:
     deadline: float
     again: Callable[[], bool]
     give_up: Callable[[], None]
 
 
 class WaitingGets:
-    """Per queue, in the order in which they came."""
+    """Waiting gets by queue, in the order in which they came."""
 
     def __init__(self, now: Callable[[], float], ready: Callable[[str], int]) -> None:
-        """`ready(queue)`: how many messages a get may find there now."""
+        """`ready(queue)`: number of messages that a get may find there now."""
         self._now = now
         self._ready = ready
-        self._queues: dict[str, deque[_Waiting]] = {}
-        self._resting: list[tuple[str, _Waiting]] = []
+        self._queues: dict[str, deque[_Get]] = {}
+        self._resting: list[tuple[str, _Get]] = []
         self._count = 0
 
     def deadline(self, wait_ms: int) -> float:
-        """Until when a get that comes now with this wait may wait."""
+        """Time until which a get that arrives now with this wait may wait."""
         return self._now() + min(wait_ms, limits.GET_WAIT_MS_MAX) / 1000
 
     def add(
@@ -43,25 +44,25 @@ class WaitingGets:
         again: Callable[[], bool],
         give_up: Callable[[], None],
         *,
-        in_vain: bool = False,
+        rested: bool = True,
     ) -> bool:
-        """Wait; False where it is too late for that, or too many wait.
+        """Wait; False if the deadline has passed, or too many gets wait.
 
-        `again()` says whether it asked: who has gone meanwhile must not use up a message.
-        `in_vain`: it did, and got nothing of what was ready; it rests until the next `expire`.
+        `again()` returns whether it retried: a client that is gone must not use up a message.
+        `rested=False`: it has just been retried without success; it rests until `expire`.
         """
         if deadline <= self._now() or self._count >= limits.GETS_WAITING_MAX:
             return False
-        one = _Waiting(deadline, again, give_up)
-        if in_vain:
-            self._resting.append((queue, one))
-        else:
+        one = _Get(deadline, again, give_up)
+        if rested:
             self._queues.setdefault(queue, deque()).append(one)
+        else:
+            self._resting.append((queue, one))
         self._count += 1
         return True
 
     def look(self) -> None:
-        """After entries were applied: ask again for as many gets as there are messages."""
+        """Retry as many gets as there are messages, after entries were applied."""
         for queue in list(self._queues):
             waiting = self._queues[queue]
             ready = self._ready(queue)
@@ -72,7 +73,7 @@ class WaitingGets:
                 del self._queues[queue]
 
     def expire(self) -> None:
-        """Give up what has waited long enough; what has rested asks again."""
+        """Give up gets past their deadline, and retry those that have rested."""
         if not self._count:
             return
         resting, self._resting = self._resting, []
@@ -91,9 +92,3 @@ class WaitingGets:
                 one.give_up()
         if resting:
             self.look()
-
-    def clear(self) -> None:
-        """Leadership is lost: nobody is answered here."""
-        self._queues.clear()
-        self._resting.clear()
-        self._count = 0

@@ -10,22 +10,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
-from fifo.machine.consumers import is_present
-from fifo.machine.queries import flags_of
 from node.http.exposition import Page
 from node.http.process import add_process
 from node.journal.stats import SYNC_BUCKET_SECONDS
 
 if TYPE_CHECKING:
-    from fifo.machine.state.records import Queue, State
+    from fifo.machine.contract import Machine, QueueFigures
     from node.collector import Collected
     from node.raft import RaftStatus
     from node.server import Node
-
-T = TypeVar("T")
 
 QUEUES_SHOWN_MAX: Final = 1_000
 """Queues with a label of their own, in the order of their creation; the rest is summed under one.
@@ -58,11 +54,16 @@ _DEPTHS: Final[tuple[tuple[str, str], ...]] = (
 
 
 class _Depths:
-    """What is shown under one value of the label `queue`."""
+    """The samples under one value of the label `queue`."""
 
     def __init__(self) -> None:
         self.depths = [0] * len(_DEPTHS)
         self.consumers: Counter[str] = Counter()
+
+    def add(self, queue: QueueFigures) -> None:
+        """Add the depths of one queue."""
+        for at, value in enumerate((queue.ready, queue.locked, queue.delayed, queue.bytes)):
+            self.depths[at] += value
 
 
 class Metrics:
@@ -70,7 +71,7 @@ class Metrics:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._seen: dict[int, dict[str, int]] = {}
+        self._seen: dict[int, Mapping[str, int]] = {}
         self._gone: Counter[str] = Counter()
         self._making: asyncio.Task[str] | None = None
 
@@ -91,23 +92,25 @@ class Metrics:
         if self._node.collector is not None:
             _add_collector(page, self._node.collector.collected)
         if broker.led:
-            await self._add_queues(page, broker.host.machine.state)
-            await _add_sessions(page, broker.host.machine.state)
+            await self._add_queues(page, broker.host.machine)
+            await _add_sessions(page, broker.host.machine)
         add_process(page)
         return str(page)
 
-    async def _add_queues(self, page: Page, state: State) -> None:
+    async def _add_queues(self, page: Page, machine: Machine) -> None:
         shown: dict[str, _Depths] = {}
-        seen: dict[int, dict[str, int]] = {}
-        async for queue in _in_pieces(state.queues):
-            name = queue.name if len(shown) < QUEUES_SHOWN_MAX else OTHERS
-            _look_at(queue, shown.setdefault(name, _Depths()))
-            seen[queue.number] = dict(queue.counters)
-        async for consumer in _in_pieces(state.consumers):
-            its = state.queues.get(consumer.queue)
-            if its is not None:
-                found = shown.get(its.name) or shown.setdefault(OTHERS, _Depths())
-                found.consumers.update(flags_of(state, consumer) or ["up"])
+        seen: dict[int, Mapping[str, int]] = {}
+        async for number in _in_pieces(machine.queue_numbers()):
+            queue = machine.queue_figures(number)
+            if queue is not None:
+                name = queue.name if len(shown) < QUEUES_SHOWN_MAX else OTHERS
+                shown.setdefault(name, _Depths()).add(queue)
+                seen[number] = queue.counters
+        async for number in _in_pieces(machine.consumer_numbers()):
+            consumer = machine.consumer_figures(number)
+            if consumer is not None:
+                found = shown.get(consumer.queue) or shown.setdefault(OTHERS, _Depths())
+                found.consumers.update(consumer.states)
         for number in self._seen.keys() - seen.keys():
             self._gone.update(self._seen[number])
         self._seen = seen
@@ -118,19 +121,11 @@ class Metrics:
         _add_totals(page, totals)
 
 
-def _look_at(queue: Queue, found: _Depths) -> None:
-    for at, value in enumerate((queue.ready, queue.locked, len(queue.delayed), queue.bytes)):
-        found.depths[at] += value
-
-
-async def _in_pieces(things: Mapping[int, T]) -> AsyncIterator[T]:
-    """What a table holds now and still holds when it is looked at; the loop goes on in between."""
-    numbers = list(things)
+async def _in_pieces(numbers: Sequence[int]) -> AsyncIterator[int]:
+    """These numbers; the event loop runs between pieces."""
     for at in range(0, len(numbers), PIECE):
         for number in numbers[at : at + PIECE]:
-            found = things.get(number)
-            if found is not None:
-                yield found
+            yield number
         await asyncio.sleep(0)
 
 
@@ -174,13 +169,12 @@ def _add_totals(page: Page, totals: Mapping[str, int]) -> None:
     )
 
 
-async def _add_sessions(page: Page, state: State) -> None:
+async def _add_sessions(page: Page, machine: Machine) -> None:
     counts = dict.fromkeys(("connected", "detached", "disconnected"), 0)
-    async for session in _in_pieces(state.sessions):
-        if session.disconnected:
-            counts["disconnected"] += 1
-        else:
-            counts["connected" if is_present(state, session) else "detached"] += 1
+    async for number in _in_pieces(machine.session_numbers()):
+        status = machine.session_status(number)
+        if status is not None:
+            counts[status] += 1
     page.samples(
         "fifo_sessions",
         "gauge",
@@ -214,7 +208,7 @@ def _add_broker(page: Page, node: Node) -> None:
         counters.commit.buckets,
         counters.commit.total,
     )
-    page.gauge("fifo_connections", "Client connections.", node.broker.connection_count)
+    page.gauge("fifo_connections", "Client connections.", len(node.broker.connections))
 
 
 def _add_collector(page: Page, collected: Collected) -> None:

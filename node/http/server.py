@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from aiohttp import web
 
 from fifo.wire import Code
+from node.broker import views
 from node.broker.connections.authentication import PASSWORD, TOKEN, Denied, Verdict
 from node.broker.connections.listener import Listener
 from node.http.exposition import CONTENT_TYPE
@@ -137,7 +138,8 @@ class HttpServer:
         elsewhere = self._elsewhere(request)
         if elsewhere is not None:
             return elsewhere
-        return web.json_response(self._node.broker.queues.overviews(limit=QUEUES_LISTED_MAX))
+        machine = self._node.broker.host.machine
+        return web.json_response(list(views.overviews(machine, QUEUES_LISTED_MAX)))
 
     async def _queue(self, request: web.Request) -> web.Response:
         """What `fifo queue show NAME --json` prints."""
@@ -145,7 +147,7 @@ class HttpServer:
         if elsewhere is not None:
             return elsewhere
         name = request.match_info["name"]
-        found = self._node.broker.queues.overview(name)
+        found = views.overview(self._node.broker.host.machine, name)
         if found is None:
             return web.json_response({"error": f"there is no queue {name!r}"}, status=404)
         return web.json_response(found)

@@ -33,7 +33,7 @@ from node.config import (
 )
 from node.http.server import HttpServer
 from node.journal.io.storage import OsFile, OsStorage
-from node.server import Node
+from node.server import Environment, Node
 from tests.jepsen import mutants
 from tests.support import raft_probe
 from tests.support.users import EVERYTHING, Certificate, user
@@ -160,9 +160,8 @@ def made(folder: Path, name: str, *, recover: bool) -> Node:
     node = Node(
         config,
         name,
-        wall=control.wall,
+        Environment(wall=control.wall, storage=lambda path: SickStorage(path, control)),
         http=HttpServer,
-        storage=lambda path: SickStorage(path, control),
         recover=recover,
     )
     own = json.loads((folder / "cluster.json").read_text())["nodes"][name]

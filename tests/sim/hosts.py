@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from node.peers.handshake import ListenerSide
 from node.peers.transport import PeerLink
 from node.raft import Inline, JournalLimits, RaftConfig, RaftError, TcpTransport, TransferRefused
-from node.server import Node, NodeStopped
+from node.server import Environment, Node, NodeStopped
 from tests.sim.clockwork import Program
 from tests.support import raft_probe
 from tests.support.simdisk import PowerCut, SimStorage
@@ -154,16 +154,18 @@ class Host:
         node = self.node = self.node_class(
             self.world.config,
             self.name,
-            clock=program.clock,
-            wall=program.wall,
-            rng=rng,
-            offload=partial(SlowDisk, self),
-            disk_clock=self._disk_clock,
-            listener=ClientPort,
-            # So small that most bodies come from the disk, and files are let go of and compacted.
-            journal_limits=JournalLimits(segment_bytes=32_768, cache_bytes=4_096),
-            storage=lambda _folder: self.storage.for_process(),
-            transport=partial(_peer_port, rng.randbytes),
+            Environment(
+                clock=program.clock,
+                wall=program.wall,
+                rng=rng,
+                offload=partial(SlowDisk, self),
+                disk_clock=self._disk_clock,
+                listener=ClientPort,
+                # So small that most bodies come from the disk, and files are dropped and compacted.
+                journal_limits=JournalLimits(segment_bytes=32_768, cache_bytes=4_096),
+                storage=lambda _folder: self.storage.for_process(),
+                transport=partial(_peer_port, rng.randbytes),
+            ),
         )
         self.world.watch(self, node)
         try:

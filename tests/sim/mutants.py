@@ -23,12 +23,11 @@ from fifo.machine.verbs import sessions, settle, tick
 from fifo.wire import Frame
 from fifo.words.settlement import Status, Verb
 from node.broker import limits
-from node.broker.broker import Broker
 from node.broker.clock import ClusterClock
-from node.broker.connections.connection import Connection
-from node.broker.connections.sessions import Session
+from node.broker.connections.connection import Binding, Connection
+from node.broker.leadership import Leadership
 from node.broker.lock_clock import LockClock
-from node.broker.requests.requests import Requests
+from node.broker.requests.publishing import Publishing
 from tests.mutants.hunting import Mutant, scenario, seeds
 from tests.mutants.switch import Switch
 from tests.sim import test_slow_reads
@@ -120,11 +119,13 @@ def nothing_synced() -> Iterator[None]:
 @contextmanager
 def confirms_early() -> Iterator[None]:
     """The leader confirms what it has only proposed."""
-    publish = Requests.publish
+    publish = Publishing.publish
 
-    def confirm(requests: Requests, connection: Connection, session: Session, frame: Frame) -> None:
+    def confirm(
+        requests: Publishing, connection: Connection, session: Binding, frame: Frame
+    ) -> None:
         message: Any = frame.message
-        state = requests._host.machine.state
+        state = requests._machine.state
         queue = state.queue_names.get(message.queue)
         waiting = connection._requests
         publish(requests, connection, session, frame)
@@ -133,8 +134,8 @@ def confirms_early() -> Iterator[None]:
             item = (frame.correlation, queue, producer, 0, message.count, None)
             connection.confirm(item)
 
-    # The handlers are bound when a broker is made, so the class is the place.
-    with patch.object(Requests, "publish", confirm):
+    # Handlers are bound when a term begins, so the class is patched.
+    with patch.object(Publishing, "publish", confirm):
         yield
 
 
@@ -164,11 +165,11 @@ def local_time() -> Iterator[None]:
 def no_lease() -> Iterator[None]:
     """Renewals are granted by whoever believes to lead."""
 
-    def may_answer(broker: Broker) -> bool:
-        return broker.led
+    def may_answer(leadership: Leadership) -> bool:
+        return leadership.led
 
-    # The renewer asks this; it is bound when a broker is made, so the class is the place.
-    with patch.object(Broker, "may_answer", may_answer):
+    # The handler of renewals has it bound when a term begins, so the class is patched.
+    with patch.object(Leadership, "may_answer", may_answer):
         yield
 
 

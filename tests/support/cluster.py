@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from node.broker.leadership import Leadership
 from node.config import Address, ClusterConfig, LimitSettings, cluster_config
 from node.http.server import HttpServer
 from node.server import Node
@@ -44,6 +45,13 @@ async def eventually(look: Callable[[], T | None], *, within: float = DEADLINE_S
             return found
         assert loop.time() < deadline, f"not true within {within} s"
         await passed(LOOK_SECONDS)
+
+
+def leadership_of(node: Node) -> Leadership:
+    """The term that this node leads."""
+    found = node.broker.leadership
+    assert found is not None, "this node does not lead"
+    return found
 
 
 def free_ports(count: int) -> list[int]:

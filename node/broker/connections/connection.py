@@ -1,8 +1,8 @@
 """One client connection: bytes in, frames to its owner; frames out, bounded both ways.
 
-Owns decoding, the pause of reading while the peer has too much unanswered, the bounded output, and
+Owns decoding, backpressure while the peer has too many unanswered requests, the bounded output, and
 closing. Must not know sessions, leadership or what a message means: the owner decides. An owner
-that raises while it looks at a request costs that request an `internal` error, never the node.
+that raises while it handles a request costs that request an `internal` error, never the node.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from fifo.wire import BadMessage, Buffer, Code, Frame, Opening, RemoteProtocolError, encode
 from fifo.wire.errors import RETRYABLE
@@ -18,20 +18,25 @@ from fifo.wire.handshake import FROM_CLIENT
 from fifo.wire.limits import TEXT_BYTES_MAX
 from fifo.wire.messages import Confirms, Error, Message
 from node.broker import limits
-from node.broker.connections.output import Later, Output
-
-if TYPE_CHECKING:
-    from node.broker.connections.sessions import Session
-    from node.broker.permissions import Rights
+from node.broker.connections.output import Deferred, Output
+from node.broker.permissions import Rights
 
 logger = logging.getLogger(__name__)
 
 _PLAIN_CONFIRM = 6
-"""Values of a confirm without a list of repeats, which may be a quarter of what a frame holds."""
+"""Values of a confirm without a list of repeats, which may fill a quarter of a frame."""
+
+
+class Binding(Protocol):
+    """The session that a connection was attached to, as far as a request needs it."""
+
+    number: int
+    ending: bool
+    """True once the client has asked to close the session."""
 
 
 class Owner(Protocol):
-    """What a connection tells whoever accepted it."""
+    """Notifications of a connection to the part that accepted it."""
 
     def connected(self, connection: Connection) -> None:
         """A new connection; nothing has been read from it."""
@@ -40,38 +45,38 @@ class Owner(Protocol):
         """One frame of the peer, in order."""
 
     def disconnected(self, connection: Connection) -> None:
-        """The connection is closed; told once, also where we closed it."""
+        """The connection is closed, by either side. Called once."""
 
     def request_lost(self, connection: Connection) -> None:
-        """Nobody can say what became of a request of this connection."""
+        """The outcome of a request of this connection is unknown."""
 
     def to_flush(self, connection: Connection) -> None:
-        """Something waits to be sent: call `flush` in this turn."""
+        """Output waits: call `flush` in this turn."""
 
     def to_read(self, connection: Connection) -> None:
-        """What it `needs` has to be read from the disk; then tell it that this `came`."""
+        """Entries that it `needs` have to be read from the disk; call `came` afterwards."""
 
     def to_watch(self, connection: Connection) -> None:
-        """Look at it in each sweep while `holding`."""
+        """Check it in each sweep while `holding`."""
 
 
 class Connection(asyncio.Protocol):
     """The broker's end of one TCP connection.
 
-    `session`, `role` and `epoch` are set by the owner when the hello was answered with a welcome;
-    `heartbeat_s` likewise. `rights`: of the user behind it, None where the cluster knows no users.
-    Times are seconds of the owner's monotonic clock.
+    `session`, `role`, `epoch` and `heartbeat_s` are set by the owner during the handshake.
+    `rights`: of the authenticated user, None in a cluster without users. Times are seconds of the
+    owner's monotonic clock.
     """
 
     def __init__(self, owner: Owner, now: Callable[[], float], messages_max: int) -> None:
-        """`messages_max`: messages of unanswered publishes above which the peer is not read."""
+        """`messages_max`: messages of unanswered publishes above which reading pauses."""
         self._owner = owner
         self._now = now
         self._messages_max = messages_max
         self.opening = Opening(awaits=FROM_CLIENT)
         self.address = self.host = ""
         self.rights: Rights | None = None
-        self.session: Session | None = None
+        self.session: Binding | None = None
         self.role = 0
         self.epoch = 0
         self.observer = False
@@ -91,27 +96,27 @@ class Connection(asyncio.Protocol):
     # --- asyncio.Protocol -------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The transport is there."""
+        """Start: the transport is connected."""
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         if peer:
             self.host = peer[0]
             self.address = f"{peer[0]}:{peer[1]}"
         self.output = Output(self._transport, self._now())
-        # Written at once, told as soon as the socket is full, and again when it is empty. Not 0: a
-        # TLS transport of the standard loop calls an empty buffer full then, and is never empty.
+        # Write at once; be notified as soon as the socket is full, and again when it is empty. Not
+        # 0: a TLS transport of the standard loop takes an empty buffer for a full one then.
         self._transport.set_write_buffer_limits(high=1, low=0)
         self._owner.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The peer is gone, or we are."""
+        """Stop: the transport is closed, by either side."""
         self.lost = True
         self.opening.closed()
         self.output.clear()
         self._owner.disconnected(self)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes in any cut: decode, and hand over what is whole."""
+        """Decode bytes, cut anywhere, and hand over complete frames."""
         self.heard_at = self._now()
         if self.closing_at is not None:
             return
@@ -136,13 +141,15 @@ class Connection(asyncio.Protocol):
         except RemoteProtocolError as error:
             self.fail(error.code, error.text)
         except Exception:
-            # A bug of ours in one request: its client hears of it, everybody else goes on.
+            # A bug in one request costs its client an answer; other clients are not affected.
             name = type(frame.message).__name__
             logger.exception("event=request_failed message=%s peer=%s", name, self.address)
-            self.refuse(frame.correlation, Code.INTERNAL, f"{name} failed on the node; see its log")
+            self.refuse(
+                frame.correlation, Code.INTERNAL, f"{name} failed on this node; see its log"
+            )
 
     def eof_received(self) -> bool:
-        """The peer will not send again: this protocol has no half-open connections."""
+        """Close when the peer has: this protocol has no half-open connections."""
         return False
 
     def pause_writing(self) -> None:
@@ -150,7 +157,7 @@ class Connection(asyncio.Protocol):
         self.output.blocked = True
 
     def resume_writing(self) -> None:
-        """The socket took everything: the next turn sends on, where a failed read is seen to."""
+        """The socket took everything: continue in the next turn, which handles a failed read."""
         self.output.blocked = False
         self._want_flush()
 
@@ -168,15 +175,15 @@ class Connection(asyncio.Protocol):
             self._want_flush()
 
     def send_ahead(self, message: Message, correlation: int = 0) -> None:
-        """Queue a frame before all that waits: one that says nothing but that we are there."""
+        """Queue a frame ahead of all others: for heartbeats, which carry no data."""
         if self.open:
             self.output.add_first(list(encode(message, correlation)))
             self._want_flush()
 
-    def send_later(self, later: Later) -> None:
+    def send_deferred(self, deferred: Deferred) -> None:
         """Queue frames that are made when the socket takes them."""
         if self.open:
-            self.output.add_later(later)
+            self.output.add_deferred(deferred)
             self._want_flush()
 
     def refuse(
@@ -194,7 +201,7 @@ class Connection(asyncio.Protocol):
         self.send(Error(code, shorten(text), retryable, detail), correlation)
 
     def confirm(self, item: tuple[object, ...]) -> None:
-        """Answer one publish: those of a turn leave in one frame, long ones alone."""
+        """Answer one publish. Confirms of a turn leave in one frame, long ones alone."""
         if len(item) > _PLAIN_CONFIRM:
             self.flush_confirms()
             self.send(Confirms((item,)))
@@ -203,13 +210,13 @@ class Connection(asyncio.Protocol):
         self._want_flush()
 
     def flush_confirms(self) -> None:
-        """Make frames of the answers to publishes: before anything that must come behind them."""
+        """Queue pending confirms as frames, ahead of anything that must follow them."""
         items, self._confirms = self._confirms, []
         for at in range(0, len(items), limits.CONFIRMS_PER_FRAME_MAX):
             self.send(Confirms(tuple(items[at : at + limits.CONFIRMS_PER_FRAME_MAX])))
 
     def flush(self) -> None:
-        """Write what waits, as far as the socket takes it."""
+        """Write waiting output, as far as the socket takes it."""
         self._queued_for_flush = False
         if self.lost:
             return
@@ -237,17 +244,17 @@ class Connection(asyncio.Protocol):
         if output.stands and self.open:
             self._owner.to_read(self)
         elif output.stands:
-            # Nobody waits for it here: whoever comes back for it gets it again.
-            output.drop_later()
+            # The peer is leaving: a resumed session gets these deliveries again.
+            output.drop_deferred()
             output.flush(now)
         self.spoke_at = output.moved_at
 
     def needs(self) -> Iterable[Sequence[int]]:
-        """Entries of the log that have to be read before anything more can be sent."""
+        """Entries of the log that have to be read before more can be sent."""
         return self.output.needs()
 
     def came(self) -> None:
-        """Some of them were read."""
+        """Continue: some of those entries were read."""
         self.flush()
 
     def _want_flush(self) -> None:
@@ -257,17 +264,17 @@ class Connection(asyncio.Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """What this peer makes us hold: answers that it does not take, and an unfinished frame."""
+        """Memory held for this peer: answers that it does not take, and an unfinished frame."""
         return self.output.waiting_bytes + self.opening.decoder.pending_bytes
 
     @property
     def holding(self) -> bool:
-        """Whether we hold something for the peer, or wait for it to take our last words."""
+        """Whether output, an unfinished frame or a pending close keeps this connection busy."""
         pending_bytes = self.opening.decoder.pending_bytes
         return self.closing_at is not None or not self.output.empty or pending_bytes > 0
 
     def stalled(self, now: float) -> bool:
-        """Whether the peer has taken nothing for long, while something waits for it."""
+        """Whether output waits and the peer has taken none of it for too long."""
         output = self.output
         waits = output.blocked and not output.empty
         return waits and now - output.moved_at > limits.STALLED_SECONDS
@@ -275,11 +282,11 @@ class Connection(asyncio.Protocol):
     # --- closing ----------------------------------------------------------------------------------
 
     def fail(self, code: str, text: str) -> None:
-        """Tell the peer that the connection itself failed, and close it."""
+        """Send an error for the connection itself, and close it."""
         self.close(Error(code, shorten(text), code in RETRYABLE))
 
     def close(self, last: Message | None = None, correlation: int = 0) -> None:
-        """Close once everything queued, and this last frame, is sent; cut after a while."""
+        """Close once all queued frames and this last one are sent; abort after a timeout."""
         if not self.open:
             return
         if self._confirms:
@@ -292,7 +299,7 @@ class Connection(asyncio.Protocol):
         self._owner.to_watch(self)
 
     def abort(self) -> None:
-        """Cut the connection now."""
+        """Close the connection now, without sending."""
         if self.closing_at is None:
             self.closing_at = self._now()
         self.opening.closed()
@@ -300,13 +307,13 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def lose(self, _outcome: object) -> None:
-        """A request of this connection was lost: the client has to come back and ask again."""
+        """Redirect the client: the outcome of one of its requests is unknown, and it must retry."""
         self._owner.request_lost(self)
 
-    # --- what is unanswered -----------------------------------------------------------------------
+    # --- backpressure -----------------------------------------------------------------------------
 
     def begin(self, size_bytes: int, messages: int) -> None:
-        """A request is on its way; too many, and the peer is not read."""
+        """Count a request as unanswered; with too many of them, reading pauses."""
         self._requests += 1
         self._request_bytes += size_bytes
         self._messages += messages
@@ -318,7 +325,7 @@ class Connection(asyncio.Protocol):
             self.stop_reading("in_flight")
 
     def end(self, size_bytes: int, messages: int) -> None:
-        """A request has its answer."""
+        """Count a request as answered."""
         self._requests -= 1
         self._request_bytes -= size_bytes
         self._messages -= messages
@@ -331,13 +338,13 @@ class Connection(asyncio.Protocol):
             self.start_reading("in_flight")
 
     def stop_reading(self, reason: str) -> None:
-        """Leave what the peer sends in the sockets until every reason is gone."""
+        """Pause reading until every reason has been withdrawn."""
         if not self._reading_stopped and self.open:
             self._transport.pause_reading()
         self._reading_stopped.add(reason)
 
     def start_reading(self, reason: str) -> None:
-        """One reason is gone."""
+        """Withdraw one reason to pause; without any, resume."""
         if reason in self._reading_stopped:
             self._reading_stopped.remove(reason)
             if not self._reading_stopped:
@@ -347,7 +354,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def reading(self) -> bool:
-        """False while we leave the peer's bytes in the sockets: its silence proves nothing then."""
+        """False while reading is paused: the peer's silence proves nothing then."""
         return not self._reading_stopped
 
     def __repr__(self) -> str:
@@ -357,7 +364,7 @@ class Connection(asyncio.Protocol):
 
 
 def shorten(text: str) -> str:
-    """A text that fits into an error frame."""
+    """Cut a text to what fits into an error frame."""
     if len(text) * 4 <= TEXT_BYTES_MAX:
         return text
     return text.encode()[: TEXT_BYTES_MAX - 3].decode(errors="ignore") + "..."

@@ -1,7 +1,7 @@
-"""Frames of messages that are made when they can be sent: deliveries, and looks at a queue.
+"""Frames of messages that are made when they can be sent: deliveries, and answers to a peek.
 
-Owns what happens where the entries of the log that a frame is made of are not at hand, or not there
-any more. Must not know when a frame is asked for, or how entries are read.
+Owns the handling of log entries that are not in memory, or no longer exist. Must not know when a
+frame is requested, or how entries are read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
-from fifo.machine.effects import Deliver, Run
+from fifo.machine.contract import Deliver, Run
 from fifo.wire import Buffer, Code, Frame, LocalProtocolError, encode
 from fifo.wire.messages import Peek
 from node.broker import deliveries
@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 
 
 class Delivery:
-    """Runs on their way to one consumer: in one frame, or in several where some of their entries
-    have to be read first."""
+    """Runs on their way to one consumer: one frame, or several if some of their entries have to be
+    read first."""
 
     __slots__ = ("_effect", "_first_token", "_now_ms", "_read", "_runs")
 
@@ -41,11 +41,11 @@ class Delivery:
 
     @property
     def waits(self) -> bool:
-        """See `node.broker.connections.output.Later`."""
+        """See `node.broker.connections.output.Deferred`."""
         return bool(self._runs)
 
     def make(self) -> list[Buffer]:
-        """See `node.broker.connections.output.Later`."""
+        """See `node.broker.connections.output.Deferred`."""
         runs, self._runs = self._runs, ()
         try:
             try:
@@ -57,11 +57,11 @@ class Delivery:
                 self._runs = runs[count:]
                 return frame
         except IndexError:
-            # It waited so long for its peer that its locks ran out, others settled the messages,
-            # and a snapshot let them go: nobody is to have them any more.
+            # Its peer was so slow that the locks expired, other consumers settled the messages, and
+            # a snapshot dropped them: there is nothing left to deliver.
             logger.info("event=delivery_outdated consumer=%d", self._effect.consumer)
         except LocalProtocolError as error:
-            # A frame that nobody could read: these locks run out, the node goes on.
+            # A frame that no client could read: its locks expire, and the node goes on.
             consumer = self._effect.consumer
             logger.exception("event=delivery_failed consumer=%d", consumer, exc_info=error)
         return []
@@ -72,18 +72,18 @@ class Delivery:
         return deliveries.deliver_frame(effect, runs, self._first_token, remaining_ms, self._read)
 
     def needs(self) -> Iterable[Sequence[int]]:
-        """See `node.broker.connections.output.Later`."""
+        """See `node.broker.connections.output.Deferred`."""
         return map(deliveries.entries_of, self._runs)
 
 
 class PeekAnswer:
-    """The messages that somebody looks at, once all of their entries have been at hand; till then
-    the request counts as unanswered."""
+    """The answer to a peek, made once all of its entries have been read; until then the request
+    counts as unanswered."""
 
     def __init__(
         self, connection: Connection, frame: Frame, runs: Sequence[Run], read: deliveries.ReadArea
     ) -> None:
-        """`frame` is the peek, `runs` are what it is to show."""
+        """`frame` is the peek, `runs` are the messages to show."""
         assert isinstance(frame.message, Peek)
         self._connection = connection
         self._correlation = frame.correlation
@@ -95,7 +95,7 @@ class PeekAnswer:
         connection.begin(0, len(runs))
 
     def make(self) -> list[Buffer]:
-        """See `node.broker.connections.output.Later`."""
+        """See `node.broker.connections.output.Deferred`."""
         frame: list[Buffer] = []
         try:
             if deliveries.count_at_hand(self._runs, self._area) < len(self._runs):
@@ -103,7 +103,7 @@ class PeekAnswer:
             answer, raw = deliveries.peeked(self._queue, self._runs, self._area)
             frame = encode(answer, self._correlation, raw)
         except IndexError:
-            text = "what was to be seen was settled meanwhile; ask again"
+            text = "a message was settled while it was being read; retry"
             self._connection.refuse(self._correlation, Code.NOT_NOW, text)
         except LocalProtocolError as error:
             self._connection.refuse(self._correlation, Code.INTERNAL, str(error))
@@ -112,14 +112,14 @@ class PeekAnswer:
         return frame
 
     def _area(self, index: int) -> memoryview:
-        """Kept, for not all of them may be at hand at the same time."""
+        """Read one area and keep it: not all of them may be in memory at the same time."""
         area = self._areas.get(index)
         if area is None:
             area = self._areas[index] = self._read(index)
         return area
 
     def needs(self) -> Iterable[Sequence[int]]:
-        """See `node.broker.connections.output.Later`."""
+        """See `node.broker.connections.output.Deferred`."""
         for run in self._runs:
             missing = [index for index in deliveries.entries_of(run) if index not in self._areas]
             if missing:

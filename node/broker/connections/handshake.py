@@ -1,22 +1,21 @@
-"""How a connection opens: hello, and then a welcome, a redirect or an error.
+"""The handshake of a connection: hello, authentication, and a welcome, a redirect or an error.
 
-Owns the order of semantics.md section 4 for one hello: who it is, which session is attached, and
-that nobody is welcomed before this leader's own `lead` is applied. Must not know requests.
+Owns the first two steps of semantics.md section 4: which user the client is, and whether this is
+the node to connect to. A data or control connection is passed on to the term's `Admission`, which
+attaches its session; an observer needs none. Must not know sessions or requests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from fifo.machine.commands import Attach, EndSession
-from fifo.machine.replies import Attached, Refused, Reply
 from fifo.wire import Code, RemoteProtocolError, State, agree
 from fifo.wire import limits as wire_limits
 from fifo.wire.messages import (
     ROLE_OBSERVER,
     SESSION_NEW,
-    SESSION_RESUMED,
     Authenticate,
     Challenge,
     Hello,
@@ -28,16 +27,13 @@ from fifo.wire.messages import (
 from node.broker import limits
 from node.broker.connections.authentication import MECHANISMS, Authentication, Denied, Verdict
 from node.broker.connections.connection import Connection
-from node.broker.connections.sessions import Sessions
-from node.broker.machine_host import MachineHost
-from node.broker.proposals import Proposals, Waiter
-from node.broker.refusals import wire_code
-from node.users import Permission
+from node.broker.connections.registry import Connections
+from node.raft import RaftNode
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this node is, for its welcomes and redirects."""
+    """The identity of this node, for its welcomes and redirects."""
 
     node: str
     cluster_id: bytes
@@ -45,67 +41,56 @@ class Identity:
     limits: tuple[tuple[str, int], ...]
 
 
-class Doorkeeper:
-    """Answers hellos."""
+class Admitting(Protocol):
+    """A term that this node leads."""
+
+    def admit(self, connection: Connection, hello: Hello) -> None:
+        """Attach the client's session, now or once the term's own `lead` is applied."""
+
+
+class Handshake:
+    """Answers hellos, on every node and in every term."""
 
     def __init__(
         self,
         identity: Identity,
-        host: MachineHost,
-        proposals: Proposals,
-        sessions: Sessions,
-        *,
-        sessions_max: int,
+        raft: RaftNode,
+        connections: Connections,
         authentication: Authentication,
-        leads: Callable[[], bool],
-        led: Callable[[], bool],
-        leader: Callable[[], str | None],
-        term: Callable[[], int],
-        known: Callable[[Connection], None],
-        gone: Callable[[Connection], None],
+        leading: Callable[[], Admitting | None],
     ) -> None:
-        """`leader()`: name of the leader as last heard. `leads()`: this node does; `led()`: and has
-        applied its own `lead`. `known`: it is clear who this is; `gone`: a bound connection is
-        closed."""
+        """`leading`: the term that this node leads, or None."""
         self._identity = identity
-        self._host = host
-        self._proposals = proposals
-        self._sessions = sessions
-        self._sessions_max = sessions_max
+        self._raft = raft
+        self._connections = connections
         self._authentication = authentication
-        self._leads = leads
-        self._led = led
-        self._leader = leader
-        self._term = term
-        self._known = known
-        self._gone = gone
+        self._leading = leading
         self._challenged: dict[Connection, Hello] = {}
-        self._parked: dict[Connection, Hello] = {}
 
     def redirect(self, *, moved: bool) -> Redirect:
-        """Where to go instead; a leader that is not known yet is asked for again soon."""
-        leader = self._leader()
+        """The frame that names the leader; if none is known, the client asks again soon."""
+        leader = self._raft.leader
         if leader == self._identity.node:
-            leader = None  # It was me; who it will be, nobody knows yet.
+            leader = None  # This node is resigning, and its successor is not known yet.
         address = dict(self._identity.nodes).get(leader) if leader is not None else None
         retry_ms = 0 if address is not None else limits.RETRY_LEADERLESS_MS
         return Redirect(leader, address, retry_ms, self._identity.nodes, moved)
 
     def hello(self, connection: Connection, hello: Hello) -> None:
-        """The first frame of a client. Raises RemoteProtocolError where no version is common."""
-        version = agree(hello)
+        """Handle the first frame of a client. Raises RemoteProtocolError without a common
+        version."""
+        connection.version = agree(hello)
         connection.said_hello = True
-        connection.version = version
         beat_ms = min(max(hello.heartbeat_ms, limits.HEARTBEAT_MS_MIN), limits.HEARTBEAT_MS_MAX)
         connection.heartbeat_s = beat_ms / 1000
         if not self._authentication.required:
             self._without_users(connection, hello)
-        elif hello.role != ROLE_OBSERVER and not self._leads():
-            # Before it is asked for a secret: only the leader has to know it.
-            self._known(connection)
+        elif hello.role != ROLE_OBSERVER and self._leading() is None:
+            # Before asking for a secret: only the leader needs to see it.
+            self._connections.known(connection)
             connection.close(self.redirect(moved=False))
         else:
-            self._ask_who(connection, hello)
+            self._identify(connection, hello)
 
     def _without_users(self, connection: Connection, hello: Hello) -> None:
         if hello.user is None and hello.mechanism is None:
@@ -113,29 +98,30 @@ class Doorkeeper:
         else:
             connection.fail(
                 Code.AUTHENTICATION_FAILED,
-                "this cluster knows no users: connect without user, password and token",
+                "this cluster has no users: connect without user, password and token",
             )
 
-    def _ask_who(self, connection: Connection, hello: Hello) -> None:
-        """Ask for the secret, where the client has said how it will prove who it is."""
+    def _identify(self, connection: Connection, hello: Hello) -> None:
+        """Challenge the client for its secret, if it has named a mechanism."""
         mechanism = hello.mechanism
         if mechanism is None and hello.user is None:
             verdict = self._authentication.without_credentials(connection.host)
             self._decided(connection, hello, verdict)
         elif mechanism not in MECHANISMS:
-            text = f"the mechanism must be one of {', '.join(MECHANISMS)}"
+            text = f"unknown mechanism {mechanism!r}: use one of {', '.join(MECHANISMS)}"
             connection.fail(Code.AUTHENTICATION_FAILED, text)
         else:
             self._challenged[connection] = hello
             connection.send(Challenge(mechanism))
 
     def authenticate(self, connection: Connection, message: Authenticate) -> None:
-        """The answer to a challenge. Raises RemoteProtocolError where there was none."""
+        """Handle the answer to a challenge. Raises RemoteProtocolError if there was none."""
         hello = self._challenged.pop(connection, None)
         if hello is None:
-            raise RemoteProtocolError(Code.PROTOCOL, "nobody asked for authentication")
+            raise RemoteProtocolError(Code.PROTOCOL, "authenticate without a challenge")
         if message.mechanism != hello.mechanism:
-            raise RemoteProtocolError(Code.PROTOCOL, "this is not the mechanism of the challenge")
+            text = f"authenticate by {message.mechanism!r}, challenged for {hello.mechanism!r}"
+            raise RemoteProtocolError(Code.PROTOCOL, text)
 
         def decided(verdict: Verdict) -> None:
             self._decided(connection, hello, verdict)
@@ -156,94 +142,38 @@ class Doorkeeper:
             self._let_in(connection, hello)
 
     def _let_in(self, connection: Connection, hello: Hello) -> None:
-        """Who it is, is clear: now whether this is the node to go to."""
-        self._known(connection)
+        """Welcome an authenticated observer; attach or redirect any other client."""
+        self._connections.known(connection)
         if hello.role == ROLE_OBSERVER:
             connection.observer = True
-            self._open(connection, hello, session_state=SESSION_NEW, epoch=0, consumers=())
-        elif not self._leads():
-            connection.close(self.redirect(moved=False))
-        elif not self._led():
-            self._parked[connection] = hello
+            self.welcome(connection, session_state=SESSION_NEW)
+        elif (leadership := self._leading()) is not None:
+            leadership.admit(connection, hello)
         else:
-            self._attach(connection, hello)
-
-    def led(self) -> None:
-        """This leader's own `lead` is applied: who waited for that is let in now."""
-        parked, self._parked = self._parked, {}
-        for connection, hello in parked.items():
-            if connection.open:
-                self._attach(connection, hello)
+            connection.close(self.redirect(moved=False))
 
     def forget(self, connection: Connection) -> None:
-        """The connection is closed."""
-        self._parked.pop(connection, None)
+        """Drop the challenge of a closed connection."""
         self._challenged.pop(connection, None)
 
-    def clear(self) -> None:
-        """Leadership is lost."""
-        self._parked.clear()
-        self._challenged.clear()
-
-    def _attach(self, connection: Connection, hello: Hello) -> None:
-        known = self._host.knows_session(hello.session)
-        if hello.resume and not known:
-            self._session_ended(connection)
-            return
-        if not known and self._host.session_count() >= self._sessions_max:
-            connection.fail(Code.LIMIT, f"this cluster has its {self._sessions_max} sessions")
-            return
-        user = "" if connection.rights is None else connection.rights.user.name
-        command = Attach(hello.session, hello.role, hello.incarnation, user, connection.address)
-
-        def answer(reply: Reply) -> None:
-            self._attached(connection, hello, reply)
-
-        self._proposals.propose(command, Waiter(answer, lost=connection.lose))
-
-    def _attached(self, connection: Connection, hello: Hello, reply: Reply) -> None:
-        if isinstance(reply, Refused):
-            connection.fail(wire_code(reply), reply.text)
-            return
-        assert isinstance(reply, Attached)
-        if (hello.resume and not reply.resumed) or _has_lost_a_right(connection, reply):
-            # It ended between the look at the state and the attach, and nobody wants the new one;
-            # or it consumes what its user may not consume any more.
-            self._proposals.propose(EndSession(reply.session), None)
-            self._session_ended(connection)
-            return
-        self._sessions.bind(connection, reply.session, hello.session, hello.role, reply.epoch)
-        if connection.lost:
-            self._gone(connection)  # It was closed while its attach was on its way.
-            return
-        state = SESSION_RESUMED if reply.resumed else SESSION_NEW
-        self._open(
-            connection, hello, session_state=state, epoch=reply.epoch, consumers=reply.consumers
-        )
-
-    def _session_ended(self, connection: Connection) -> None:
-        connection.fail(
-            Code.SESSION_ENDED, "this session has ended: its locks are lost; open a new one"
-        )
-
-    def _open(
+    def welcome(
         self,
         connection: Connection,
-        hello: Hello,
         *,
         session_state: int,
-        epoch: int,
-        consumers: tuple[tuple[int, str, str, int], ...],
+        epoch: int = 0,
+        consumers: tuple[tuple[int, str, str, int], ...] = (),
     ) -> None:
+        """Open the connection for requests, unless it broke the protocol meanwhile."""
         if connection.opening.state is not State.OPENING:
-            return  # It broke the protocol while it waited, and is being closed.
+            return
         connection.opening.opened()
         connection.send(
             Welcome(
                 version=connection.version,
                 node=self._identity.node,
                 cluster=self._identity.cluster_id,
-                term=self._term(),
+                term=self._raft.term,
                 session_state=session_state,
                 epoch=epoch,
                 heartbeat_ms=int(connection.heartbeat_s * 1000),
@@ -253,10 +183,3 @@ class Doorkeeper:
                 limits=self._identity.limits,
             )
         )
-
-
-def _has_lost_a_right(connection: Connection, reply: Attached) -> bool:
-    rights = connection.rights
-    return rights is not None and not all(
-        rights.may(Permission.CONSUME, queue) for _, _, queue, _ in reply.consumers
-    )

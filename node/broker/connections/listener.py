@@ -1,19 +1,27 @@
-"""The client port: plain, or with a TLS handshake before a connection is one.
+"""The client port: its sockets, its TLS certificate, and the number of connections that fit.
 
-Owns the port's sockets, and how long a handshake may take. Must not know frames, sessions or users.
+Owns accepting, the TLS context, the handshake's time limit, and the arithmetic of file descriptors:
+a journal that cannot open its next segment stops the node, so clients must never take the last
+descriptors. Must not know frames, sessions or users.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from node.broker import limits
+from node.peers.tls import CertificateUnusable, load_chain
 from node.raft import Acceptor, listening_socket
+from node.table import ConfigError
+
+if TYPE_CHECKING:
+    from node.config import TlsSettings
 
 logger = logging.getLogger(__name__)
 
@@ -22,14 +30,14 @@ class Listening(Protocol):
     """A client port."""
 
     async def start(self, host: str, port: int) -> None:
-        """Listen. Raises OSError where the address is taken, and then listens on none."""
+        """Listen. Raises OSError if the address is taken, and then listens on none."""
 
     def close(self) -> None:
-        """Accept nobody any more; connections go on."""
+        """Accept no more connections; existing ones go on."""
 
 
 MakePort: TypeAlias = Callable[[ssl.SSLContext | None, Callable[[], asyncio.Protocol]], Listening]
-"""Makes the client port of a node, which speaks TLS and nothing else where it gets a context."""
+"""Makes the client port of a node; with a context it accepts TLS only."""
 
 
 class Listener:
@@ -38,7 +46,7 @@ class Listener:
     def __init__(
         self, context: ssl.SSLContext | None, make: Callable[[], asyncio.Protocol]
     ) -> None:
-        """`make` gives the protocol of a connection."""
+        """`make` returns the protocol of a new connection."""
         self._make = make
         self._tls: dict[str, Any] = {}
         if context is not None:
@@ -62,7 +70,7 @@ class Listener:
             raise
 
     def close(self) -> None:
-        """Accept nobody any more, and cut handshakes under way; connections go on."""
+        """Accept no more connections and abort handshakes; existing connections go on."""
         self._acceptor.close()
 
     async def _shake(self, accepted: socket.socket, peer: tuple[object, ...]) -> None:
@@ -74,3 +82,49 @@ class Listener:
             accepted.close()
             reason = getattr(error, "reason", None) or type(error).__name__
             logger.info("event=handshake_failed peer=%s:%s reason=%s", *peer[:2], reason)
+
+
+# --- the certificate ------------------------------------------------------------------------------
+
+
+def client_context(settings: TlsSettings, node: str) -> ssl.SSLContext:
+    """The TLS context of a client port. Raises ConfigError if a file cannot be used."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    show_certificate(context, settings, node)
+    return context
+
+
+def show_certificate(context: ssl.SSLContext, settings: TlsSettings, node: str) -> None:
+    """Present this certificate from the next connection on, also on a port that is open.
+
+    Raises ConfigError if a file cannot be used; the context may be unusable then.
+    """
+    cert, key = settings.path("client_cert", node), settings.path("client_key", node)
+    try:
+        load_chain(context, cert, key, kind="client")
+    except CertificateUnusable as error:
+        raise ConfigError(str(error)) from None
+
+
+# --- file descriptors -----------------------------------------------------------------------------
+
+
+def connections_max() -> int:
+    """Raise the soft limit of descriptors as far as allowed; return the connections that fit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.CONNECTIONS_MAX + limits.DESCRIPTORS_RESERVED
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        if raised > soft:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+            soft = raised
+    return fitting(soft)
+
+
+def fitting(descriptors: int) -> int:
+    """Connections that fit beside the node's own files: at least a quarter of the descriptors."""
+    if descriptors == resource.RLIM_INFINITY:
+        return limits.CONNECTIONS_MAX
+    room = max(descriptors - limits.DESCRIPTORS_RESERVED, descriptors // 4)
+    return min(room, limits.CONNECTIONS_MAX)

@@ -1,11 +1,11 @@
-"""What waits to be sent to one client: buffers, and deliveries that are still handles.
+"""The output of one client connection: buffers, and deliveries that are still handles.
 
-Owns the order and the bound of one connection's output. The transport gets half a MiB at a time:
-the standard loop copies what the socket does not take, again and again (decisions.md, "The write
-path"), so the rest stays here uncopied. A delivery waits as a handle that makes its
-frame: its bodies are taken from the log when the peer takes them, so that a consumer that does not
-read costs handles, not memory. Where they are not at hand, the output stands until they were read:
-nothing overtakes a delivery but what says that it may. Must not know sessions or what a frame says.
+Owns its order and bounds. The transport gets half a MiB at a time: the standard loop copies, again
+and again, what the socket does not take (decisions.md, "The write path"), so the rest stays here
+uncopied. A delivery waits as a handle that makes its frame: bodies are taken from the log when the
+peer takes them, so that a consumer that does not read costs handles, not memory. If they are not in
+memory, the output stands until they have been read: only heartbeats overtake a delivery. Must not
+know sessions or what a frame means.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from typing import Protocol, TypeAlias
 from fifo.wire import Buffer
 from node.broker import limits
 
-Frame: TypeAlias = list[Buffer]
+Buffers: TypeAlias = list[Buffer]
+"""One encoded frame."""
 
 
-class Later(Protocol):
+class Deferred(Protocol):
     """Frames that are made at the moment at which they can be sent."""
 
-    def make(self) -> Frame:
-        """The next frame, of as much as is at hand; an empty one is left out."""
+    def make(self) -> Buffers:
+        """The next frame, of what is in memory; an empty one is skipped."""
 
     @property
     def waits(self) -> bool:
-        """Whether there is more, which has to be read first."""
+        """Whether more is left, which has to be read first."""
 
     def needs(self) -> Iterable[Sequence[int]]:
         """The entries that the rest needs, in groups that are of use only as a whole."""
@@ -42,42 +43,42 @@ class Output:
 
     def __init__(self, transport: asyncio.Transport, now: float) -> None:
         self._transport = transport
-        self._items: deque[Frame | Later] = deque()
+        self._items: deque[Buffers | Deferred] = deque()
         self.waiting_bytes = 0
         self.blocked = False
         self.stands = False
-        """Whether what comes next waits for the disk."""
+        """Whether the next frame waits for the disk."""
         self.moved_at = now
 
     @property
     def empty(self) -> bool:
-        """True where the transport was given everything."""
+        """True once the transport has everything."""
         return not self._items
 
     @property
     def over(self) -> bool:
-        """True where more waits than a peer may make us hold."""
+        """True while more output waits than the limits allow."""
         return (
             self.waiting_bytes > limits.OUTPUT_BYTES_MAX
             or len(self._items) > limits.OUTPUT_ITEMS_MAX
         )
 
-    def add(self, frame: Frame) -> None:
+    def add(self, frame: Buffers) -> None:
         """Queue one frame."""
         self._items.append(frame)
         self.waiting_bytes += sum(map(len, frame))
 
-    def add_first(self, frame: Frame) -> None:
-        """Queue one frame that may overtake all others."""
+    def add_first(self, frame: Buffers) -> None:
+        """Queue one frame ahead of all others."""
         self._items.appendleft(frame)
         self.waiting_bytes += sum(map(len, frame))
 
-    def add_later(self, later: Later) -> None:
+    def add_deferred(self, deferred: Deferred) -> None:
         """Queue frames that are made when their turn comes."""
-        self._items.append(later)
+        self._items.append(deferred)
 
     def flush(self, now: float) -> None:
-        """Hand the transport what it takes without waiting; several frames in one write."""
+        """Write to the transport what it takes without blocking; several frames at once."""
         items = self._items
         self.stands = False
         while items and not (self.blocked or self.stands):
@@ -107,18 +108,18 @@ class Output:
                 self._transport.writelines(buffers)
 
     def needs(self) -> Iterator[Sequence[int]]:
-        """The entries that what waits here needs, in order: see `node.raft.FetchWaiter`."""
+        """The entries that waiting frames need, in order: see `node.raft.FetchWaiter`."""
         for item in self._items:
             if not isinstance(item, list):
                 yield from item.needs()
 
-    def drop_later(self) -> None:
-        """Forget what is not made yet."""
+    def drop_deferred(self) -> None:
+        """Discard frames that are not made yet."""
         self._items = deque(item for item in self._items if isinstance(item, list))
         self.stands = False
 
     def clear(self) -> None:
-        """Forget what waits: the peer is gone."""
+        """Discard all output: the peer is gone."""
         self._items.clear()
         self.waiting_bytes = 0
         self.stands = False

@@ -1,9 +1,9 @@
-"""Which connections belong to which session, on the leader, in this term.
+"""The connections of each session, on the leader, in one term.
 
-Owns the soft side of semantics.md section 4: binding a connection to its session, role and epoch,
-closing those of an older epoch, heartbeats, and noticing that nobody speaks any more. What a
-session is and holds stands in the replicated state; this table is empty when a term begins and
-forgotten when it ends. Must not know requests, locks or how commands travel.
+Owns the volatile side of semantics.md section 4: binding a connection to its session, role and
+epoch, closing those of an older epoch, heartbeats, and detecting silent peers. The session itself
+and its locks are replicated state; this table lives as long as the term. Must not know requests,
+locks or how commands travel.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from fifo.wire.messages import ROLE_CONTROL, ROLE_DATA, Ping
 from node.broker.connections.connection import Connection
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Session:
-    """A session with at least one connection here. `ending`: it asked to be closed. `look`: the
-    number of the look at it that is to come."""
+    """A session with at least one connection here. `ending`: its client has asked to close it.
+    `look`: the number of its next scheduled check."""
 
     number: int
     session_id: bytes
@@ -42,21 +42,21 @@ class Session:
 
     @property
     def data(self) -> Connection | None:
-        """Where deliveries go."""
+        """The connection for deliveries."""
         return self.connection(ROLE_DATA)
 
     @property
     def speaker(self) -> Connection | None:
-        """Where notices go: the connection of the client's own thread, or else the other."""
+        """The connection for notices: that of the client's own thread, or else the other."""
         return self.connection(ROLE_CONTROL) or self.connection(ROLE_DATA)
 
     def heard_at(self) -> float:
-        """When any of its connections was heard last."""
+        """Time at which any of its connections was heard last."""
         return max([connection.heard_at for connection in self.connections], default=0.0)
 
     def due_at(self) -> float:
-        """When the first of its connections has been silent, or we towards it, for too long. Only
-        a connection that comes or goes can make that earlier."""
+        """Time at which the first of its connections needs a heartbeat or has been silent for too
+        long. Only a connection that comes or goes can make that earlier."""
         heard_at = self.heard_at()
         due_at = inf
         for connection in self.connections:
@@ -67,7 +67,7 @@ class Session:
 
 
 class Farewell(Enum):
-    """What a closed connection means for its session."""
+    """Consequence of a closed connection for its session."""
 
     NOTHING = "nothing"
     DETACH = "detach"
@@ -95,8 +95,8 @@ class Sessions:
     def bind(
         self, connection: Connection, number: int, session_id: bytes, role: int, epoch: int
     ) -> Session:
-        """A connection was attached to a session. An older one in its role is fenced by an effect
-        of the same entry, which knows whether to call that taken."""
+        """Bind a connection to the session that it was attached to. An older one in its role is
+        fenced by an effect of the same entry, which knows whether to report that as taken."""
         session = self._by_number.get(number)
         if session is None:
             session = self._by_number[number] = Session(number, session_id)
@@ -107,9 +107,13 @@ class Sessions:
         return session
 
     def unbind(self, connection: Connection) -> Farewell:
-        """A connection is closed; what to tell the machine of it."""
-        session = connection.session
-        if session is None or connection not in session.connections:
+        """Remove a closed connection; return the consequence that the machine has to learn.
+
+        A connection that was bound in an earlier term has none: its session is not in this table.
+        """
+        bound = connection.session
+        session = None if bound is None else self._by_number.get(bound.number)
+        if session is not bound or session is None or connection not in session.connections:
             return Farewell.NOTHING
         session.connections.remove(connection)
         if not session.connections:
@@ -121,33 +125,32 @@ class Sessions:
         return Farewell.DETACH if newest and not session.ending else Farewell.NOTHING
 
     def fence(self, number: int, role: int, epoch: int, *, taken: bool) -> None:
-        """Close the connections of this role up to that epoch."""
+        """Close the connections of this role up to that epoch; `taken`: by another client."""
         session = self._by_number.get(number)
         for connection in list(session.connections) if session is not None else ():
             if connection.role == role and connection.epoch <= epoch:
                 if taken:
                     connection.fail(
-                        Code.SESSION_TAKEN, "another client object has opened this session"
+                        Code.SESSION_TAKEN, "this session was opened by another client object"
                     )
                 else:
                     connection.close()
 
-    def clear(self) -> None:
-        """Leadership is lost: nobody has a session here any more."""
-        for session in self._by_number.values():
-            session.connections.clear()
-        self._by_number.clear()
-        self._looks.clear()
+    def close(self, number: int) -> None:
+        """Close the connections of a session whose end is committed."""
+        session = self._by_number.get(number)
+        for connection in list(session.connections) if session is not None else ():
+            connection.close()
 
     def _look_at(self, session: Session, due_at: float) -> None:
-        """The next sweep from then on looks at the session, and no other that was meant to."""
+        """Schedule the session's next check; an earlier schedule is void."""
         session.look = next(self._numbers)
         heapq.heappush(self._looks, (due_at, session.look, session))
 
     def sweep(self, now: float) -> None:
-        """Say something where we were silent; cut what has been silent for two heartbeats.
+        """Send heartbeats that are due; abort peers that were silent for two heartbeats.
 
-        Looks only at those of whom something may be due, so that thousands of idle ones cost
+        Checks only sessions of which something may be due, so that thousands of idle ones cost
         little.
         """
         due = []
@@ -166,25 +169,25 @@ class Sessions:
 
 
 def heard_here(connection: Connection, heard_at: float) -> float:
-    """When its peer was heard, whose session was heard at `heard_at`.
+    """Time at which the peer counts as heard; its session was heard at `heard_at`.
 
-    A data connection alone may be silent while the control connection speaks: the handler blocks
-    the user's loop. So it is the session that is heard, for its data connection.
+    A data connection may be silent while the control connection speaks: the handler blocks the
+    user's event loop. So a data connection counts as heard with its session.
     """
     return connection.heard_at if connection.role == ROLE_CONTROL else heard_at
 
 
 def patience(connection: Connection) -> float:
-    """Seconds of silence after which a peer is given up."""
+    """Seconds of silence after which a peer counts as gone."""
     return HEARTBEATS_MISSED_MAX * connection.heartbeat_s
 
 
 def beat(connection: Connection, now: float) -> None:
-    """Send a heartbeat where we have been silent for one."""
+    """Send a heartbeat after a silence of one interval."""
     if connection.open and now - connection.spoke_at >= connection.heartbeat_s:
         connection.send_ahead(Ping(), connection.opening.next_correlation())
 
 
 def silent(connection: Connection, heard_at: float, now: float) -> bool:
-    """Whether what was last heard then is too long ago."""
+    """Whether a peer last heard at `heard_at` has been silent for too long."""
     return now - heard_at > patience(connection)

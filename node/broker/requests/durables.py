@@ -2,7 +2,7 @@
 
 Owns the way from a `Durable` request to the machine's commands and back. The wire names a durable
 consumer by queue and name, the machine by number and generation: the number is looked up here, and
-the machine refuses whoever was replaced meanwhile. Changes no state by itself.
+the machine refuses a client that was replaced meanwhile.
 """
 
 from __future__ import annotations
@@ -10,75 +10,70 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from fifo.machine import commands, replies
-from fifo.machine import limits as machine_limits
-from fifo.machine.replies import Reply
+from fifo.machine.contract import Machine, Reply, commands, replies
+from fifo.machine.contract import limits as machine_limits
 from fifo.wire import Code, Frame
 from fifo.wire.limits import RANGES_MAX
-from fifo.wire.messages import Durable, Message, Ok, Receipt
-from node.broker.connections.connection import Connection
-from node.broker.connections.sessions import Session
-from node.broker.machine_host import MachineHost
-from node.broker.requests.requests import Handler, Requests
+from fifo.wire.messages import Durable, Ok, Receipt
+from node.broker.connections.connection import Binding, Connection
+from node.broker.requests.proposer import Proposer, message_of, ok
 
 _RECEIPT_LINES_MAX = RANGES_MAX * 4
-"""What a receipt holds; of more ranges that could not be acked the first are named."""
+"""Bound of a receipt: if more ranges could not be acked, only the first are named."""
 
-NOBODY = 0
-"""No session has this number: what is delivered to it is not sent, and can be fetched."""
+NO_SESSION = 0
+"""No session has this number: deliveries to it are not sent, and can be fetched."""
 
 ANY = 0
-"""No durable consumer has this number: a verb for whichever has the name."""
+"""No durable consumer has this number: the verb is for the one with the name."""
 
-Verb: TypeAlias = Callable[[Connection, Session, Frame, Durable, int], None]
-"""Carries out one verb for a durable consumer with this number."""
+VerbHandler: TypeAlias = Callable[[Connection, Binding, Frame, Durable, int], None]
+"""Handles one verb for the durable consumer with this number."""
 
 
 class Durables:
-    """Handler of everything that durable consumers ask."""
+    """Handler of the verbs of durable consumers."""
 
-    def __init__(self, host: MachineHost, requests: Requests, *, consumers_max: int) -> None:
-        self._host = host
-        self._requests = requests
+    def __init__(self, machine: Machine, proposer: Proposer, *, consumers_max: int) -> None:
+        self._machine = machine
+        self._proposer = proposer
         self._consumers_max = consumers_max
-        self._verbs: dict[str, Verb] = {
+        self._verbs: dict[str, VerbHandler] = {
             "reserve": self._reserve,
             "fetch": self._fetch,
             "ack": self._ack,
             "renew": self._renew,
             "forget": self._forget,
         }
-        self.handlers: dict[type[Message], Handler] = {Durable: self.durable}
 
-    def durable(self, connection: Connection, session: Session, frame: Frame) -> None:
-        """One verb of one durable consumer."""
-        message = frame.message
-        assert isinstance(message, Durable)
+    def durable(self, connection: Connection, session: Binding, frame: Frame) -> None:
+        """Dispatch one verb of one durable consumer."""
+        message = message_of(frame, Durable)
         verb = self._verbs.get(message.verb)
         if verb is None and message.verb != "open":
-            text = f"a durable consumer's verb must be one of open, {', '.join(self._verbs)}"
+            text = f"unknown verb {message.verb!r}: use one of open, {', '.join(self._verbs)}"
             connection.refuse(frame.correlation, Code.INVALID_ARGUMENT, text)
-        elif self._requests.no_queue(connection, frame.correlation, message.queue):
+        elif self._proposer.lacks_queue(connection, frame.correlation, message.queue):
             return
         elif verb is None:
             self._open(connection, frame, message)
         else:
-            consumer = self._host.durable(message.queue, message.name)
+            consumer = self._machine.durable(message.queue, message.name)
             if consumer is None:
                 text = f"there is no durable consumer {message.name!r}; open it first"
                 connection.refuse(frame.correlation, Code.UNKNOWN_CONSUMER, text)
             elif message.consumer not in (ANY, consumer.number):
-                # Its generations began anew, so they tell nothing about the one before.
+                # Its generations started over, so they say nothing about the one before.
                 text = "this durable consumer was forgotten, and another has its name now"
                 connection.refuse(frame.correlation, Code.UNKNOWN_CONSUMER, text)
             else:
                 verb(connection, session, frame, message, consumer.number)
 
     def _open(self, connection: Connection, frame: Frame, message: Durable) -> None:
-        """Find or create it, and take it over: whoever had it before is refused from now on."""
-        known = self._host.durable(message.queue, message.name) is not None
-        if not known and self._host.consumer_count() >= self._consumers_max:
-            text = f"this cluster has its {self._consumers_max} consumers"
+        """Find or create it, and take it over: its former client is refused from now on."""
+        known = self._machine.durable(message.queue, message.name) is not None
+        if not known and self._machine.consumer_count() >= self._consumers_max:
+            text = f"this cluster has its maximum of {self._consumers_max} consumers"
             connection.refuse(frame.correlation, Code.LIMIT, text)
             return
 
@@ -93,23 +88,23 @@ class Durables:
             connection.send(Ok(result), frame.correlation)
 
         command = commands.OpenDurable(message.queue, message.name, message.options or {})
-        self._requests.ask(connection, frame, command, answer)
+        self._proposer.ask(connection, frame, command, answer)
 
     def _reserve(
         self,
         connection: Connection,
-        session: Session,
+        session: Binding,
         frame: Frame,
         message: Durable,
         consumer: int,
     ) -> None:
-        """The next `last` messages; delivered before the answer, unless `first` says not to. In as
+        """Lock the next `last` messages; deliver them before the answer, unless `first` is set. As
         many steps as the machine needs to find one, or to see that none is ready."""
-        asks = NOBODY if message.first else session.number
+        asks = NO_SESSION if message.first else session.number
         command = commands.Reserve(consumer, message.generation, message.last, asks)
 
         def step() -> None:
-            self._requests.ask(connection, frame, command, answer, late=True)
+            self._proposer.ask(connection, frame, command, answer, late=True)
 
         def answer(reply: Reply) -> None:
             assert isinstance(reply, replies.Reserved)
@@ -123,20 +118,20 @@ class Durables:
     def _fetch(
         self,
         connection: Connection,
-        session: Session,
+        session: Binding,
         frame: Frame,
         message: Durable,
         consumer: int,
     ) -> None:
-        """What is still locked of tokens first..last, once more, in as many steps as the machine
-        needs for it; before the answer likewise."""
+        """Deliver once more what is still locked of tokens first..last, before the answer, in as
+        many steps as the machine needs."""
         sent = 0
 
         def step(first: int) -> None:
             command = commands.Fetch(
                 consumer, message.generation, first, message.last, session.number
             )
-            self._requests.ask(connection, frame, command, answer, late=True)
+            self._proposer.ask(connection, frame, command, answer, late=True)
 
         def answer(reply: Reply) -> None:
             nonlocal sent
@@ -154,31 +149,31 @@ class Durables:
     def _ack(
         self,
         connection: Connection,
-        session: Session,
+        session: Binding,
         frame: Frame,
         message: Durable,
         consumer: int,
     ) -> None:
-        """Everything up to `last`, in as many steps as the machine needs for it.
+        """Ack everything up to `last`, in as many steps as the machine needs.
 
-        `first`: the answers about what is before it have arrived.
+        `first`: the client has the receipts for all tokens before it.
         """
         lines: list[tuple[int, int, int, bool]] = []
         upto = 0
 
         def step() -> None:
             nonlocal upto
-            found = self._host.durable(message.queue, message.name)
+            found = self._machine.durable(message.queue, message.name)
             known = 0 if found is None else found.resolved_below
             first = max(known, message.first, upto + 1)
             upto = min(message.last, first + machine_limits.ACK_UPTO_MESSAGES - 1)
             command = commands.AckUpto(consumer, message.generation, upto, first, message.first)
-            self._requests.ask(connection, frame, command, answer)
+            self._proposer.ask(connection, frame, command, answer)
 
         def answer(reply: Reply) -> None:
             assert isinstance(reply, replies.Receipt)
             lines.extend(reply.ranges)
-            found = self._host.durable(message.queue, message.name)
+            found = self._machine.durable(message.queue, message.name)
             if upto < message.last and found is not None and upto < found.next_token - 1:
                 if connection.open:
                     step()
@@ -190,26 +185,26 @@ class Durables:
     def _renew(
         self,
         connection: Connection,
-        session: Session,
+        session: Binding,
         frame: Frame,
         message: Durable,
         consumer: int,
     ) -> None:
-        """Everything that it holds is locked anew."""
+        """Renew the locks of everything that it holds."""
         command = commands.RenewDurable(consumer, message.generation)
-        self._requests.ask(connection, frame, command, _done(connection, frame))
+        self._proposer.ask(connection, frame, command, ok(connection, frame))
 
     def _forget(
         self,
         connection: Connection,
-        session: Session,
+        session: Binding,
         frame: Frame,
         message: Durable,
         consumer: int,
     ) -> None:
-        """The end of it; what it holds returns, uncounted."""
+        """End it; its locks are released without a count."""
         command = commands.Forget(consumer, message.generation)
-        self._requests.ask(connection, frame, command, _done(connection, frame))
+        self._proposer.ask(connection, frame, command, ok(connection, frame))
 
 
 def _answer_reserved(connection: Connection, frame: Frame, reply: replies.Reserved) -> None:
@@ -219,10 +214,3 @@ def _answer_reserved(connection: Connection, frame: Frame, reply: replies.Reserv
         "count": reply.count,
     }
     connection.send(Ok(result), frame.correlation)
-
-
-def _done(connection: Connection, frame: Frame) -> Callable[[Reply], None]:
-    def answer(reply: Reply) -> None:
-        connection.send(Ok(), frame.correlation)
-
-    return answer

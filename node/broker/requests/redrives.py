@@ -1,9 +1,9 @@
-"""Redrive and move: messages that somebody sends to another queue, a step at a time.
+"""Redrive and move: messages sent on to another queue, in steps.
 
-Owns the leader's part of semantics.md section 9: it reads and filters what stands in the queue, and
-proposes steps with the cursor of the replicated record; the machine refuses another cursor, so each
-message is moved once, whoever leads. Nothing of a redrive is kept here but whether a step is on its
-way, or waits for the disk: the next leader goes on from the record. Must not know how a message is
+Owns the leader's part of semantics.md section 9: it reads and filters the messages of the queue,
+and proposes steps with the cursor of the replicated record. The machine refuses any other cursor,
+so each message is moved once, under any leader. The only state here is whether a step is in flight
+or waits for the disk: the next leader continues from the record. Must not know how a message is
 moved.
 """
 
@@ -14,24 +14,30 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from fifo.machine import commands, queries, replies
-from fifo.machine.effects import Run
-from fifo.machine.replies import Refused, Reply
-from fifo.machine.state.records import RedriveState
-from fifo.machine.verbs.redrive import parse_filter
+from fifo.machine.contract import (
+    Command,
+    RedriveState,
+    Refused,
+    Reply,
+    Run,
+    commands,
+    from_list,
+    parse_filter,
+    replies,
+    to_list,
+)
 from fifo.wire import Code, Frame
 from fifo.wire.columns import ColumnError, decode_headers
-from fifo.wire.messages import Message, Move, Ok, Redrive
+from fifo.wire.messages import Move, Ok, Redrive
 from fifo.words.settlement import Reason
 from node.broker import limits
-from node.broker.connections.connection import Connection
-from node.broker.connections.sessions import Session
+from node.broker.connections.connection import Binding, Connection
+from node.broker.context import Context
 from node.broker.deliveries import ReadArea
-from node.broker.machine_host import MachineHost
 from node.broker.proposals import Proposals, Waiter
-from node.broker.requests.queries import redrive_view
-from node.broker.requests.requests import Handler, Requests
-from node.raft import FetchWaiter, NotCached
+from node.broker.requests.proposer import Proposer, message_of
+from node.broker.views import redrive_view
+from node.raft import NotCached
 
 _OPTIONS = frozenset(("filter", "limit", "rate_per_s", "reset_counts", "dry_run", "cancel"))
 
@@ -39,7 +45,7 @@ Filter = tuple[tuple[str, Any], ...]
 
 
 class _Reading:
-    """Entries that a filter has to look into."""
+    """Entries of the log that a filter has to read."""
 
     def __init__(self, runs: Sequence[Run], came: Callable[[], None]) -> None:
         self._runs = runs
@@ -52,9 +58,10 @@ class _Reading:
 
 @dataclass(slots=True)
 class _Running:
-    """A redrive that this leader drives. `not_before`: seconds, of one that is paused."""
+    """A redrive that this leader drives. `changing`: starts and stops in flight; `not_before`:
+    monotonic seconds at which a paused one is retried."""
 
-    on_its_way: bool = False
+    step_in_flight: bool = False
     changing: int = 0
     not_before: float = 0.0
     reading: _Reading | None = None
@@ -62,7 +69,7 @@ class _Running:
 
 @dataclass(slots=True, eq=False)
 class _DryRun:
-    """A count of what a redrive would move, made in pieces so that no turn gets long."""
+    """A count of the messages that a redrive would move, in pieces so that turns stay short."""
 
     connection: Connection
     correlation: int
@@ -77,63 +84,51 @@ class _DryRun:
 
 
 class Redrives:
-    """All redrives, dry runs and moves of a leader."""
+    """Handler of redrives, dry runs and moves, and their driver while this node leads."""
 
     def __init__(
         self,
-        host: MachineHost,
+        context: Context,
         proposals: Proposals,
-        requests: Requests,
-        *,
-        now: Callable[[], float],
-        now_ms: Callable[[], int],
-        wall_ms: Callable[[], int],
+        proposer: Proposer,
         may_answer: Callable[[], bool],
-        fetch: Callable[[FetchWaiter], None],
-        drop_fetch: Callable[[FetchWaiter], None],
     ) -> None:
-        """`now_ms` is cluster time, `wall_ms` the clock by which a message's age is told; `fetch`
-        has entries read and tells, `drop_fetch` ends that."""
-        self._host = host
+        self._machine = context.host.machine
+        self._read_area = context.host.read_area
+        self._raft = context.raft
+        self._clocks = context.clocks
         self._proposals = proposals
-        self._requests = requests
-        self._now = now
-        self._now_ms = now_ms
-        self._wall_ms = wall_ms
+        self._proposer = proposer
         self._may_answer = may_answer
-        self._fetch = fetch
-        self._drop_fetch = drop_fetch
         self._running: dict[str, _Running] = {}
         self._dry_runs: list[_DryRun] = []
-        self.handlers: dict[type[Message], Handler] = {Redrive: self.redrive, Move: self.move}
 
     def begin(self) -> None:
-        """A term begins here: go on with what the state says is running."""
-        self.clear()
-        for name in self._host.redrives():
+        """Continue the redrives that run according to the state."""
+        for name in self._machine.running_redrives():
             self._running[name] = _Running()
 
-    def clear(self) -> None:
-        """Leadership is lost: the next leader goes on, and dry runs are asked again."""
+    def stop(self) -> None:
+        """Cancel reads of the log: the term is over, and the next leader continues."""
         waiting: list[_Running | _DryRun] = [*self._running.values(), *self._dry_runs]
         for one in waiting:
             if one.reading is not None:
-                self._drop_fetch(one.reading)
-        self._running.clear()
-        self._dry_runs.clear()
+                self._raft.drop_fetch(one.reading)
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def redrive(self, connection: Connection, session: Session, frame: Frame) -> None:
-        """Start, cancel, or only count."""
-        message = frame.message
-        assert isinstance(message, Redrive)
+    def redrive(self, connection: Connection, session: Binding, frame: Frame) -> None:
+        """Start or cancel a redrive, or count in a dry run."""
+        message = message_of(frame, Redrive)
         options = message.options or {}
         unknown = options.keys() - _OPTIONS
         if unknown:
-            text = f"a redrive has no option {min(map(str, unknown))[:40]!r}"
+            text = (
+                f"unknown redrive option {min(map(str, unknown))[:40]!r}: use"
+                f" {', '.join(sorted(_OPTIONS))}"
+            )
             connection.refuse(frame.correlation, Code.INVALID_ARGUMENT, text)
-        elif self._requests.no_queue(connection, frame.correlation, message.queue):
+        elif self._proposer.lacks_queue(connection, frame.correlation, message.queue):
             return
         elif options.get("cancel"):
             self._change(connection, frame, message.queue, commands.RedriveStop(message.queue))
@@ -151,63 +146,57 @@ class Redrives:
             else:
                 self._change(connection, frame, message.queue, command)
 
-    def _change(
-        self, connection: Connection, frame: Frame, queue: str, command: commands.Command
-    ) -> None:
-        """Propose a start or stop, and answer with how the redrive is then."""
+    def _change(self, connection: Connection, frame: Frame, queue: str, command: Command) -> None:
+        """Propose a start or stop, and answer with the redrive's state after it."""
         running = self._running.setdefault(queue, _Running())
 
         def decided() -> None:
             running.changing -= 1
 
         def answer(reply: Reply) -> None:
-            found = self._host.queue(queue)
-            view = None if found is None else redrive_view(found.redrive)
+            view = redrive_view(self._machine.redrive(queue))
             connection.send(Ok(view), frame.correlation)
             running.not_before = 0.0
             self._step(queue, running)
 
-        # What was chosen for one redrive must not come behind the start of another in the log,
-        # where its cursor could fit by chance: so nothing is chosen until this is decided.
-        if self._requests.ask(connection, frame, command, answer, decided=decided):
+        # A step of one redrive must not land after the start of another in the log, where its
+        # cursor could match by chance: so no step is proposed until this is decided.
+        if self._proposer.ask(connection, frame, command, answer, decided=decided):
             running.changing += 1
 
     def _dry_run(self, connection: Connection, frame: Frame, command: commands.Redrive) -> None:
-        """Begin to count; answered when all that stands in the queue now was looked at."""
+        """Begin to count; answered when every message now in the queue has been examined."""
         correlation = frame.correlation
-        queue = self._host.queue(command.queue)
+        ends = self._machine.ends(command.queue)
         target = command.target
-        if not self._may_answer() or queue is None:
-            text = "this leader cannot be sure of its queues now"
+        if not self._may_answer() or ends is None:
+            text = "this leader has no lease at the moment, so its queues may be outdated; retry"
             connection.refuse(correlation, Code.NOT_NOW, text)
         elif len(self._dry_runs) >= limits.DRY_RUNS_MAX:
-            text = f"{limits.DRY_RUNS_MAX} dry runs are under way on this node"
+            text = f"this node already has its maximum of {limits.DRY_RUNS_MAX} dry runs"
             connection.refuse(correlation, Code.OVERLOADED, text)
-        elif target is None or not self._requests.no_queue(connection, correlation, target):
+        elif target is None or not self._proposer.lacks_queue(connection, correlation, target):
             try:
-                commands.from_list(commands.to_list(command))
+                from_list(to_list(command))
                 chosen = parse_filter(command.filter)
             except ValueError as error:
                 connection.refuse(correlation, Code.INVALID_ARGUMENT, str(error))
                 return
-            run = _DryRun(
-                connection, correlation, queue.name, chosen, command.limit, tuple(queue.tails)
-            )
+            run = _DryRun(connection, correlation, command.queue, chosen, command.limit, ends)
             self._dry_runs.append(run)
 
-    def move(self, connection: Connection, session: Session, frame: Frame) -> None:
+    def move(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Move ready messages from the front, in steps, but no more than are ready now."""
-        message = frame.message
-        assert isinstance(message, Move)
-        if self._requests.no_queue(connection, frame.correlation, message.queue):
+        message = message_of(frame, Move)
+        if self._proposer.lacks_queue(connection, frame.correlation, message.queue):
             return
-        left = min(message.limit, max(self._host.ready(message.queue), 1))
+        left = min(message.limit, max(self._machine.ready(message.queue), 1))
         moved = 0
 
         def step() -> None:
             count = min(left, limits.MOVE_MESSAGES)
             command = commands.Move(message.queue, message.target, count)
-            self._requests.ask(connection, frame, command, answer)
+            self._proposer.ask(connection, frame, command, answer)
 
         def answer(reply: Reply) -> None:
             nonlocal left, moved
@@ -216,7 +205,7 @@ class Redrives:
             left -= reply.messages
             moved += reply.messages
             # Fewer than asked for: the queue is empty, or the target takes no more.
-            if full_step and left > 0 and self._has_room(message.target):
+            if full_step and left > 0 and self._machine.takes_more(message.target):
                 if connection.open:
                     step()
                 return
@@ -224,27 +213,16 @@ class Redrives:
 
         step()
 
-    def _has_room(self, name: str) -> bool:
-        """Whether the next step of a move could move anything."""
-        queue = self._host.queue(name)
-        if queue is None:
-            return False
-        spec = queue.spec
-        if spec.overflow != "reject":
-            return True
-        full = spec.max_length is not None and queue.total >= spec.max_length
-        return not full and (spec.max_bytes is None or queue.bytes < spec.max_bytes)
-
     # --- the leader's steps -----------------------------------------------------------------------
 
     def look(self) -> None:
-        """Take every redrive and dry run that is due a step further, within the bound of a look."""
+        """Advance every redrive and dry run that is due, within the bound of one look."""
         left = limits.REDRIVE_LOOK_MESSAGES
         for name in list(self._running):
             if left <= 0:
                 return
             running = self._running.pop(name)
-            # To the end of the line: the next look begins with those that this one did not reach.
+            # Move it to the end: the next look begins with those that this one did not reach.
             self._running[name] = running
             left -= self._step(name, running)
         while self._dry_runs and left > 0:
@@ -256,69 +234,72 @@ class Redrives:
                 if run.reading is None:
                     self._count(run, most)
             elif run.reading is not None:
-                self._drop_fetch(run.reading)
+                self._raft.drop_fetch(run.reading)
 
     def _step(self, name: str, running: _Running) -> int:
-        """Choose and propose the next step, where it is time for it; how many were looked at."""
-        redrive = self._host.redrive(name)
-        if running.on_its_way or running.changing or running.reading is not None:
+        """Choose and propose the next step if it is due; return the number of messages examined."""
+        redrive = self._machine.running_redrive(name)
+        if running.step_in_flight or running.changing or running.reading is not None:
             return 0
         if redrive is None:
             self._running.pop(name, None)
             return 0
-        if self._now_ms() < redrive.next_ms or self._now() < running.not_before:
+        if (
+            self._clocks.cluster.now_ms() < redrive.next_ms
+            or self._clocks.now() < running.not_before
+        ):
             return 0
-        found, until = self._host.machine.redrive_candidates(name, _most(redrive.filter))
+        found, until = self._machine.redrive_candidates(name, _most(redrive.filter))
         try:
             chosen, until, looked = self._choose(redrive, found, until)
         except NotCached:
             self._read(running, found, partial(self._step_on, name, running))
             return 0
         command = commands.RedriveStep(name, redrive.cursor, until, tuple(chosen))
-        running.on_its_way = True
+        running.step_in_flight = True
 
         def answer(reply: Reply) -> None:
-            running.on_its_way = False
-            now = self._host.redrive(name)
+            running.step_in_flight = False
+            now = self._machine.running_redrive(name)
             if now is not None and now.status == "paused":
-                running.not_before = self._now() + limits.REDRIVE_PAUSED_SECONDS
-            # What was refused is looked at again in a while: it would be refused at once again.
+                running.not_before = self._clocks.now() + limits.REDRIVE_PAUSED_SECONDS
+            # A refused step is retried by a later look: at once, it would be refused again.
             if self._running.get(name) is running and not isinstance(reply, Refused):
                 self._step(name, running)
 
         def lost(outcome: object) -> None:
-            running.on_its_way = False
+            running.step_in_flight = False
 
-        self._proposals.propose(command, Waiter(answer, lost=lost))
+        self._proposals.propose_command(command, Waiter(answer, lost=lost))
         return looked
 
     def _read(
         self, one: _Running | _DryRun, found: list[tuple[int, Run]], came: Callable[[], object]
     ) -> None:
-        """Go on when the entries of what comes next were read."""
+        """Read the entries of the next messages, and call `came` afterwards."""
 
         def go_on() -> None:
             one.reading = None
             came()
 
         one.reading = _Reading([run for _, run in found], go_on)
-        self._fetch(one.reading)
+        self._raft.fetch(one.reading)
 
     def _choose(
         self, redrive: RedriveState, found: list[tuple[int, Run]], until: int
     ) -> tuple[list[int], int, int]:
-        """(positions that match, the `until` of the step, messages looked at); as far as their
-        entries are at hand. `NotCached` where the first's is not."""
+        """(positions that match, the `until` of the step, messages examined), as far as their
+        entries are in memory. Raises `NotCached` if that of the first is not."""
         room = limits.REDRIVE_MESSAGES
         if redrive.rate_per_s is not None:
             room = min(room, max(1, int(redrive.rate_per_s * limits.REDRIVE_RATE_SECONDS)))
         if redrive.limit is not None:
             room = min(room, redrive.limit - redrive.moved)
-        wall_ms = self._wall_ms()
+        wall_ms = self._clocks.wall_ms()
         chosen: list[int] = []
         for looked, (position, run) in enumerate(found):
             try:
-                fits = matches(redrive.filter, run, wall_ms, self._host.read_area)
+                fits = matches(redrive.filter, run, wall_ms, self._read_area)
             except NotCached:
                 if not looked:
                     raise
@@ -330,20 +311,19 @@ class Redrives:
         return chosen, until, len(found)
 
     def _step_on(self, name: str, running: _Running) -> None:
-        """What a redrive waited for is at hand."""
+        """Continue a redrive, unless it has ended while its entries were read."""
         if self._running.get(name) is running:
             self._step(name, running)
 
     def _count(self, run: _DryRun, most: int) -> None:
-        """One piece of a dry run, or the end of it."""
-        state = self._host.machine.state
-        found, until = queries.standing(state, run.queue, run.cursor, run.ends, most)
-        wall_ms = self._wall_ms()
+        """Examine one piece of a dry run; answer after the last."""
+        found, until = self._machine.standing(run.queue, run.cursor, run.ends, most)
+        wall_ms = self._clocks.wall_ms()
         for looked, (position, one) in enumerate(found):
             if run.left is not None and run.messages >= run.left:
                 break
             try:
-                fits = matches(run.filter, one, wall_ms, self._host.read_area)
+                fits = matches(run.filter, one, wall_ms, self._read_area)
             except NotCached:
                 run.cursor = position
                 self._read(run, found[looked:], partial(self._count, run, most))
@@ -362,17 +342,17 @@ class Redrives:
 
 
 def _most(chosen: Filter) -> int:
-    """How many messages to look at in one step."""
+    """Maximum number of messages to examine in one step."""
     if any(name == "headers" for name, _ in chosen):
         return limits.REDRIVE_HEADERS_MESSAGES
     return limits.REDRIVE_MESSAGES
 
 
 def matches(chosen: Filter, run: Run, wall_ms: int, read: ReadArea) -> bool:
-    """Whether a message (a run of one) is what the filter means.
+    """Whether a message (a run of one) matches the filter.
 
-    A dead letter's age and attempts are those of its death: when it died, and how often it had been
-    delivered by then. Of another message they are its own.
+    The age and attempts of a dead letter are those of its death: the time since then, and its
+    deliveries until then. Those of any other message are its own.
     """
     letter = run.dead_letter
     for name, wanted in chosen:
@@ -384,7 +364,7 @@ def matches(chosen: Filter, run: Run, wall_ms: int, read: ReadArea) -> bool:
             since_ms = run.published_wall_ms if letter is None else letter.died_wall_ms
             fits = wall_ms - since_ms >= wanted
         elif name == "min_attempts":
-            # What a run says is the attempt that a delivery now would be.
+            # A run holds the number of the attempt that a delivery now would be.
             own = 0 if run.attempts is None else run.attempts[0] - 1
             fits = (own if letter is None else letter.attempts) >= wanted
         else:
@@ -396,7 +376,7 @@ def matches(chosen: Filter, run: Run, wall_ms: int, read: ReadArea) -> bool:
 
 
 def _headers(run: Run, read: ReadArea) -> dict[str, str]:
-    """The headers of a message, from the log."""
+    """Read the headers of a message from the log."""
     blob = run.headers
     if blob is None:
         return {}
@@ -404,4 +384,4 @@ def _headers(run: Run, read: ReadArea) -> dict[str, str]:
     try:
         return decode_headers(area[blob.blob_at : blob.blob_at + blob.blob_bytes])
     except ColumnError:
-        return {}  # A stranger's client sent what nobody can read: it equals nothing.
+        return {}  # A foreign client sent headers that cannot be decoded: they match nothing.

@@ -1,71 +1,68 @@
 """Renewals: answered from the leader's memory, without a log entry (semantics.md section 5).
 
 Owns the decision when a renewal is answered: only while this node may grant, and never past an
-evaluation under way that names its tokens; until then it waits, for one election timeout at most.
-Must not know how deadlines are kept (`lock_clock`) or what a lease is.
+evaluation in flight that names its tokens; until then it waits, for a bounded time. Must not know
+how deadlines are kept (`lock_clock`) or how a lease works.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fifo.machine.commands import Alive
+from fifo.machine.contract import Held, Machine, Range, commands
 from fifo.wire import Code, Frame
 from fifo.wire.messages import Renew, Renewed
 from node.broker import limits
-from node.broker.connections.connection import Connection
-from node.broker.connections.sessions import Session
+from node.broker.clock import Clocks
+from node.broker.connections.connection import Binding, Connection
 from node.broker.lock_clock import LockClock, Renewal
-from node.broker.machine_host import MachineHost
 from node.broker.proposals import Proposals
+from node.broker.requests.proposer import fence, message_of
 
 
 @dataclass(slots=True)
 class _Waiting:
     deadline: float
     connection: Connection
-    session: Session
+    session: Binding
     frame: Frame
 
 
-class Renewer:
-    """Answers renewals, at once or as soon as it may."""
+class Renewals:
+    """Handler of renewals: answers them at once, or as soon as it may."""
 
     def __init__(
         self,
-        host: MachineHost,
+        machine: Machine,
         locks: LockClock,
         proposals: Proposals,
-        *,
-        now: Callable[[], float],
-        now_ms: Callable[[], int],
+        clocks: Clocks,
         may_grant: Callable[[], bool],
     ) -> None:
-        self._host = host
+        self._machine = machine
         self._locks = locks
         self._proposals = proposals
-        self._now = now
-        self._now_ms = now_ms
+        self._clocks = clocks
         self._may_grant = may_grant
         self._waiting: list[_Waiting] = []
 
-    def renew(self, connection: Connection, session: Session, frame: Frame) -> None:
-        """One renewal of a client."""
+    def renew(self, connection: Connection, session: Binding, frame: Frame) -> None:
+        """Renew locks of the session's consumers."""
         if self._answer(connection, session, frame):
             return
         if len(self._waiting) >= limits.RENEWALS_WAITING_MAX:
-            self._not_now(connection, frame)
+            _not_now(connection, frame)
             return
         connection.begin(0, 0)
-        deadline = self._now() + limits.RENEWAL_WAIT_SECONDS
+        deadline = self._clocks.now() + limits.RENEWAL_WAIT_SECONDS
         self._waiting.append(_Waiting(deadline, connection, session, frame))
 
     def look(self) -> None:
-        """Answer what can be answered now, and what has waited long enough."""
+        """Answer the renewals that can be granted now, and those that have waited too long."""
         if not self._waiting:
             return
-        now = self._now()
+        now = self._clocks.now()
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             if not one.connection.open:
@@ -74,28 +71,18 @@ class Renewer:
                 one.connection.end(0, 0)
             elif one.deadline <= now:
                 one.connection.end(0, 0)
-                self._not_now(one.connection, one.frame)
+                _not_now(one.connection, one.frame)
             else:
                 self._waiting.append(one)
 
-    def clear(self) -> None:
-        """Leadership is lost: whoever waits is told to move by then."""
-        self._waiting.clear()
-
-    def _not_now(self, connection: Connection, frame: Frame) -> None:
-        connection.refuse(
-            frame.correlation, Code.NOT_NOW, "this leader may not renew at the moment; ask again"
-        )
-
-    def _answer(self, connection: Connection, session: Session, frame: Frame) -> bool:
-        """Grant and answer, where that may be done now."""
-        message = frame.message
-        assert isinstance(message, Renew)
+    def _answer(self, connection: Connection, session: Binding, frame: Frame) -> bool:
+        """Grant and answer; False if the renewal has to wait."""
+        message = message_of(frame, Renew)
         if not self._may_grant() or self._locks.undecided(message.items):
             return False
-        now_ms = self._now_ms()
+        now_ms = self._clocks.cluster.now_ms()
         owned = [
-            (consumer, ranges, self._host.held(session.number, consumer, ranges, now_ms))
+            (consumer, ranges, self._held(session.number, consumer, ranges, now_ms))
             for consumer, ranges in message.items
         ]
         for consumer, _, held in owned:
@@ -114,18 +101,31 @@ class Renewer:
             else:
                 renewal = self._locks.renew(consumer, held, ranges, now_ms)
             if renewal is None:
-                self._not_now(connection, frame)
+                _not_now(connection, frame)
                 return True
             items.append(_item(renewal, now_ms))
             if message.explicit and renewal.renewed:
-                fence = (connection.role, connection.epoch)
-                self._proposals.propose(Alive(session.number, consumer, fence), None)
+                alive = commands.Alive(session.number, consumer, fence(connection))
+                self._proposals.propose_command(alive, None)
         connection.send(Renewed(tuple(items)), frame.correlation)
         return True
 
+    def _held(
+        self, session: int, consumer: int, ranges: Sequence[Range], renewed_ms: int
+    ) -> Held | None:
+        """Locks of these tokens; None if the consumer is not one of this session."""
+        held = self._machine.held(consumer, ranges, renewed_ms)
+        return held if held is not None and held.session == session else None
+
+
+def _not_now(connection: Connection, frame: Frame) -> None:
+    connection.refuse(
+        frame.correlation, Code.NOT_NOW, "this leader may not renew locks at the moment; retry"
+    )
+
 
 def _item(renewal: Renewal, now_ms: int) -> tuple[object, ...]:
-    """One consumer's part of the answer, neighbours with one deadline joined."""
+    """The part of one consumer in the answer; neighbours with the same deadline are joined."""
     renewed: list[tuple[int, int, int]] = []
     for first, last, until_ms in renewal.renewed:
         remaining_ms = max(0, until_ms - now_ms)

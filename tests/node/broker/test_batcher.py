@@ -10,11 +10,28 @@ from node.broker.batcher import Batch, Batcher
 MIB = 1 << 20
 
 
+def add(
+    batcher: Batcher[int],
+    plain: list[int],
+    context: int,
+    raw: bytes = b"",
+    weight: int = 0,
+    offsets: list[int] | None = None,
+) -> None:
+    """Gather a command, and note the offset that it is built for."""
+
+    def build(at: int) -> list[int]:
+        if offsets is not None:
+            offsets.append(at)
+        return plain
+
+    batcher.add(build, context, raw, weight=weight)
+
+
 def gathered(*raw_sizes: int) -> Batcher[int]:
     batcher: Batcher[int] = Batcher(lambda: 0.0)
     for number, size in enumerate(raw_sizes):
-        batcher.place(size, 0)
-        batcher.add([15, number], number, bytes(size))
+        add(batcher, [15, number], number, bytes(size))
     return batcher
 
 
@@ -50,10 +67,9 @@ def test_a_mebibyte_goes_out_behind_whatever_is_on_its_way() -> None:
 
 def test_offsets_begin_anew_in_every_entry() -> None:
     batcher: Batcher[int] = Batcher(lambda: 0.0)
-    offsets = []
+    offsets: list[int] = []
     for number, size in enumerate((1000, 2000, MIB - 100, 50)):
-        offsets.append(batcher.place(size, 0))
-        batcher.add([15], number, bytes(size))
+        add(batcher, [15], number, bytes(size), offsets=offsets)
     assert offsets == [0, 1000, 0, MIB - 100]
 
 
@@ -72,7 +88,7 @@ def test_the_size_of_an_entry_is_what_was_counted() -> None:
 def test_commands_without_bodies_are_bounded_in_number() -> None:
     batcher: Batcher[int] = Batcher(lambda: 0.0)
     for number in range(limits.GATHER_COMMANDS_MAX + 1):
-        batcher.add([2], number)
+        add(batcher, [2], number)
     assert len(taken(batcher).contexts) == limits.GATHER_COMMANDS_MAX
     assert taken(batcher).contexts == [limits.GATHER_COMMANDS_MAX]
 
@@ -82,9 +98,7 @@ def test_commands_that_are_heavy_together_come_in_entries_of_their_own(raw: byte
     batcher: Batcher[int] = Batcher(lambda: 0.0)
     third = limits.GATHER_MICROSECONDS_MAX // 3
     for number, weight in enumerate([third] * 4 + [10 * third, 0]):
-        if raw:
-            batcher.place(len(raw), weight)
-        batcher.add([21], number, raw, weight=weight)
+        add(batcher, [21], number, raw, weight)
     found = []
     while (batch := batcher.take()) is not None:
         found.append(batch.contexts)
@@ -93,9 +107,9 @@ def test_commands_that_are_heavy_together_come_in_entries_of_their_own(raw: byte
 
 def test_what_is_heavy_enough_goes_out_behind_whatever_is_on_its_way() -> None:
     batcher: Batcher[int] = Batcher(lambda: 0.0)
-    batcher.add([21], 0, weight=limits.GATHER_MICROSECONDS_MAX - 1)
+    add(batcher, [21], 0, weight=limits.GATHER_MICROSECONDS_MAX - 1)
     assert not batcher.due(0.0, in_flight=1)
-    batcher.add([21], 1, weight=1)
+    add(batcher, [21], 1, weight=1)
     assert batcher.due(0.0, in_flight=1)
     assert taken(batcher).contexts == [0, 1]
 
@@ -126,8 +140,13 @@ def test_an_entry_of_a_newer_format_names_the_remedy() -> None:
         entry.unpack(memoryview(payload))
 
 
-def test_clearing_hands_back_everybody_who_waits() -> None:
-    batcher = gathered(MIB, 10, 10)
-    assert batcher.clear() == [0, 1, 2]
+def test_a_command_that_cannot_be_built_leaves_no_empty_batch() -> None:
+    batcher: Batcher[int] = Batcher(lambda: 0.0)
+
+    def build(at: int) -> list[int]:
+        raise ValueError("not a command")
+
+    with pytest.raises(ValueError, match="not a command"):
+        batcher.add(build, 0, weight=0)
     assert batcher.empty
-    assert batcher.gathered_bytes == 0
+    assert not batcher.due(100.0, in_flight=0)

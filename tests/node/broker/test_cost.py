@@ -9,19 +9,14 @@ from fifo.words import bounds
 from fifo.words.settlement import Verb
 from node.broker import cost
 from node.broker import limits as broker
-from node.broker.machine_host import MachineHost
 from tests.support.machine import Bench
 
 MOST = broker.GATHER_MICROSECONDS_MAX
 SESSION = bytes(16)
 
 
-def host(machine: Machine | None = None) -> MachineHost:
-    return MachineHost(machine or Machine(), lambda index: memoryview(b""))
-
-
-def weight(command: commands.Command, held: MachineHost | None = None) -> int:
-    return cost.weight(held or host(), commands.to_list(command))
+def weight(command: commands.Command, machine: Machine | None = None) -> int:
+    return cost.weight(machine or Machine(), commands.to_list(command))
 
 
 def settle(verb: Verb, *ranges: tuple[int, int]) -> commands.Settle:
@@ -53,21 +48,21 @@ def test_a_publish_weighs_more_where_each_message_drops_another() -> None:
     bench = Bench()
     bench.declare("plain")
     bench.declare("ring", overflow="drop_oldest", max_length=10)
-    held = host(bench.machine)
-    plain, ring = (cost.published(held, name, 500) for name in ("plain", "ring"))
+    machine = bench.machine
+    plain, ring = (cost.published(machine, name, 500) for name in ("plain", "ring"))
     assert plain < MOST // 3 < MOST < ring
-    assert cost.published(held, "not declared yet", 500) == plain
+    assert cost.published(machine, "not declared yet", 500) == plain
     command = commands.Publish(1, 0, "ring", 0, 1, 500, 0, 0)
-    assert weight(command, held) == ring, "the place in the area is found with the same weight"
+    assert weight(command, machine) == ring, "the same in both forms"
 
 
 def test_a_session_weighs_what_its_consumers_hold() -> None:
     bench = Bench(check=False)
     bench.declare("q")
-    held = host(bench.machine)
+    machine = bench.machine
     session_id = bytes(16)
     attach = commands.Attach(session_id, 0, bytes(16))
-    new = weight(attach, held)
+    new = weight(attach, machine)
     bench.apply(attach)
     number = bench.machine.session_of(session_id)
     assert number is not None
@@ -77,8 +72,8 @@ def test_a_session_weighs_what_its_consumers_hold() -> None:
         commands.Disconnect(number, 1, 0),
         commands.EndSession(number),
     )
-    assert {weight(each, held) for each in of_session} == {new}
+    assert {weight(each, machine) for each in of_session} == {new}
     assert new < 50
     bench.subscribe(number, "q", prefetch=2_000)
     bench.publish(number, "q", *[b""] * 2_000)
-    assert all(weight(each, held) > MOST for each in of_session)
+    assert all(weight(each, machine) > MOST for each in of_session)

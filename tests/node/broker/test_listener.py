@@ -1,10 +1,11 @@
-"""The ports of a node between accepting a socket and handing it to its protocol."""
+"""The ports of a node: accepting, and the number of connections that fit beside its own files."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
+import resource
 import socket
 import warnings
 from dataclasses import replace
@@ -12,9 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from fifo.wire.messages import Error
+from node.broker import limits
+from node.broker.connections.listener import fitting
 from node.http.server import HttpServer
 from node.server import Node
-from tests.support.cluster import loopback_config, within
+from tests.support.cluster import loopback_config, running, within
+from tests.support.rawclient import RawClient, connected
 from tests.support.users import certificate
 
 
@@ -52,3 +57,29 @@ async def test_a_node_that_stops_just_after_accepting_leaves_no_socket_to_nobody
         await within(stopping[0])
         gc.collect()
     assert not [str(one.message) for one in warned]
+
+
+@pytest.mark.parametrize(
+    ("given", "fits"),
+    [
+        (resource.RLIM_INFINITY, limits.CONNECTIONS_MAX),
+        (1_000_000, limits.CONNECTIONS_MAX),
+        (4_096, 4_096 - limits.DESCRIPTORS_RESERVED),
+        (1_024, 512),
+        (256, 64),
+    ],
+)
+def test_connections_leave_room_for_the_nodes_own_files(given: int, fits: int) -> None:
+    assert fitting(given) == fits
+
+
+async def test_one_connection_too_many_is_told_so_and_closed(tmp_path: Path) -> None:
+    async with running(tmp_path, count=1) as cluster:
+        node = await cluster.leader()
+        node.broker.connections.connections_max = 3
+        clients = [await connected(node.me.client) for _ in range(3)]
+        late = await RawClient().connect(node.me.client)
+        said = await late.closed()
+        assert isinstance(said[-1], Error)
+        assert said[-1].code == "overloaded"
+        await clients[0].declare("q")

@@ -149,6 +149,7 @@ def test_a_new_term_knows_the_locks_and_forgets_the_grants(table: Table, clock: 
     handed_out(table, clock, 1, range(1, 2), 0)
     renewed(table, clock, range(1, 2), 900)
     assert clock.floors([1, 2]) == ((1, 1900),)
+    clock = LockClock(table, Counters())
     clock.begin()
     assert clock.floors([1, 2]) == ()
     assert clock.look(1000) == ((1, 1, 1),)

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from tests.support import rawclient
-from tests.support.cluster import eventually, running
+from tests.support.cluster import eventually, leadership_of, running
 from tests.support.rawclient import connected
 
 
@@ -28,7 +28,7 @@ async def many_megabytes_to_a_slow_reader(folder: Path) -> None:
         consumer = await connected(node.me.client)
         number = (await consumer.subscribe("q", prefetch=64)).consumer
         (connection,) = [
-            session.data for session in node.broker.sessions if session.epochs == [1, 0]
+            session.data for session in leadership_of(node).sessions if session.epochs == [1, 0]
             and session.session_id == consumer.session
         ]  # fmt: skip
         assert connection is not None

@@ -70,7 +70,7 @@ def output(socket: Socket) -> Output:
 
 def test_frames_of_a_turn_leave_in_one_write(socket: Socket, output: Output) -> None:
     output.add([b"one", b"two"])
-    output.add_later(Made(lambda: [b"three"]))
+    output.add_deferred(Made(lambda: [b"three"]))
     output.add([b"four"])
     output.flush(1.0)
     assert socket.writes == [b"onetwothreefour"]
@@ -85,7 +85,7 @@ def test_a_delivery_is_made_only_when_the_socket_takes_it(socket: Socket, output
         return [bytes(limits.WRITE_BYTES)]
 
     for number in range(100):
-        output.add_later(Made(partial(delivery, number)))
+        output.add_deferred(Made(partial(delivery, number)))
     socket.takes = 1
     output.flush(1.0)
     assert made == [0]
@@ -108,7 +108,7 @@ def test_too_much_waiting_is_over(output: Output) -> None:
 
 
 def test_an_empty_frame_is_left_out(socket: Socket, output: Output) -> None:
-    output.add_later(Made())
+    output.add_deferred(Made())
     output.flush(1.0)
     assert socket.writes == []
 
@@ -118,7 +118,7 @@ def test_nothing_overtakes_a_delivery_that_waits_for_the_disk(
 ) -> None:
     delivery = Made(lambda: [b"delivery"], needs=[7, 8])
     output.add([b"before "])
-    output.add_later(delivery)
+    output.add_deferred(delivery)
     output.add([b" receipt"])
     output.flush(1.0)
     assert socket.writes == [b"before "]
@@ -136,12 +136,12 @@ def test_nothing_overtakes_a_delivery_that_waits_for_the_disk(
 
 
 def test_what_cannot_wait_leaves_deliveries_out(socket: Socket, output: Output) -> None:
-    output.add_later(Made(lambda: [b"delivery"], needs=[7]))
-    output.add_later(Made(lambda: [b"another"]))
+    output.add_deferred(Made(lambda: [b"delivery"], needs=[7]))
+    output.add_deferred(Made(lambda: [b"another"]))
     output.add([b"farewell"])
     output.flush(1.0)
     assert output.stands
-    output.drop_later()
+    output.drop_deferred()
     output.flush(1.0)
     assert socket.writes == [b"farewell"]
     assert (output.stands, output.empty, output.waiting_bytes) == (False, True, 0)

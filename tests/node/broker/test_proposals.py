@@ -13,11 +13,12 @@ from fifo.wire import Buffer
 from fifo.wire.messages import Nodes
 from node.broker import entry, limits
 from node.broker.broker import Broker
-from node.broker.clock import ClusterClock
+from node.broker.clock import Clocks, ClusterClock
 from node.broker.connections.authentication import Authentication
 from node.broker.connections.handshake import Identity
 from node.broker.counters import Counters
 from node.broker.proposals import Proposals, Waiter
+from node.broker.turns import Turns
 from node.config import LimitSettings
 from node.journal.io.worker import Inline
 from node.raft import Outcome, RaftNode
@@ -36,6 +37,19 @@ class Log:
         self.entries.append((b"".join(parts), done))
 
 
+class Requested:
+    """Turns that are requested and never come."""
+
+    def __init__(self, requests: list[str]) -> None:
+        self._requests = requests
+
+    def ask(self) -> None:
+        self._requests.append("turn")
+
+    def within(self, seconds: float) -> None:
+        self._requests.append(f"turn within {seconds:g}")
+
+
 class Scene:
     """Proposals over such a log, in a time that stands still unless moved."""
 
@@ -44,15 +58,12 @@ class Scene:
         self.log = Log()
         self.told: list[str] = []
         self.proposals = Proposals(
-            ClusterClock(lambda: self.now),
-            now=lambda: self.now,
-            wall_ms=lambda: 7,
-            wake=lambda: self.told.append("wake"),
-            wake_within=lambda seconds: self.told.append(f"wake within {seconds:g}"),
-            counters=Counters(),
+            cast("RaftNode", self.log),
+            Clocks(lambda: self.now, lambda: 7, ClusterClock(lambda: self.now)),
+            cast("Turns", Requested(self.told)),
+            Counters(),
             weigh=lambda plain: 0,
         )
-        self.proposals.attach(cast("RaftNode", self.log))
 
     def propose(self, name: str) -> None:
         """One command, with somebody who waits for it."""
@@ -60,7 +71,7 @@ class Scene:
             lambda _: self.told.append(f"{name} answered"),
             lost=lambda outcome: self.told.append(f"{name} {outcome.value}"),
         )
-        self.proposals.propose(PauseQueue(name), waiter)
+        self.proposals.propose_command(PauseQueue(name), waiter)
 
     def end(self, at: int, outcome: Outcome, index: int = 9) -> None:
         """The outcome of an entry, after its application where it has one."""
@@ -106,25 +117,23 @@ def test_what_gathers_behind_an_entry_leaves_together_when_that_commits(scene: S
     assert len(scene.log.entries) == 2
     scene.end(1, Outcome.COMMITTED, 10)
     # In company a turn is worth nothing before that commit, or before the wait is over.
-    assert scene.told == ["wake within 0.002", "a answered", "b answered", "c answered"]
+    assert scene.told == ["turn within 0.002", "a answered", "b answered", "c answered"]
 
 
 def test_a_command_with_bodies_asks_for_a_turn_at_once_as_any_other_does() -> None:
-    # Its place in the area is asked for first; that must not look as if a turn had been asked for.
     scene = Scene()
-    raw = b"body"
-    scene.proposals.place(len(raw), 0)
-    scene.proposals.propose_plain([1, "q"], None, raw)
-    assert scene.told == ["wake"]
+    scene.proposals.propose(lambda at: [1, "q", at], None, weight=0, raw=b"body")
+    assert scene.told == ["turn"]
 
 
 def test_after_the_leadership_nobody_is_told_anything(scene: Scene) -> None:
     scene.propose("b")
-    scene.proposals.clear()
+    scene.proposals.stop()
     scene.told.clear()
     scene.log.entries[0][1](Outcome.UNKNOWN, 9)
+    scene.log.entries[0][1](Outcome.COMMITTED, 9)
     assert scene.told == []
-    assert scene.proposals.in_flight == 0
+    assert len(scene.log.entries) == 1, "nothing of this term may be proposed in a later one"
 
 
 def test_entries_in_flight_are_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,10 +154,7 @@ def test_a_follower_takes_the_time_of_what_it_applies() -> None:
         LimitSettings(),
         now=lambda: now,
         wall_ms=lambda: 0,
-        wake=lambda: None,
-        wake_within=lambda seconds: None,
-        flush_soon=lambda: None,
-        emptied=lambda: None,
+        turns=Turns(lambda: None, lambda: None, lambda: None),
         authentication=Authentication(
             (), now=lambda: now, call_later=lambda delay, callback: None, thread=Inline
         ),

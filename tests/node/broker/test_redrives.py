@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,6 @@ from fifo.wire.messages import Error, Message, Ok
 from fifo.wire.messages import Redrive as RedriveFrame
 from fifo.words.settlement import Reason
 from node.broker import limits
-from node.broker.machine_host import MachineHost
 from node.broker.proposals import Waiter
 from node.broker.requests.redrives import Redrives, matches
 from node.raft import FetchWaiter, NotCached
@@ -141,20 +141,17 @@ class Scene:
 
     def leader(self) -> Redrives:
         """What a leader of this state drives redrives by."""
-        host: Any = MachineHost(self.bench.machine, lambda index: memoryview(b""))
-        host.read_area = self.read_area
         parts: Any = self
-        return Redrives(
-            host,
-            parts,
-            parts,
-            now=lambda: self.now,
-            now_ms=lambda: self.bench.now,
-            wall_ms=lambda: WALL_EPOCH_MS + self.bench.now,
-            may_answer=lambda: True,
-            fetch=self.asked.append,
-            drop_fetch=self.asked.remove,
+        context: Any = SimpleNamespace(
+            host=SimpleNamespace(machine=self.bench.machine, read_area=self.read_area),
+            raft=SimpleNamespace(fetch=self.asked.append, drop_fetch=self.asked.remove),
+            clocks=SimpleNamespace(
+                now=lambda: self.now,
+                wall_ms=lambda: WALL_EPOCH_MS + self.bench.now,
+                cluster=SimpleNamespace(now_ms=lambda: self.bench.now),
+            ),
         )
+        return Redrives(context, parts, parts, may_answer=lambda: True)
 
     def read_area(self, index: int) -> memoryview:
         """What of the log is in memory: all of it, where a test does not say so."""
@@ -169,9 +166,9 @@ class Scene:
             self.at_hand = {index for group in islice(asker.needs(), groups) for index in group}
             asker.came()
 
-    # In place of `Proposals` and `Requests`.
+    # In place of `Proposals` and `Proposer`.
 
-    def propose(self, command: Command, waiter: Waiter) -> None:
+    def propose_command(self, command: Command, waiter: Waiter) -> None:
         self.gathered.append((command, waiter.answer))
 
     def ask(
@@ -189,7 +186,7 @@ class Scene:
         self.gathered.append((command, replied))
         return True
 
-    def no_queue(self, connection: object, correlation: int, queue: str) -> bool:
+    def lacks_queue(self, connection: object, correlation: int, queue: str) -> bool:
         return False
 
     # What a test does.
@@ -382,7 +379,7 @@ def test_a_leader_that_resigns_waits_for_no_disk() -> None:
     scene.request(dry_run=True, **ODD)
     scene.redrives.look()
     assert len(scene.asked) == 2
-    scene.redrives.clear()
+    scene.redrives.stop()
     assert scene.asked == []
 
 

@@ -35,7 +35,7 @@ from node.broker import limits
 from node.raft import Outcome, RaftNode
 from node.server import Node
 from tests.support import raft_probe
-from tests.support.cluster import LocalCluster, eventually, passed, running
+from tests.support.cluster import LocalCluster, eventually, leadership_of, passed, running
 from tests.support.rawclient import RawClient, connected
 
 
@@ -241,7 +241,7 @@ async def test_a_silent_session_is_disconnected_and_gets_nothing_new(node: Node)
     assert frame.message.heartbeat_ms == 500
     await silent.subscribe("q")
     silent._reader._transport.pause_reading()  # type: ignore[attr-defined]  # it answers no ping
-    await eventually(lambda: node.broker.connection_count == 1)
+    await eventually(lambda: len(node.broker.connections) == 1)
     item = await client.confirmed(client.publish("q", 0, 1, [b"one"]))
     assert item[4] == 1
     assert (await overview(client))["ready"] == 1
@@ -418,13 +418,13 @@ async def test_without_a_lease_a_renewal_waits_and_is_then_answered_not_now(
 async def test_nobody_is_let_in_before_the_leaders_own_first_entry_is_applied(
     node: Node,
 ) -> None:
-    node.broker._led = False
+    leadership = leadership_of(node)
+    leadership.admission._waiting = {}
     client = await RawClient().connect(node.me.client)
     waiting = asyncio.create_task(client.hello())
     await passed(0.2)
     assert not waiting.done()
-    node.broker._led = True
-    node.broker._door.led()
+    leadership.admission.begin()
     assert isinstance((await waiting).message, Welcome)
 
 
@@ -481,12 +481,13 @@ async def test_a_get_that_waits_for_what_it_may_not_have_does_not_fill_the_log(
     else:
         other = await connected(node.me.client)
         assert isinstance(await other.ask(Get("q", 1)), Got)
-    before = node.broker.proposals.entries_total
+    proposals = leadership_of(node).proposals
+    before = proposals.entries_total
     nothing = await client.ask(Get("q", 1, wait_ms=500))
     assert isinstance(nothing, Got)
     assert nothing.count == 0
     looks = 0 if why in ("paused", "key_is_held") else int(0.5 / limits.LOOK_SECONDS)
-    assert node.broker.proposals.entries_total - before <= looks + 2
+    assert proposals.entries_total - before <= looks + 2
 
 
 async def test_a_long_list_of_queues_is_told_without_what_makes_it_long_and_looked_at_no_further(

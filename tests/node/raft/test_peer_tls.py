@@ -188,7 +188,9 @@ async def test_a_cluster_lives_on_tls(authority: Authority, tmp_path: Path) -> N
         await client.declare("orders")
         await client.confirmed(client.publish("orders", 0, 1, [b"x" * 100_000] * 3))
         await eventually(
-            lambda: all(node.broker.host.queue_count() == 1 for node in cluster.nodes.values())
+            lambda: all(
+                node.broker.host.machine.queue_count() == 1 for node in cluster.nodes.values()
+            )
         )
     finally:
         await close_all()

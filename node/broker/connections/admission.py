@@ -1,0 +1,116 @@
+"""Admission of authenticated clients in one term: their sessions are attached, then welcomed.
+
+Owns the last step of semantics.md section 4: clients wait until this leader's own `lead` is
+applied, then each session is attached through the log and its connection is bound. Must not know
+authentication or requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fifo.machine.contract import Machine, Refused, Reply, commands, replies
+from fifo.wire import Code
+from fifo.wire.messages import SESSION_NEW, SESSION_RESUMED, Hello
+from node.broker.connections.connection import Connection
+from node.broker.connections.handshake import Handshake
+from node.broker.connections.sessions import Sessions
+from node.broker.proposals import Proposals, Waiter
+from node.broker.refusals import wire_code
+from node.users import Permission
+
+
+class Admission:
+    """Attaches the sessions of clients, on the leader."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        proposals: Proposals,
+        sessions: Sessions,
+        handshake: Handshake,
+        *,
+        sessions_max: int,
+        gone: Callable[[Connection], None],
+    ) -> None:
+        """`gone`: called for a connection that was closed while its attach was in flight."""
+        self._machine = machine
+        self._proposals = proposals
+        self._sessions = sessions
+        self._handshake = handshake
+        self._sessions_max = sessions_max
+        self._gone = gone
+        self._waiting: dict[Connection, Hello] | None = {}
+
+    def admit(self, connection: Connection, hello: Hello) -> None:
+        """Attach the session of this connection, now or when the term has begun."""
+        if self._waiting is None:
+            self._attach(connection, hello)
+        else:
+            self._waiting[connection] = hello
+
+    def begin(self) -> None:
+        """Attach the clients that have waited: this leader's own `lead` is applied."""
+        waiting, self._waiting = self._waiting or {}, None
+        for connection, hello in waiting.items():
+            if connection.open:
+                self._attach(connection, hello)
+
+    def forget(self, connection: Connection) -> None:
+        """Drop a closed connection that waits."""
+        if self._waiting is not None:
+            self._waiting.pop(connection, None)
+
+    def _attach(self, connection: Connection, hello: Hello) -> None:
+        known = self._machine.session_of(hello.session) is not None
+        if hello.resume and not known:
+            _session_ended(connection)
+            return
+        if not known and self._machine.session_count() >= self._sessions_max:
+            text = f"this cluster has its maximum of {self._sessions_max} sessions"
+            connection.fail(Code.LIMIT, text)
+            return
+        user = "" if connection.rights is None else connection.rights.user.name
+        command = commands.Attach(
+            hello.session, hello.role, hello.incarnation, user, connection.address
+        )
+
+        def answer(reply: Reply) -> None:
+            self._attached(connection, hello, reply)
+
+        self._proposals.propose_command(command, Waiter(answer, lost=connection.lose))
+
+    def _attached(self, connection: Connection, hello: Hello, reply: Reply) -> None:
+        if isinstance(reply, Refused):
+            connection.fail(wire_code(reply), reply.text)
+            return
+        assert isinstance(reply, replies.Attached)
+        if (hello.resume and not reply.resumed) or _has_lost_a_right(connection, reply):
+            # The session ended between the check and the attach, and no client wants the new one;
+            # or it has a consumer on a queue that its user may no longer consume.
+            self._proposals.propose_command(commands.EndSession(reply.session), None)
+            _session_ended(connection)
+            return
+        self._sessions.bind(connection, reply.session, hello.session, hello.role, reply.epoch)
+        if connection.lost:
+            self._gone(connection)  # It was closed while its attach was in flight.
+            return
+        self._handshake.welcome(
+            connection,
+            session_state=SESSION_RESUMED if reply.resumed else SESSION_NEW,
+            epoch=reply.epoch,
+            consumers=reply.consumers,
+        )
+
+
+def _session_ended(connection: Connection) -> None:
+    connection.fail(
+        Code.SESSION_ENDED, "this session has ended and its locks are lost: open a new one"
+    )
+
+
+def _has_lost_a_right(connection: Connection, reply: replies.Attached) -> bool:
+    rights = connection.rights
+    return rights is not None and not all(
+        rights.may(Permission.CONSUME, queue) for _, _, queue, _ in reply.consumers
+    )

@@ -1,0 +1,32 @@
+"""The parts of a node that a term as leader uses and does not end with it.
+
+Owns the list of them, so that a term's parts are given one thing. Must not know leadership.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from node.broker.clock import Clocks
+from node.broker.counters import Counters
+from node.broker.machine_host import MachineHost
+from node.broker.turns import Turns
+from node.config import LimitSettings
+from node.raft import RaftNode
+
+
+@dataclass(slots=True)
+class Context:
+    """The surroundings of every term of one node.
+
+    `publishing_refused`: the reason why no message may be published at the moment, or None.
+    """
+
+    node: str
+    raft: RaftNode
+    host: MachineHost
+    clocks: Clocks
+    turns: Turns
+    counters: Counters
+    settings: LimitSettings
+    publishing_refused: str | None = None

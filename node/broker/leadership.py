@@ -1,0 +1,222 @@
+"""One term of this node as leader, and everything that ends with it.
+
+Owns proposals, sessions, granted renewals, waiting gets, redrives and the handlers of requests: a
+`Leadership` is made when Raft makes this node the leader and dropped when it no longer is, so no
+part of a term can outlive it. Clients are admitted once the term's own `lead` is applied. Must not
+know connections without a session, or the order of a turn: `broker.py` does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fifo.machine.contract import Command, Outcome, Reply, commands, replies
+from fifo.wire.messages import Hello
+from node.broker import cost, limits
+from node.broker.connections.admission import Admission
+from node.broker.connections.connection import Connection
+from node.broker.connections.handshake import Handshake
+from node.broker.connections.sessions import Farewell, Sessions
+from node.broker.context import Context
+from node.broker.effects import Effects
+from node.broker.lock_clock import LockClock
+from node.broker.machine_host import term_of
+from node.broker.proposals import Applied, Proposals, Waiter
+from node.broker.requests import table
+from node.broker.requests.consuming import Consuming
+from node.broker.requests.control import Control
+from node.broker.requests.durables import Durables
+from node.broker.requests.proposer import Proposer
+from node.broker.requests.publishing import Publishing
+from node.broker.requests.queries import Queries
+from node.broker.requests.queues import Queues
+from node.broker.requests.redrives import Redrives
+from node.broker.requests.renewal import Renewals
+from node.broker.waiting_gets import WaitingGets
+
+logger = logging.getLogger(__name__)
+
+
+class Leadership:
+    """The state and the actions of this node in one term that it leads."""
+
+    def __init__(self, context: Context, handshake: Handshake, term: int) -> None:
+        machine, clocks = context.host.machine, context.clocks
+        self.term = term
+        self.led = False
+        """Whether this term's own `lead` is applied: sessions, locks and answers begin with it."""
+        self._context = context
+        self._machine = machine
+        self._clock = clocks.cluster
+        self._now = clocks.now
+        self._tick_in_flight = False
+        self._tick_again = False
+        self.proposals = Proposals(
+            context.raft, clocks, context.turns, context.counters, partial(cost.weight, machine)
+        )
+        self.sessions = Sessions()
+        self.locks = LockClock(machine, context.counters)
+        self.admission = Admission(
+            machine, self.proposals, self.sessions, handshake,
+            sessions_max=context.settings.sessions, gone=self._say_farewell,
+        )  # fmt: skip
+        self._gets = WaitingGets(clocks.now, machine.ready_for_get)
+        self._effects = Effects(self.sessions, self.locks, clocks.cluster, context.host.read_area)
+        self._requests = self._make_handlers()
+        self.handlers = table.bound(self._requests)
+
+    def _make_handlers(self) -> table.Handlers:
+        context, machine, settings = self._context, self._machine, self._context.settings
+        proposals, locks = self.proposals, self.locks
+        proposer = Proposer(machine, proposals)
+        return table.Handlers(
+            publishing=Publishing(context, proposals, proposer),
+            consuming=Consuming(context, proposer, self._gets),
+            renewals=Renewals(machine, locks, proposals, context.clocks, self.may_answer),
+            queues=Queues(machine, proposer, queues_max=settings.queues),
+            queries=Queries(machine, locks, self._clock, context.host.read_area, self.may_answer),
+            durables=Durables(machine, proposer, consumers_max=settings.consumers),
+            redrives=Redrives(context, proposals, proposer, self.may_answer),
+            control=Control(
+                context.raft, proposer, own_name=context.node, close_session=self.sessions.close
+            ),
+        )
+
+    # --- the term ---------------------------------------------------------------------------------
+
+    def propose_lead(self) -> None:
+        """Submit `lead`, the first entry of the term; again if it does not get into the log."""
+        raft = self._context.raft
+
+        def lost(outcome: object) -> None:
+            if raft.is_leader and raft.term == self.term:
+                self.propose_lead()
+
+        self.proposals.submit_now(commands.Lead(self.term), Waiter(lambda _: None, lost=lost))
+
+    def may_answer(self) -> bool:
+        """Whether no other node can lead now, and this term's own `lead` is applied."""
+        return self.led and self._context.raft.lease_until() > self._now()
+
+    def applied(self, index: int, batch: list[Command], outcome: Outcome) -> None:
+        """Keep the outcome of an applied entry until `carry_out`."""
+        if not self.led:
+            if term_of(batch) != self._context.raft.term:
+                return  # An earlier leader's entry: its sessions are not connected here.
+            self._begin(index)
+        self.proposals.applied(index, outcome.replies, outcome.effects)
+
+    def _begin(self, index: int) -> None:
+        self.led = True
+        self._clock.lead(self._machine.cluster_time_ms)
+        self.locks.begin()
+        self._requests.redrives.begin()
+        logger.info("event=leading term=%d index=%d", self.term, index)
+        self.admission.begin()
+
+    def stop(self) -> None:
+        """Release what others hold of this term: outcomes to come, and reads of the log."""
+        self.proposals.stop()
+        self._requests.redrives.stop()
+
+    # --- a turn -----------------------------------------------------------------------------------
+
+    def carry_out(self) -> None:
+        """Answer and deliver the entries applied since the last call."""
+        applied = self.proposals.take_applied()
+        for one in applied:
+            self._carry_out(one)
+        if applied:
+            self._gets.look()
+
+    def _carry_out(self, one: Applied) -> None:
+        waiters = one.waiters or []
+        late: list[tuple[Waiter, Reply]] = []
+        for waiter, reply in zip(waiters, one.replies):  # noqa: B905  # no waiters: effects only
+            if waiter is None:
+                continue
+            if waiter.late:
+                late.append((waiter, reply))
+            else:
+                _guarded("answer", waiter.answer, reply)
+        for effect in one.effects:
+            _guarded("effect", self._effects.carry_out, effect)
+        for waiter, reply in late:
+            _guarded("answer", waiter.answer, reply)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Act on time: give up waiting requests, and propose one tick for everything due."""
+        self._gets.expire()
+        self._requests.renewals.look()
+        self._requests.redrives.look()
+        if self._tick_in_flight:
+            return
+        now_ms = self._clock.now_ms()
+        expired = self.locks.look(now_ms)
+        next_ms = self._machine.next_due_ms()
+        due = next_ms is not None and next_ms <= now_ms
+        waits = next_ms is not None or len(self.locks) > 0
+        stale = self._now() - self.proposals.submitted_at >= limits.TICK_SECONDS
+        if expired or due or self._tick_again or (waits and stale):
+            self._tick(expired)
+
+    def _tick(self, expired: tuple[tuple[int, int, int], ...]) -> None:
+        self._tick_in_flight, self._tick_again = True, False
+
+        def decided(*, applied: bool) -> None:
+            self._tick_in_flight = False
+            self.locks.decided(self._clock.now_ms(), applied=applied)
+            self._requests.renewals.look()
+
+        def answer(reply: Reply) -> None:
+            self._tick_again = isinstance(reply, replies.Ticked) and reply.more
+            decided(applied=True)
+            if self._tick_again or expired:
+                self.look()  # Whatever did not fit into this tick is due already.
+
+        waiter = Waiter(answer, lost=lambda _: decided(applied=False))
+        self.proposals.propose_command(commands.Tick(expired), waiter)
+
+    # --- connections ------------------------------------------------------------------------------
+
+    def admit(self, connection: Connection, hello: Hello) -> None:
+        """Attach the client's session, now or once this term's own `lead` is applied."""
+        self.admission.admit(connection, hello)
+
+    def disconnected(self, connection: Connection) -> None:
+        """Forget a closed connection; let the machine know what that means for its session."""
+        self.admission.forget(connection)
+        self._say_farewell(connection)
+
+    def _say_farewell(self, connection: Connection) -> None:
+        farewell = self.sessions.unbind(connection)
+        session = connection.session
+        if farewell is Farewell.NOTHING or session is None:
+            return
+        if farewell is Farewell.DETACH:
+            self._say(commands.Detach(session.number, connection.role, connection.epoch))
+            return
+        known = self._machine.epochs_and_consumers(session.number)
+        if known is not None:
+            epochs, consumers = known
+            floors = self.locks.floors(consumers)
+            self._say(commands.Disconnect(session.number, *epochs, floors))
+
+    def _say(self, command: commands.Detach | commands.Disconnect) -> None:
+        """Propose it, and again if it does not get into the log: no other part would repeat it, and
+        the session would be handed messages, and never end, for the rest of this term."""
+        waiter = Waiter(lambda _: None, lost=lambda _: self._say(command))
+        self.proposals.propose_command(command, waiter)
+
+
+def _guarded(kind: str, call: Callable[[Any], None], argument: object) -> None:
+    """Limit a bug in one client's answer to that answer: the node must not stop."""
+    try:
+        call(argument)
+    except Exception:
+        logger.exception("event=%s_failed kind=%s", kind, type(argument).__name__)

@@ -1,0 +1,219 @@
+"""Requests of consumers: subscribe and cancel, credit, get, settle, and signs of life.
+
+Owns the way from each of these messages to its command; a get without a message waits in
+`WaitingGets`. Must not know how deadlines are kept or how deliveries travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+from fifo.machine.contract import Reply, commands, replies
+from fifo.machine.contract import limits as machine_limits
+from fifo.wire import Code, Frame
+from fifo.wire.messages import (
+    Alive,
+    Cancel,
+    Credit,
+    Get,
+    Got,
+    NoticeAck,
+    Ok,
+    Receipt,
+    Settle,
+    Subscribe,
+    Subscribed,
+)
+from fifo.words.settlement import Verb
+from node.broker.connections.connection import Binding, Connection
+from node.broker.context import Context
+from node.broker.requests.proposer import Proposer, fence, message_of, ok
+from node.broker.waiting_gets import WaitingGets
+
+
+class Consuming:
+    """Handler of everything that a session's consumers request."""
+
+    def __init__(self, context: Context, proposer: Proposer, gets: WaitingGets) -> None:
+        self._machine = context.host.machine
+        self._proposer = proposer
+        self._gets = gets
+        self._consumers_max = context.settings.consumers
+        self._prefetch_max = context.settings.prefetch
+
+    def subscribe(self, connection: Connection, session: Binding, frame: Frame) -> None:
+        """Create a consumer of a queue."""
+        message = message_of(frame, Subscribe)
+        if self._proposer.lacks_queue(connection, frame.correlation, message.queue):
+            return
+        if message.prefetch > self._prefetch_max:
+            text = (
+                f"a prefetch of {message.prefetch} exceeds this cluster's limit of"
+                f" {self._prefetch_max}"
+            )
+            connection.refuse(frame.correlation, Code.LIMIT, text)
+            return
+        if self._machine.consumer_count() >= self._consumers_max:
+            text = f"this cluster has its maximum of {self._consumers_max} consumers"
+            connection.refuse(frame.correlation, Code.LIMIT, text)
+            return
+        options: dict[str, Any] = {"prefetch": message.prefetch}
+        for name in ("lock_ms", "max_lock_ms", "nack_backoff", "timeout_backoff"):
+            value = getattr(message, name)
+            if value is not None:
+                options[name] = value
+        if message.priority:
+            options["priority"] = message.priority
+        if not message.renewable:
+            options["renewable"] = False
+        if message.explicit_credit:
+            options["credit"] = "explicit"
+        command = commands.Subscribe(
+            session.number, message.tag, message.queue, options, fence(connection)
+        )
+
+        def answer(reply: Reply) -> None:
+            assert isinstance(reply, replies.Subscribed)
+            max_lock_ms = self._machine.max_lock_ms(reply.consumer)
+            connection.send(
+                Subscribed(
+                    reply.consumer, reply.lock_ms, max_lock_ms, reply.prefetch, reply.active
+                ),
+                frame.correlation,
+            )
+
+        self._proposer.ask(connection, frame, command, answer)
+
+    def cancel(self, connection: Connection, session: Binding, frame: Frame) -> None:
+        """Cancel a consumer: it gets no more messages."""
+        message = message_of(frame, Cancel)
+        command = commands.Cancel(
+            session.number, message.consumer, message.unopened, fence(connection)
+        )
+        self._proposer.ask(connection, frame, command, ok(connection, frame))
+
+    def credit(self, connection: Connection, session: Binding, frame: Frame) -> None:
+        """Grant credit to a consumer with explicit credit."""
+        message = message_of(frame, Credit)
+
+        def step(count: int) -> None:
+            command = commands.Credit(
+                session.number, message.consumer, count, message.drain, fence(connection)
+            )
+            self._proposer.ask(connection, frame, command, answer)
+
+        def answer(reply: Reply) -> None:
+            assert isinstance(reply, replies.Credited)
+            if not reply.more:
+                connection.send(Ok({"left": reply.left}), frame.correlation)
+            elif connection.open:
+                step(reply.left)
+
+        step(message.credit)
+
+    def get(self, connection: Connection, session: Binding, frame: Frame) -> None:
+        """Lock messages now, or within the time that the client waits."""
+        message = message_of(frame, Get)
+        if self._proposer.lacks_queue(connection, frame.correlation, message.queue):
+            return
+        command = commands.Get(
+            session.number, message.queue, message.count, message.lock_ms, fence(connection)
+        )
+        deadline = self._gets.deadline(message.wait_ms)
+        waited = False
+
+        def step() -> bool:
+            return self._proposer.ask(connection, frame, command, answer, late=True)
+
+        def answer(reply: Reply) -> None:
+            assert isinstance(reply, replies.Got)
+            if reply.count == 0 and connection.open:
+                # One step of the machine may have found nothing only because it is bounded.
+                if reply.more:
+                    step()
+                    return
+                if self._gets.add(message.queue, deadline, again, give_up, rested=not waited):
+                    return
+            connection.send(Got(reply.consumer, reply.first_token, reply.count), frame.correlation)
+
+        def again() -> bool:
+            nonlocal waited
+            waited = True
+            return connection.open and step()
+
+        def give_up() -> None:
+            connection.send(Got(0, 0, 0), frame.correlation)
+
+        step()
+
+    def alive(self, connection: Connection, session: Binding, frame: Frame) -> None:
+        """Note that the program behind a consumer is alive."""
+        message = message_of(frame, Alive)
+        command = commands.Alive(session.number, message.consumer, fence(connection))
+        self._proposer.ask(connection, frame, command, ok(connection, frame))
+
+    def notice_ack(self, connection: Connection, session: Binding, frame: Frame) -> None:
+        """Acknowledge a notice."""
+        message = message_of(frame, NoticeAck)
+        command = commands.NoticeAck(session.number, message.notice, fence(connection))
+        self._proposer.ask(connection, frame, command, ok(connection, frame))
+
+    def settle(self, connection: Connection, session: Binding, frame: Frame) -> None:
+        """Ack, nack, release or terminate; answered with a receipt."""
+        message, correlation, _ = frame
+        assert isinstance(message, Settle)
+        texts = [message.reason, message.description, message.exception_text, message.stack]
+        if message.verb != Verb.TERMINATE:  # the texts of other verbs are not kept whole
+            texts = [_cut(text, machine_limits.INLINE_TEXT_BYTES) for text in texts]
+        (reason, description, exception_text, stack), parts = _long_texts(texts)
+        raw = b"".join(parts)
+
+        def placed(at: int) -> commands.Settle:
+            return commands.Settle(
+                session.number,
+                message.consumer,
+                message.verb,
+                message.tokens,
+                message.delay_ms,
+                reason,
+                description,
+                _cut(message.exception_type, machine_limits.EXCEPTION_TYPE_BYTES),
+                exception_text,
+                stack,
+                message.resolved_below,
+                _places(at, parts) if raw else None,
+                fence(connection),
+            )
+
+        def answer(reply: Reply) -> None:
+            assert isinstance(reply, replies.Receipt)
+            connection.send(Receipt(reply.consumer, reply.ranges), correlation)
+
+        moves = placed if raw else None
+        self._proposer.ask(connection, frame, placed(0), answer, raw=raw, placed=moves)
+
+
+def _cut(text: str | None, bytes_max: int) -> str | None:
+    """Cut a text for people to the length that the state keeps."""
+    if text is None or len(text) * 4 <= bytes_max:
+        return text
+    return text.encode()[:bytes_max].decode(errors="ignore")
+
+
+def _long_texts(texts: Sequence[str | None]) -> tuple[list[str | None], list[bytes]]:
+    """Split texts: (those that stand in the command, those that lie in the entry's area)."""
+    inline, parts = list(texts), [b""] * len(texts)
+    for place, text in enumerate(texts):
+        if text is not None and len(text) * 4 > machine_limits.INLINE_TEXT_BYTES:
+            raw = text.encode()
+            if len(raw) > machine_limits.INLINE_TEXT_BYTES:
+                inline[place], parts[place] = None, raw
+    return inline, parts
+
+
+def _places(at: int, parts: Sequence[bytes]) -> tuple[tuple[int, int] | None, ...]:
+    """Place of each part, end to end from `at` on; None for an empty one."""
+    ends = accumulate(map(len, parts), initial=at)
+    return tuple([(low, high - low) if high > low else None for low, high in pairwise(ends)])

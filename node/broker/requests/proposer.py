@@ -1,0 +1,128 @@
+"""The common way of a request: checked, proposed as a command, answered from its reply.
+
+Owns the checks before the log, the refusals, and the accounting of unanswered requests. Must not
+know what any single request means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
+
+from fifo.machine.contract import Command, Machine, Refused, Reply, from_list, to_list
+from fifo.wire import Code, Frame
+from fifo.wire.messages import Message, Ok
+from node.broker.connections.connection import Binding, Connection
+from node.broker.proposals import Proposals, Waiter
+from node.broker.refusals import detail_of, wire_code
+from node.raft import Outcome
+
+Handler: TypeAlias = Callable[[Connection, Binding, Frame], None]
+"""Handles one request of a connection whose session is attached."""
+
+M = TypeVar("M", bound=Message)
+
+_REQUEST_BYTES = 64
+"""Bytes that a request without a raw part counts while it is unanswered."""
+
+
+class Proposer:
+    """Proposes the commands of requests. `declaring`: declares that are in flight."""
+
+    def __init__(self, machine: Machine, proposals: Proposals) -> None:
+        self._machine = machine
+        self._proposals = proposals
+        self.declaring = 0
+
+    def lacks_queue(self, connection: Connection, correlation: int, queue: str) -> bool:
+        """Refuse a request for a queue that does not exist, without a log entry; True if refused.
+
+        While a declare is in flight the queue may exist by the time the command is applied, so the
+        machine decides.
+        """
+        missing = not self._machine.has_queue(queue) and not self.declaring
+        if missing:
+            refuse_no_queue(connection, correlation, queue)
+        return missing
+
+    def ask(
+        self,
+        connection: Connection,
+        frame: Frame,
+        command: Command,
+        answer: Callable[[Reply], None],
+        *,
+        late: bool = False,
+        raw: bytes = b"",
+        placed: Callable[[int], Command] | None = None,
+        decided: Callable[[], None] | None = None,
+    ) -> bool:
+        """Check a command, propose it, and answer from its reply; False if it was refused.
+
+        `placed` returns the command for the offset of `raw` in the entry's area; `command` is the
+        one for offset 0. `late`: answer after the deliveries of the same entry. `decided` is called
+        when the command is applied, refused, or known not to be applied, before the answer.
+        """
+        plain = to_list(command)
+        try:
+            from_list(plain)
+        except ValueError as error:
+            connection.refuse(frame.correlation, Code.INVALID_ARGUMENT, str(error))
+            return False
+        size = _REQUEST_BYTES + len(raw)
+        connection.begin(size, 0)
+
+        def replied(reply: Reply) -> None:
+            connection.end(size, 0)
+            if decided is not None:
+                decided()
+            if type(reply) is Refused:
+                refuse(connection, frame.correlation, reply)
+            else:
+                answer(reply)
+
+        def lost(outcome: Outcome) -> None:
+            if decided is not None:
+                decided()
+            connection.lose(outcome)
+
+        waiter = Waiter(replied, lost=lost, late=late)
+        weight = self._proposals.weigh(plain)
+        if placed is None:
+            self._proposals.propose(lambda _: plain, waiter, weight=weight)
+        else:
+            self._proposals.propose(lambda at: to_list(placed(at)), waiter, weight=weight, raw=raw)
+        return True
+
+
+def message_of(frame: Frame, kind: type[M]) -> M:
+    """The message of a frame, which the table of handlers has dispatched by its type."""
+    assert isinstance(frame.message, kind)
+    return frame.message
+
+
+def fence(connection: Connection) -> tuple[int, int]:
+    """The role and epoch that a command is fenced by."""
+    return connection.role, connection.epoch
+
+
+def ok(connection: Connection, frame: Frame) -> Callable[[Reply], None]:
+    """An answer that reports success without a result."""
+
+    def answer(reply: Reply) -> None:
+        connection.send(Ok(), frame.correlation)
+
+    return answer
+
+
+def refuse(connection: Connection, correlation: int, reply: Reply) -> None:
+    """Answer with the machine's refusal."""
+    assert isinstance(reply, Refused), f"unexpected reply {type(reply).__name__}"
+    connection.refuse(correlation, wire_code(reply), reply.text, detail_of(reply))
+
+
+def refuse_no_queue(connection: Connection, correlation: int, queue: str | None) -> None:
+    """Refuse a request for a queue that does not exist."""
+    connection.refuse(
+        correlation, Code.QUEUE_NOT_FOUND, f"there is no queue {queue!r}; declare it first"
+    )

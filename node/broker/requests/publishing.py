@@ -1,0 +1,166 @@
+"""Requests of publishers: publish, and named producers.
+
+Owns the way of messages into the log: columns are checked, bodies are not touched. Must not know
+how entries travel. `docs/protocol.md` specifies each request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fifo.machine.contract import Reply, code_of, commands, replies
+from fifo.wire import Code, Frame, columns
+from fifo.wire.limits import BODY_BYTES_MAX
+from fifo.wire.messages import ForgetProducer, Ok, OpenProducer, Publish
+from node.broker import cost
+from node.broker.connections.connection import Binding, Connection
+from node.broker.context import Context
+from node.broker.proposals import Proposals, Waiter
+from node.broker.refusals import error_item
+from node.broker.requests.proposer import Proposer, message_of, ok, refuse
+from node.users import Permission
+
+_PUBLISH = code_of(commands.Publish)
+_NO_COLUMNS = (None,) * 7
+
+
+class Publishing:
+    """Handler of publishes and named producers."""
+
+    def __init__(self, context: Context, proposals: Proposals, proposer: Proposer) -> None:
+        self._context = context
+        self._machine = context.host.machine
+        self._counters = context.counters
+        self._body_bytes_max = context.settings.body_bytes
+        self._proposals = proposals
+        self._proposer = proposer
+
+    def publish(self, connection: Connection, session: Binding, frame: Frame) -> None:
+        """Append messages to the log unopened."""
+        message, correlation, raw = frame
+        assert isinstance(message, Publish)
+        if self._context.publishing_refused is not None:
+            connection.refuse(correlation, Code.OVERLOADED, self._context.publishing_refused)
+            return
+        try:
+            layout = columns.lay_out(message.columns, raw, message.count, columns.PUBLISH_TAGS)
+            columns.check_publish(layout)
+            self._check_bodies(layout)
+        except columns.ColumnError as error:
+            connection.refuse(correlation, error.code, str(error))
+            return
+        if self._proposer.lacks_queue(connection, correlation, message.queue):
+            return
+        size = len(raw)
+        connection.begin(size, message.count)
+
+        def build(at: int) -> Sequence[Any]:
+            # The plain form of `commands.Publish`, built directly: this is the one hot command.
+            return [
+                _PUBLISH,
+                session.number,
+                message.producer,
+                message.queue,
+                message.previous,
+                message.number,
+                message.count,
+                at + layout.places[columns.SIZES][0],
+                at + layout.bodies_at,
+                *_optional_columns(layout, at),
+                (connection.role, connection.epoch),
+            ]
+
+        def answer(reply: Reply) -> None:
+            connection.end(size, message.count)
+            if type(reply) is replies.Published:
+                self._counters.confirmed_messages += reply.duplicates + reply.stored
+                refused = reply.refused
+                error = None if refused is None else error_item(refused)
+                repeats = (reply.repeats,) if reply.repeats else ()
+                connection.confirm(
+                    (
+                        correlation,
+                        reply.queue,
+                        reply.producer,
+                        reply.duplicates,
+                        reply.stored,
+                        error,
+                        *repeats,
+                    )
+                )
+            else:
+                refuse(connection, correlation, reply)
+
+        weight = cost.published(self._machine, message.queue, message.count)
+        waiter = Waiter(answer, lost=connection.lose)
+        self._proposals.propose(build, waiter, weight=weight, raw=raw)
+
+    def _check_bodies(self, layout: columns.Layout) -> None:
+        """Enforce the operator's bound of a body, which is below the protocol's."""
+        if self._body_bytes_max < BODY_BYTES_MAX:
+            sizes = layout.column(columns.SIZES)
+            longest = max(columns.unpack_u32(sizes or b""), default=0)
+            if longest > self._body_bytes_max:
+                raise columns.ColumnError(
+                    Code.TOO_LARGE,
+                    f"a body of {longest} bytes exceeds this cluster's limit of"
+                    f" {self._body_bytes_max}",
+                )
+
+    def open_producer(self, connection: Connection, session: Binding, frame: Frame) -> None:
+        """Open a named producer; answer with its last stored number in each queue."""
+        message = message_of(frame, OpenProducer)
+
+        def answer(reply: Reply) -> None:
+            assert isinstance(reply, replies.ProducerOpened)
+            rights = connection.rights
+            last = {
+                queue: number
+                for queue, number in reply.last
+                if rights is None or rights.may(Permission.PUBLISH, queue)
+            }
+            result = {"producer": reply.producer, "last": last}
+            connection.send(Ok(result), frame.correlation)
+
+        self._proposer.ask(connection, frame, commands.OpenProducer(message.name), answer)
+
+    def forget_producer(self, connection: Connection, session: Binding, frame: Frame) -> None:
+        """Forget a named producer, if the user may manage every queue that it published to."""
+        message = message_of(frame, ForgetProducer)
+        rights = connection.rights
+        published_to = self._machine.queues_of_producer(message.name)
+        if rights is not None and not all(
+            rights.may(Permission.MANAGE, queue) for queue in published_to
+        ):
+            text = "this producer has published to queues that the user may not manage"
+            connection.refuse(frame.correlation, Code.PERMISSION_DENIED, text)
+            return
+        command = commands.ForgetProducer(message.name)
+        self._proposer.ask(connection, frame, command, ok(connection, frame))
+
+
+def _optional_columns(layout: columns.Layout, at: int) -> Sequence[object]:
+    """Offsets of the columns beyond sizes, in the order of `commands.Publish`."""
+    if len(layout.places) == 1:
+        return _NO_COLUMNS
+
+    def single(tag: int) -> int | None:
+        offset = layout.at(tag)
+        return None if offset is None else at + offset
+
+    def pair(lengths_tag: int, blob_tag: int) -> tuple[int, int] | None:
+        lengths_at, blob_at = layout.at(lengths_tag), layout.at(blob_tag)
+        if lengths_at is None or blob_at is None:
+            return None
+        return at + lengths_at, at + blob_at
+
+    return (
+        pair(columns.KEY_LENGTHS, columns.KEY_BLOB),
+        pair(columns.HEADER_LENGTHS, columns.HEADER_BLOB),
+        single(columns.PRIORITIES),
+        single(columns.DELAYS_MS),
+        single(columns.TTLS_MS),
+        pair(columns.DEDUP_LENGTHS, columns.DEDUP_BLOB),
+        single(columns.NUMBERS),
+    )

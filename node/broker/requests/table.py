@@ -1,0 +1,66 @@
+"""The table of requests: which handler serves which message.
+
+Owns the table. A message that is not in it is no request to a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from fifo.wire import messages as wire
+from fifo.wire.messages import Message
+from node.broker.requests.consuming import Consuming
+from node.broker.requests.control import Control
+from node.broker.requests.durables import Durables
+from node.broker.requests.proposer import Handler
+from node.broker.requests.publishing import Publishing
+from node.broker.requests.queries import Queries
+from node.broker.requests.queues import Queues
+from node.broker.requests.redrives import Redrives
+from node.broker.requests.renewal import Renewals
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """The handlers of one term."""
+
+    publishing: Publishing
+    consuming: Consuming
+    renewals: Renewals
+    queues: Queues
+    queries: Queries
+    durables: Durables
+    redrives: Redrives
+    control: Control
+
+
+HANDLERS: Final[dict[type[Message], Callable[[Handlers], Handler]]] = {
+    wire.Publish: lambda term: term.publishing.publish,
+    wire.OpenProducer: lambda term: term.publishing.open_producer,
+    wire.ForgetProducer: lambda term: term.publishing.forget_producer,
+    wire.Subscribe: lambda term: term.consuming.subscribe,
+    wire.Cancel: lambda term: term.consuming.cancel,
+    wire.Credit: lambda term: term.consuming.credit,
+    wire.Get: lambda term: term.consuming.get,
+    wire.Settle: lambda term: term.consuming.settle,
+    wire.Alive: lambda term: term.consuming.alive,
+    wire.NoticeAck: lambda term: term.consuming.notice_ack,
+    wire.Renew: lambda term: term.renewals.renew,
+    wire.Declare: lambda term: term.queues.declare,
+    wire.Update: lambda term: term.queues.update,
+    wire.QueueAction: lambda term: term.queues.action,
+    wire.QueueQuery: lambda term: term.queries.query,
+    wire.Peek: lambda term: term.queries.peek,
+    wire.Durable: lambda term: term.durables.durable,
+    wire.Redrive: lambda term: term.redrives.redrive,
+    wire.Move: lambda term: term.redrives.move,
+    wire.Close: lambda term: term.control.close,
+    wire.TransferLeadership: lambda term: term.control.transfer,
+}
+
+
+def bound(handlers: Handlers) -> dict[type[Message], Handler]:
+    """The handler of each message in one term."""
+    return {kind: of(handlers) for kind, of in HANDLERS.items()}

@@ -1,0 +1,181 @@
+"""Plain forms in which clients, operators and the status page see a node and its queues.
+
+Owns these maps; `docs/protocol.md` lists their keys. Must not know connections, or who may see
+what: `requests/queries.py` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import islice
+from typing import Any, TypeAlias
+
+from fifo.machine.contract import Machine, RedriveState
+from node.broker.lock_clock import LockClock
+from node.journal.stats import SYNC_BUCKET_SECONDS
+from node.raft import RaftStatus
+
+View: TypeAlias = dict[str, Any]
+
+
+def overviews(
+    machine: Machine,
+    limit: int,
+    *,
+    sees: Callable[[str], bool] = lambda queue: True,
+    brief: bool = False,
+) -> Iterator[View]:
+    """The first queues that `sees` accepts, oldest first; `brief`: without spec and counters."""
+    for name in islice(filter(sees, machine.queues()), limit):
+        found = machine.queue_overview(name, brief=brief)
+        assert found is not None, "nothing changes while one answer is made"
+        yield found
+
+
+def overview(machine: Machine, name: str) -> View | None:
+    """Everything about one queue; None if it does not exist."""
+    found = machine.queue_overview(name)
+    if found is None:
+        return None
+    return {**found, "redrive": redrive_view(machine.redrive(name))}
+
+
+def redrive_view(redrive: RedriveState | None) -> View | None:
+    """Progress of a redrive, or the outcome of the last one; None if there was none."""
+    if redrive is None:
+        return None
+    chosen = {key: dict(value) if key == "headers" else value for key, value in redrive.filter}
+    return {
+        "status": redrive.status,
+        "reason": redrive.reason or None,
+        "moved": redrive.moved,
+        "skipped": redrive.skipped,
+        "target": redrive.target,
+        "filter": chosen,
+        "limit": redrive.limit,
+        "rate_per_s": redrive.rate_per_s,
+        "reset_counts": redrive.reset_counts,
+    }
+
+
+def locks_of(machine: Machine, locks: LockClock, name: str, limit: int, now_ms: int) -> list[View]:
+    """The locks of a queue; their deadlines include renewals. `now_ms` is cluster time."""
+    passed_ms = now_ms - machine.cluster_time_ms
+    sessions: dict[int, str] = {}
+    found = []
+    for lock in machine.locks_of(name, limit):
+        number = lock["session"]
+        if number not in sessions:
+            sessions[number] = _session_id(machine, number)
+        until_ms = lock["remaining_ms"] + machine.cluster_time_ms
+        granted_ms, renewals = locks.granted(lock["consumer"], lock["token"])
+        found.append(
+            {
+                "token": lock["token"],
+                "consumer": lock["consumer"],
+                "tag": lock["tag"],
+                "session": sessions[number],
+                "address": lock["address"],
+                "id": _id(lock["message"]),
+                "attempt": lock["attempt"],
+                "failures": lock["failures"],
+                "checkout_ms_ago": max(0, now_ms - lock["checkout_ms"]),
+                "remaining_ms": max(
+                    0, lock["remaining_ms"] - passed_ms, max(until_ms, granted_ms) - now_ms
+                ),
+                "renewals": renewals,
+            }
+        )
+    return found
+
+
+def delayed_of(machine: Machine, name: str, limit: int) -> list[View]:
+    """The delayed messages of a queue, the first to be due first."""
+    return [
+        {
+            "id": _id(one["message"]),
+            "cause": one["cause"],
+            "due_in_ms": one["remaining_ms"],
+            "attempt": one["attempts"],
+            "failures": one["failures"],
+        }
+        for one in machine.delayed_of(name, limit)
+    ]
+
+
+def consumers_of(machine: Machine, name: str, limit: int) -> list[View]:
+    """The consumers of a queue."""
+    return [
+        {
+            **one,
+            "session": _session_id(machine, one["session"]),
+            "suspected_why": None if one["suspected"] == "none" else one["suspected"],
+        }
+        for one in machine.consumers_of(name, limit)
+    ]
+
+
+def node_status(raft: RaftStatus, *, uptime_s: float, sessions: int, queues: int) -> View:
+    """The answer to a status request."""
+    journal = raft.journal
+    return {
+        "node": raft.name,
+        "role": raft.role,
+        "recovering": raft.recovering,
+        "term": raft.term,
+        "leader": raft.leader,
+        "commit": raft.commit_index,
+        "applied": raft.applied_index,
+        "last": raft.last_index,
+        "peers": [
+            {
+                "name": peer.name,
+                "match": peer.match_index,
+                "lag": peer.lag_entries,
+                "connected": peer.connected,
+                "counted": peer.counted,
+                "in_flight_bytes": peer.in_flight_bytes,
+                "snapshot": None if peer.snapshot is None else asdict(peer.snapshot),
+            }
+            for peer in raft.peers
+        ],
+        "journal_bytes": journal.disk_bytes,
+        "snapshot": {
+            "index": journal.snapshots.index,
+            "state_bytes": journal.snapshots.state_bytes,
+            "disk_bytes": journal.snapshots.disk_bytes,
+            "kept_bytes": journal.snapshots.held_bytes,
+            "taken": raft.counters.snapshots_taken_total,
+            "sent": raft.counters.snapshots_sent_total,
+            "installed": raft.counters.snapshots_installed_total,
+        },
+        "fsync_ms": {
+            "p50": _quantile_ms(journal.sync_buckets, 0.50),
+            "p99": _quantile_ms(journal.sync_buckets, 0.99),
+        },
+        "uptime_s": round(uptime_s, 3),
+        "sessions": sessions,
+        "queues": queues,
+    }
+
+
+def _quantile_ms(buckets: Sequence[int], fraction: float) -> float:
+    """A quantile of the sync times, interpolated within its bucket; 0 before the first sync."""
+    wanted = fraction * sum(buckets)
+    below = 0.0
+    for count, upper in zip(buckets, SYNC_BUCKET_SECONDS, strict=False):
+        if count and wanted <= count:
+            return round(1000 * (below + (upper - below) * wanted / count), 3)
+        wanted -= count
+        below = upper
+    return round(1000 * below, 3) if sum(buckets) else 0.0
+
+
+def _session_id(machine: Machine, number: int) -> str:
+    view = machine.session_view(number)
+    return "" if view is None else bytes(view["session_id"]).hex()
+
+
+def _id(message: tuple[int, int, int]) -> str:
+    return ".".join(map(str, message))
