@@ -89,17 +89,23 @@ def redrive(
     result = run(url, work)
     if as_json:
         output.print_json(result)
-    elif dry_run and not cancel:
-        output.say(f"{messages(result['messages'])} of {dead_letter_queue} would be moved")
-        for name, count in sorted(result["sources"].items()):
-            output.say(f"  {count} of queue {name}")
     else:
-        output.say(f"redrive of {dead_letter_queue} {result['status']}: {_moved(result)}")
+        _print_redrive(dead_letter_queue, result, counted=dry_run and not cancel)
     if result.get("status") == "paused":
         raise CliError(
             f"the redrive is paused: {result['reason']}; it resumes automatically after that;"
             f" cancel it: fifo redrive {dead_letter_queue} --cancel"
         )
+
+
+def _print_redrive(queue: str, result: Mapping[str, Any], *, counted: bool) -> None:
+    """Print the outcome of a redrive, or of a dry run, which only `counted`."""
+    if not counted:
+        output.say(f"redrive of {queue} {result['status']}: {_moved(result)}")
+        return
+    output.say(f"{messages(result['messages'])} of {queue} would be moved")
+    for name, count in sorted(result["sources"].items()):
+        output.say(f"  {count} of queue {name}")
 
 
 async def _until_ended(client: fifo.Client, queue: str, view: dict[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from node.cli.load import Job, Times
 from node.cli.session import Json, Url, choose_url, run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _NANO = 1_000_000_000
 
@@ -81,29 +81,15 @@ def bench(
     if publishers == 0 and queue is None:
         raise UsageProblem("0 publishers need a queue that has messages: name it with --queue NAME")
     address = choose_url(url)
-    name = queue or f"fifo-bench-{secrets.token_hex(4)}"
-    jobs = [
-        Job(
-            role=role,
-            clients=clients,
-            url=address,
-            queue=name,
-            size=size,
-            window=window,
-            prefetch=prefetch,
-            parent=os.getpid(),
-        )
-        for role, clients in (("publish", publishers), ("consume", consumers))
-        if clients
-    ]
-    if queue is None:
-        _declare(address, name)
-    try:
+    roles = {"publish": publishers, "consume": consumers}
+    with _queue_of(address, queue) as name:
+        jobs = [
+            Job(address, name, role, clients, size, window, prefetch, parent=os.getpid())
+            for role, clients in roles.items()
+            if clients
+        ]
         results = asyncio.run(_measure(jobs, warmup, seconds))
         left = _depth(address, name)
-    finally:
-        if queue is None:
-            _delete(address, name)
     settings = {
         "publishers": publishers,
         "consumers": consumers,
@@ -329,6 +315,20 @@ def _progress() -> Progress:
         disable=not console.is_terminal,
         transient=True,
     )
+
+
+@contextlib.contextmanager
+def _queue_of(url: str, given: str | None) -> Iterator[str]:
+    """Yield the name of the given queue, or of a temporary one that is deleted afterwards."""
+    if given is not None:
+        yield given
+        return
+    name = f"fifo-bench-{secrets.token_hex(4)}"
+    _declare(url, name)
+    try:
+        yield name
+    finally:
+        _delete(url, name)
 
 
 def _declare(url: str, name: str) -> None:

@@ -59,14 +59,7 @@ def consume(
 
     Prints one body per line. Messages are acknowledged unless another settlement is given.
     """
-    if sum((ack, nack, release, terminate is not None)) > 1:
-        raise UsageProblem(
-            "--ack, --nack, --release and --terminate exclude one another: give one of them"
-        )
-    if (nack or release) and count is None:
-        raise UsageProblem(
-            "--nack and --release redeliver the messages without end: limit them with --count N"
-        )
+    _check_settlement(count, ack, nack, release, terminate is not None)
     unsettled: list[str] = []
     received_any = False
 
@@ -93,6 +86,20 @@ def consume(
         output.note(f"no message received from queue {queue}; inspect it: fifo queue show {queue}")
     if unsettled:
         raise CliError(f"{len(unsettled)} settlements failed; the first: {unsettled[0]}")
+
+
+def _check_settlement(
+    count: int | None, ack: bool, nack: bool, release: bool, terminate: bool
+) -> None:
+    """Raise UsageProblem for more than one settlement, or one that would never end."""
+    if sum((ack, nack, release, terminate)) > 1:
+        raise UsageProblem(
+            "--ack, --nack, --release and --terminate exclude one another: give one of them"
+        )
+    if (nack or release) and count is None:
+        raise UsageProblem(
+            "--nack and --release redeliver the messages without end: limit them with --count N"
+        )
 
 
 async def received(
