@@ -35,7 +35,7 @@ async def crowd(client: fifo.Client, queue: str) -> None:
     await client.publish(queue, b"other", key="l")
 
 
-async def test_who_takes_finds_what_stands_behind_many_that_wait(
+async def test_a_get_finds_a_message_behind_many_that_wait(
     both: tuple[LocalCluster, fifo.Client],
 ) -> None:
     _, client = both
@@ -56,7 +56,7 @@ async def test_who_takes_finds_what_stands_behind_many_that_wait(
         assert (await client.queue("pulled")).locked == 2, "no consumer gets a message that waits"
 
 
-async def test_who_takes_finds_what_stands_behind_many_that_expired(
+async def test_a_get_finds_a_message_behind_many_that_expired(
     both: tuple[LocalCluster, fifo.Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, client = both

@@ -110,7 +110,7 @@ async def test_the_whole_way_of_a_message(tmp_path: Path) -> None:
         assert Counter(one["role"] for one in followers) == {"leader": 1, "follower": 2}
 
 
-async def test_what_the_nodes_refuse_has_its_error(tmp_path: Path) -> None:
+async def test_refusals_of_the_nodes_have_their_errors(tmp_path: Path) -> None:
     async with three(tmp_path) as (_, client):
         with pytest.raises(fifo.QueueNotFound):
             await client.publish("nowhere", b"x")
@@ -261,7 +261,7 @@ async def test_a_windowed_publish_across_a_crash_stores_each_message_once_and_in
         assert found == bodies
 
 
-async def test_what_is_held_stays_held_through_a_crash_of_the_leader(tmp_path: Path) -> None:
+async def test_locks_stay_held_through_a_crash_of_the_leader(tmp_path: Path) -> None:
     async with three(tmp_path) as (cluster, client):
         await client.declare(fifo.QueueSpec("orders"))
         await client.publish_many("orders", [b"%d" % n for n in range(50)])

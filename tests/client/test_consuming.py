@@ -593,7 +593,7 @@ async def test_get_returns_what_the_answer_names() -> None:
             assert await client.get("orders") == []
 
 
-async def test_what_a_lost_answer_to_get_left_behind_is_handed_out_or_given_back() -> None:
+async def test_messages_of_a_lost_answer_to_get_are_handed_out_or_given_back() -> None:
     async with Peer() as peer:
         peer.answers[Settle] = receive_all
         async with fifo.connect(peer.url) as client:

@@ -225,7 +225,7 @@ async def test_renewals_end_with_their_number_and_with_the_time_of_the_handler()
             await asyncio.wait_for(only_the_unopened(), 5)
 
 
-async def test_what_was_got_is_renewed_only_where_that_was_asked_for() -> None:
+async def test_messages_of_a_get_are_renewed_only_on_request() -> None:
     async with Peer() as peer:
         peer.answers[Renew] = renew_all
         token = 0
@@ -407,7 +407,7 @@ async def test_a_refused_acknowledgement_of_a_notice_does_not_end_the_connection
         assert has(peer, 1)
 
 
-async def test_what_was_settled_just_before_a_renewal_is_no_suspicion() -> None:
+async def test_a_token_settled_just_before_a_renewal_is_no_suspicion() -> None:
     async with Peer() as peer, consuming(peer, settles=False) as (client, messages):
         peer.answers[Renew] = lambda line, frame: line.send(
             Renewed(((11, (), ((1, 1),)),)), frame.correlation

@@ -102,7 +102,7 @@ async def test_a_verb_that_is_refused_when_it_is_sent_again_is_unknown(lost: boo
         assert taken.value.unknown is lost
 
 
-async def test_what_comes_too_late_or_in_another_session_is_not_given_back() -> None:
+async def test_late_messages_of_a_durable_consumer_are_not_given_back() -> None:
     async with Peer() as peer, fifo.connect(peer.url) as client:
         peer.answers[Durable] = durable({"fetch": sent})
         reader = client.durable("orders", "reader")

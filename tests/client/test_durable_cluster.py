@@ -27,7 +27,7 @@ def told(messages: list[fifo.DurableMessage]) -> list[tuple[int, bytes]]:
     return [(message.token, message.body) for message in messages]
 
 
-async def test_what_was_reserved_is_fetched_again_until_it_is_acked(
+async def test_reserved_messages_are_fetched_again_until_they_are_acked(
     both: tuple[LocalCluster, fifo.Client],
 ) -> None:
     _, client = both
@@ -71,7 +71,7 @@ async def test_another_session_takes_it_over_with_what_it_holds(
     assert told(await before.fetch(1, 3)) == [(1, b"one"), (2, b"two"), (3, b"three")]
 
 
-async def test_what_one_client_holds_others_fetch_without_taking_it_over(
+async def test_other_clients_fetch_without_taking_the_reservation_over(
     both: tuple[LocalCluster, fifo.Client],
 ) -> None:
     cluster, client = both
@@ -179,7 +179,7 @@ async def test_a_fetch_is_whole_though_the_machine_takes_many_steps_for_it(
     assert told(await reader.fetch(1, 6)) == expected[2:]
 
 
-async def test_it_outlives_its_leader_and_goes_on_under_the_same_tokens(
+async def test_a_durable_consumer_outlives_its_leader_with_the_same_tokens(
     both: tuple[LocalCluster, fifo.Client],
 ) -> None:
     cluster, client = both
@@ -194,7 +194,7 @@ async def test_it_outlives_its_leader_and_goes_on_under_the_same_tokens(
     assert (await client.queue("q")).messages == 0
 
 
-async def test_it_is_shown_with_its_locks_and_goes_with_its_queue(
+async def test_a_durable_consumer_is_listed_with_its_locks_and_goes_with_its_queue(
     both: tuple[LocalCluster, fifo.Client],
 ) -> None:
     _, client = both

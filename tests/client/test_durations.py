@@ -33,7 +33,7 @@ def test_a_timeout_that_is_over_already_waits_for_nothing(timeout: Any, expected
 
 
 @pytest.mark.parametrize("value", [-1, float("inf"), float("nan"), "1s", True, None, 10**12])
-def test_what_is_no_duration_is_refused_by_name(value: Any) -> None:
+def test_an_invalid_duration_is_refused_by_name(value: Any) -> None:
     with pytest.raises(fifo.InvalidArgument, match="lock"):
         milliseconds(value, "lock")
 
@@ -67,7 +67,7 @@ def test_a_backoff_grows_as_the_tables_of_the_specification_say() -> None:
     ["", "fixed", "fixed:", "fixed:1", "fixed:1y", "exponential:1s", "exponential:2s..1s",
      "exponential:1s..2s*1", "exponential:1s..2s*x", "table:", "table:1s,", "random:1s"],
 )  # fmt: skip
-def test_what_is_no_backoff_is_refused(text: str) -> None:
+def test_an_invalid_backoff_is_refused(text: str) -> None:
     with pytest.raises(fifo.InvalidArgument, match="backoff"):
         parse(text)
 

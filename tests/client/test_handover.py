@@ -109,7 +109,7 @@ async def test_a_rolling_restart_costs_no_election_timeout(tmp_path: Path) -> No
     assert load.longest_gap_s < GAP_SECONDS
 
 
-async def test_what_cannot_be_handed_over_is_one_clear_error(tmp_path: Path) -> None:
+async def test_an_impossible_transfer_is_one_clear_error(tmp_path: Path) -> None:
     async with running(tmp_path) as cluster:
         leader = await cluster.leader()
         async with fifo.connect(f"fifo://{leader.me.client}") as client:

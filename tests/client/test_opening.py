@@ -385,7 +385,7 @@ async def test_a_session_that_was_taken_is_not_taken_back() -> None:
         assert not peer.lines
 
 
-async def test_what_was_under_way_when_the_session_was_taken_is_unknown() -> None:
+async def test_calls_in_flight_when_the_session_was_taken_are_unknown() -> None:
     async with Peer() as peer, fifo.connect(peer.url) as client:
         peer.answers[QueueQuery] = lambda line, _: line.send(Error(Code.SESSION_TAKEN, "another"))
         with pytest.raises(fifo.SessionTaken) as sent:

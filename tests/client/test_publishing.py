@@ -249,7 +249,7 @@ async def test_a_timeout_is_unknown_and_the_message_is_not_sent_again() -> None:
         assert store.bodies == [b"next"]
 
 
-async def test_what_was_never_sent_is_not_unknown_and_never_sent() -> None:
+async def test_an_unsent_publish_is_not_unknown_and_never_sent() -> None:
     async with Peer() as peer, fifo.connect(peer.url) as client:
         await peer.stop()
         await until(lambda: not client.connected)

@@ -86,7 +86,7 @@ async def test_a_subscription_that_was_given_up_is_cancelled_when_its_answer_com
             assert (settle.verb, settle.tokens) == (VERB_RELEASE, ((1, 2),))
 
 
-async def test_what_comes_for_a_get_that_was_given_up_goes_back() -> None:
+async def test_deliveries_of_an_abandoned_get_go_back() -> None:
     async with Peer() as peer, fifo.connect(peer.url) as client:
         with pytest.raises(fifo.Timeout):
             await client.get("orders", timeout=0.05)

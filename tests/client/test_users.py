@@ -57,7 +57,7 @@ async def test_the_whole_way_of_a_message_over_tls_and_through_a_change_of_leade
         assert all(message.attempt == 1 for message in taken + rest)
 
 
-async def test_who_is_not_trusted_is_not_talked_to(tmp_path: Path) -> None:
+async def test_a_client_sends_nothing_to_an_untrusted_node(tmp_path: Path) -> None:
     other = certificate(tmp_path / "other", "DNS:elsewhere.test")
     async with guarded(tmp_path) as (cluster, made, _):
         all_hosts = hosts(cluster)

@@ -34,7 +34,7 @@ def schema(text: str) -> sql.StructType:
     return sql.StructType([sql.StructField(name, KINDS[kind]) for name, kind in fields])
 
 
-def test_what_is_read_has_these_columns() -> None:
+def test_a_read_has_these_columns() -> None:
     expected = (
         "struct<body:binary,key:string,headers:map<string,string>,priority:int,id:string,"
         "attempt:int,published_at:timestamp,queue:string>"
@@ -109,7 +109,7 @@ def test_a_null_where_none_may_be_is_named_by_its_row() -> None:
         columns.to_messages(batch, 1)
 
 
-def test_what_is_held_is_split_into_even_parts_in_order() -> None:
+def test_held_ranges_are_split_into_even_parts_in_order() -> None:
     held = ((1, 4), (7, 7), (10, 14))
     assert split(held, 3) == [((1, 3),), ((4, 4), (7, 7), (10, 10)), ((11, 14),)]
     assert split(held, 1) == [held]

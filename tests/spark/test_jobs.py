@@ -141,7 +141,7 @@ def last_line(error: BaseException) -> str:
     return str(found[-1])
 
 
-def test_what_is_written_is_read_with_every_column(
+def test_written_rows_are_read_with_every_column(
     source: Source, spark: SparkSession, client: BlockingClient
 ) -> None:
     rows = spark.sql(

@@ -57,7 +57,7 @@ def test_a_wrong_option_is_named_with_what_to_do(
 
 
 @pytest.mark.parametrize("name", ["url", "queue"])
-def test_what_every_use_needs_is_asked_for(name: str) -> None:
+def test_a_missing_required_option_is_named(name: str) -> None:
     given = {other: text for other, text in GIVEN.items() if other != name}
     with pytest.raises(fifo.InvalidArgument, match=rf"option {name} is missing: \.option"):
         options.parse(given, BATCH_WRITE)

@@ -92,7 +92,7 @@ class TestRead:
         [message] = client.peek(queue)
         assert message.failures == 0
 
-    def test_it_takes_max_messages_in_even_shares(
+    def test_max_messages_is_shared_evenly(
         self, cluster: Cluster, client: BlockingClient, queue: str
     ) -> None:
         found = fill(client, queue, 10)
@@ -151,7 +151,7 @@ class TestRead:
 
 
 @pytest.mark.parametrize("mode", ["read", "manual"])
-def test_it_drains_a_queue_though_many_wait_for_their_key_before_what_is_ready(
+def test_a_read_drains_a_queue_past_many_that_wait_for_their_key(
     cluster: Cluster, client: BlockingClient, queue: str, mode: str
 ) -> None:
     # What waits takes the broker more steps to pass than one answer has.
@@ -165,7 +165,7 @@ def test_it_drains_a_queue_though_many_wait_for_their_key_before_what_is_ready(
     assert bodies(planned(reader)) == [b"1", b"2"]
 
 
-async def test_it_drains_a_queue_though_many_have_expired_before_what_is_ready(
+async def test_a_read_drains_a_queue_past_many_that_expired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expired = 2 * machine_limits.STEP_MESSAGES // machine_limits.LEAVE_COST + 7
@@ -186,7 +186,7 @@ async def test_it_drains_a_queue_though_many_have_expired_before_what_is_ready(
 class TestManual:
     """`ackMode=manual`."""
 
-    def test_it_gives_the_same_again_until_it_is_acked(
+    def test_a_reservation_gives_the_same_messages_until_it_is_acked(
         self, cluster: Cluster, client: BlockingClient, queue: str
     ) -> None:
         found = fill(client, queue, 20)
@@ -262,7 +262,9 @@ def _until_taken(client: BlockingClient, queue: str) -> list[fifo.blocking.Block
 class TestPeek:
     """`ackMode=peek`."""
 
-    def test_it_takes_nothing(self, cluster: Cluster, client: BlockingClient, queue: str) -> None:
+    def test_a_peek_takes_nothing(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
         found = fill(client, queue, 5)
         reader = batch_reader(cluster.url, queue, ackMode="peek", maxMessages=3)
         for _ in range(2):
@@ -271,7 +273,7 @@ class TestPeek:
         [message] = client.get(queue)
         assert message.attempt == 1
 
-    def test_it_shows_a_thousand_messages_and_four_mib_of_bodies_at_most(
+    def test_a_peek_shows_at_most_a_thousand_messages_and_four_mib_of_bodies(
         self, cluster: Cluster, client: BlockingClient, queue: str
     ) -> None:
         fill(client, queue, 1001)

@@ -40,13 +40,13 @@ def reservation(durable: Durable) -> Reservation:
     return Reservation(cast("BlockingClient", client), settings)
 
 
-def test_it_asks_until_it_has_what_it_wants_though_each_answer_is_short() -> None:
+def test_reserving_goes_on_until_the_count_is_reached() -> None:
     durable = Durable(ready=30_000)
     assert reservation(durable).take(20_000) == 20_000
     assert durable.asked == 20_000 // STEP
 
 
-def test_it_ends_when_nothing_comes() -> None:
+def test_reserving_ends_at_an_empty_answer() -> None:
     durable = Durable(ready=2 * STEP + 1)
     held = reservation(durable)
     assert held.take(20_000) == 2 * STEP + 1

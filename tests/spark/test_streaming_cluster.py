@@ -99,7 +99,7 @@ def test_after_a_restart_the_same_batch_comes_from_its_offsets_alone(
     assert bodies(planned(again, end, more)) == found[4:8]
 
 
-def test_what_was_taken_for_a_batch_that_never_was_comes_first(
+def test_messages_locked_for_a_batch_that_never_was_come_first(
     client: BlockingClient, queue: str, readers: Readers
 ) -> None:
     found = fill(client, queue, 10)
