@@ -119,7 +119,7 @@ FLOORS: dict[str, Room] = {
 UNREVISED = words(
     """
     bench node.broker
-    node.collector node.config node.credentials node.http node.journal node.peers node.raft
+    node.collector node.config node.credentials node.http node.journal
     node.server node.table node.users
     tests.bench tests.jepsen tests.machine tests.node tests.sim
     tests.support tests.wire

@@ -38,7 +38,7 @@ KINDS = ("ours", "stock")
 NAMES = ("a", "b", "c")
 LOOK_S = 0.02
 PATIENCE_S = 40.0
-"""What a run may take beyond its measured seconds: processes start, a leader is elected."""
+"""Time of a run beyond its measured seconds: processes start, a leader is elected."""
 
 SETTLED_S = 2.0
 """Between the restart of a killed member and the next kill: it has to be a member again."""
@@ -101,7 +101,7 @@ class Group:
         self.members[name] = child, output
 
     def said(self, event: str) -> list[tuple[str, dict[str, Any]]]:
-        """What members that run now said of this kind: (name, line)."""
+        """Lines of this kind from the members that run now: (name, line)."""
         found = []
         for name, (child, output) in self.members.items():
             if child.exit_code() is not None:
@@ -131,7 +131,7 @@ class Group:
 async def measure(
     household: Household, folder: Path, kind: str, workload: Workload, seconds: float
 ) -> float:
-    """One workload on a group of its own."""
+    """Run a workload on a group of its own."""
     group = Group(household, folder, kind, workload, seconds)
     for name in NAMES:
         group.start(name)

@@ -1,6 +1,6 @@
 """A closed loop of commands inside the process that leads, and what it measured.
 
-Owns the payloads, the window and the figures. Must not know what replicates them: whoever leads
+Owns the payloads, the window and the figures. Must not know what replicates them: the leader
 calls `pump` in every turn, and `settled` once for each command that it was given.
 """
 

@@ -1,4 +1,4 @@
-"""One process of a group, started by the benchmark: says as JSON lines what happens in it.
+"""A process of a group, started by the benchmark: reports its events as JSON lines.
 
 `python -m bench.raft.members KIND NAME PORTS FOLDER SIZE WINDOW SECONDS`; PORTS is a:1,b:2,c:3.
 Owns the command line and the lines: leader, first_commit, figures.
@@ -16,7 +16,7 @@ from bench.raft.load import LoadSpec
 
 
 def say(event: str, **values: Any) -> None:
-    """One line for the benchmark."""
+    """Print a line for the benchmark."""
     print(json.dumps({"event": event, **values}), flush=True)
 
 

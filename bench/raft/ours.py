@@ -1,4 +1,4 @@
-"""One member with this project's node: journal with fsync, transport, turns on an asyncio loop.
+"""A member with this project's node: journal with fsync, transport, turns on an asyncio loop.
 
 Owns what a broker owns around a `RaftNode`, and no more. Must not know queues.
 """
@@ -117,7 +117,7 @@ class Member:
 def run(
     name: str, ports: dict[str, int], folder: Path, spec: LoadSpec, say: Callable[..., None]
 ) -> None:
-    """One member in this process; does not return."""
+    """Run a member in this process; does not return."""
 
     async def live() -> None:
         await Member(name, ports, folder, spec, say).run()

@@ -1,4 +1,4 @@
-"""One member with PySyncObj as it ships, tuned as well as its own options allow.
+"""A member with PySyncObj as it ships, tuned as well as its own options allow.
 
 Owns those options and their reasons. It keeps its log in memory, so it promises less than what it
 is compared with: nothing survives a power cut. Must not know the other kind.
@@ -57,14 +57,14 @@ class Replicated(pysyncobj.SyncObj):  # type: ignore[misc]  # the library has no
 
     @pysyncobj.replicated  # type: ignore[untyped-decorator]  # the library has no types
     def put(self, payload: bytes) -> None:
-        """One command."""
+        """Apply a command."""
         self.applied += 1
 
 
 def run(
     name: str, ports: dict[str, int], folder: Path, spec: LoadSpec, say: Callable[..., None]
 ) -> None:
-    """One member in this process; does not return. `folder` is unused: nothing is stored."""
+    """Run a member in this process; does not return. `folder` is unused: nothing is stored."""
     node = Replicated(name, ports, spec)
     load: Load | None = None
     led = False

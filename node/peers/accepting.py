@@ -3,7 +3,7 @@
 Owns listening sockets, and each accepted one until `take_in` has made a connection of it; closing
 leaves none of them open. Both ports of a node accept here: a server of the loop would bound neither
 the number nor the age of connections that never shake hands, and what such a server (or a cancelled
-`sock_accept`) has just accepted when it is closed belongs to nobody. Must not know what is spoken.
+`sock_accept`) has just accepted when it is closed has no owner. Must not know what is spoken.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Acceptor:
         failed: Callable[[], None] = lambda: None,
     ) -> None:
         """`under_way_max`: sockets that are no connection yet, beyond which the oldest is cut and
-        `crowded_out` is told; `failed` is told where the system had no descriptor left."""
+        `crowded_out` is called; `failed` is called where the system had no descriptor left."""
         self._take_in = take_in
         self._under_way_max = under_way_max
         self._crowded_out = crowded_out
@@ -66,7 +66,7 @@ class Acceptor:
         self._loop.add_reader(listening.fileno(), self._accept, listening)
 
     def close(self) -> list[asyncio.Task[None]]:
-        """Accept nobody any more, and cut what is no connection yet: the tasks that end of it."""
+        """Stop accepting and cut what is no connection yet; return the tasks that this ends."""
         for listening in self._sockets:
             self._loop.remove_reader(listening.fileno())
             listening.close()

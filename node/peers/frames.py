@@ -1,6 +1,6 @@
 """The peer wire: bytes in, messages out; messages in, bytes out. Sans-I/O.
 
-Owns the frame format between members (raft.md 3.3), told in full in `docs/protocol-peer.md`:
+Owns the frame format between members (raft.md 3.3), specified in `docs/protocol-peer.md`:
 u32 header length, u32 raw length (little endian), a msgpack array as header, then raw bytes. The
 header begins with the frame's type; every field has a type and a range, and anything else is a
 `FrameInvalid`, after which the connection is closed. A change of any frame raises
@@ -70,7 +70,7 @@ _nonce, _proof, _incarnation = _sized(NONCE_BYTES), _sized(PROOF_BYTES), _sized(
 Fields = tuple[tuple[str, "Callable[[object], bool]"], ...]
 
 _SNAPSHOT: Fields = (("term", _uint), ("index", _uint), ("entry_term", _uint))
-"""What every frame about a snapshot begins with; with the digest of its offer it names one."""
+"""First fields of every frame about a snapshot; with the digest of the offer they name it."""
 
 _APPEND: Fields = (
     ("term", _uint),

@@ -1,4 +1,4 @@
-"""Who a peer is, before a single Raft frame is read (raft.md 3.3; b19). Sans-I/O.
+"""The identity of a peer, proven before a Raft frame is read (raft.md 3.3; b19). Sans-I/O.
 
 Owns the handshake: the dialer says hello, the listener answers with a nonce, the dialer proves
 that it knows the secret, then the listener does. The proofs are HMAC-SHA256 over everything both
@@ -33,7 +33,7 @@ class PeerRefused(NodeError):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What one node proves: name, cluster, secret, and this process."""
+    """The identity that one node proves: name, cluster, secret, and this process."""
 
     name: str
     cluster_id: bytes
@@ -47,7 +47,7 @@ def new_incarnation(entropy: Callable[[int], bytes]) -> bytes:
 
 
 class _Side:
-    """What both sides of a handshake know."""
+    """State that both sides of a handshake keep."""
 
     def __init__(self, identity: Identity, entropy: Callable[[int], bytes]) -> None:
         self._identity = identity
@@ -129,7 +129,9 @@ class ListenerSide(_Side):
         if message["version"] != PROTOCOL_VERSION:
             raise PeerRefused(f"protocol version {message['version']}, ours is {PROTOCOL_VERSION}")
         if message["cluster_id"] != identity.cluster_id:
-            raise PeerRefused("another cluster")
+            raise PeerRefused(
+                f"cluster {message['cluster_id'].hex()}, ours is {identity.cluster_id.hex()}"
+            )
         if message["to"] != identity.name:
             raise PeerRefused(f"meant for {message['to']!r}")
         if message["from"] not in self._members:

@@ -1,4 +1,4 @@
-"""Every limit of node/peers: a name, a unit, a reason. Nothing else, and it knows nobody.
+"""Every limit of node/peers: a name, a unit, a reason. Imports no other module.
 
 What an operator may change is a field of a configuration class and has its default from here.
 """
@@ -14,7 +14,7 @@ BATCH_ENTRIES_MAX: Final = 10_000
 """Entries in one frame: keeps the frame's header far below its cap."""
 
 ENTRY_BYTES_MAX: Final = 2 * MIB
-"""One submitted entry. Below the batch size, so that the library never cuts an entry in chunks."""
+"""A submitted entry. Below the batch size, so that the library never cuts an entry in chunks."""
 
 HEADER_BYTES_MAX: Final = 1 * MIB
 """Header of a frame of an authenticated peer."""

@@ -1,8 +1,8 @@
 """TLS between members: one authority, one certificate per member that carries the member's name.
 
-Owns the two contexts of a node and what a certificate proves: whoever holds one of this authority
-for the name `n2` is n2, and nobody else is anybody. Must not know frames or sockets; who speaks
-when is the transport's. `load_chain` serves the client port too.
+Owns the two contexts of a node and what a certificate proves: the holder of one of this authority
+for the name `n2` is n2, and no other proof counts. Must not know frames or sockets, nor when a
+connection is made. `load_chain` serves the client port too.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class MemberConfig(Protocol):
-    """What the transport reads of a member's configuration (`node.raft.RaftConfig` has it)."""
+    """Fields that the transport reads of a member's configuration (`node.raft.RaftConfig`)."""
 
     @property
     def name(self) -> str: ...
@@ -72,7 +72,7 @@ class Receiver(Protocol):
 
 @dataclass(slots=True)
 class TransportCounters:
-    """How often something happened on the peer port since the start of the process."""
+    """Counts of events on the peer port since the start of the process."""
 
     accepted_total: int = 0
     accept_failures_total: int = 0
@@ -90,7 +90,7 @@ class TransportCounters:
 
 
 class PeerLink(asyncio.BufferedProtocol):
-    """One connection: bytes, handshake, liveness. Tells its transport what comes of it."""
+    """A connection: bytes, handshake, liveness. Reports its events to the transport."""
 
     def __init__(self, owner: TcpTransport, side: DialerSide | ListenerSide) -> None:
         self._owner = owner
@@ -168,7 +168,8 @@ class PeerLink(asyncio.BufferedProtocol):
     def _take(self, message: Message) -> None:
         handshake = message["type"] in HANDSHAKE_TYPES
         if handshake == self.proven:
-            raise FrameInvalid(f"{message['type']} out of turn")
+            phase = "after" if self.proven else "during"
+            raise FrameInvalid(f"unexpected {message['type']} {phase} the handshake")
         if self.proven:
             if message["type"] != "keepalive":
                 self._owner.link_received(self, message)
@@ -185,7 +186,7 @@ class PeerLink(asyncio.BufferedProtocol):
     def _check_certificate(self) -> None:
         """With TLS, the other side is who it says only if its certificate says so too."""
         if self._certified is not None and self.peer not in self._certified:
-            found = ", ".join(sorted(self._certified)) or "nobody"
+            found = ", ".join(sorted(self._certified)) or "no member"
             raise PeerRefused(f"the certificate is one of {found}, not of {self.peer!r}")
 
     def _refuse(self, error: Exception) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to answer, and how far the log is known to agree with the leader's."""
+    """The answer to give, and how far the log is known to agree with the leader's."""
 
     success: bool
     next_index: int
@@ -77,7 +77,7 @@ def accept(journal: Journal, message: Message, commit_index: int, applied_index:
 def _skip_present(
     journal: Journal, entries: list[tuple[bytes, int, int]], settled_index: int
 ) -> tuple[int, bool]:
-    """How many entries the log has already; cuts the log at the first that differs."""
+    """Count the entries that the log has already, and cut the log at the first that differs."""
     for offset, (_, index, term) in enumerate(entries):
         if index > journal.last_index:
             return offset, False

@@ -120,7 +120,7 @@ class Committing(Elections):
             return
         now = self.clock()
         if self.replicator.wanted() and self._send_round(now, heartbeat=False):
-            # Nobody needs a heartbeat to hear of a commit that these frames have told.
+            # These frames carry the commit index, so a heartbeat would add nothing.
             self.next_heartbeat_at = now + self.config.heartbeat_seconds
 
     @property
@@ -157,7 +157,9 @@ class Committing(Elections):
         clock, submissions, awaited = self.clock, self.submissions, self.submissions.awaited
         for command, index, term in entries:
             if index != self.last_applied + 1:
-                raise RaftStopped(f"raft: entry {index} follows {self.last_applied}")
+                raise RaftStopped(
+                    f"raft: entry {index} cannot be applied after entry {self.last_applied}"
+                )
             self.apply_entry(command, index, term)
             self.last_applied = index
             self.counters.applied_total += 1
@@ -178,7 +180,7 @@ class Committing(Elections):
         return not self._feed.waits(first)
 
     def apply_entry(self, command: bytes, index: int = 0, term: int = 0) -> None:
-        """One entry: ours goes to the owner, a no-op nowhere, anything else stops the node."""
+        """Apply an entry: ours goes to the owner, a no-op nowhere, anything else stops the node."""
         if command.startswith(COMMAND_BYTE):
             try:
                 self._apply(index, term, memoryview(command)[1:])
@@ -218,8 +220,11 @@ class Committing(Elections):
         self.journal.extend(entries)
 
     def take_late(self) -> None:
-        """What was submitted since the tick is appended and sent before the turn's sync too: a turn
-        for it alone would be half of all where who has an answer submits the next."""
+        """Append and send what was submitted since the tick, before the turn's last sync.
+
+        Otherwise request/response clients, which submit on the answer to their last command,
+        would need two turns per command.
+        """
         if self.submissions.queued_bytes and self.role == LEADER:
             self.append_submitted()
             self.replicate()

@@ -1,4 +1,4 @@
-"""What a node is told, and what it tells: configuration, outcomes, status.
+"""Configuration of a member, outcomes of submissions, and status for operators.
 
 Plain values without behaviour beyond their own checks. The reasons for the defaults stand with
 the constants in `limits.py`; a field added to `RaftConfig` needs its check in `validate`.
@@ -36,7 +36,7 @@ class EntryTooLarge(RaftError):
 
 
 class Outcome(enum.Enum):
-    """What became of a submitted entry."""
+    """Outcome of a submitted entry."""
 
     COMMITTED = "committed"
     NOT_LEADER = "not_leader"
@@ -47,7 +47,7 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
-    """One node of one cluster.
+    """Configuration of one node of one cluster.
 
     `peers` are the other members by name, with the address they listen on. `secret` proves
     membership at connect time; it may be missing only where `tls` does that, or every address is
@@ -81,7 +81,7 @@ class RaftConfig:
 
     @property
     def lease_seconds(self) -> float:
-        """How long after sending a round that a majority answered the leader may rely on it."""
+        """Seconds that a lease lasts, from the sending of a round that a majority answered."""
         return self.min_timeout_seconds * limits.LEASE_FRACTION
 
     def validate(self) -> None:
@@ -89,32 +89,55 @@ class RaftConfig:
         for name in (self.name, *self.peers):
             if not 1 <= len(name.encode()) <= journal_limits.NODE_NAME_BYTES_MAX:
                 raise ConfigInvalid(
-                    f"node name {name!r}: 1 to {journal_limits.NODE_NAME_BYTES_MAX} bytes"
+                    f"node name {name!r} has {len(name.encode())} bytes, "
+                    f"allowed are 1 to {journal_limits.NODE_NAME_BYTES_MAX}"
                 )
         if self.name in self.peers:
             raise ConfigInvalid(f"node {self.name!r} is named among its own peers")
         if len(self.cluster_id) != CLUSTER_ID_BYTES:
-            raise ConfigInvalid(f"cluster_id: {CLUSTER_ID_BYTES} bytes")
+            raise ConfigInvalid(
+                f"cluster_id has {len(self.cluster_id)} bytes, must have {CLUSTER_ID_BYTES}"
+            )
         if not self.bind[0]:
-            raise ConfigInvalid("bind: an explicit address is needed, not all interfaces")
+            raise ConfigInvalid("bind must name an address of this node, not all interfaces")
         if self.min_timeout_seconds <= 3 * self.heartbeat_seconds:
-            raise ConfigInvalid("min_timeout_seconds: above three heartbeats")
+            raise ConfigInvalid(
+                f"min_timeout_seconds is {self.min_timeout_seconds}, "
+                f"must exceed three heartbeats of {self.heartbeat_seconds} s"
+            )
         if self.max_timeout_seconds <= self.min_timeout_seconds:
-            raise ConfigInvalid("max_timeout_seconds: above min_timeout_seconds")
+            raise ConfigInvalid(
+                f"max_timeout_seconds is {self.max_timeout_seconds}, "
+                f"must exceed min_timeout_seconds ({self.min_timeout_seconds})"
+            )
         if self.connection_seconds < self.max_timeout_seconds:
-            raise ConfigInvalid("connection_seconds: at least max_timeout_seconds")
+            raise ConfigInvalid(
+                f"connection_seconds is {self.connection_seconds}, "
+                f"must be at least max_timeout_seconds ({self.max_timeout_seconds})"
+            )
         if not 1 <= self.entry_bytes_max <= peers_limits.ENTRY_BYTES_MAX:
-            raise ConfigInvalid(f"entry_bytes_max: 1 to {peers_limits.ENTRY_BYTES_MAX}")
+            raise ConfigInvalid(
+                f"entry_bytes_max is {self.entry_bytes_max}, "
+                f"must be 1 to {peers_limits.ENTRY_BYTES_MAX}"
+            )
         if not 1 <= self.batch_bytes <= limits.BATCH_BYTES:
-            raise ConfigInvalid(f"batch_bytes: 1 to {limits.BATCH_BYTES}")
+            raise ConfigInvalid(
+                f"batch_bytes is {self.batch_bytes}, must be 1 to {limits.BATCH_BYTES}"
+            )
         if self.snapshot_bytes < 1 or self.slice_steps < 1:
-            raise ConfigInvalid("snapshot_bytes and slice_steps: 1 or more")
+            raise ConfigInvalid(
+                f"snapshot_bytes is {self.snapshot_bytes} and slice_steps is {self.slice_steps}, "
+                "both must be 1 or more"
+            )
         if not 1 <= self.snapshot_chunk_bytes <= limits.SNAPSHOT_CHUNK_BYTES:
-            raise ConfigInvalid(f"snapshot_chunk_bytes: 1 to {limits.SNAPSHOT_CHUNK_BYTES}")
+            raise ConfigInvalid(
+                f"snapshot_chunk_bytes is {self.snapshot_chunk_bytes}, "
+                f"must be 1 to {limits.SNAPSHOT_CHUNK_BYTES}"
+            )
         hosts = [self.bind[0], *(host for host, _ in self.peers.values())]
         proven = self.secret or self.tls is not None
         if self.peers and not proven and not all(map(is_loopback, hosts)):
-            raise ConfigInvalid("secret or tls: needed unless every address is loopback")
+            raise ConfigInvalid("secret or tls must be set, because not every address is loopback")
 
 
 def is_loopback(host: str) -> bool:
@@ -140,7 +163,7 @@ A suspended machine must lose its lease (raft.md 3.8), and CLOCK_MONOTONIC stand
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSent:
-    """How far the sending of a snapshot is: of its state in bytes, of the entries kept with it."""
+    """Progress of sending a snapshot: its state in bytes, and the entries kept with it."""
 
     index: int
     sent_bytes: int
@@ -151,7 +174,7 @@ class SnapshotSent:
 
 @dataclass(frozen=True, slots=True)
 class PeerStatus:
-    """What the leader knows of one peer; other roles know `connected` only."""
+    """The leader's knowledge of a peer; other roles know `connected` only."""
 
     name: str
     connected: bool
@@ -168,7 +191,7 @@ class PeerStatus:
 
 @dataclass(slots=True)
 class RaftCounters:
-    """How often something happened since the start of the process."""
+    """Counts of events since the start of the process."""
 
     elections_total: int = 0
     pre_votes_asked_total: int = 0
@@ -190,7 +213,7 @@ class RaftCounters:
 
 @dataclass(frozen=True, slots=True)
 class RaftStatus:
-    """One node's view of itself and its group, for operators and metrics."""
+    """A node's view of itself and its group, for operators and metrics."""
 
     name: str
     role: str
@@ -205,5 +228,5 @@ class RaftStatus:
     journal: JournalStats
     peers: tuple[PeerStatus, ...]
     recovering: str | None = None
-    """What a member that lost its journal waits for; None: it has its voice."""
+    """The event that a member that lost its journal waits for; None: it votes and counts."""
     counters: RaftCounters = field(default_factory=RaftCounters)

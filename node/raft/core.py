@@ -1,4 +1,4 @@
-"""One member's core: its start, its messages and its connections, on a boxed PySyncObj.
+"""The core of a member: its start, its messages and its connections, on a boxed PySyncObj.
 
 Owns the dispatch of messages and what each of them changes; `elections.py` and `commit.py`, which
 it derives from, own their part, and `pysyncobj/library.py` every name of the library. The ids b01..
@@ -32,7 +32,7 @@ __all__ = ["CANDIDATE", "FOLLOWER", "LEADER", "Core", "command_of"]
 
 
 class Core(Committing):
-    """One member with our log, our append rules, our apply loop and our idea of an election."""
+    """A member with our log, our append rules, our apply loop and our idea of an election."""
 
     accept_rules = staticmethod(accept)  # A class attribute, as those of `Elections`.
 
@@ -76,11 +76,14 @@ class Core(Committing):
             journal.add(b"\x01", 1, 0)
             journal.sync()
         if journal.first_index != 1 and journal.snapshot is None:
-            raise RaftStopped("raft: the log does not begin at entry 1, and there is no snapshot")
+            raise RaftStopped(
+                f"raft: the log begins at entry {journal.first_index}, and there is no snapshot of "
+                "what came before; restore the missing files, or start with --recover"
+            )
         term = journal.term
         if journal.last_term > term:
             raise RaftStopped(
-                f"raft: the log ends in term {journal.last_term}, the stored term is {term}"
+                f"raft: the log ends in term {journal.last_term}, above the stored term {term}"
             )
         self.term = term
         self.voted_for = journal.voted_for
@@ -123,7 +126,7 @@ class Core(Committing):
     # --- messages ---
 
     def receive(self, node: PeerNode, message: Message) -> None:
-        """One message of an authenticated peer, between turns. Never raises but `MessageRefused`,
+        """Take one message of an authenticated peer, between turns. Raises `MessageRefused` only,
         for the transport: a broken invariant stops the node in its next turn."""
         if self.failure is not None:
             return
@@ -131,7 +134,7 @@ class Core(Committing):
         handler = self._handlers.get(message["type"])
         try:
             if handler is None:
-                raise MessageRefused(f"{message['type']} is not accepted")
+                raise MessageRefused(f"no node accepts a message of type {message['type']}")
             if handler(node, message):
                 self._wake()
         except MessageRefused:
@@ -175,7 +178,7 @@ class Core(Committing):
 
     def merely_follows(self) -> bool:
         """Whether this node has a leader and nothing to do that is urgent, once it has synced what
-        it was sent: neither an election nor a snapshot, and nobody waits for an outcome."""
+        it was sent: neither an election nor a snapshot, and no submission waits for an outcome."""
         return (
             self.role == FOLLOWER
             and self.election_deadline > self.clock()
@@ -256,7 +259,7 @@ class Core(Committing):
         self.outbox.send(node, head | {"index": index, "entry_term": entry_term} | answer)
 
     def on_snapshot_ack(self, node: PeerNode, message: Message) -> bool:
-        """How far a peer has come with the snapshot that it is sent."""
+        """Take a peer's progress with the snapshot that it is sent."""
         if message["term"] > self.term:
             self._step_down(message["term"])
             return True
@@ -289,7 +292,7 @@ class Core(Committing):
         if not self.snapshots.restoring:
             if index <= self.last_applied:
                 raise RaftStopped(
-                    f"raft: snapshot {index} was installed behind {self.last_applied}"
+                    f"raft: snapshot {index} was installed, but {self.last_applied} is applied"
                 )
             self.last_applied = index
             self.submissions.jumped(index)
@@ -361,8 +364,8 @@ class Core(Committing):
     def _miss_the_leader(self) -> None:
         """Its connection ended, as with a killed process: no more patience than safety asks for.
 
-        Nobody votes for a minimum timeout after hearing a leader, so nothing earlier is of use;
-        one that lives is back, and heard, before that.
+        No member votes within a minimum timeout after hearing a leader, so nothing earlier is of
+        use; a leader that lives is back, and heard, before that.
         """
         spread = limits.LEADER_GONE_SECONDS * (1 + self.rng.random())
         soonest = self._heard_at + self.config.min_timeout_seconds + spread

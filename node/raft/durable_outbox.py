@@ -1,4 +1,4 @@
-"""What a node promises leaves it only once its disk could keep the promise.
+"""Messages that promise something about the disk, held until the disk can keep the promise.
 
 Owns the frames that wait for a sync: acknowledgements, votes and vote requests (raft.md 3.3 and
 3.5, b18). It stands between the library and the transport as the object that the library sends

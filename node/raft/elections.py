@@ -1,4 +1,4 @@
-"""Who may lead: votes, pre-votes, the hand-over, and the silence of a member that lost its journal.
+"""Elections: votes, pre-votes, the hand-over, and the silence of a member without its journal.
 
 Owns every answer to a member that wants to lead, and when this member itself stands (raft.md 3.8).
 The library counts the votes and keeps the timer. Must not know how entries are appended, committed
@@ -174,10 +174,10 @@ class Elections(Library):
             )
 
     def on_pre_vote(self, node: PeerNode, message: Message) -> bool:
-        """Somebody asks whether it may stand. Nothing is adopted and nothing promised."""
+        """Answer a peer that asks whether it may stand; adopt and promise nothing."""
         if self.sticky() or self.rejoin is not None or not self.journal.term_synced:
-            # Also who has voted just now, and whose disk takes its time: were its next agreement
-            # faster than its vote, an election would overtake the other for ever.
+            # That includes a member that has voted just now and waits for its disk: were its next
+            # agreement faster than its vote, each election would overtake the one before.
             return False
         term = self.term
         granted = message["term"] > term and would_grant(
@@ -195,7 +195,7 @@ class Elections(Library):
         elif message["term"] > term:
             return False
         # A refusal for its term tells the asker ours: else a node with the longest log and an
-        # old term could neither win nor let anybody else win.
+        # old term could neither win nor let another node win.
         self.outbox.send(
             node,
             {
@@ -268,15 +268,24 @@ class Elections(Library):
         return None if leader is None else (leader.id, self.term)
 
     def waits_for(self) -> str | None:
-        """What a member that lost its journal waits for, in words; None: it has its voice."""
+        """Describe what a member that lost its journal waits for; None: it votes and counts."""
         return None if self.rejoin is None else self.rejoin.waits_for(self._leads())
 
     def caught_up(self, rejoin: Rejoin) -> bool:
         """Whether this disk holds, committed, an entry of a leader that was elected without this
-        member, later than everything it has forgotten: then it holds all that came before too."""
+        member, later than everything it has forgotten: then it holds all that came before too.
+
+        The proof is in docs/raft.md, "A member that lost its journal"; each condition is one step.
+        """
+        # Without every report, a forgotten vote or acknowledgement may be of a higher term. While
+        # a snapshot is installed, the log does not yet stand for what the commit index claims.
         if rejoin.floor is None or self.snapshots.busy:
             return False
+        # Committed, for the leader's own log may still be cut; synced, for a power cut must not
+        # take back what the end of the recovery stands on.
         index = min(self.commit_index, self.journal.synced_index)
+        # An entry of the leader's own term, not only its word: a new leader's commit index may
+        # lag behind what is committed, but its first own entry lies behind all of that.
         return self.journal.term_at(index) > rejoin.floor
 
     # --- transfer ---

@@ -9,8 +9,8 @@ from __future__ import annotations
 from node.journal.errors import NodeError
 
 RaftError = NodeError
-"""What the owner of a node catches: anything that node/raft, its journal or its peers raise on
-purpose. Errors of node/raft derive from it."""
+"""Root of the errors that the owner of a node catches: anything that node/raft, its journal or its
+peers raise on purpose. Errors of node/raft derive from it."""
 
 
 class RaftStopped(RaftError):

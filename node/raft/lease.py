@@ -39,7 +39,7 @@ class Lease:
         self._sent_at.clear()
 
     def give_up(self) -> None:
-        """No lease any more in this leadership: another node has been told to stand."""
+        """Take no lease any more in this leadership: another node was asked to stand."""
         self._given_up = True
 
     def next_round(self, now: float) -> int:

@@ -1,4 +1,4 @@
-"""Every limit of node/raft: a name, a unit, a reason. Nothing else, and it knows nobody.
+"""Every limit of node/raft: a name, a unit, a reason. Imports no other module.
 
 What an operator may change is a field of a configuration class and has its default from here.
 """
@@ -34,7 +34,7 @@ APPLY_ENTRIES_PER_TURN: Final = 2_000
 """The same bound for small entries."""
 
 APPLY_SECONDS_PER_TURN: Final = 0.02
-"""The same bound for costly ones: none is begun in this turn after so long. A fifth of a heartbeat,
+"""The same bound for costly ones: none is begun in a turn after this time. A fifth of a heartbeat,
 and half of what the costliest entry alone may take."""
 
 SUBMIT_SECONDS: Final = 10.0
@@ -75,7 +75,7 @@ COMMIT_NOTICE_SECONDS: Final = 0.02
 
 FOLLOW_SECONDS: Final = 0.005
 """A follower applies what is committed at the latest after this, and the entries of this time
-together: nobody waits for it, unlike for its acknowledgements."""
+together: no client waits for it, unlike for its acknowledgements."""
 
 SLOW_SYNC_SECONDS: Final = 0.002
 """Recent mean above which syncs leave the loop's thread: a turn must not stand still for them."""
@@ -113,19 +113,19 @@ SNAPSHOT_REST_SECONDS_SHORT: Final = 300.0
 wait for hours."""
 
 SNAPSHOT_BYTES_MIN: Final = 1 * MIB
-"""What an operator may set: below it a node would do little but take snapshots."""
+"""Lower bound of the setting: below it a node would do little but take snapshots."""
 
 SNAPSHOT_CHUNK_BYTES: Final = 1 * MIB
 """State or entries in one frame to a peer: a few milliseconds on either side."""
 
 SNAPSHOT_ENTRIES_PER_FRAME: Final = 1_000
-"""Kept entries in one frame: each is read, checked and written by itself."""
+"""Kept entries in one frame: each is read, checked and written separately."""
 
 SNAPSHOT_ENTRY_OVERHEAD_BYTES: Final = 64
-"""What an entry counts beside its bytes towards a frame and the window."""
+"""Overhead of an entry, added to its bytes in a frame and in the window."""
 
 SNAPSHOT_SEND_BYTES_PER_TURN: Final = 2 * MIB
-"""Handed to one peer's connection in one turn, so that nobody else waits for it."""
+"""Handed to one peer's connection in one turn, so that no other peer waits for it."""
 
 SNAPSHOT_ASK_SECONDS: Final = 1.0
 """A peer that has not answered for this long is asked anew what it has."""
@@ -144,4 +144,4 @@ SLICE_STEPS: Final = 64
 """Steps of the same, for a clock that stands still in a turn."""
 
 COMPACT_BYTES_PER_STEP: Final = 256 * KIB
-"""What cleaning up may cost in one step, in the bytes that its parts count for: a millisecond."""
+"""Cost bound of one step of cleaning up, in the bytes that its parts count for: a millisecond."""

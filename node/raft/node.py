@@ -2,7 +2,7 @@
 
 Owns when things happen: what a node promises leaves after its disk has it; entries travel while
 the leader's own disk syncs; the owner's effects leave before the turn's last sync. Names and
-habits of the library end in `syncobj.py`, queues begin in the owner: here are bytes, indexes and
+habits of the library end in `pysyncobj/`, queues begin in the owner: here are bytes, indexes and
 terms. Update `docs` of the turn's order with `turn`.
 """
 
@@ -35,12 +35,12 @@ ROLES = {FOLLOWER: "follower", LEADER: "leader", CANDIDATE: "candidate"}
 
 
 class RaftNode:
-    """One member of one group. Everything runs on the caller's thread, inside `turn`.
+    """A member of one group. Everything runs on the caller's thread, inside `turn`.
 
     `apply(index, term, payload)` runs once per submitted entry and index, in order, on every
     node; what it raises stops the node. The library's own no-ops take indexes too, but are not
     handed to it. `on_role(role, term)` tells every change before anything of the new role
-    happens; entries are accepted once it has told "leader". `before_sync()` runs in each turn
+    happens; entries are accepted once it has reported "leader". `before_sync()` runs in each turn
     after replication and apply, before the last sync. `wake()` asks the owner for a turn soon,
     from inside any call. `transport` is a `TcpTransport`, or what stands in for one.
     `offload` takes the syncs of a slow disk, `background` all syncs of snapshots and of cleaning up
@@ -138,9 +138,9 @@ class RaftNode:
         core = self._core
         core.enter()
         if not self.is_leader:
-            raise TransferRefused(f"{self._config.name} does not lead")
+            raise TransferRefused(f"{self._config.name} does not lead; ask the leader")
         if core.transfer is not None:
-            raise TransferRefused(f"leadership is on its way to {core.transfer.target.id} already")
+            raise TransferRefused(f"a transfer to {core.transfer.target.id} is under way already")
         core.begin_transfer(target, failed)
         self._wake()
 
@@ -154,7 +154,7 @@ class RaftNode:
         return best_target(self._core.replicator.peers, self.last_index) if self.is_leader else None
 
     def turn(self) -> float:
-        """One turn of the loop. Returns the seconds until the next one is due at the latest.
+        """Run one turn of the loop, and return the seconds until the next one is due at the latest.
 
         Raises `RaftStopped` when the node cannot go on; every turn after that does too. A turn of
         a closed node does nothing.
@@ -210,18 +210,18 @@ class RaftNode:
         return min(delay, limits.TURN_SECONDS_MIN) if working or core.sending_on else delay
 
     def _judge_disk(self) -> None:
-        """Choose where it is waited for."""
+        """Choose whether fsync runs on the loop or on a worker thread."""
         journal = self._journal
         bound = limits.FAST_SYNC_SECONDS if self._syncs_aside else limits.SLOW_SYNC_SECONDS
         self._syncs_aside = journal.recent_sync_seconds > bound
-        # Alone, an election has nobody whose answer comes after the sync.
+        # Alone, there is no peer whose answer comes after the sync.
         journal.votes_aside = self._syncs_aside and bool(self._config.peers)
 
     def _sync(self) -> bool:
         """Make everything gathered durable, then let go what stands on it. False where there was
         nothing.
 
-        A slow disk does it beside the loop: turns go on, and what stands on a sync waits for it.
+        A slow disk does it off the event loop: turns go on, and what stands on a sync waits for it.
         """
         journal = self._journal
         dirty = journal.dirty
@@ -235,7 +235,7 @@ class RaftNode:
         return dirty
 
     def _synced(self, job: GroupJob) -> None:
-        """A sync beside the loop has ended: its promises leave now, the commit in a turn."""
+        """A sync off the event loop has ended: its promises leave now, the commit in a turn."""
         if self._closed:
             return
         core = self._core
@@ -287,19 +287,19 @@ class RaftNode:
         """The same from memory alone. `NotCached` where it has to be fetched."""
         command = self._journal.at_hand(index)
         if command is None:
-            raise NotCached(f"entry {index} is on the disk")
+            raise NotCached(f"entry {index} is not cached; fetch it first")
         self._fetching.used(index)
         return memoryview(command)[1:]
 
     def fetch(self, asker: FetchWaiter) -> None:
-        """Have the entries that `asker` needs read beside the loop, and tell it once when they
-        are at hand; never again after `drop_fetch`. What cannot be read ends the node, as all that
+        """Have the entries that `asker` needs read off the event loop, and notify it once when they
+        are cached; never again after `drop_fetch`. What cannot be read ends the node, as all that
         the journal cannot do."""
         if not self._closed and self._core.failure is None:
             self._fetching.ask(asker)
 
     def drop_fetch(self, asker: FetchWaiter) -> None:
-        """It does not need them any more; harmless where it asked for nothing."""
+        """Forget the request of `asker`; harmless where there is none."""
         self._fetching.drop(asker)
 
     def _read_failed(self, error: Exception) -> None:
@@ -322,9 +322,9 @@ class RaftNode:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node leads and its owner has been told so. Another node may lead a later
-        term already: `lease_until` says how long that is impossible. One that is closed or has
-        failed leads nobody."""
+        """Whether this node leads and its owner was notified. Another node may lead a later
+        term already: `lease_until` says how long that is impossible. A node that is closed
+        or has failed does not lead."""
         core = self._core
         return (
             core.role == LEADER
@@ -365,8 +365,8 @@ class RaftNode:
         return self._core.log_bytes + self._core.submissions.queued_bytes
 
     def waits_for(self) -> str | None:
-        """What a member that lost its journal waits for before it votes and counts again; None
-        for every other one."""
+        """Describe what a member that lost its journal waits for before it votes and counts again;
+        None for every other member."""
         return self._core.waits_for()
 
     def lease_until(self) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class PreVote:
-    """One node's own question. `needed` counts the grants of others that make a majority."""
+    """The question of one node. `needed` counts the grants of others that make a majority."""
 
     needed: int
     number: int = 0

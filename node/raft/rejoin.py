@@ -5,7 +5,7 @@ member may have voted for, and acknowledged to, leaders that it does not remembe
 nothing that counts before it holds, committed, an entry of a leader that was elected without it
 in a later term than any of those. Why that is enough stands in `docs/raft.md` ("A member that lost
 its journal"). Pure: no clock, no files, no library; `elections.py` drives it, the marker that
-keeps it going across restarts is `aside.py`.
+keeps it going across restarts is the journal's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NUMBER_BITS: Final = 61
 """Of the number of a question: no answer to an earlier process is taken for one to this."""
 
 Leads = tuple[str, int]
-"""Who leads, as last heard, and in which term."""
+"""The leader as last heard, and its term."""
 
 
 class RecoverRefused(RaftError):
@@ -44,14 +44,14 @@ def check_members(name: str, others: Iterable[str]) -> None:
     if found:
         raise RecoverRefused(
             f"{name} cannot recover: in a group of two the other one, {found[0]}, leads only with "
-            f"the vote of {name}; but it has every acknowledged message, and nobody leads without "
-            f"it: keep its data, move the files of {name} away, and start {name} with an empty "
-            'folder and without --recover (docs/storage.md, "Damage")'
+            f"the vote of {name}; but it has every acknowledged message, and no leader exists "
+            f"without it: keep its data, move the files of {name} away, and start {name} with an "
+            'empty folder and without --recover (docs/storage.md, "Damage")'
         )
     raise RecoverRefused(
-        f"{name} cannot recover: it is alone, and nobody else has its messages; keep the folder "
-        "for a rescue, and go on with an exact copy that was made while the node was stopped, or "
-        'with an empty folder and without the messages (docs/storage.md, "Damage")'
+        f"{name} cannot recover: it is alone, and no other member has its messages; keep the "
+        "folder for a rescue, and go on with an exact copy made while the node was stopped, "
+        'or with an empty folder and without the messages (docs/storage.md, "Damage")'
     )
 
 
@@ -62,7 +62,7 @@ def begin(config: RaftConfig, rng: random.Random) -> Rejoin:
 
 
 class Rejoin:
-    """One process of a member that recovers; a restart begins from the questions again."""
+    """A member that recovers, in one process; a restart begins from the questions again."""
 
     def __init__(self, others: Iterable[str], rng: random.Random) -> None:
         self._others = frozenset(others)
@@ -117,7 +117,7 @@ class Rejoin:
         return False
 
     def waits_for(self, leads: Leads | None) -> str:
-        """What has to happen next, in words."""
+        """Describe what has to happen next."""
         if self.floor is None:
             missing = ", ".join(sorted(self._others - self._reports.keys()))
             return f"the terms of {missing}: every other member has to tell its own"

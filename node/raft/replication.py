@@ -2,9 +2,9 @@
 
 Owns next and match index per peer, the byte window, and the probing that finds where two logs
 agree (raft.md 3.6; b25, b26), and whether it needs a snapshot because the entries that it lacks
-are gone (`sending.py`). Sends whole batches through the transport it is given, from memory; what
-is not there is read beside the loop, and nobody but the peer that lacks it waits for that. Knows
-nothing of terms but the one it is told, and nothing of elections.
+are gone (`snapshots/sender.py`). Sends whole batches through the transport it is given, from
+memory; what is not there is read off the event loop, and only the peer that lacks it waits for
+that. Must not know elections, nor any term but the one it is given.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Progress:
-    """One peer as the leader knows it.
+    """A peer as the leader knows it.
 
     While `probing`, one batch is in flight (`probe_round`, 0 for none) and `next_index` stays
     where that batch began; resets of rounds before `floor_round` are of an earlier try. While
@@ -59,7 +59,7 @@ class Progress:
 
     @property
     def counted_index(self) -> int:
-        """How far the peer counts for a commit: not at all while it recovers (`rejoin.py`)."""
+        """Index up to which the peer counts for a commit: 0 while it recovers (`rejoin.py`)."""
         return self.match_index if self.counted else 0
 
     def probe(self, next_index: int, floor_round: int) -> None:
@@ -401,8 +401,8 @@ class Replicator:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What every frame of one round says, and the messages that it has made, by the first index and
-    how many entries were asked for: (message, entries, bytes of their commands)."""
+    """Common fields of the frames of one round, and the messages made for it, by first index and
+    number of entries asked for: (message, entries, bytes of their commands)."""
 
     term: int
     commit_index: int

@@ -1,4 +1,4 @@
-"""What a node asks of whoever owns the replicated state: a view to write, and to take one over.
+"""The owner of the replicated state, as a node sees it: a view to write, and one to take over.
 
 Owns the seam of snapshots, as protocols. Here are bytes and indexes; what a state means, which
 entries it points to and how it is frozen is the owner's.

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class Submission:
-    """One submitted entry. `term` is the leadership it was meant for, `deadline` an instant on the
+    """A submitted entry. `term` is the leadership it was meant for, `deadline` an instant on the
     node's clock, `index` 0 until it is taken into the log."""
 
     command: bytes
@@ -72,7 +72,7 @@ class Submissions:
     def take(self, term: int, index: int, bytes_max: int) -> tuple[list[Entry], int]:
         """The entries to be appended in `term` from `index` on, and their bytes: it stops with the
         one that brings them to `bytes_max`. Each waits for its commit from here on: whatever fails
-        before it is in the log, its outcome is told.
+        before it is in the log, its outcome is reported.
 
         What was meant for another leadership of this node is refused: the owner's first entry
         of a term has to stand before every other.
@@ -116,7 +116,7 @@ class Submissions:
         return bool(self._waiting or self._left)
 
     def applied(self, index: int, term: int) -> None:
-        """The entry of `term` was applied at `index`: whoever waits for that index knows now."""
+        """Settle what waits for the entry of `term` that was applied at `index`."""
         if self._left:
             for submission in self._left.pop(index, ()):
                 self._settle(submission, _outcome(submission, term))
@@ -135,7 +135,7 @@ class Submissions:
 
     @property
     def refused(self) -> bool:
-        """Whether somebody is to be told in the next turn that it was refused."""
+        """Whether a refused submission is to be answered in the next turn."""
         return bool(self._refused)
 
     def answer_refused(self) -> None:

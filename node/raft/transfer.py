@@ -1,9 +1,9 @@
 """Handing leadership to another member (raft.md 3.8): what has to be so before each step.
 
 Owns one transfer from its beginning to its end and the words of its refusals. The leader stops
-appending, the target catches up, the lease is given up *before* the target is told to stand, and
-a leader that told it so never takes a lease in that term again: the target may wake up late.
-Knows no library and sends nothing; `syncobj.py` drives it.
+appending, the target catches up, the lease is given up *before* the target is asked to stand, and
+a leader that asked never takes a lease in that term again: the target may wake up late.
+Must not know the library, and sends nothing; `elections.py` drives it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class TransferRefused(RaftError):
 
 @dataclass(slots=True)
 class Transfer:
-    """One transfer. `deadline` ends the step that it is in; `failed` is told why it was given up
-    while this node still leads, and nothing is told when it no longer does."""
+    """A transfer. `deadline` ends the step that it is in; `failed` is called with the reason when
+    it is given up while this node still leads, and not when it no longer does."""
 
     target: PeerNode
     term: int
@@ -39,7 +39,7 @@ class Transfer:
 def find_target(
     name: str, *, own_name: str, peers: Mapping[PeerNode, Progress], last_index: int
 ) -> PeerNode:
-    """The member of that name, if it can be told to lead. Raises `TransferRefused`."""
+    """Return the member of that name, if it can lead. Raises `TransferRefused`."""
     if name == own_name:
         raise TransferRefused(f"{name} leads already")
     node = next((node for node in peers if node.id == name), None)
@@ -64,7 +64,7 @@ def keeps_up(progress: Progress, last_index: int) -> bool:
 
 
 def best_target(peers: Mapping[PeerNode, Progress], last_index: int) -> str | None:
-    """Who is closest to taking over, for a leader that stops; None where nobody can."""
+    """Return the member closest to taking over, for a leader that stops; None where none can."""
     able = [
         (progress.match_index, node.id)
         for node, progress in peers.items()

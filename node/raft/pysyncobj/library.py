@@ -158,7 +158,7 @@ class Library(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         self.doTick(0)
 
     def stock_receive(self, node: PeerNode, message: Message) -> None:
-        """Let the library answer a request for a vote, or count a vote."""
+        """Hand a request for a vote, or a vote, to the library."""
         SyncObj._SyncObj__onMessageReceived(self, node, message)
 
     def set_term(self, term: int, voted_for: str | None) -> None:

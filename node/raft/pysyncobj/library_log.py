@@ -61,7 +61,7 @@ class LibraryLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj 
         return self._journal.commit_hint()
 
     def onOneSecondTimer(self) -> None:
-        """Let the journal buffer its commit hint."""
+        """Have the journal buffer its commit hint."""
         self._journal.each_second()
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:

@@ -1,6 +1,6 @@
 """The exact pysyncobj that this package was written against (raft.md 3.10).
 
-Owns the version, the names and the parameter lists that `syncobj.py` overrides or relies on, and
+Owns the version, the names and the parameter lists that `library.py` overrides or relies on, and
 a digest of the source of each. Version and names are checked at import, for a moved seam loses
 data silently; a test checks the digests too. Update with every override.
 """
@@ -166,7 +166,7 @@ def _parameter_problems() -> list[str]:
 
 
 def sources() -> dict[str, Any]:
-    """What the digests are of, by name."""
+    """Return what the digests are of, by name."""
     found = {name: getattr(pysyncobj.syncobj.SyncObj, name) for name in PARAMETERS}
     return found | {
         "Transport": pysyncobj.transport.Transport,

@@ -29,7 +29,10 @@ class Forbidden:
         self.__dict__["_what"] = what
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise RaftStopped(f"raft: {self.__dict__['_what']}.{name} was reached, which must not be")
+        raise RaftStopped(
+            f"raft: {self.__dict__['_what']}.{name} was called: "
+            "PySyncObj took a path that must never run"
+        )
 
 
 class NoSerializer:
@@ -40,7 +43,9 @@ class NoSerializer:
         pass
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise RaftStopped(f"raft: serializer.{name} was reached, which must not be")
+        raise RaftStopped(
+            f"raft: serializer.{name} was called: PySyncObj took a path that must never run"
+        )
 
 
 class NoPoller:
@@ -62,7 +67,7 @@ class _Running:
         self.rng = random.Random()
 
     def random(self) -> float:
-        """What the library's `random.random()` finds: the election timeouts."""
+        """Draw for the library's `random.random()`: the election timeouts."""
         return self.rng.random()
 
 

@@ -1,7 +1,7 @@
 """Everything a node does about snapshots but sending them: taking, receiving, installing, starting.
 
 Owns the order of these: one at a time, because each is about the whole state. Decides nothing
-about terms, commits or the applied index; `syncobj.py` does, with what this says. Work goes on in
+about terms, commits or the applied index; `core.py` does, with what this says. Work goes on in
 steps between turns.
 """
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class SnapshotManager:
-    """One node's snapshots. Without a `source` it takes none and starts from none."""
+    """The snapshots of one node. Without a `source` it takes none and starts from none."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class SnapshotManager:
         """A snapshot stands in the journal that is not the owner's state yet: nothing may be
         applied."""
         self.installed_index = 0
-        """News for whoever calls `step`: a snapshot was installed or, with `restoring` over,
+        """News for the caller of `step`: a snapshot was installed or, with `restoring` over,
         taken over by the owner. The caller sets it back to 0."""
 
     # --- start ---
@@ -75,7 +75,9 @@ class SnapshotManager:
         if meta is None:
             return 0
         if self._source is None:
-            raise RaftStopped("raft: there is a snapshot, and nobody to take it over")
+            raise RaftStopped(
+                "raft: there is a snapshot, but the owner gave no source to restore it to"
+            )
         try:
             for _ in self._source.restore(self._state_of(meta)):
                 pass
@@ -145,7 +147,7 @@ class SnapshotManager:
     # --- steps ---
 
     def step(self, applied_index: int) -> bool:
-        """One step of whatever there is to do. True while there is more."""
+        """Run one step of what is due. True while there is more."""
         self._applied_index = applied_index
         if self._installing.idle and self._receiving.complete:
             self._installing.begin(self._install())

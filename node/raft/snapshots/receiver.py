@@ -3,7 +3,7 @@
 Owns what has come so far. A piece is taken only where the last one ended, so that duplicates and
 late frames change nothing; a connection that ends costs nothing that has come. Nothing of this
 node's log or state changes before all is there, verified and durable. Knows no terms and no
-library: whether an offer may be taken is decided by whoever calls.
+library: whether an offer may be taken is decided by the caller.
 """
 
 from __future__ import annotations
@@ -126,5 +126,5 @@ class SnapshotReceiver:
         return meta
 
     def position(self) -> dict[str, int]:
-        """How far it has come, as an answer tells it."""
+        """Return how far it has come, in the fields of an answer."""
         return {"state_bytes": self.state_bytes, "live_count": self.live_count}

@@ -1,8 +1,8 @@
-"""One snapshot on its way to one peer, on the leader.
+"""A snapshot on its way to one peer, on the leader.
 
 Owns what is sent next, how much is on its way, and where to go on after an interruption. The peer
-says what it has; nothing is sent before it answered the offer. What is sent next is read beside the
-loop. Knows the journal and no network: the frames it makes are handed to whoever asked.
+says what it has; nothing is sent before it answered the offer. What is sent next is read off the
+event loop. Must not know the network: the frames it makes are handed to the caller.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Piece(NamedTuple):
-    """What goes into one frame, and how far the snapshot is sent with it."""
+    """Contents of one frame, and how far the snapshot is sent with it."""
 
     kind: str
     content: Message
@@ -66,7 +66,7 @@ class SnapshotSender:
         self.heard_at = now
 
     def end(self) -> None:
-        """It arrived, or nobody waits for it any more."""
+        """End it: it arrived, or the peer is gone."""
         self._stop_reading()
         self._journal.unpin(self.meta)
 
@@ -169,7 +169,7 @@ class SnapshotSender:
             self._pieces = None
 
     def _reading(self, state_bytes: int, live_count: int) -> Generator[Job[Any] | Piece]:
-        """What follows on so much state and so many entries."""
+        """Yield what follows on this much state and this many entries."""
         journal, meta = self._journal, self.meta
         while state_bytes < meta.state_bytes:
             offset, size = state_bytes, self._config.snapshot_chunk_bytes
@@ -188,7 +188,7 @@ class SnapshotSender:
                 yield Piece("snapshot_entries", content, size, state_bytes, live_count)
 
     def _fit(self, indexes: array[int]) -> tuple[int, int]:
-        """How many of these entries go into one frame, and what they count there."""
+        """Count the entries that go into one frame, and the bytes that they count for."""
         count = size = 0
         for index in indexes[: limits.SNAPSHOT_ENTRIES_PER_FRAME]:
             size += self._journal.entry_bytes(index) + limits.SNAPSHOT_ENTRY_OVERHEAD_BYTES

@@ -2,7 +2,7 @@
 
 Owns the triggers (the log's growth and, seldom, time), the slices, and what follows a finished one:
 letting go of the log's head and of segments with little left in them. What takes as long as the
-disk wants runs beside the loop. A snapshot that the disk has no room for is given up and tried
+disk wants runs off the event loop. A snapshot that the disk has no room for is given up and tried
 again later; the node goes on. Knows nothing of peers.
 """
 
@@ -62,11 +62,11 @@ class SnapshotTaker:
 
     @property
     def waiting(self) -> bool:
-        """Whether something runs beside the loop: there is no stopping it."""
+        """Whether something runs off the event loop: there is no stopping it."""
         return self._steps.waiting
 
     def step(self, applied_index: int) -> bool:
-        """One step of what there is to do. True while there is more that need not wait."""
+        """Run one step of what is due. True while there is more that need not wait."""
         if self._steps.idle:
             if not self._due(applied_index):
                 return False
@@ -80,7 +80,7 @@ class SnapshotTaker:
         return self._steps.runnable
 
     def clean_up(self) -> None:
-        """Let go of what an installation has made useless."""
+        """Release what an installation has made useless."""
         if self._steps.idle:
             self._steps.begin(self._clean_up())
 

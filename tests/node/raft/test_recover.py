@@ -353,7 +353,7 @@ def test_questions_are_repeated_and_only_the_leader_is_asked_to_hand_over() -> N
 @pytest.mark.parametrize(
     ("others", "words"),
     [
-        ([], "it is alone, and nobody else has its messages"),
+        ([], "it is alone, and no other member has its messages"),
         (["b"], "it has every acknowledged message.* without --recover"),
     ],
 )
