@@ -294,3 +294,29 @@ def test_the_lowest_priority_is_dropped_before_an_older_message_of_a_higher_one(
     bench.publish(1, "q", "new1", "new2", priorities=[5, 5])
     bench.subscribe(1, "q")
     assert bench.bodies() == ["new1", "new2", "middle"]
+
+
+def test_a_dedup_duplicate_needs_no_room_in_a_full_queue() -> None:
+    bench = Bench()
+    bench.declare("q", max_length=2, dedup_window_ms=60_000)
+    session = bench.attach()
+    bench.publish(session, "q", "a", dedup=[b"a"])
+    reply = bench.publish(session, "q", "b", "a", dedup=[b"b", b"a"])
+    assert expect(replies.Published, reply).refused is None
+    reply = bench.publish(session, "q", "a", "c", dedup=[b"a", b"c"])
+    published = expect(replies.Published, reply)
+    assert (published.stored, bench.overview("q")["messages"]) == (1, 2)
+    refused(published.refused, "queue_full")
+
+
+def test_dedup_ids_whose_window_has_passed_make_room_before_a_tick_comes() -> None:
+    bench = Bench()
+    bench.declare("q", dedup_window_ms=1_000, dedup_max=1)
+    session = bench.attach()
+    bench.publish(session, "q", "a", dedup=[b"a"])
+    refused(
+        expect(replies.Published, bench.publish(session, "q", "b", dedup=[b"b"])).refused,
+        "dedup_full",
+    )
+    bench.advance(1_000)
+    assert expect(replies.Published, bench.publish(session, "q", "b", dedup=[b"b"])).stored == 1

@@ -230,3 +230,48 @@ def test_deleting_a_queue_tells_its_consumers() -> None:
     assert bench.ack(1, 1) == ["unknown_consumer"]
     bench.declare("q")
     assert bench.subscribe(1, "q").consumer == 2
+
+
+def test_a_get_of_a_disconnected_session_gets_nothing() -> None:
+    bench = Bench()
+    bench.declare("q")
+    session = bench.attach()
+    bench.publish(session, "q", "a")
+    bench.disconnect(session)
+    got = expect(replies.Got, bench.do(commands.Get(session, "q", 5)))
+    assert got.count == 0
+    assert bench.counts("q") == (1, 0, 0)
+
+
+def test_a_get_of_a_detached_session_gets_nothing() -> None:
+    bench = Bench()
+    bench.declare("q")
+    session = bench.attach()
+    bench.publish(session, "q", "a")
+    bench.detach(session)
+    assert expect(replies.Got, bench.do(commands.Get(session, "q", 5))).count == 0
+
+
+def test_a_cancelled_consumer_that_never_got_anything_is_gone_at_once() -> None:
+    bench = Bench()
+    bench.declare("q")
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q").consumer
+    bench.do(commands.Cancel(session, consumer))
+    assert bench.machine.consumers_of("q") == []
+    refused(bench.do(commands.Alive(session, consumer)), "unknown_consumer")
+
+
+def test_a_late_disconnect_does_not_count_as_a_resume() -> None:
+    bench = Bench()
+    session = bench.attach()
+    bench.do(commands.Lead(1))
+    refused(bench.do(commands.Disconnect(session, 0, 0)), "fenced")
+    bench.advance(10_000)
+    bench.tick()
+    view = bench.machine.session_view(session)
+    assert view is not None
+    assert view["disconnected"]
+    bench.advance(300_000)
+    bench.tick()
+    assert bench.machine.session_view(session) is None

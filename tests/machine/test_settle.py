@@ -488,3 +488,65 @@ def test_tokens_below_the_resolved_mark_get_one_line_though_their_lock_goes_on_a
     receipt = expect(replies.Receipt, bench.settle(consumer, Verb.ACK, (1, 2)))
     assert receipt.ranges == ((1, 2, Status.LOCK_LOST, False),)
     assert bench.counts("q") == (0, 3, 0), "they are locked until their time is over"
+
+
+def test_dead_letters_expire_by_the_ttl_of_the_dead_letter_queue() -> None:
+    bench = Bench()
+    bench.declare("dead", ttl_ms=30_000)
+    bench.declare("q", dead_letter="dead")
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q").consumer
+    bench.publish(session, "q", "a")
+    bench.terminate(consumer, 1)
+    assert bench.machine.next_due_ms() == 30_000
+    bench.advance(30_000)
+    bench.tick()
+    assert bench.counts("dead") == (0, 0, 0)
+
+
+def test_a_dead_letter_is_never_dropped_by_its_own_move() -> None:
+    bench = Bench()
+    bench.declare("dead", max_length=1, overflow="drop_oldest")
+    bench.declare("q", dead_letter="dead")
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q").consumer
+    bench.publish(session, "dead", "old")
+    bench.do(commands.Get(session, "dead"))
+    bench.publish(session, "q", "new")
+    bench.terminate(consumer, 1)
+    assert bench.counts("dead") == (1, 1, 0), "over its limit, for what is locked cannot go"
+
+
+def test_a_dead_letter_of_low_priority_drops_another_not_itself() -> None:
+    bench = Bench()
+    bench.declare("dead", max_length=1, overflow="drop_oldest")
+    bench.declare("q", dead_letter="dead")
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q").consumer
+    bench.publish(session, "dead", "old", priorities=[9])
+    bench.publish(session, "q", "new", priorities=[0])
+    bench.terminate(consumer, 1)
+    bench.do(commands.Get(session, "dead"))
+    assert bench.fresh_bodies() == ["new"]
+
+
+def test_a_consumer_that_releases_a_message_again_avoids_it_for_another_second() -> None:
+    bench = Bench()
+    bench.declare("q")
+    session, other = bench.attach("s"), bench.attach("t")
+    consumer = bench.subscribe(session, "q").consumer
+    bench.publish(session, "q", "a")
+    bench.release(consumer, 1)
+    another = bench.subscribe(other, "q").consumer
+    assert bench.fresh_bodies() == ["a"]
+    bench.do(commands.Cancel(other, another))
+    bench.nack(another, 1, delay_ms=0)
+    assert bench.fresh_bodies() == ["a"], "it came back from somebody else"
+    bench.advance(600)
+    bench.release(consumer, 2)
+    bench.advance(400)
+    bench.tick_all()
+    assert bench.fresh_bodies() == []
+    bench.advance(600)
+    bench.tick_all()
+    assert bench.fresh_bodies() == ["a"]

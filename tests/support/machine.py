@@ -267,6 +267,10 @@ class Bench:
         """The bodies that the last entry delivered."""
         return [message.body.decode() for message in self.delivered()]
 
+    def fresh_bodies(self) -> list[str]:
+        """The bodies that the last entry delivered, those sent again left out."""
+        return [one.body.decode() for one in self.delivered() if not one.repeat]
+
     def notices(self) -> list[Notify]:
         """The notices that the last entry sent."""
         return [effect for effect in self.effects if isinstance(effect, Notify)]

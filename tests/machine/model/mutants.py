@@ -10,7 +10,7 @@ from fifo.machine.snapshot import bodies, snapshot_layout
 from fifo.machine.state import locks, ordering, positions, ready, records, tables
 from fifo.machine.verbs import publish, redrive, sessions, settle, subscribe, tick
 from tests.machine import story, test_bounds, test_cut_short, test_settle, test_tables
-from tests.machine.model import driving, test_found
+from tests.machine.model import driving
 from tests.mutants.hunting import Catch, Hunt, Mutant, named, scenario, seeds
 from tests.mutants.switch import Switch, edited, entry
 
@@ -382,7 +382,7 @@ DIRECTED = {
         test_settle.test_each_long_text_of_a_dead_letter_keeps_its_entry_of_the_log,
     ),
     "a second release ends with the first one's second": (
-        test_found.test_who_releases_a_message_again_does_not_get_it_when_the_first_second_is_over,
+        test_settle.test_a_consumer_that_releases_a_message_again_avoids_it_for_another_second,
     ),
     "a step that was cut short says that nothing is ready": (
         test_cut_short.test_who_meets_only_expired_messages_is_told_that_there_may_be_more,

@@ -7,13 +7,16 @@ from random import Random
 
 import pytest
 
-from fifo.machine import Machine
+from fifo.machine import Machine, commands
 from fifo.machine.spec import queue_spec
 from fifo.words.queue_options import QUEUE_OPTIONS, QueueOption
+from fifo.words.settlement import Verb
 from tests.machine.model import driving
 from tests.machine.model.comparing import Pair
 from tests.machine.model.generating import Chooser, Generator, samples
 from tests.machine.model.profiles import is_thorough
+from tests.machine.model.verbs import Letter, Post
+from tests.support.machine import sixteen
 
 pytestmark = pytest.mark.slow
 
@@ -66,3 +69,30 @@ def test_the_samples_of_an_option_are_valid(option: QueueOption) -> None:
     together = {"dead_letter": "dead", "lock_ms": 1_000, "max_lock_ms": 300_000}
     for value in samples(option):
         queue_spec({**together, option.wire_name: value})
+
+
+def test_a_redrive_that_begins_in_the_entry_in_which_messages_died_is_about_them() -> None:
+    pair = Pair()
+    pair.apply(0, commands.Declare("q", {"dead_letter": "dead"}))
+    pair.apply(0, commands.Attach(sixteen("s"), 0, sixteen("i"), "u", "host:1"))
+    letters = [Letter(1, b"a", ttl_ms=500), Letter(2, b"b", priority=9, ttl_ms=500)]
+    pair.apply(0, Post(1, 0, "q", 0, letters))
+    # In which order they die is open, and the model learns it when the redrive has begun.
+    pair.apply(5_000, commands.Tick(), commands.Redrive("dead"))
+    found, until = pair.machine.redrive_candidates("dead", 10)
+    positions = tuple(position for position, _ in found)
+    pair.apply(5_000, commands.RedriveStep("dead", 0, until, positions))
+    assert [len(pair.world.in_queue(name)) for name in ("dead", "q")] == [0, 2]
+
+
+def test_a_message_that_its_releaser_avoids_expires_with_the_next_tick() -> None:
+    pair = Pair()
+    pair.apply(0, commands.Declare("q", {"ttl_ms": 1_000}))
+    pair.apply(0, commands.Attach(sixteen("s"), 0, sixteen("i"), "u", "host:1"))
+    pair.apply(0, Post(1, 0, "q", 0, [Letter(1, b"a"), Letter(2, b"b")]))
+    pair.apply(0, commands.Get(1, "q"))
+    pair.apply(250, commands.Settle(1, 1, int(Verb.RELEASE), ((1, 1),)))
+    pair.apply(5_000, commands.Get(1, "q"))
+    assert [len(pair.world.in_queue("q")), len(pair.delivered)] == [1, 1]
+    pair.apply(5_000, commands.Tick())
+    assert not pair.world.in_queue("q")

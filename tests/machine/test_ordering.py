@@ -1,0 +1,80 @@
+"""The order of messages: keys, priorities beside keys, and single-active queues."""
+
+from fifo.machine import Machine, commands, invariants, replies
+from fifo.words.settlement import Verb
+from tests.support.machine import Bench, expect
+
+
+def test_a_higher_priority_passes_a_message_that_waits_with_its_key_reserved() -> None:
+    bench = Bench()
+    bench.declare("q", ordering="key", priorities=True)
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q").consumer
+    bench.publish(session, "q", "low", keys=[b"k"])
+    bench.release(consumer, 1)
+    bench.publish(session, "q", "high", keys=[b"k"], priorities=[9])
+    assert bench.fresh_bodies() == ["high"]
+    bench.advance(1_000)
+    bench.tick()
+    assert bench.fresh_bodies() == [], "one at a time per key"
+    bench.ack(consumer, 2)
+    assert bench.fresh_bodies() == ["low"]
+    assert bench.settle(consumer, Verb.ACK, 3)
+    invariants.check(Machine.restore(bench.machine.snapshot()).state)
+
+
+def test_a_message_that_gave_up_its_key_is_not_passed_by_those_behind_it() -> None:
+    bench = Bench()
+    bench.declare("q", ordering="key", on_delay="skip")
+    session = bench.attach()
+    consumer = bench.subscribe(session, "q").consumer
+    bench.publish(session, "q", "a", "b", "c", keys=[b"k", b"k", b"k"])
+    bench.nack(consumer, 1, delay_ms=500)
+    assert bench.fresh_bodies() == ["b"]
+    bench.release(consumer, 2)
+    bench.advance(500)
+    bench.tick()
+    assert bench.fresh_bodies() == ["a"], "b has the key only reserved, and stands behind a"
+    bench.nack(consumer, 3, delay_ms=500)
+    assert bench.fresh_bodies() == ["b"], "not c"
+
+
+def single_active_with_a_get_after_a_cancel() -> tuple[Bench, int, int]:
+    """A bench whose queue's only consumer was cancelled; another session has got one of two."""
+    bench = Bench()
+    bench.declare("q", ordering="single_active")
+    session, other = bench.attach("s"), bench.attach("t")
+    consumer = bench.subscribe(session, "q").consumer
+    bench.publish(session, "q", "a")
+    bench.ack(consumer, 1)
+    bench.do(commands.Cancel(session, consumer))
+    bench.publish(session, "q", "b", "c")
+    assert expect(replies.Got, bench.do(commands.Get(other, "q"))).count == 1
+    return bench, session, other
+
+
+def test_no_consumer_replaces_a_cancelled_active_one_while_a_get_holds() -> None:
+    bench, _, other = single_active_with_a_get_after_a_cancel()
+    assert not bench.subscribe(other, "q", "new").active
+    assert bench.fresh_bodies() == []
+    invariants.check(bench.machine.state)
+
+
+def test_a_cancelled_active_consumer_that_is_back_waits_while_a_get_holds() -> None:
+    bench, session, _ = single_active_with_a_get_after_a_cancel()
+    assert not bench.subscribe(session, "q").active
+    assert bench.fresh_bodies() == []
+    invariants.check(bench.machine.state)
+
+
+def test_a_message_with_a_key_is_ordered_where_it_came_beside_others_that_were() -> None:
+    bench = Bench()
+    bench.declare("keys", ordering="key")
+    bench.declare("plain")
+    session = bench.attach()
+    bench.publish(session, "keys", "ordered", keys=[b"k"])
+    bench.do(commands.Move("keys", "plain"))
+    bench.publish(session, "plain", "a", "b", keys=[b"l", b"l"])
+    bench.do(commands.Move("plain", "keys", 3))
+    bench.subscribe(session, "keys")
+    assert bench.fresh_bodies() == ["ordered", "a"], "b has a key, so it comes after a"
