@@ -178,10 +178,10 @@ def _returned(watch: Watch) -> None:
     reader = opened.consumer
     reserve = commands.Reserve(reader, 1, MOST, cycle.session)
     watch.time("a reserve of 10,000 returned", lambda: cycle.do(reserve))
-    held = cycle.machine.state.consumers[reader].held
+    held = cycle.machine.held_count(reader)
     while held < MOST:
         watch.time("a reserve of 10,000 returned", lambda: cycle.do(reserve))
-        held = cycle.machine.state.consumers[reader].held
+        held = cycle.machine.held_count(reader)
     fetch = commands.Fetch(reader, 1, 1, MOST, cycle.session)
     watch.time("a fetch of 10,000 returned", lambda: cycle.do(fetch))
     watch.ticks("a fetch of 10,000 returned", cycle)
