@@ -119,14 +119,13 @@ FLOORS: dict[str, Room] = {
 UNREVISED = words(
     """
     bench node.broker
-    node.collector node.config node.credentials node.http node.journal
+    node.collector node.config node.credentials node.http
     node.server node.table node.users
     tests.bench tests.jepsen tests.machine tests.node tests.sim
     tests.support tests.wire
-    CHANGELOG docs.benchmarks docs.broker docs.decisions docs.disk-trouble
+    CHANGELOG docs.benchmarks docs.broker docs.decisions
     docs.faults docs.history docs.load docs.metrics docs.mutants docs.operating
     docs.renewal docs.security docs.simulation
-    docs.storage
     """
 )
 

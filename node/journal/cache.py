@@ -1,8 +1,8 @@
 """Commands kept in memory, so that replication and delivery seldom read the disk.
 
-Owns a bounded map from index to command. The oldest goes first, but one that was used meanwhile
-is passed over once. Knows no file. The journal says up to which index commands may be dropped,
-because what is not yet written exists only here.
+Owns a bounded map from index to command. The oldest is evicted first, but one that was used
+meanwhile gets a second chance. Must not know files. The journal says up to which index commands
+may be evicted, because a command that is not yet written exists only here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ENTRY_OVERHEAD_BYTES: Final = 256
-"""What a command costs in memory beside its bytes (object header, slots of a dict, a
+"""Memory that a command takes beside its bytes (object header, slots of a dict, a
 queue and a set); counted, so that a million tiny commands stay within the bound too."""
 
 
@@ -44,12 +44,12 @@ class CommandCache:
         return self._bytes
 
     def put(self, index: int, command: bytes) -> None:
-        """Keeps a command, or uses the one that is here; `trim` is the caller's next step."""
+        """Keep a command, or use the one that is here; `trim` is the caller's next step."""
         if self.get(index) is None:
             self.put_run(index, (command,), len(command))
 
     def put_run(self, first: int, commands: Sequence[bytes], size: int) -> None:
-        """Keeps the commands, `size` bytes together, of the entries from `first` on; none is here.
+        """Keep the commands, `size` bytes together, of the entries from `first` on; none is here.
 
         What is done for each of them is done by the interpreter's own loops: every entry of the log
         passes here.
@@ -85,7 +85,7 @@ class CommandCache:
         return last
 
     def drop_range(self, first: int, last: int) -> None:
-        """Forgets the commands of indexes `first` to `last`, both included."""
+        """Forget the commands of indexes `first` to `last`, both included."""
         for index in range(first, last + 1):
             command = self._commands.pop(index, None)
             if command is not None:
@@ -94,15 +94,14 @@ class CommandCache:
         self._used.intersection_update(self._order)
 
     def clear(self) -> None:
-        """Forgets every command."""
+        """Forget every command."""
         self._commands.clear()
         self._order.clear()
         self._used.clear()
         self._bytes = 0
 
     def trim(self, written_index: int) -> None:
-        """Drops the oldest that were not used until the bound holds; never one above
-        `written_index`.
+        """Evict the oldest unused commands until the bound holds; never one above `written_index`.
 
         It stops at the first that it may not drop: what is not written is one group, and the
         next trim after its sync makes good for it.

@@ -9,8 +9,7 @@ from node.journal import limits
 
 @dataclass(frozen=True, slots=True)
 class JournalLimits:
-    """What an operator or a test may set; the reasons stand in `limits.py`. All are bytes but
-    `open_segments`, which counts files."""
+    """The settings of one journal, in bytes, but for `open_segments`, which counts files."""
 
     segment_bytes: int = limits.SEGMENT_BYTES
     preallocation_bytes: int = limits.PREALLOCATION_BYTES
@@ -22,13 +21,24 @@ class JournalLimits:
     def __post_init__(self) -> None:
         if not limits.SEGMENT_BYTES_MIN <= self.segment_bytes <= limits.SEGMENT_BYTES_MAX:
             raise ValueError(
-                f"segment_bytes must be {limits.SEGMENT_BYTES_MIN} to {limits.SEGMENT_BYTES_MAX}"
+                f"segment_bytes must be {limits.SEGMENT_BYTES_MIN} to {limits.SEGMENT_BYTES_MAX}, "
+                f"not {self.segment_bytes}"
             )
         if not 1 <= self.command_bytes <= limits.COMMAND_BYTES_MAX:
-            raise ValueError(f"command_bytes must be 1 to {limits.COMMAND_BYTES_MAX}")
+            raise ValueError(
+                f"command_bytes must be 1 to {limits.COMMAND_BYTES_MAX}, not {self.command_bytes}"
+            )
         if self.preallocation_bytes < 0:
-            raise ValueError("preallocation_bytes must be 0 or more")
+            raise ValueError(
+                f"preallocation_bytes must be 0 or more, not {self.preallocation_bytes}"
+            )
         if self.cache_bytes < 0 or self.replay_chunk_bytes < 1:
-            raise ValueError("cache_bytes must be 0 or more, replay_chunk_bytes 1 or more")
+            raise ValueError(
+                "cache_bytes must be 0 or more and replay_chunk_bytes 1 or more, "
+                f"not {self.cache_bytes} and {self.replay_chunk_bytes}"
+            )
         if self.open_segments < 2:
-            raise ValueError("open_segments must be 2 or more: one to write, one to read")
+            raise ValueError(
+                "open_segments must be 2 or more, one to write and one to read, "
+                f"not {self.open_segments}"
+            )

@@ -1,4 +1,4 @@
-"""Where every entry lies that can be read: in the log, in older segments, in compacted files.
+"""The store of every entry that can be read: in the log, in older segments, in compacted files.
 
 Owns the locations of the entries that the base needs, the files those lie in, and the numbers of
 compacted files. Knows of snapshots only that there is a base; `snapshots/store.py` chooses it.
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class EntryStore:
-    """What is on the disk of one journal beside the log, as places of entries. Shares segments,
-    log and open files with the journal. OSErrors pass through."""
+    """Finds and reads the entries of one journal. Shares segments, log and open files with the
+    journal. OSErrors pass through."""
 
     def __init__(
         self,
@@ -55,7 +55,8 @@ class EntryStore:
         return self.catalog.base.meta.index if self.catalog.base is not None else 0
 
     def locate(self, index: int) -> EntryLocation | None:
-        """Where an entry lies, in the log or kept; None if only its term is left, or nothing."""
+        """The location of an entry, in the log or retained; None if it is gone, or only its term is
+        left."""
         log = self.log
         if self.base_index < index <= log.last_index:
             position, size = log.extent_at(index)
@@ -68,7 +69,7 @@ class EntryStore:
         return self.catalog.locations[slot] if slot >= 0 else None
 
     def locate_all(self, indexes: array[int]) -> EntryLocations:
-        """Where many entries lie, by ascending index. `JournalRefused` if one is not here."""
+        """The locations of many entries, by ascending index. `JournalRefused` if one is missing."""
         kept = bisect_right(indexes, self.base_index)
         locations = self.catalog.locations.take(indexes[:kept])
         if isinstance(locations, int):
@@ -92,7 +93,7 @@ class EntryStore:
         return next(read_run(self.files.get(source.name), source, (location,)))
 
     def file_of(self, location: EntryLocation) -> RecordFile:
-        """The file that a place is in."""
+        """The file of a location."""
         if location.file & COMPACTED_BIT:
             kept = self.catalog.compacted_files[location.file]
             return RecordFile(kept.name, 0, kept.seed)
@@ -127,6 +128,6 @@ class EntryStore:
         self.catalog.compacted_files[kept.file] = kept
 
     def lowest_number_out(self) -> int:
-        """The `next_number` of a snapshot that begins now: places in memory know every compacted
+        """The `next_number` of a snapshot that begins now: locations in memory know every compacted
         file below it."""
         return min(self._numbers_out, default=self.catalog.next_number)

@@ -15,11 +15,11 @@ from typing import Final
 
 REMEDY: Final = (
     "check the disk, then start this node once with `fifo serve --recover`, which sets these files "
-    "aside and gets everything back from the other nodes; they go on meanwhile; do not empty the "
-    "folder or restore an older copy, for a node that forgets its votes can lose acknowledged "
+    "aside and gets everything back from the other nodes, which keep serving; do not empty the "
+    "folder or restore an older copy: a node that forgets its votes can lose acknowledged "
     'messages (docs/storage.md, "Damage")'
 )
-"""What to do about a damaged journal."""
+"""The remedy for a damaged journal."""
 
 
 class NodeError(Exception):

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from node.journal.io.storage import StorageFile
 
 FORMAT: Final = 2
-"""What is written. Format 2 added snapshots and compacted files, and with them folders whose oldest
-segments are gone; a segment's own bytes are as in format 1, which is read too."""
+"""The format that is written. Format 2 added snapshots and compacted files, and with them
+folders whose oldest segments are gone; a segment's own bytes are as in format 1, which is read
+too."""
 
 FORMATS_READ: Final = frozenset((1, 2))
 
@@ -71,7 +72,7 @@ class FileHeader:
 
 
 def decode_header(start: bytes, magic: bytes) -> tuple[FileHeader, int, int]:
-    """Reads the header at the beginning of `start`: (header, its bytes, checksum seed).
+    """Read the header at the beginning of `start`: (header, its bytes, checksum seed).
 
     `start` is the file's first `HEADER_BYTES_MAX` bytes, or fewer where the file is shorter.
     Raises `BadHeader` or `NewerFormat`.
@@ -102,7 +103,7 @@ def decode_header(start: bytes, magic: bytes) -> tuple[FileHeader, int, int]:
 
 
 def seed_of(encoded_header: bytes) -> int:
-    """What the checksums of a file's records start from: the header's own checksum.
+    """The seed of the checksums of a file's records: the header's own checksum.
 
     Not a checksum over the whole header: over bytes that end with their own CRC it is the same
     number for every header.

@@ -1,7 +1,7 @@
-"""Where each entry of the log is: term, position and size per index, in packed arrays.
+"""The index of the log: term, position and size of each entry, in packed arrays.
 
-Owns those arrays and the arithmetic from indexes to slots, 20 bytes an entry. Knows no file and
-no payload. The journal and its recovery keep it in step with the records.
+Owns those arrays and the arithmetic from indexes to slots, 20 bytes an entry. Must not know files
+or payloads. The journal and its recovery keep it in step with the records.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 NOWHERE: Final = (1 << 64) - 1
 """The position of an entry of which only index and term are left: the two at the head of a log
-whose beginning a snapshot stands for."""
+whose beginning a snapshot replaces."""
 
 
 class Extent(NamedTuple):
-    """Where an entry's record begins in the log, and how many bytes its command has."""
+    """The position of an entry's record in the log, and the bytes of its command."""
 
     position: int
     size: int
@@ -69,22 +69,24 @@ class LogIndex:
         return self._terms[-1] if self._terms else self._previous_term or 0
 
     def extend(self, terms: Sequence[int], positions: Sequence[int], sizes: Sequence[int]) -> None:
-        """Adds entries after the last."""
+        """Append entries."""
         self._terms.extend(terms)
         self._positions.extend(positions)
         self._sizes.extend(sizes)
         self.last_index += len(terms)
 
     def append(self, term: int, position: int, size: int) -> None:
-        """Adds the entry after the last."""
+        """Append one entry."""
         self._terms.append(term)
         self._positions.append(position)
         self._sizes.append(size)
         self.last_index += 1
 
     def begin_at(self, index: int, term: int, previous_term: int) -> None:
-        """A snapshot stands for everything up to `index`: that entry and the one before become
-        the head, without a place, and what follows them stays."""
+        """Begin the log at a snapshot of everything up to `index`: that entry and the one before
+        become its head, without a position, and the entries behind them stay."""
+        # All three columns shift by the same slots, so that slot = index - first_index holds for
+        # every entry: the two new ones take the slots of `index - 1` and `index`.
         gone = max(0, index - self.first_index + 1)
         del self._terms[:gone]
         del self._positions[:gone]
@@ -97,7 +99,7 @@ class LogIndex:
         self._previous_term = None
 
     def restart(self, first_index: int, previous_term: int) -> None:
-        """Forgets every entry: the next one has `first_index`."""
+        """Drop every entry: the next one has `first_index`."""
         del self._terms[:]
         del self._positions[:]
         del self._sizes[:]
@@ -106,7 +108,7 @@ class LogIndex:
         self._previous_term = previous_term
 
     def truncate_from(self, index: int) -> None:
-        """Forgets the entries from `index` on, which must be in the log."""
+        """Drop the entries from `index` on, which must be in the log."""
         slot = self._slot(index)
         del self._terms[slot:]
         del self._positions[slot:]
@@ -128,13 +130,13 @@ class LogIndex:
         return sum(self._sizes[self._slot(first) : self._slot(last) + 1]) if first <= last else 0
 
     def extent_at(self, index: int) -> Extent:
-        """Where the entry is."""
+        """The position and size of an entry."""
         slot = self._slot(index)
         return Extent(self._positions[slot], self._sizes[slot])
 
     def extents_until(self, first: int, last: int, end: int) -> list[Extent]:
-        """Where the entries from `first` to `last` are, as many of them as begin before position
-        `end`, in order."""
+        """Positions and sizes of the entries from `first` to `last`, in order, as far as they begin
+        before position `end`."""
         slot = self._slot(first)
         stop = bisect_left(self._positions, end, slot, self._slot(last) + 1)
         return list(map(Extent, self._positions[slot:stop], self._sizes[slot:stop]))
@@ -148,7 +150,9 @@ class LogIndex:
         have `max_bytes`; `first` in any case."""
         sizes = self._sizes[self._slot(first) : self._slot(last) + 1]
         if sum(sizes) <= max_bytes:
-            return last
+            return last  # The usual case, without a list of sums.
+        # The sums ascend, so bisection counts the entries that fit; `first` goes in any case, or
+        # an entry larger than `max_bytes` would never be read.
         return first + max(1, bisect_right(list(accumulate(sizes)), max_bytes)) - 1
 
     def columns(self, indexes: Sequence[int]) -> tuple[array[int], array[int], array[int]]:

@@ -1,9 +1,9 @@
-"""One node's journal: its folder, the durable log in it, and the snapshots that stand for its head.
+"""The journal of a node: its folder, the durable log, and the snapshots that replace its head.
 
-Owns opening and closing, and what a snapshot, an installation and the cleaning up behind them may
-do to the log. The log itself is `durablelog.py`, finding everything again is `recovery.py`,
-snapshots and the entries that outlive the log are `snapshots.py`, the format is told in
-`docs/storage.md`.
+Owns opening and closing, and what a snapshot, an installation and a compaction may do to the log.
+The log itself is `log.py`, opening is `recovery/`, snapshots and the entries that outlive the log
+are `snapshots/` and `entry_store.py`; `docs/storage.md` describes the format. Must not know Raft's
+rules, peers or queues.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CLUSTER_ID_BYTES = 16
 
 
 class Journal(DurableLog):
-    """One node's log in one folder. Made by `open`, ended by `close`; not for several threads."""
+    """The log of a node in one folder. Made by `open`, ended by `close`; not thread-safe."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Journal(DurableLog):
         journal_limits: JournalLimits,
         clock: Callable[[], float],
     ) -> None:
-        """Takes what `open` has recovered."""
+        """Take what `open` has recovered."""
         super().__init__(storage, folder, journal_limits, clock)
         self._recovering = folder.marker is not None
         self._cut_bytes = folder.recovered.cut_bytes
@@ -70,7 +70,7 @@ class Journal(DurableLog):
         clock: Callable[[], float] = time.perf_counter,
         recover: str | None = None,
     ) -> Journal:
-        """Locks the folder, replays it and returns the log, all of which is durable then.
+        """Lock the folder, replay it and return the log, all of which is durable then.
 
         An empty folder becomes a new journal; a torn tail is cut. `clock` (seconds) only times
         the syncs. `recover`, a time such as `20261122T043238Z`, starts over: damaged files are set
@@ -88,7 +88,7 @@ class Journal(DurableLog):
 
     @property
     def recovering(self) -> bool:
-        """Whether this is a new journal in the place of one that was lost, and the node has not
+        """Whether this is a new journal that replaces a lost one, and the node has not
         got back what was in it: what it promised before is not known here."""
         return self._recovering
 
@@ -106,7 +106,7 @@ class Journal(DurableLog):
 
     @property
     def warnings(self) -> list[str]:
-        """What opening found that an operator should know, one line each."""
+        """Findings of the opening that an operator should know, one line each."""
         return self._snapshots.catalog.warnings
 
     def stats(self) -> JournalStats:
@@ -129,7 +129,7 @@ class Journal(DurableLog):
         )
 
     def close(self) -> None:
-        """Syncs, notes that all is synced, and gives the folder back. Harmless when repeated.
+        """Sync, note that all is synced, and give the folder back. Harmless when repeated.
 
         After a failure it only gives the folder back.
         """
@@ -160,14 +160,14 @@ class Journal(DurableLog):
             f"voted for {self._voted_for}>"
         )
 
-    # --- reading beside the loop ---
+    # --- reading off the event loop ---
 
     def at_hand(self, index: int) -> bytes | None:
         """The command of an entry of the log, or of one that a snapshot needs, from memory; None
         where it has to be fetched. IndexError if there is no such entry."""
         command = self._cache.get(index)
         if command is None and self._snapshots.locate(index) is None:
-            raise IndexError(f"entry {index} is not kept")
+            raise IndexError(f"entry {index} is in neither the log nor a snapshot")
         return command
 
     def begin_fetch(self) -> BodyFetch:
@@ -199,7 +199,7 @@ class Journal(DurableLog):
 
     @property
     def bytes_since_snapshot(self) -> int:
-        """How much the log has grown since the newest snapshot's last entry, or in all."""
+        """Growth of the log since the newest snapshot's last entry, or since its beginning."""
         newest = self._snapshots.newest
         since = newest.end.log_position if newest is not None else self._segments.first.header.base
         return self._writer.end - since
@@ -207,7 +207,7 @@ class Journal(DurableLog):
     def begin_snapshot(
         self, index: int, term: int, live: array[int], state_bytes_hint: int = 0
     ) -> SnapshotWriter:
-        """Begins a snapshot of everything up to entry `index`, which counts as committed now.
+        """Begin a snapshot of everything up to entry `index`, which counts as committed now.
 
         `live` are the indexes of the entries that are still needed then, ascending, none above
         `index`; `state_bytes_hint` is about how much state will come. Nothing of the log goes
@@ -242,7 +242,9 @@ class Journal(DurableLog):
         if newest is not None and index <= newest.index:
             raise SnapshotFailed(f"there is a snapshot of entry {newest.index}")
         if index < 2 or not self._snapshots.holds(index, term):
-            raise JournalRefused(f"a snapshot of entry {index} of term {term}, not in this log")
+            raise JournalRefused(
+                f"cannot take a snapshot of entry {index} of term {term}: it is not in this log"
+            )
         if live and live[-1] > index:
             raise JournalRefused(f"entry {live[-1]} cannot be live in a snapshot of entry {index}")
 
@@ -251,7 +253,7 @@ class Journal(DurableLog):
         free_bytes = self._free_bytes()
         if free_bytes < needed_bytes + self._limits.segment_bytes:
             raise SnapshotFailed(
-                f"no room for a snapshot of {needed_bytes} bytes: {free_bytes} are free in "
+                f"no room for a snapshot of {needed_bytes} bytes: {free_bytes} bytes are free in "
                 f"{self._storage.folder}; free some space"
             )
 
@@ -262,7 +264,7 @@ class Journal(DurableLog):
             return self._snapshots.of(meta).read_state(offset, size)
 
     def reading_state(self, meta: SnapshotMeta, offset: int, size: int) -> OffLoop[bytes]:
-        """The same; yields what blocks, for whichever thread."""
+        """The same, read off the event loop."""
         return self._beside(meta, lambda snapshot: snapshot.read_state(offset, size))
 
     def reading_live_indexes(self, meta: SnapshotMeta, first: int) -> OffLoop[array[int]]:
@@ -287,17 +289,17 @@ class Journal(DurableLog):
         """Bytes of an entry that a snapshot needs, or of the log. IndexError if there is none."""
         location = self._snapshots.locate(index)
         if location is None:
-            raise IndexError(f"entry {index} is not kept")
+            raise IndexError(f"entry {index} is in neither the log nor a snapshot")
         return location.size
 
     def reading_entries(self, indexes: Sequence[int]) -> OffLoop[list[Entry]]:
         """Entries that a snapshot needs, or of the log, by ascending index, past the cache: they
-        are for a peer that catches up. Yields what blocks, for whichever thread. IndexError if one
+        are for a peer that catches up. Reads off the event loop. IndexError if one
         is not there."""
         fetch = self.begin_fetch()
         for index in indexes:
             if not fetch.want(index):
-                raise IndexError(f"entry {index} is not kept")
+                raise IndexError(f"entry {index} is in neither the log nor a snapshot")
         yield from submit(fetch, wait=False)
         with self._reading():
             fetch.result()
@@ -309,16 +311,16 @@ class Journal(DurableLog):
         return [found[index] for index in indexes]
 
     def pin(self, meta: SnapshotMeta) -> None:
-        """Keeps a snapshot and what it needs until `unpin`, whatever newer ones come; ends with
+        """Keep a snapshot and what it needs until `unpin`, whatever newer ones come; ends with
         the process. `SnapshotFailed` if it is not kept any more."""
         self._snapshots.pin(meta)
 
     def unpin(self, meta: SnapshotMeta) -> None:
-        """Ends one `pin`."""
+        """End one `pin`."""
         self._snapshots.unpin(meta)
 
     def release(self) -> None:
-        """Lets go of what the two newest snapshots, and pinned ones, do not need: the log's head,
+        """Release what the two newest snapshots, and pinned ones, do not need: the log's head,
         segments, older snapshots. Does a bounded piece; `compact_step` goes on with it.
 
         `SnapshotFailed` if something could not be removed or copied, which harms nothing.
@@ -328,8 +330,8 @@ class Journal(DurableLog):
         self.compact_step(limits.RELEASE_BYTES)
 
     def compact_step(self, budget_bytes: int) -> bool:
-        """Goes on cleaning up: removes files nobody needs, copies live entries out of files that
-        hold little else. Does about `budget_bytes`; True while there is more.
+        """Continue the compaction: remove files that are no longer needed, copy live entries out of
+        files that hold little else. Does about `budget_bytes`; True while there is more.
 
         `SnapshotFailed` if a compaction was given up; the next `release` tries again.
         """
@@ -337,13 +339,13 @@ class Journal(DurableLog):
             return self._snapshots.step(budget_bytes)
 
     def blocking_work(self) -> Job[Any] | None:
-        """What comes next in cleaning up, if it blocks: it may run on another thread, and
-        `compact_step`, which does it or waits for it, should not be called meanwhile."""
+        """The next step of the compaction if it blocks: a job for any thread. `compact_step`
+        does it or waits for it, and should not be called meanwhile."""
         compaction = self._snapshots.compaction
         return compaction.job if compaction is not None else None
 
     def begin_install(self, meta: SnapshotMeta) -> InstallWriter:
-        """Begins to take over another node's snapshot. A crash before its `finish` leaves the
+        """Begin to take over another node's snapshot. A crash before its `finish` leaves the
         journal as it is.
 
         Raises `SnapshotFailed` if it is not possible now, or of no use: what it holds is

@@ -1,6 +1,6 @@
-"""Every limit of node/journal: a name, a unit, a reason. Nothing else, and it knows nobody.
+"""Every limit of node/journal: a name, a unit, a reason. Imports nothing of the project.
 
-What an operator may change is a field of a configuration class and has its default from here.
+A limit that an operator may change is a field of `JournalLimits`, whose default is here.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ COMMAND_BYTES_MAX: Final = 8 * MIB
 on what a reader allocates for a length it finds on disk."""
 
 PREALLOCATION_BYTES: Final = 1 * MIB
-"""Zeros that a small group takes along: one write in hundreds is longer by a millisecond or two,
-and little of the disk waits unused."""
+"""Zeros that a small group preallocates behind itself: one write in hundreds takes a millisecond
+or two longer, and little of the disk stays unused."""
 
 PREALLOCATION_GROUP_BYTES: Final = 32 * KIB
-"""Larger groups take no zeros along: what a sync saves then is less than writing twice costs."""
+"""Larger groups preallocate nothing: the sync would save less than writing twice costs."""
 
 CACHE_BYTES: Final = 64 * MIB
 """Recent commands kept in memory, so that replication and delivery seldom read the disk."""
@@ -43,21 +43,21 @@ RUN_BYTES: Final = 1 * MIB
 and a piece that a disk returns in a few milliseconds."""
 
 FETCH_BYTES: Final = 8 * MIB
-"""Entries read beside the loop in one flight, for all who wait for some: that much is in memory at
-once beyond the cache's bound."""
+"""Entries read off the event loop in one fetch, for all waiters together: what is in memory beyond
+the bound of the cache."""
 
 FETCH_ASKER_BYTES: Final = 2 * MIB
-"""Of those for one of them: an entry of usual size whose messages were published in one batch."""
+"""The share of one waiter: an entry of usual size whose messages were published in one batch."""
 
 FETCH_AHEAD_BYTES: Final = 2 * MIB
-"""What follows in the log and is read along: who reads a deep queue in order has the next two
+"""Bytes read ahead in the log: a consumer that reads a deep queue in order has the next two
 thousand messages of usual size in memory while it takes these."""
 
 FETCH_GROUPS_MAX: Final = 4_096
-"""Messages that are looked through for what to read ahead for one of them: a few milliseconds."""
+"""Groups of one waiter that are considered for one fetch: a few milliseconds."""
 
 FETCH_GAP_BYTES: Final = 64 * KIB
-"""What lies between two entries is read along up to this size: it costs less than a second read."""
+"""Two entries with a gap up to this size are read at once: that costs less than a second read."""
 
 JOIN_BYTES: Final = 4 * KIB
 """Commands that have no more than this on average are copied end to end before a file or a socket
@@ -81,37 +81,36 @@ STATE_PIECE_BYTES: Final = 256 * KIB
 return any byte of it."""
 
 LOCATIONS_PER_RECORD: Final = 4096
-"""Entries whose places go into one record of a snapshot or compacted file (112 KiB)."""
+"""Entries whose locations go into one record of a snapshot or compacted file (112 KiB)."""
 
 STATE_BYTES_PER_LOCATION: Final = 16
-"""While the state is written, one place is written for each of these bytes. A live body has more
-state than that, so that all places are written when the state is, and none at the end."""
+"""While the state is written, one location is written for each of these bytes. A live body has more
+state than that, so that all locations are written when the state is, and none at the end."""
 
 LIVE_FRACTION_MIN: Final = 0.25
 """A file of which less than this part is live is compacted: copying a quarter to free the rest
 writes at most a third of what it frees."""
 
 SMALL_COMPACTED_FILES_MAX: Final = 8
-"""That many compacted files below a quarter of a segment are joined into one, so that their number
-stays small and a body is copied for that reason seldom."""
+"""This many compacted files below a quarter of a segment are merged into one, so that their number
+stays small and a body is seldom copied for that reason."""
 
 RELEASE_BYTES: Final = 4 * MIB
-"""What `release` does at once before it leaves the rest to `compact_step`: a few milliseconds."""
+"""Budget of `release`, which leaves the rest to `compact_step`: a few milliseconds."""
 
 LOCATION_COST_BYTES: Final = 256
-"""What the place of an entry counts for in a budget of bytes, where many are gone through."""
+"""Cost of one location in a budget of bytes."""
 
 ENTRY_COST_BYTES: Final = 2 * KIB
-"""What an entry counts for beside its own bytes where many are read at once: the time of small
-ones."""
+"""Cost of an entry beside its own bytes in a budget of bytes: the time that small ones take."""
 
 UNLINK_COST_BYTES: Final = 1 * MIB
-"""What removing a file counts for in a budget of bytes: a file system frees 64 MiB in about the
-time that it takes to copy this."""
+"""Cost of removing a file in a budget of bytes: a file system frees 64 MiB in about the time that
+it takes to copy this."""
 
 SYNC_WEIGHT: Final = 0.2
 """Share of the newest sync in the recent mean: a single slow one is forgotten after a few."""
 
 READ_ENTRIES_MAX: Final = 1_000
-"""Entries that one reader of the log is given at once, so that nobody else waits for a peer that
-catches up."""
+"""Maximum number of entries that one reader of the log gets at once, so that no other work waits
+for a peer that catches up."""

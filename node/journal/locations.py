@@ -1,7 +1,7 @@
-"""Where entries lie that outlived the log: index, term, file, offset and size, in packed arrays.
+"""Locations of entries that outlived the log: index, term, file, offset, size, in packed arrays.
 
-Owns those columns and their bytes (`LOCATIONS` records), 28 bytes an entry. Knows no file. Segments
-are told from compacted files by the number: a compacted file's has `COMPACTED_BIT`.
+Owns those columns and their bytes (`LOCATIONS` records), 28 bytes an entry. Must not know files.
+The number of a file tells segments and compacted files apart: the latter have `COMPACTED_BIT`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOCATION_BYTES: Final = 28
 
 
 class EntryLocation(NamedTuple):
-    """One row. `offset` is where the entry's record begins in the file, `size` its command's."""
+    """A row. The entry's record begins at `offset` of the file; its command has `size` bytes."""
 
     log_index: int
     term: int
@@ -39,7 +39,7 @@ Spot = tuple[int, int]
 
 @dataclass(slots=True)
 class FileUse:
-    """What of a file is needed: bytes of live entries, and where the last of them ends."""
+    """The part of a file that is needed: bytes of live entries, and where the last of them ends."""
 
     live_bytes: int = 0
     end: int = 0
@@ -83,7 +83,7 @@ class EntryLocations:
         return self._indexes
 
     def append(self, location: EntryLocation) -> None:
-        """Adds a row, whose index is higher than all before."""
+        """Add a row, whose index is higher than all before."""
         self._indexes.append(location.log_index)
         self._terms.append(location.term)
         self._files.append(location.file)
@@ -91,7 +91,7 @@ class EntryLocations:
         self._sizes.append(location.size)
 
     def extend(self, others: EntryLocations) -> bool:
-        """Adds rows; False, and no change, if their indexes do not ascend from the last."""
+        """Add rows; False, and no change, if their indexes do not ascend from the last."""
         new = others._indexes
         ascending = all(map(int.__lt__, new, new[1:]))
         if not ascending or (self._indexes and new and new[0] <= self._indexes[-1]):
@@ -113,6 +113,8 @@ class EntryLocations:
         mine, slots = self._indexes, []
         slot = -1
         for index in indexes:
+            # Most live entries follow each other here too: the next slot is tried before bisection,
+            # which then begins there, because both sequences ascend.
             slot += 1
             if slot >= len(mine) or mine[slot] != index:
                 slot = bisect_left(mine, index, min(slot, len(mine)))
@@ -151,14 +153,14 @@ class EntryLocations:
         for other in others:
             slot = self.find(other.log_index)
             if slot < 0:
-                continue
+                continue  # Copied for an older base: this one needs it no more.
             if (self._terms[slot], self._sizes[slot]) != (other.term, other.size):
                 return False
             self.move(slot, other.file, other.offset)
         return True
 
     def tally(self, first: int, last: int, uses: dict[int, FileUse]) -> None:
-        """Adds to `uses` what the rows from `first` up to `last` (excluded) need of each file."""
+        """Add to `uses` what the rows from `first` up to `last` (excluded) need of each file."""
         rows = zip(
             self._files[first:last], self._offsets[first:last], self._sizes[first:last], strict=True
         )

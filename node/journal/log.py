@@ -1,8 +1,8 @@
 """The durable Raft log: entries, term and vote, in the one order in which they were written.
 
 Owns the log as the node sees it and when it becomes durable. Gathering and syncing are
-`logwriter.py`, files are `segments.py`, bytes are `records.py`; opening, snapshots and the entries
-that outlive the log come to it in `journal.py`. Knows nothing of elections, peers or queues.
+`writer.py`, files are `segments.py`, bytes are `records.py`; opening, snapshots and the entries
+that outlive the log come to it in `journal.py`. Must not know elections, peers or queues.
 
 The rules it stands on (raft.md 3.2):
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 
 PLACEHOLDER = b"\x01"
-"""What `read` gives for the two entries at the head of a log that a snapshot stands for, where
-their own command is not needed any more: a no-op. It is never applied and never sent."""
+"""The command that `read` returns for the two entries at the head of a log that a snapshot
+replaces, where their own is gone: a no-op. It is never applied and never sent."""
 
 
 class DurableLog:
@@ -69,8 +69,8 @@ class DurableLog:
         self._term = recovered.term
         self._term_end = 0
         self.votes_aside = False
-        """Whether `set_term` leaves its sync to the next one, which a slow disk does beside
-        the loop: whatever promises something by the term or the vote has to wait for that."""
+        """Whether `set_term` leaves its sync to the next one, which a slow disk does off the
+        event loop: whatever promises something by the term or the vote has to wait for that."""
         self._voted_for = recovered.voted_for
         self._commit_index = min(recovered.commit_index, self._log.last_index)
         self._commit_written = self._commit_index
@@ -221,7 +221,7 @@ class DurableLog:
         return self._writer.figures.recent_seconds
 
     def sync(self) -> None:
-        """Makes everything gathered durable: one write and one sync; nothing if not dirty.
+        """Make everything gathered durable: one write and one sync; nothing if not dirty.
 
         A sync under way is waited for. Raises `JournalFailed`, which is final.
         """
@@ -250,7 +250,7 @@ class DurableLog:
             self._fail(problem)
 
     def making_durable(self) -> OffLoop[None]:
-        """Yields what blocks, for whichever thread, until everything gathered by now is durable.
+        """Sync off the event loop until everything gathered by now is durable.
         Raises `JournalFailed`, which is final."""
         end = self.gathered_end
         while self.synced_end < end:
@@ -260,8 +260,8 @@ class DurableLog:
             self.finish_sync(job)
 
     def finish_sync(self, job: GroupJob) -> None:
-        """What `begin_sync` gave is waited for, or has run: its records are durable. Harmless
-        where `sync` was first. Raises `JournalFailed`, which is final."""
+        """Note that the records of a job of `begin_sync` are durable, after waiting for it.
+        Harmless where `sync` came first. Raises `JournalFailed`, which is final."""
         before = self._writer.synced_end
         try:
             if not self._writer.finish_group(job):
@@ -286,14 +286,14 @@ class DurableLog:
     def __getitem__(self, item: slice) -> list[Entry]: ...
 
     def __getitem__(self, item: int | slice) -> Entry | list[Entry]:
-        """Entries by place in the log, not by index. The two ends are kept at hand."""
+        """Entries by slot in the log, not by index. The two ends are kept at hand."""
         if isinstance(item, slice):
             first = self.first_index
             return [self._entry(first + slot) for slot in range(*item.indices(len(self)))]
         count = len(self._log)
         slot = item + count if item < 0 else item
         if not 0 <= slot < count:
-            raise IndexError(f"place {item} of a log of {count} entries")
+            raise IndexError(f"slot {item} of a log of {count} entries")
         if slot == count - 1:
             if self._tail is None:
                 self._tail = self._entry(self.last_index)
@@ -305,17 +305,19 @@ class DurableLog:
         return self._entry(self.first_index + slot)
 
     def add(self, command: bytes, index: int, term: int) -> None:
-        """Adds the next entry as `extend` does."""
+        """Add the next entry as `extend` does."""
         self.extend([(bytes(command), index, term)])
 
     def extend(self, entries: Sequence[Entry]) -> None:
-        """Adds the next entries, uncopied; durable after the next `sync`."""
+        """Add the next entries, uncopied; durable after the next `sync`."""
         self._check_usable()
         if not entries:
             return
         commands, indexes, terms = zip(*entries, strict=True)
         sizes = list(map(len, commands))
         self._check_order(indexes, terms, max(sizes))
+        # Every check comes before the first change: a refused call leaves index, writer and cache
+        # in step.
         self._log.extend(terms, self._writer.add_entries(entries), sizes)
         self._cache.put_run(indexes[0], commands, sum(sizes))
         self._tail = entries[-1]
@@ -330,12 +332,12 @@ class DurableLog:
         bytes_max = self._limits.command_bytes
         if largest > bytes_max:
             raise JournalRefused(
-                f"one of the entries {indexes[0]} to {indexes[-1]} has {largest} bytes, "
-                f"the journal takes {bytes_max}"
+                f"entries {indexes[0]} to {indexes[-1]}: one has {largest} bytes, "
+                f"the maximum is {bytes_max}"
             )
 
     def truncate(self, length: int) -> None:
-        """Keeps the first `length` entries only; durable after the next `sync`.
+        """Keep the first `length` entries only; durable after the next `sync`.
 
         Raises `JournalRefused` where a committed entry would go.
         """
@@ -346,11 +348,13 @@ class DurableLog:
             return
         if first_removed <= max(self._commit_index, self.first_index):
             raise JournalRefused(
-                f"entries from {first_removed} on cannot be removed: "
-                f"everything up to {max(self._commit_index, self.first_index)} stays"
+                f"cannot truncate from entry {first_removed}: "
+                f"entries up to {max(self._commit_index, self.first_index)} stay"
             )
         self._writer.add(records.TRUNCATE, self._term, first_removed, b"")
         self._log.truncate_from(first_removed)
+        # Durable entries of these indexes are no longer those of the log, and a group under way may
+        # carry more of them: neither counts as synced. What replaces them goes with a later group.
         self._cache.drop_range(first_removed, last_removed)
         self._synced_index = min(self._synced_index, first_removed - 1)
         if (job := self._writer.job) is not None:
@@ -358,7 +362,7 @@ class DurableLog:
         self._tail = None
 
     def set_term(self, term: int, voted_for: str | None) -> None:
-        """Sets term and vote, and returns when they and all before them are on the disk; with
+        """Set term and vote, and return when they and all before them are on the disk; with
         `votes_aside` that may be later, see `term_synced`."""
         self._check_usable()
         if term < self._term:
@@ -385,11 +389,11 @@ class DurableLog:
 
     @property
     def voted_for(self) -> str | None:
-        """Who has this node's vote in the current term."""
+        """The node that has this node's vote in the current term."""
         return self._voted_for
 
     def note_commit(self, index: int) -> None:
-        """Notes how far the log is committed. A hint for the next start: it is written beside
+        """Note how far the log is committed. A hint for the next start: it is written beside
         other records, or within about a second, and never goes back or past the log's end."""
         self._commit_index = max(self._commit_index, min(index, self.last_index))
 
@@ -412,7 +416,7 @@ class DurableLog:
             self._commit_written = self._commit_index
 
     def _next_segment(self) -> tuple[int, int, Preamble]:
-        """What a segment that began now would begin with."""
+        """The first index, previous term and preamble of a segment that would begin now."""
         preamble = Preamble(self._term, self._voted_for, self._commit_index)
         return self._log.last_index + 1, self._log.last_term, preamble
 
@@ -462,7 +466,7 @@ class DurableLog:
             raise JournalFailed(f"the journal in {self._storage.folder} is closed")
 
     def _fail(self, problem: OSError) -> NoReturn:
-        """Ends the journal's work for good: see rule 4 above."""
+        """End the journal's work for good: see rule 4 above."""
         reason = problem.strerror or str(problem)
         what = "no room left on the disk" if problem.errno in FULL_ERRNOS else "the disk failed"
         self._failure = (

@@ -1,7 +1,7 @@
 """Reading records out of a file: in sequence, or at known locations. Each is checked.
 
 Owns what one read of the disk covers, and the checks of every record. What an invalid record means
-is decided by the caller, but for an entry at a known location: that is damage. Must not know which
+is the caller's to decide, but for an entry at a known location: that is damage. Must not know which
 entries are wanted.
 """
 
@@ -68,7 +68,7 @@ class RecordReader:
         self.problem: str | None = None
 
     def __iter__(self) -> Iterator[tuple[int, RecordHead, memoryview]]:
-        """Yields (offset, head, payload); the payload is only valid until the next one."""
+        """Yield (offset, head, payload); the payload is only valid until the next one."""
         while self.offset < self._size:
             at = self._need(records.RECORD_BYTES)
             if at < 0:
@@ -90,7 +90,7 @@ class RecordReader:
             self.offset += whole_bytes
 
     def _need(self, count: int) -> int:
-        """Has `count` bytes from `offset` in the view; their place there, or -1 at the end."""
+        """Have `count` bytes from `offset` in the view; their offset in it, or -1 at the end."""
         at = self.offset - self._view_at
         if len(self._view) - at >= count:
             return at
@@ -101,7 +101,7 @@ class RecordReader:
         return 0 if len(self._view) >= count else -1
 
     def rest(self) -> bytes:
-        """The file from the place on where the reading stopped."""
+        """The rest of the file, from where the reading stopped."""
         return self._file.read(self.offset, self._size - self.offset)
 
 

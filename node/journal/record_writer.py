@@ -29,7 +29,7 @@ class Abortable(Protocol):
     """Something that is made step by step and can be given up."""
 
     def abort(self) -> None:
-        """Removes what there is of it."""
+        """Remove what there is of it."""
 
 
 @contextlib.contextmanager
@@ -43,9 +43,9 @@ def aborting(made: Abortable) -> Iterator[None]:
 
 
 class RecordWriter:
-    """One file under a temporary name, until `publish` or `abort`.
+    """Writes one file under a temporary name, until `publish` or `abort`.
 
-    `what` names in messages what is lost with it. Each method but `abort` may raise
+    `what` is the subject of its error messages. Each method but `abort` may raise
     `SnapshotFailed` and has cleaned up then; `publish` lets the OSError of a failed sync of the
     folder through.
     """
@@ -77,7 +77,7 @@ class RecordWriter:
             return self._storage.create(self.name + TEMPORARY_SUFFIX)
 
     def add(self, kind: int, term: int, index: int, payload: bytes) -> int:
-        """Adds a record and returns its offset."""
+        """Add a record and return its offset."""
         offset = self.size
         self._parts.append(records.encode_record(kind, offset, term, index, payload, self.seed))
         self._parts.append(payload)
@@ -87,7 +87,7 @@ class RecordWriter:
         return offset
 
     def flush(self) -> None:
-        """Hands what is gathered to the operating system."""
+        """Hand what is gathered to the operating system."""
         if not self._parts:
             return
         try:
@@ -98,7 +98,7 @@ class RecordWriter:
         self._written = self.size
 
     def sync(self) -> None:
-        """Returns when all that was added is on the disk. Blocks, and may run on another thread
+        """Return when all that was added is on the disk. Blocks, and may run on another thread
         as long as no other method is called meanwhile."""
         self.flush()
         try:
@@ -107,7 +107,7 @@ class RecordWriter:
             self._give_up(problem)
 
     def publish(self) -> None:
-        """Returns when the file is on the disk under its name. Blocks, and may run on another
+        """Return when the file is on the disk under its name. Blocks, and may run on another
         thread as `sync` may."""
         self.sync()
         try:
@@ -118,7 +118,7 @@ class RecordWriter:
         self._storage.sync_folder()
 
     def abort(self) -> None:
-        """Removes what there is; what cannot be removed is removed at the next start. Harmless
+        """Remove what there is; what cannot be removed is removed at the next start. Harmless
         after the end."""
         if self._file is None:
             return
@@ -129,7 +129,7 @@ class RecordWriter:
     @property
     def _opened(self) -> StorageFile:
         if self._file is None:
-            raise SnapshotFailed(f"{self._what} was ended before")
+            raise SnapshotFailed(f"{self._what} has already ended")
         return self._file
 
     def _close(self) -> None:
@@ -142,5 +142,5 @@ class RecordWriter:
         reason = problem.strerror or str(problem)
         what = "no room left on the disk" if problem.errno in FULL_ERRNOS else "the disk failed"
         raise SnapshotFailed(
-            f"{self._what} was given up: {what} ({reason}); the node goes on without it"
+            f"{self._what} was given up: {what} ({reason}); the node keeps running without it"
         ) from problem

@@ -44,13 +44,13 @@ COMMIT: Final = 5
 """A hint: everything up to `index` was committed when this was written."""
 
 STATE: Final = 6
-"""Of a snapshot: a piece of the machine's state; `index` is its offset in the state."""
+"""In a snapshot: a piece of the machine's state; `index` is its offset in the state."""
 LOCATIONS: Final = 7
-"""Of a snapshot or compacted file: where entries are, in columns (`locations.py`)."""
+"""In a snapshot or compacted file: locations of entries, in columns (`locations.py`)."""
 SNAPSHOT_END: Final = 8
 """The last record of a snapshot: sizes, the digest of the state, where the log goes on."""
 COMPACTED_END: Final = 9
-"""The last record of a compacted file: where its places begin, and how many there are."""
+"""The last record of a compacted file: where its locations begin, and how many there are."""
 
 MAGIC: Final = b"\xf1\xf0"
 _FIELDS: Final = struct.Struct("<2sBBIQQQ")
@@ -152,7 +152,7 @@ def record_is_whole(view: memoryview, offset: int, head: RecordHead, seed: int) 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEnd:
-    """What a snapshot's last record says.
+    """The last record of a snapshot.
 
     `log_position` is where the record of the snapshot's own index lies in this node's log;
     where `restarts` is set, the log before was given up and goes on with a segment that begins
@@ -188,7 +188,7 @@ def encode_compacted_end(locations_at: int, count: int) -> bytes:
 
 
 def decode_compacted_end(payload: bytes | memoryview) -> tuple[int, int] | None:
-    """(offset of the first places record, entries); None if it is no such payload."""
+    """(offset of the first record of locations, entries); None if it is no such payload."""
     if len(payload) != _COMPACTED_END.size:
         return None
     locations_at, count = _COMPACTED_END.unpack(payload)
@@ -213,5 +213,5 @@ def decode_mark(content: bytes, identity_seed: int) -> int | None:
 
 
 def identity_seed(cluster_id: bytes, node: str) -> int:
-    """What a mark's checksum starts from, so that a mark of another journal is not believed."""
+    """The seed of a mark's checksum, so that a mark of another journal is not believed."""
     return crc32c(node.encode(), crc32c(cluster_id))

@@ -1,8 +1,8 @@
 """The segments of a journal folder, and the synced mark.
 
-Owns their names, creation, writing, and which file holds a position. Knows records only to write
-the ones that open a segment; which records follow is the journal's, what an invalid one means is
-the recovery's. The format is in `records.py` and `docs/storage.md`.
+Owns their names, creation, writing, and which file holds a position. Writes the records that
+open a segment; the records behind them are the journal's, and what an invalid one means is the
+recovery's. The format is in `records.py`, `file_header.py` and `docs/storage.md`.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class SegmentHeader:
 
 @dataclass(slots=True)
 class Segment:
-    """One segment file: its header, the seed of its checksums, and how far it is written: the last
-    one's file may go on with room (`room.py`), which is not counted anywhere."""
+    """A segment file: its header, the seed of its checksums, and how far it is written: the last
+    one's file may go on with preallocation, which is not counted anywhere."""
 
     name: str
     header: SegmentHeader
@@ -95,7 +95,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Preamble:
-    """What a new segment repeats, so that it stands on its own when older ones are dropped."""
+    """The state that a new segment repeats, so that it stands alone when older ones are dropped."""
 
     term: int
     voted_for: str | None
@@ -122,7 +122,7 @@ class NewSegment:
         self.file: StorageFile
 
     def make(self) -> None:
-        """Returns when the file and its name are on the disk. May run on another thread.
+        """Return when the file and its name are on the disk. May run on another thread.
 
         It is built under a temporary name, so that a segment file never has a torn header.
         """
@@ -213,7 +213,7 @@ class Segments:
         return found
 
     def adopt(self, segment: Segment) -> None:
-        """Takes an existing segment as the next in order."""
+        """Take an existing segment as the next in order."""
         self._add(segment)
         self._open_files.written = segment.name
 
@@ -223,7 +223,7 @@ class Segments:
         self._by_sequence[segment.header.sequence] = segment
 
     def create(self, *, first_index: int, previous_term: int, preamble: Preamble) -> None:
-        """Makes the next segment; returns when it and its name are on the disk."""
+        """Make the next segment; returns when it and its name are on the disk."""
         new = self.begin(first_index=first_index, previous_term=previous_term, preamble=preamble)
         new.make()
         self.opened(new)
@@ -257,13 +257,13 @@ class Segments:
         self._preallocation = None
 
     def forget(self, segment: Segment) -> None:
-        """A segment that nobody needs any more, and whose file is about to go."""
+        """Drop a segment that is no longer needed, and whose file is about to go."""
         slot = self._segments.index(segment)
         del self._segments[slot], self._bases[slot]
         del self._by_sequence[segment.header.sequence]
 
     def append(self, parts: Sequence[bytes], size: int) -> Callable[[], None]:
-        """Takes `parts`, `size` bytes together, to the end of the current segment: the work that
+        """Take `parts`, `size` bytes together, to the end of the current segment: the work that
         writes and syncs them, which may run on another thread, one after the other."""
         segment = self.current
         offset = segment.size
@@ -281,7 +281,7 @@ class Segments:
         return self.current.size >= self._segment_bytes
 
     def end_file(self) -> None:
-        """Returns when the current segment's file ends with its last record, on the disk too."""
+        """Return when the current segment's file ends with its last record, on the disk too."""
         if self._preallocation is not None and self._preallocation.cut(self.current.size):
             self.file(self.current).sync()
 
@@ -298,18 +298,18 @@ class Segments:
         return records.decode_mark(content, self._identity_seed) or 0
 
     def write_mark(self, position: int) -> None:
-        """Notes that everything before `position` is on the disk; itself not synced."""
+        """Note that everything before `position` is on the disk; itself not synced."""
         if self._mark is None:
             self._mark = self._storage.create(MARK_NAME)
         self._mark.write(0, (records.encode_mark(position, self._identity_seed),))
 
     def sync_mark(self) -> None:
-        """Returns when the mark is on the disk."""
+        """Return when the mark is on the disk."""
         if self._mark is not None:
             self._mark.sync()
 
     def close(self) -> None:
-        """Gives the descriptor of the mark back."""
+        """Give the descriptor of the mark back."""
         if self._mark is not None:
             self._mark.close()
             self._mark = None

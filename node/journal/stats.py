@@ -1,4 +1,4 @@
-"""Figures of a journal, for status and metrics. Knows nothing of files or records."""
+"""Statistics of a journal, for status and metrics. Must not know files or records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SYNC_BUCKET_SECONDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SnapshotStats:
-    """What snapshots take and keep.
+    """Statistics of the snapshots and of what they keep.
 
     `index` and `state_bytes` are of the newest, 0 without one; `disk_bytes` is of all. `entries`
     and `live_bytes` are what the base keeps of the log before it, in `segments` segments and
@@ -51,7 +51,7 @@ class SnapshotStats:
 
 @dataclass(frozen=True, slots=True)
 class JournalStats:
-    """One moment's figures.
+    """Statistics of one journal at one moment.
 
     `sync_buckets` counts syncs per upper bound of `SYNC_BUCKET_SECONDS`, with one more at the end
     for those above all; the counts are not cumulative. `sync_seconds` is the time in all of them.
@@ -100,7 +100,7 @@ class SyncStats:
         return f"<SyncStats {self.syncs} syncs, {self.total_seconds:.3f} s>"
 
     def note(self, seconds: float, size: int) -> None:
-        """One group of `size` bytes was written and synced in `seconds`."""
+        """Count a group of `size` bytes that was written and synced in `seconds`."""
         self.syncs += 1
         self.total_seconds += seconds
         self.last_seconds = seconds

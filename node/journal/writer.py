@@ -1,8 +1,8 @@
 """The writing end of the log: records gather in memory and reach the disk in groups.
 
 Owns the position of the next record, the group in the making, the one on its way to the disk, the
-turn from a full segment to the next, and the synced mark. Knows neither terms nor commits; which
-records there are is the journal's, and so is what an OSError means: it passes through.
+turn from a full segment to the next, and the synced mark. Must not know terms or commits. OSErrors
+pass through: the journal judges them.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class LogWriter:
 
     @property
     def gathering(self) -> bool:
-        """Whether something has been added since the last group took off."""
+        """Whether something has been added since the last group began."""
         return bool(self._parts)
 
     @property
@@ -85,7 +85,7 @@ class LogWriter:
         return self._job
 
     def add(self, kind: int, term: int, index: int, payload: bytes) -> None:
-        """Gathers one record, opening a group if it is the first."""
+        """Gather one record, opening a group if it is the first."""
         self._open_group()
         parts = self._parts
         parts.append(records.encode_record(kind, self.end, term, index, payload, self._seed))
@@ -94,7 +94,7 @@ class LogWriter:
         self.end += records.RECORD_BYTES + len(payload)
 
     def add_entries(self, entries: Sequence[Entry]) -> list[int]:
-        """Gathers a record for each, opening a group if they are the first; their positions."""
+        """Gather a record for each, opening a group if they are the first; their positions."""
         self._open_group()
         parts, positions, self.end = records.encode_entries(entries, self.end, self._seed)
         self._parts += parts
@@ -106,12 +106,14 @@ class LogWriter:
             self.end += records.GROUP_BYTES
 
     def begin_group(self, index: int, follow: Callable[[], tuple[int, int, Preamble]]) -> GroupJob:
-        """Everything gathered, up to entry `index`, as work for whichever thread; `land` has to
-        follow it on this one. None may be under way.
+        """Everything gathered, up to entry `index`, as a job for any thread; `finish_group` has to
+        follow on this one. None may be under way.
 
-        Where it fills its segment the next one, which begins with what `follow` tells, is made
-        along with it: what is added from now on goes there.
+        Where the group fills its segment, the same job makes the next one, which `follow`
+        describes: records that are added from now on go there.
         """
+        # One group at a time: each group's head says that all before it was synced, which the
+        # judgement of a torn tail stands on (`recovery/torn_tail.py`).
         assert self._job is None, "one group after the other"
         size = self.end - self.synced_end
         parts, self._parts = self._parts, []
@@ -124,8 +126,8 @@ class LogWriter:
         return job
 
     def finish_group(self, job: GroupJob) -> bool:
-        """What `take_off` gave has run: its records are durable. Harmless where it has landed,
-        and False then. Raises what the work raised, which is final."""
+        """Note that a group is durable, after waiting for its job. Harmless when repeated, and
+        False then. Raises what the job raised, which is final."""
         if job is not self._job:
             return False
         self._job = None

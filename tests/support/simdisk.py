@@ -1,7 +1,7 @@
 """A simulated disk: the twin of `node.journal.io.storage.OsStorage`, with power losses and faults.
 
 Owns what a disk forgets. A write goes to the page cache and is noted as unsynced; a sync brings
-it to the platter. `power_loss` keeps, for each file and for the folder by itself, a random prefix
+it to the platter. `power_loss` keeps, for each file and for the folder alone, a random prefix
 of what was unsynced and changes the size or the names, the last write torn at a random byte; of
 what overwrites bytes that are on the platter, any sectors. `crash` is a kill of the process: the
 page cache stays. Both end the process: files that it had open are dead afterwards.
@@ -54,7 +54,7 @@ def _beginning(write: _Write, rng: random.Random) -> _Write:
 
 
 def _some_sectors(write: _Write, rng: random.Random, *, torn: bool) -> Iterator[_Write]:
-    """What a power loss keeps of a write over bytes that were there: each sector by itself; or, if
+    """What a power loss keeps of a write over bytes that were there: each sector alone; or, if
     it is `torn`, as often a beginning, cut at any byte."""
     if torn and rng.random() < 0.5:
         yield _beginning(write, rng)

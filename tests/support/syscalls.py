@@ -36,7 +36,7 @@ def why_not() -> str | None:
 
 
 def traced(output: Path, *command: str) -> list[str]:
-    """A command that runs another one, with what it reads, writes and syncs told to a file."""
+    """A command that runs another one, with its reads, writes and syncs recorded in a file."""
     names = ",".join(sorted(READS | WRITES | SYNCS))
     return [
         *("strace", "-f", "-yy", "-xx", "-s", str(STRING_BYTES_MAX)),
@@ -84,7 +84,7 @@ def events(lines: Iterable[str]) -> Iterator[tuple[str, Call]]:
 
 
 def _plain(target: str) -> str:
-    """A path is told in hex, with what device it is behind it; a socket in words."""
+    """A path is given in hex, with its device behind it; a socket in words."""
     if found := _PATH.match(target):
         return bytes.fromhex(found[0].replace("\\x", "")).decode(errors="replace")
     return target

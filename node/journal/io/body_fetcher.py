@@ -49,7 +49,7 @@ class FetchWaiter(Protocol):
 
 
 class ReadAhead:
-    """Waits in the name of no one: for an entry that is likely to be needed soon."""
+    """A waiter that uses nothing: reads an entry that is likely to be needed soon."""
 
     def __init__(self, index: int) -> None:
         self._index = index
@@ -126,7 +126,7 @@ class BodyFetch(Job[None]):
                 self.gone += locations
 
     def still_there(self) -> list[Entry]:
-        """What was read, without entries that have left the journal meanwhile. FileNotFoundError
+        """The entries read, without those that have left the journal meanwhile. FileNotFoundError
         if a file was missing that should be there."""
         for location in self.gone:
             if self._store.locate(location.log_index) == location:
@@ -189,7 +189,7 @@ class BodyFetcher:
             self._failed(error)
 
     def _fetches(self) -> Work:
-        """One fetch after the other, for as long as there are waiters."""
+        """Fetch, again and again, while there are waiters."""
         while self._waiting:
             fetch = self._gather()
             yield fetch

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LogReader:
-    """One reader's way through the log. Keeps at most three chunks of `limits.RUN_BYTES`: the one
+    """A reader's way through the log. Keeps at most three chunks of `limits.RUN_BYTES`: the one
     in use, the next, and one that is being read."""
 
     def __init__(

@@ -1,6 +1,6 @@
-"""What the journal may do with a disk, as a protocol, and the real disk.
+"""The protocol between the journal and a disk, the real disk, and the open files.
 
-Owns every system call on the journal's folder. Knows nothing of records, segments or Raft. The
+Owns every system call on the journal's folder. Must not know records, segments or Raft. The
 simulated twin is `tests/support/simdisk.py`: a method added here needs one there, with its
 behaviour at power loss.
 
@@ -35,54 +35,54 @@ class StorageFile(Protocol):
     """An open file. Reads and writes name their offset; there is no shared cursor."""
 
     def write(self, offset: int, parts: Sequence[bytes]) -> None:
-        """Writes `parts` end to end at `offset`, all of it or an OSError (some may be written)."""
+        """Write `parts` end to end at `offset`, all of it or an OSError (some may be written)."""
 
     def read(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset`; fewer only where the file ends."""
 
     def sync(self) -> None:
-        """Returns when content and size are on the disk (fdatasync)."""
+        """Return when content and size are on the disk (fdatasync)."""
 
     def truncate(self, size: int) -> None:
-        """Cuts the file to `size` bytes; not durable before the next sync."""
+        """Cut the file to `size` bytes; not durable before the next sync."""
 
     def size(self) -> int:
         """The file's size in bytes."""
 
     def close(self) -> None:
-        """Gives the descriptor back; no other call may follow."""
+        """Give the descriptor back; no other call may follow."""
 
 
 class Storage(Protocol):
-    """One folder."""
+    """A folder with flat names."""
 
     @property
     def folder(self) -> str:
-        """How to name the folder to an operator."""
+        """The name of the folder in messages to an operator."""
 
     def lock(self) -> None:
-        """Takes the folder for this process, making it if needed; `JournalLocked` if taken."""
+        """Take the folder for this process, making it if needed; `JournalLocked` if taken."""
 
     def unlock(self) -> None:
-        """Gives the folder back; harmless if it is not held."""
+        """Give the folder back; harmless if it is not held."""
 
     def listdir(self) -> list[str]:
         """All names in the folder, sorted, the lock file's not among them."""
 
     def create(self, name: str) -> StorageFile:
-        """Makes a new, empty file; FileExistsError if the name is taken."""
+        """Make a new, empty file; FileExistsError if the name is taken."""
 
     def open(self, name: str) -> StorageFile:
-        """Opens an existing file to read and write; FileNotFoundError if there is none."""
+        """Open an existing file to read and write; FileNotFoundError if there is none."""
 
     def rename(self, old: str, new: str) -> None:
-        """Renames within the folder; durable after `sync_folder`."""
+        """Rename within the folder; durable after `sync_folder`."""
 
     def unlink(self, name: str) -> None:
-        """Removes a name; durable after `sync_folder`."""
+        """Remove a name; durable after `sync_folder`."""
 
     def sync_folder(self) -> None:
-        """Returns when the folder's names are on the disk. Two threads may call it at a time; once
+        """Return when the folder's names are on the disk. Two threads may call it at a time; once
         it has failed it fails."""
 
     def free_bytes(self) -> int:
@@ -112,7 +112,9 @@ class OsFile:
             while rest:
                 count = os.pwrite(self._descriptor, rest, offset + total - len(rest))
                 if count == 0:
-                    raise OSError(errno.EIO, "the disk takes no more bytes and names no error")
+                    raise OSError(
+                        errno.EIO, "short write: the disk took no more bytes and reported no error"
+                    )
                 rest = rest[count:]
         return total
 
@@ -182,7 +184,7 @@ class OsStorage:
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def _make_folder(self) -> None:
-        """Makes the folder and whatever lies above it, each durable in its parent."""
+        """Make the folder and whatever lies above it, each durable in its parent."""
         missing = []
         folder = self._directory
         while not folder.exists():
@@ -214,8 +216,8 @@ class OsStorage:
         os.unlink(self._directory / name)
 
     def sync_folder(self) -> None:
-        # Of two threads only one may be told of a failure, and the other must not take that for
-        # success: one after the other, and none after a failed one.
+        # The kernel reports a failed sync to one caller only, and another thread must not take
+        # its own call for a success: one at a time, and none after a failed one.
         with self._folder_turn:
             if self._folder_problem is not None:
                 raise self._folder_problem
@@ -259,7 +261,7 @@ class OpenFiles:
         return file
 
     def keep(self, name: str, file: StorageFile) -> None:
-        """Notes an open file as the most recently used."""
+        """Note an open file as the most recently used."""
         self._files[name] = file
         while len(self._files) > self._open_max:
             oldest = next(iter(self._files))
@@ -269,13 +271,13 @@ class OpenFiles:
             self._files.pop(oldest).close()
 
     def drop(self, name: str) -> None:
-        """Closes a file that is about to go, if it is open."""
+        """Close a file that is about to go, if it is open."""
         file = self._files.pop(name, None)
         if file is not None:
             file.close()
 
     def close(self) -> None:
-        """Closes every descriptor."""
+        """Close every descriptor."""
         for file in self._files.values():
             file.close()
         self._files.clear()

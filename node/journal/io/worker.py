@@ -1,8 +1,8 @@
-"""Blocking file work beside the loop's thread: a sync, a compaction copy, a snapshot's fsync.
+"""Workers: threads for blocking file work, off the event loop.
 
-Owns where such work runs and on which thread its end is told. Knows neither files nor Raft: the
-work is a call, and must touch nothing that the loop's thread touches meanwhile. Work that must not
-wait for other work needs an `Worker` of its own: each does one thing after the other.
+Owns where such work runs and on which thread its completion is reported. Must not know files or
+Raft: the work is a call, and touches nothing that the event loop touches meanwhile. Each worker
+does one thing after the other; work that must not wait for other work needs a worker of its own.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 
 class Worker(Protocol):
-    """Runs blocking work, one piece after the other, in the order of asking."""
+    """Runs blocking calls one after the other, in the order of submission."""
 
     def run(self, work: Work, done: Done) -> None:
-        """Do `work`, then call `done(error)` on the loop's thread: None, or what `work` raised.
+        """Do `work`, then call `done(error)` on the event loop: None, or what `work` raised.
 
         `done` may be called before this returns. After `close` it is not called any more.
         """
 
     def close(self) -> None:
-        """Returns when nothing runs any more; work that has not begun is dropped."""
+        """Return when nothing runs any more; work that has not begun is dropped."""
 
 
 class Inline:
-    """Does the work at once, on the caller's thread: tests, simulation, and fast disks."""
+    """Does the work within `run`, on the caller's thread: for tests, simulation and fast disks."""
 
     def run(self, work: Work, done: Done) -> None:
         """See `Worker.run`; `done` has been called when this returns."""
@@ -48,7 +48,7 @@ class Inline:
 
 
 class WorkerThread:
-    """One thread beside the running loop; `name` is what debuggers and profilers show."""
+    """A thread for the running event loop; debuggers and profilers show its `name`."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()

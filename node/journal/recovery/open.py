@@ -1,8 +1,8 @@
 """Taking a journal's folder: its lock, what the records say, and starting over where they cannot.
 
 Owns the decision between a whole journal, one that is refused, and one that is given up because
-its operator said so (`fifo serve --recover`). How records are judged is `recovery.py`, how files
-are set aside `aside.py`, how the node gets its voice back `rejoin.py`.
+its operator said so (`fifo serve --recover`). Records are judged in `recovery.py`, files are set
+aside in `recovery_marker.py`, and the node gets its vote back in node/raft.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RecoveredJournal:
 def take(
     storage: Storage, identity: JournalIdentity, limits: JournalLimits, recover: str | None
 ) -> RecoveredJournal:
-    """Locks the folder and replays it; an empty one becomes a new journal.
+    """Lock the folder and replay it; an empty one becomes a new journal.
 
     With `recover`, a stamp, the operator wants to start over: files that are damaged are set aside
     under it, and an empty folder counts as lost. Raises what `Journal.open` says, and leaves the

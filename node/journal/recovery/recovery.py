@@ -5,7 +5,7 @@ comes out is exactly what was written, or an error that names file, offset and w
 snapshot stands for the beginning of the log, segments below it are not read now, only their
 headers; their entries are checked when they are. The
 rule (raft.md 3.2): a tail is torn, and may be cut, only in the last segment, only where no valid
-record follows that proves otherwise (`torntail.py`), and only above every position known to be
+record follows that proves otherwise (`torn_tail.py`), and only above every position known to be
 synced. The one thing this cannot tell from a tear is damage to the very last group while no mark
 says that it was synced.
 """
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ReplayedLog:
-    """What the records say, once all of them are replayed.
+    """The log and its state, once all records are replayed.
 
     `synced` is the highest position that a group or the mark knows to be on the disk, `cut_bytes`
     what was cut of a torn tail, the zeros at its end not counted.
@@ -73,7 +73,7 @@ class ReplayedLog:
 
 
 class Recovery:
-    """One opening of one folder. `run` may be called once."""
+    """Opens one folder. `run` may be called once."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Recovery:
         self._chunk_bytes = chunk_bytes
 
     def run(self) -> ReplayedLog:
-        """Replays the folder, or makes its first segment; afterwards everything is durable."""
+        """Replay the folder, or make its first segment; afterwards everything is durable."""
         names = self._clean_names()
         segment_names = [name for name in names if parse_segment_name(name)]
         mark = self._segments.read_mark()
@@ -106,6 +106,10 @@ class Recovery:
             catalog = read_catalog(
                 names, self._files, self._identity, self._segments, self._chunk_bytes
             )
+        # The order matters. All is judged before the first byte changes, so that a refusal leaves
+        # the folder as it was found; the tail is durable before the log counts as open, so that
+        # nothing stands on a record that a power cut takes back; and the mark comes last, because
+        # it says that all before it is durable.
         found = self._replay_from(catalog, mark)
         self._check_end(found)
         self._make_tail_durable(found)
@@ -144,7 +148,7 @@ class Recovery:
         self._segments.create(first_index=1, previous_term=0, preamble=preamble)
 
     def _adopt(self, name: str) -> None:
-        """Reads a segment's header."""
+        """Read a segment's header."""
         file = self._storage.open(name)
         try:
             found, header_bytes, seed = self._identity.read_header(file, name, SEGMENT_MAGIC)
@@ -157,7 +161,7 @@ class Recovery:
         self._segments.adopt(Segment(name, header, header_bytes, seed, size))
 
     def _replay_from(self, catalog: Catalog, mark: int) -> ReplayedLog:
-        """Replays the log from where its base, or entry 1, lies."""
+        """Replay the log from where its base, or entry 1, lies."""
         first = self._first_to_replay(catalog.base)
         log = LogIndex(first.header.first_index, first.header.previous_term)
         found = ReplayedLog(log, mark, catalog=catalog)
@@ -213,6 +217,10 @@ class Recovery:
     def _judge_tail(self, segment: Segment, reader: RecordReader, found: ReplayedLog) -> None:
         """No valid record: room, a torn tail that may be cut, or damage?"""
         problem, offset, base = reader.problem, reader.offset, segment.header.base
+        # Three proofs that these bytes were once durable, and are damage now: a later segment is
+        # made after the sync of this one; the mark or a group's head names a synced position
+        # beyond them; or a record follows that was written after them (`torn_tail.py`). Without
+        # any of them they were never acknowledged, and may go.
         if segment is not self._segments.current:
             problem = f"{problem}, and later segments follow"
         elif base + offset < found.synced:
@@ -282,7 +290,7 @@ class Recovery:
         raise JournalDamaged(snapshot.meta.name, 0, problem, REMEDY)
 
     def _make_tail_durable(self, found: ReplayedLog) -> None:
-        """Cuts what is behind the last record, and brings all above the synced position to the
+        """Cut what is behind the last record, and bring all above the synced position to the
         disk.
 
         A whole record of a torn tail must never come to lie behind a new one that ends where it
@@ -327,7 +335,7 @@ def _check_continues(before: Segment, segment: Segment) -> None:
 
 
 def _apply(found: ReplayedLog, head: RecordHead, payload: memoryview, position: int) -> str | None:
-    """One record's effect. What is wrong with it, in words, if it cannot be what we wrote."""
+    """Apply one record; what is wrong with it, in words, if it cannot have been written so."""
     log = found.log
     match head.kind:
         case records.ENTRY:
@@ -363,7 +371,7 @@ def _apply(found: ReplayedLog, head: RecordHead, payload: memoryview, position: 
 
 
 def unusable(folder: str, problem: OSError) -> JournalError:
-    """What an OSError during opening means to the operator."""
+    """The error for an operator whose folder raised an OSError during opening."""
     reason = problem.strerror or str(problem)
     if problem.errno in FULL_ERRNOS:
         return JournalFull(f"no room to open the journal in {folder}: {reason}; free some space")

@@ -1,4 +1,4 @@
-"""What an invalid record is, told by the bytes behind it: a torn group, or damage.
+"""Telling a torn group from damage, by the bytes behind an invalid record.
 
 Owns that judgement and reads no file. A group goes to the disk in one write, partly into room that
 was zeroed before, and a power cut may keep any of its sectors; the next group is written after the
@@ -18,13 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SECTOR_BYTES: Final = 512
-"""What a disk writes whole or not at all, counted from the start of a file; many take more."""
+"""The unit that a disk writes whole or not at all, counted from the start of a file; many disks
+have a larger one."""
 
 
 def proof_of_damage(rest: bytes, offset: int, base: int, seed: int) -> int | None:
     """Where a valid record follows that could not be there if an invalid one, at `offset` of a
     segment, were the beginning of a torn tail; None if it is one. `rest` is the file from there on.
     """
+    # A group's head was written after the sync of the group before it, so it proves damage wherever
+    # it stands. Any other record belongs to the group of the gap in front of it: a power cut can
+    # lose a sector of that one write, which then still holds zeros, and a gap without such a sector
+    # is damage. Only the first record is judged so, because whatever follows a torn record is cut.
     first = True
     for at, head in _whole_records(rest, base + offset, seed):
         if head.kind == records.GROUP or (first and not _lost_sector(rest, at, offset)):
@@ -34,7 +39,7 @@ def proof_of_damage(rest: bytes, offset: int, base: int, seed: int) -> int | Non
 
 
 def _whole_records(rest: bytes, position: int, seed: int) -> Iterator[tuple[int, RecordHead]]:
-    """(place in `rest`, head) of each valid record behind the first byte."""
+    """(offset in `rest`, head) of each valid record behind the first byte."""
     view = memoryview(rest)
     at = rest.find(records.MAGIC, 1)
     while 0 <= at <= len(rest) - records.RECORD_BYTES:

@@ -56,7 +56,7 @@ def read_catalog(
     segments: Segments,
     chunk_bytes: int,
 ) -> Catalog:
-    """Reads the snapshots and compacted files among `names`, whose segments are adopted.
+    """Read the snapshots and compacted files among `names`, whose segments are adopted.
 
     Raises `JournalDamaged` or `JournalForeign`.
     """
@@ -130,7 +130,7 @@ def _check_reach(found: Catalog, segments: Segments) -> None:
 def load_locations(
     into: Catalog, base: SnapshotFile, files: OpenFiles
 ) -> Generator[Job[Any] | int]:
-    """Reads where the base's entries lie into `into.locations` and `into.uses`, in small steps that
+    """Read where the base's entries lie into `into.locations` and `into.uses`, in small steps that
     yield what they count for in a budget, or the read that has to come before the next: it may run
     on another thread if nothing else uses `files`. Uses `into.compacted_files`. Raises
     `JournalDamaged`.
@@ -139,7 +139,7 @@ def load_locations(
     pieces = base.through(files).locations()
     while (some := (yield from _next(pieces))) is not None:
         if not locations.extend(some):
-            raise JournalDamaged(base.meta.name, 0, "its places are out of order", REMEDY)
+            raise JournalDamaged(base.meta.name, 0, "its locations are out of order", REMEDY)
         yield _CHUNK_COST_BYTES
     for kept in sorted(into.compacted_files.values(), key=lambda kept: kept.number):
         if kept.number < base.next_number:
@@ -147,7 +147,9 @@ def load_locations(
         pieces = kept.locations(files)
         while (some := (yield from _next(pieces))) is not None:
             if not locations.override(some):
-                raise JournalDamaged(kept.name, 0, "it holds other entries", REMEDY)
+                raise JournalDamaged(
+                    kept.name, 0, "its entries differ from those of the snapshot", REMEDY
+                )
             yield _CHUNK_COST_BYTES
     uses: dict[int, FileUse] = {}
     for first in range(0, len(locations), limits.LOCATIONS_PER_RECORD):

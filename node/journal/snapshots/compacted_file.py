@@ -1,7 +1,7 @@
-"""One compacted file: whole entries that outlived the segments they were in, and where each lies.
+"""A compacted file: whole entries that outlived the segments they were in, and their locations.
 
-Owns the layout of the file, its making and its reading back; a single entry is read by whoever
-has its place. The format is told in `docs/storage.md`.
+Owns the layout of the file, its making and its reading back; the owner of a location reads a single
+entry. `docs/storage.md` describes the format.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class CompactedFile:
 
     @property
     def file(self) -> int:
-        """The number that places give it."""
+        """Its number in locations."""
         return self.number | COMPACTED_BIT
 
     @classmethod
     def open(cls, files: OpenFiles, name: str, identity: JournalIdentity) -> CompactedFile:
-        """Checks beginning and end; its entries and places are checked when they are read.
+        """Check beginning and end; its entries and locations are checked when they are read.
 
         Raises `JournalDamaged` or `JournalForeign`.
         """
@@ -86,7 +86,7 @@ class CompactedFile:
         return cls(number, seed, size, locations_at, count, locations_at - header_bytes)
 
     def locations(self, files: OpenFiles) -> Iterator[EntryLocations]:
-        """Where its entries are, in ascending order, some at a time."""
+        """Locations of its entries, in ascending order, some at a time."""
         reader = RecordReader(
             files.get(self.name),
             offset=self.locations_at,
@@ -101,11 +101,11 @@ class CompactedFile:
                 continue
             found = EntryLocations.decode(payload) if head.kind == records.LOCATIONS else None
             if found is None:
-                raise JournalDamaged(self.name, offset, "no places where they should be", REMEDY)
+                raise JournalDamaged(self.name, offset, "expected a record of locations", REMEDY)
             count += len(found)
             yield found
         if reader.problem is not None or count != self.count:
-            problem = reader.problem or f"places of {count} entries, {self.count} were written"
+            problem = reader.problem or f"locations of {count} entries, expected {self.count}"
             raise JournalDamaged(self.name, reader.offset, problem, REMEDY)
 
 
@@ -127,24 +127,24 @@ class CompactedFileWriter:
 
     @property
     def locations(self) -> EntryLocations:
-        """Where the entries lie that were added."""
+        """Locations of the entries that were added."""
         return self._locations
 
     def add(self, command: bytes, index: int, term: int) -> EntryLocation:
-        """Adds an entry, higher than all before, and returns where it will be."""
+        """Add an entry, higher than all before, and return where it will be."""
         offset = self.file.add(records.ENTRY, term, index, command)
         location = EntryLocation(index, term, self._number | COMPACTED_BIT, offset, len(command))
         self._locations.append(location)
         return location
 
     def publish(self, files: OpenFiles) -> CompactedFile:
-        """Ends the file and returns when it is on the disk under its name."""
+        """End the file and return when it is on the disk under its name."""
         self.seal(files)
         self.file.publish()
         return self.published()
 
     def seal(self, files: OpenFiles) -> None:
-        """Ends the file; `file.publish` is what has to follow, on whichever thread."""
+        """End the file; `file.publish` has to follow, on any thread."""
         self._locations_at = locations_at = self.file.size
         for payload in self._locations.pieces(limits.LOCATIONS_PER_RECORD):
             self.file.add(records.LOCATIONS, 0, 0, payload)

@@ -1,4 +1,4 @@
-"""Cleaning up behind a snapshot: a later base, files nobody needs, files that are nearly empty.
+"""Compaction behind a snapshot: a later base, files no longer needed, files that are nearly empty.
 
 Owns the order of those steps and their cutting into small pieces. Nothing here is needed for
 correctness: it may stop anywhere, and a later pass does what is left.
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 class Compaction:
-    """One pass, driven by `step`. Raises what `SnapshotStore` says, and `SnapshotFailed` when a
-    compaction was given up or a file could not be removed."""
+    """A pass of compaction, driven by `step`. Raises what `SnapshotStore` does, and
+    `SnapshotFailed` when a copy was given up or a file could not be removed."""
 
     def __init__(self, store: EntryStore) -> None:
         self._store = store
@@ -42,11 +42,11 @@ class Compaction:
         return f"<Compaction {'in work' if self._job is None else 'waits for the disk'}>"
 
     def run_again(self) -> None:
-        """There is news: begin anew when this pass is over."""
+        """Begin anew when this pass is over: there is something new to let go of."""
         self._again = True
 
     def step(self, budget_bytes: int) -> bool:
-        """Does about `budget_bytes` of work; True while there is more. Ends early where it has to
+        """Do about `budget_bytes` of work; True while there is more. Ends early where it has to
         wait for the disk; called again, it waits."""
         spent = 0
         self._job = None
@@ -62,11 +62,11 @@ class Compaction:
 
     @property
     def job(self) -> Job[Any] | None:
-        """What has to be done before the next step, if it blocks, for whichever thread."""
+        """The work that has to be done before the next step, if it blocks: a job for any thread."""
         return self._job
 
     def close(self) -> None:
-        """Ends the pass; what it was writing is removed, or left as a crash would leave it."""
+        """End the pass; what it was writing is removed, or left as a crash would leave it."""
         self._steps.close()
 
     def _passes(self) -> Generator[Job[Any] | int]:
@@ -80,18 +80,20 @@ class Compaction:
             others = f" and {len(self._stayed) - 1} more" if len(self._stayed) > 1 else ""
             raise SnapshotFailed(
                 f"could not remove {self._stayed[0]}{others} from {self._store.storage.folder}; "
-                "the node goes on, and tries again at its next start"
+                "the node keeps running and tries again at its next start"
             )
 
     # --- the base ---
 
     def _advance(self) -> Iterator[Job[Any] | int]:
-        """Makes the oldest snapshot that is kept the base."""
+        """Make the oldest snapshot that is kept the base."""
         store = self._store
         catalog = store.catalog
         target = choose_base(catalog.snapshots, begins_at_one=catalog.base is None)
         if target is None or target is catalog.base:
             return
+        # Built beside the catalog and swapped in at once: between two steps the log is read, and an
+        # installation may replace the catalog, which the last check finds.
         fresh = Catalog(compacted_files=catalog.compacted_files)
         with contextlib.closing(OpenFiles(store.storage, 1)) as files:
             yield from load_locations(fresh, target, files)
@@ -102,7 +104,7 @@ class Compaction:
         meta = target.meta
         store.log.begin_at(meta.index, meta.term, meta.previous_term)
 
-    # --- files that nobody needs ---
+    # --- files that are no longer needed ---
 
     def _remove_unneeded(self) -> Iterator[Job[Any] | int]:
         catalog, segments = self._store.catalog, self._store.segments
@@ -112,6 +114,7 @@ class Compaction:
             return
         for segment in self._store.below_log():
             if not self._live_bytes(segment.header.sequence):
+                # Forgotten first: once it may be gone, no read begins that would look for it.
                 segments.forget(segment)
                 yield from self._unlink(segment.name)
         for kept in list(catalog.compacted_files.values()):
@@ -158,7 +161,7 @@ class Compaction:
         return victims | small if len(small) >= limits.SMALL_COMPACTED_FILES_MAX else victims
 
     def _copy(self, victims: set[int]) -> Iterator[Job[Any] | int]:
-        """Copies live entries of `victims` into one compacted file, at most a segment full."""
+        """Copy live entries of `victims` into one compacted file, at most a segment full."""
         store = self._store
         # A snapshot that begins before all entries have moved has to look into the new file.
         number = store.take_number()
@@ -173,6 +176,9 @@ class Compaction:
         slots: list[int] = []
         try:
             batch = _Batch(store, writer)
+            # Slots stay valid across the waits, because only an installation replaces the columns,
+            # and then the copy is dropped. Entries move in memory after the file is on the disk, so
+            # that a crash, or a read meanwhile, finds them where they were.
             for slot in self._slots_in(victims):
                 if store.catalog.locations is not locations or batch.size >= store.segment_bytes:
                     break
@@ -187,7 +193,7 @@ class Compaction:
             writer.seal(store.files)
             yield from off_loop(writer.file.publish)
             if store.catalog.locations is not locations:
-                # An installation has taken the place of everything: nobody needs the file.
+                # An installation has replaced everything: the file is no longer needed.
                 store.catalog.unneeded.append(writer.file.name)
                 return
             store.adopt_compacted_file(writer.published())
@@ -203,7 +209,7 @@ class Compaction:
             yield None
 
     def _move(self, slots: list[int], writer: CompactedFileWriter) -> Iterator[int]:
-        """From now on the copied entries are read from their new place."""
+        """Have the copied entries read from their new locations."""
         catalog = self._store.catalog
         locations, uses = catalog.locations, catalog.uses
         for slot, location in zip(slots, writer.locations, strict=True):
@@ -218,7 +224,7 @@ class Compaction:
 
 
 class _Batch:
-    """Entries that are copied together: told on the loop's thread, read and written on another."""
+    """Entries that are copied together: gathered on the event loop, read and written off it."""
 
     def __init__(self, store: EntryStore, writer: CompactedFileWriter) -> None:
         self._store = store
@@ -230,7 +236,7 @@ class _Batch:
         """Bytes that the compacted file will have with them."""
 
     def add(self, location: EntryLocation) -> bool:
-        """One more, higher than all before. True when that is enough for a read."""
+        """Add an entry, higher than all before. True when that is enough for a read."""
         self._order.append(location)
         self._locations.setdefault(self._store.file_of(location), []).append(location)
         self.size += records.RECORD_BYTES + location.size
@@ -238,7 +244,7 @@ class _Batch:
         return self._cost_bytes >= limits.RUN_BYTES
 
     def copy(self) -> None:
-        """Brings them into the compacted file, each with its checksum checked."""
+        """Bring them into the compacted file, each with its checksum checked."""
         storage = self._store.storage
         commands = {
             index: command

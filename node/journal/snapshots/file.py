@@ -1,7 +1,7 @@
-"""One snapshot on the disk: the machine's state in pieces, and where the entries lie that it needs.
+"""A snapshot on the disk: the machine's state in pieces, and locations of the entries it needs.
 
-Owns the layout of a snapshot file, its building and its reading back. Which snapshots there are
-and what they let go is `snapshots.py`. The format is told in `docs/storage.md`.
+Owns the layout of a snapshot file, its building and its reading back. `store.py` knows which
+snapshots there are; `docs/storage.md` describes the format.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{20})\.snapshot")
 
 @dataclass(frozen=True, slots=True)
 class SnapshotMeta:
-    """What a snapshot stands for; equal on two nodes if they hold the same one.
+    """The identity of a snapshot; equal on two nodes if they hold the same one.
 
     `index` and `term` are of the last entry in it, `previous_term` of the one before. `digest`
     is the BLAKE2b (32 bytes) of the `state_bytes` of state; `live_count` entries are needed to
@@ -67,7 +67,7 @@ def parse_snapshot_name(name: str) -> tuple[int, int] | None:
 class SnapshotFile:
     """A whole snapshot on the disk.
 
-    Entries whose places it names may have moved since into compacted files of the number
+    Entries whose locations it holds may have moved since into compacted files of the number
     `next_number` or higher. `end` says where the log goes on.
     """
 
@@ -90,14 +90,14 @@ class SnapshotFile:
 
     @property
     def end(self) -> SnapshotEnd:
-        """Where the log goes on, among others."""
+        """The last record: where the log goes on, sizes, digest."""
         return self._layout.end
 
     @classmethod
     def open(
         cls, files: OpenFiles, name: str, identity: JournalIdentity, chunk_bytes: int
     ) -> SnapshotFile:
-        """Reads and checks all of it. Raises `JournalDamaged` or `JournalForeign`."""
+        """Read and check all of it. Raises `JournalDamaged` or `JournalForeign`."""
         file = files.get(name)
         header, header_bytes, seed = identity.read_header(file, name, SNAPSHOT_MAGIC)
         next_number, index, term, previous_term = header.numbers
@@ -140,7 +140,7 @@ class SnapshotFile:
         return self._record(self._layout.state_at[number], size, records.STATE, at)
 
     def locations(self) -> Iterator[EntryLocations]:
-        """Where its entries were when it was made, in ascending order, some at a time."""
+        """Locations of its entries when it was made, in ascending order, some at a time."""
         layout = self._layout
         for offset, size in zip(layout.locations_at, layout.locations_bytes, strict=True):
             yield self._locations_at(offset, size)
@@ -158,7 +158,7 @@ class SnapshotFile:
     def _locations_at(self, offset: int, size: int) -> EntryLocations:
         found = EntryLocations.decode(self._record(offset, size, records.LOCATIONS, 0))
         if found is None:
-            raise self._damaged(offset, "the places do not read as they were written")
+            raise self._damaged(offset, "the locations do not read as they were written")
         return found
 
     def _record(self, offset: int, size: int, kind: int, index: int) -> bytes:
@@ -168,7 +168,9 @@ class SnapshotFile:
             raise self._damaged(offset, found)
         head, payload = found
         if (head.kind, head.log_index) != (kind, index):
-            raise self._damaged(offset, "another record than the one that was written here")
+            found_here = f"kind {head.kind} and index {head.log_index}"
+            problem = f"a record of {found_here}, expected kind {kind} and index {index}"
+            raise self._damaged(offset, problem)
         return payload
 
     def _damaged(self, offset: int, problem: str) -> JournalDamaged:
@@ -176,7 +178,7 @@ class SnapshotFile:
 
 
 class _Layout:
-    """Where a snapshot's records are. All pieces of the state but the last have one size."""
+    """Offsets of a snapshot's records. All pieces of the state but the last have one size."""
 
     def __init__(self) -> None:
         self.piece_bytes = limits.STATE_PIECE_BYTES
@@ -188,14 +190,14 @@ class _Layout:
 
     @classmethod
     def read(cls, reader: RecordReader, name: str) -> _Layout:
-        """Walks over a file's records and checks that they are a snapshot, and all of it."""
+        """Walk over a file's records and check that they are a snapshot, and all of it."""
         layout = cls()
         digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         state_bytes = live_count = 0
         found_end: SnapshotEnd | None = None
         for offset, head, payload in reader:
             if found_end is not None:
-                raise JournalDamaged(name, offset, "something follows the end", REMEDY)
+                raise JournalDamaged(name, offset, "a record follows the end record", REMEDY)
             if head.kind == records.STATE and layout.takes(head, state_bytes):
                 layout.state_at.append(offset)
                 digest.update(payload)
@@ -211,11 +213,13 @@ class _Layout:
                     name, offset, f"a record of kind {head.kind} does not belong here", REMEDY
                 )
         if reader.problem is not None or found_end is None:
-            problem = reader.problem or "the snapshot has no end"
+            problem = reader.problem or "the end record is missing"
             raise JournalDamaged(name, reader.offset, problem, REMEDY)
         whole = (found_end.state_bytes, found_end.live_count, found_end.digest)
         if whole != (state_bytes, live_count, digest.digest()):
-            raise JournalDamaged(name, 0, "the snapshot is not what its end says", REMEDY)
+            raise JournalDamaged(
+                name, 0, "state, locations or digest differ from the end record", REMEDY
+            )
         layout.end = found_end
         layout.size = reader.offset
         return layout
@@ -265,7 +269,7 @@ class SnapshotBuilder:
             self._write_pieces(limits.STATE_PIECE_BYTES)
 
     def _write_pieces(self, at_least: int) -> None:
-        """Writes what is pending in whole pieces, as long as `at_least` bytes are left."""
+        """Write what is pending in whole pieces, as long as `at_least` bytes are left."""
         state = b"".join(self._pending)
         at = 0
         while len(state) - at >= at_least:
@@ -279,7 +283,7 @@ class SnapshotBuilder:
         self._pending_bytes = len(state) - at
 
     def add_locations(self, locations: EntryLocations) -> None:
-        """Where the next live entries lie. `JournalRefused` if they do not ascend."""
+        """Add the locations of the next live entries. `JournalRefused` if they do not ascend."""
         indexes = locations.indexes
         if (indexes and indexes[0] <= self._last_live) or not self._locations.extend(locations):
             raise JournalRefused(f"live entries are out of order after entry {self._last_live}")
@@ -299,13 +303,13 @@ class SnapshotBuilder:
         return self._digest.digest()
 
     def publish(self, files: OpenFiles, log_position: int, *, restarts: bool) -> SnapshotFile:
-        """Ends the file and returns when it is on the disk under its name."""
+        """End the file and return when it is on the disk under its name."""
         self.seal(files, log_position, restarts=restarts)
         self.file.publish()
         return self.published(files)
 
     def seal(self, files: OpenFiles, log_position: int, *, restarts: bool) -> None:
-        """Ends the file; `file.publish` is what has to follow, on whichever thread."""
+        """End the file; `file.publish` has to follow, on any thread."""
         if self._pending_bytes:
             self._write_pieces(1)
         if self._locations:

@@ -92,8 +92,8 @@ class InstallWriter:
         self._count += 1
 
     def finishing(self) -> OffLoop[bool]:
-        """Yields what blocks, for whichever thread, and ends when the snapshot has replaced the log
-        up to its index, on the disk and here. The log may grow meanwhile.
+        """Replace the log up to the snapshot's index, on the disk and here. Syncs off the event
+        loop; the log may grow meanwhile.
 
         True if the log had the snapshot's last entry: what follows it has stayed. False if the
         log begins anew there. Beside `SnapshotFailed` it may raise `JournalFailed`, which is final.
@@ -127,7 +127,7 @@ class InstallWriter:
         return self._store.holds(self._meta.index, self._meta.term)
 
     def _publish_kept(self) -> OffLoop[list[CompactedFile]]:
-        """Brings the entries to the disk under their names: of use only with the snapshot."""
+        """Bring the entries to the disk under their names: of use only with the snapshot."""
         published: list[CompactedFile] = []
         try:
             for kept in self._kept:
@@ -152,7 +152,9 @@ class InstallWriter:
         """The log may have come further than the snapshot while that arrived."""
         newest, meta = self._store.newest, self._meta
         if newest is not None and newest.meta.index >= meta.index:
-            raise SnapshotFailed(f"the installation of snapshot {meta.name} was overtaken")
+            raise SnapshotFailed(
+                f"the installation of snapshot {meta.name} was overtaken by a newer one"
+            )
         if self._commit_index() >= meta.index and not self._store.holds(meta.index, meta.term):
             raise JournalRefused(
                 f"entry {meta.index} is committed here, in another term than the {meta.term} of "
@@ -172,7 +174,7 @@ class InstallWriter:
         store.adopt(snapshot)
 
     def _adopt_instead_of_log(self, published: list[CompactedFile]) -> None:
-        """The log must not grow between the place that the snapshot names and its restart."""
+        """The log must not grow between the position that the snapshot names and its restart."""
         store = self._store
         locations = EntryLocations()
         try:
@@ -189,7 +191,7 @@ class InstallWriter:
         store.install(snapshot, published, locations)
 
     def abort(self) -> None:
-        """Gives the installation up; harmless after the end."""
+        """Give the installation up; harmless after the end."""
         if self._store.writer is self:
             self._store.writer = None
             self._discard_kept()
@@ -206,4 +208,4 @@ class InstallWriter:
 
     def _check_open(self) -> None:
         if self._store.writer is not self:
-            raise SnapshotFailed("the installation was ended before")
+            raise SnapshotFailed("the installation has already ended")

@@ -1,16 +1,16 @@
 """The snapshots of a journal and what they keep alive.
 
-Owns which snapshots there are and which is the base. Where entries lie is `entrystore.py`, cleaning
-up is `compaction.py`, taking over another node's snapshot is `install.py`. Knows
-bytes and indexes, nothing of Raft and nothing of what a state means.
+Owns which snapshots there are and which is the base. Locations of entries are `entry_store.py`,
+letting go of files is `compaction.py`, taking over another node's snapshot is `install.py`. Must
+not know Raft, nor what a state means.
 
 Three rules make every crash harmless:
 
-1. A file appears whole (`recordwriter.py`), and nothing is removed before what replaces it is on
+1. A file appears whole (`record_writer.py`), and nothing is removed before what replaces it is on
    the disk.
 2. What is on the disk always serves the *oldest* snapshot that is kept, and therefore the newer
    ones too: an entry that is live in a later one was live in an earlier one, or came after it.
-3. A place in a snapshot may be outdated, but only by compacted files with a number from the
+3. A location in a snapshot may be outdated, but only by compacted files with a number from the
    snapshot's `next_number` on, which say themselves what they hold.
 """
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class SnapshotStore(EntryStore):
-    """One journal's snapshots. Shares segments, log and open files with the journal.
+    """The snapshots of one journal. Shares segments, log and open files with the journal.
 
     OSErrors pass through where they are final: reading, and syncing the folder.
     """
@@ -104,11 +104,11 @@ class SnapshotStore(EntryStore):
         self.catalog.snapshots.append(snapshot)
 
     def pin(self, meta: SnapshotMeta) -> None:
-        """Keeps a snapshot until `unpin`."""
+        """Keep a snapshot until `unpin`."""
         self._pins[self.of(meta).meta.name] += 1
 
     def unpin(self, meta: SnapshotMeta) -> None:
-        """Ends one `pin`; harmless for one that ended with the snapshot."""
+        """End one `pin`; harmless for one that ended with the snapshot."""
         self._pins[meta.name] -= 1
         if self._pins[meta.name] <= 0:
             del self._pins[meta.name]
@@ -131,7 +131,7 @@ class SnapshotStore(EntryStore):
         )
 
     def retire(self) -> None:
-        """Sorts out the snapshots that need not stay, and begins to clean up after them."""
+        """Sort out the snapshots that need not stay, and begin a compaction behind them."""
         stay = newest_to_keep(self.catalog.snapshots, self._pins)
         for snapshot in self.catalog.snapshots:
             if snapshot not in stay:
@@ -143,13 +143,13 @@ class SnapshotStore(EntryStore):
             self.compaction.run_again()
 
     def close(self) -> None:
-        """Ends the cleaning up; what it was writing is removed."""
+        """End the compaction; what it was writing is removed."""
         if self.compaction is not None:
             self.compaction.close()
             self.compaction = None
 
     def step(self, budget_bytes: int) -> bool:
-        """A piece of the cleaning up; True while there is more."""
+        """Do a piece of the compaction; True while there is more."""
         compaction = self.compaction
         if compaction is None:
             return False
@@ -186,7 +186,7 @@ class SnapshotWriter:
         self._job: Job[None] | None = None
 
     def write(self, data: bytes) -> None:
-        """The next bytes of the state; some of the places go along."""
+        """Add the next bytes of the state; some of the locations are written with them."""
         self._check_open()
         with aborting(self):
             self._builder.add_state(data)
@@ -200,7 +200,7 @@ class SnapshotWriter:
             self._placed += len(some)
 
     def seal(self) -> Job[None]:
-        """Ends the snapshot; the work that brings it to the disk, for whichever thread. Only
+        """End the snapshot; the job that brings it to the disk, for any thread. Only
         `finish` or `abort` may follow."""
         self._check_open()
         with aborting(self):
@@ -212,7 +212,7 @@ class SnapshotWriter:
         return self._job
 
     def finish(self) -> SnapshotMeta:
-        """Returns when the snapshot is on the disk; it is the journal's newest then.
+        """Return when the snapshot is on the disk; it is the journal's newest then.
 
         Beside `SnapshotFailed` it may raise `JournalFailed`, which is final.
         """
@@ -231,10 +231,10 @@ class SnapshotWriter:
 
     def _check_open(self) -> None:
         if self._store.writer is not self:
-            raise SnapshotFailed("the snapshot was ended before")
+            raise SnapshotFailed("the snapshot has already ended")
 
     def abort(self) -> None:
-        """Gives the snapshot up; harmless after the end. A whole one that has come to the disk
+        """Give the snapshot up; harmless after the end. A whole one that has come to the disk
         meanwhile stays there: it is as good as one that a crash left."""
         if self._store.writer is self:
             if self._job is not None:

@@ -1,5 +1,5 @@
-"""Entries that are read beside the loop: in few reads, checked, found where they are now, and at
-hand for whoever waited, however small the cache is."""
+"""Entries that are read off the event loop: in few reads, checked, found where they are now, and in
+memory for every waiter, however small the cache is."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Disk:
 
     def __init__(self) -> None:
         self.works: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
-        self.flights = 0
+        self.jobs = 0
 
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         self.works.append((work, done))
-        self.flights += 1
+        self.jobs += 1
 
     def close(self) -> None: ...
 
@@ -57,13 +57,13 @@ class Reader:
         self.left = list(groups)
         self.taken: list[bytes] = []
         self.gone: list[int] = []
-        self.told = 0
+        self.called = 0
 
     def needs(self) -> Iterable[Sequence[int]]:
         return iter(self.left)
 
     def came(self) -> None:
-        self.told += 1
+        self.called += 1
         self.go_on()
 
     def go_on(self) -> None:
@@ -109,7 +109,7 @@ def commands(indexes: Iterable[int], size: int = 100) -> list[bytes]:
     return [command(index, size) for index in indexes]
 
 
-def test_what_is_in_memory_is_at_hand_and_the_rest_is_brought() -> None:
+def test_cached_entries_are_given_at_once_and_the_rest_is_fetched() -> None:
     scene = Scene(JournalLimits(cache_bytes=1_000)).write(20)
     assert scene.journal.at_hand(20) == command(20, 100)
     assert scene.journal.at_hand(1) is None
@@ -143,14 +143,14 @@ def test_neighbours_are_one_read_and_far_ones_are_not(monkeypatch: pytest.Monkey
         assert scene.storage.largest_read_bytes <= 2_000
 
 
-def test_who_asks_meanwhile_flies_together_and_nothing_is_read_twice() -> None:
+def test_requests_meanwhile_share_the_next_fetch_and_no_entry_is_read_twice() -> None:
     scene = Scene().write(30)
     first = scene.reader([1])
     reads = scene.storage.reads
     others = [scene.reader([number], [5]) for number in range(2, 6)]
-    assert scene.disk.flights == 1
+    assert scene.disk.jobs == 1
     scene.disk.go_on()
-    assert scene.disk.flights == 2
+    assert scene.disk.jobs == 2
     assert scene.storage.reads - reads == 2
     assert first.taken == commands([1])
     assert [one.taken for one in others] == [commands([number, 5]) for number in range(2, 6)]
@@ -174,7 +174,7 @@ def test_a_reader_gets_to_its_end_without_any_cache(
     assert scene.storage.open_files <= 3, "the journal's own, and none of a fetch"
 
 
-def test_what_is_read_at_once_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bytes_of_one_fetch_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FETCH_BYTES", 100_000)
     monkeypatch.setattr(limits, "FETCH_ASKER_BYTES", 30_000)
     monkeypatch.setattr(limits, "FETCH_GAP_BYTES", 100)
@@ -193,7 +193,7 @@ def test_what_is_read_at_once_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert all(not reader.left for reader in readers)
 
 
-def test_who_reads_in_order_stands_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_in_order_waits_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FETCH_AHEAD_BYTES", 5 * (100 + limits.ENTRY_COST_BYTES))
     scene = Scene(JournalLimits(cache_bytes=20_000)).write(150)
     reader = scene.reader([1])
@@ -204,11 +204,11 @@ def test_who_reads_in_order_stands_once(monkeypatch: pytest.MonkeyPatch) -> None
         scene.fetching.used(index)
         assert len(scene.disk.works) <= 1
         scene.disk.go_on()
-    assert scene.disk.flights <= 1 + 40 / 5
+    assert scene.disk.jobs <= 1 + 40 / 5
     assert scene.journal.stats().cached_bytes <= 20_000
 
 
-def test_what_follows_is_read_up_to_what_is_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_ahead_ends_at_the_first_cached_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FETCH_AHEAD_BYTES", 1_000_000)
     scene = Scene(JournalLimits(cache_bytes=8_000)).write(60)
     kept = next(index for index in range(1, 61) if scene.journal.at_hand(index) is not None)
@@ -218,19 +218,19 @@ def test_what_follows_is_read_up_to_what_is_at_hand(monkeypatch: pytest.MonkeyPa
     assert scene.storage.read_bytes - before < 4 * 200
     scene.fetching.used(kept - 2)
     scene.disk.go_on()
-    assert scene.disk.flights == 2, "and no further"
+    assert scene.disk.jobs == 2, "and no further"
     scene.fetching.used(kept)
-    assert scene.disk.flights == 2
+    assert scene.disk.jobs == 2
 
 
-def test_who_needs_nothing_any_more_is_not_told() -> None:
+def test_a_dropped_waiter_is_not_called() -> None:
     scene = Scene().write(10)
-    aboard, waits, other = scene.reader([1]), scene.reader([2]), scene.reader([3])
-    scene.fetching.drop(aboard)
+    served, waits, other = scene.reader([1]), scene.reader([2]), scene.reader([3])
+    scene.fetching.drop(served)
     scene.fetching.drop(waits)
     reads = scene.storage.read_bytes
     scene.disk.go_on()
-    assert (aboard.told, waits.told, other.taken) == (0, 0, commands([3]))
+    assert (served.called, waits.called, other.taken) == (0, 0, commands([3]))
     assert scene.storage.read_bytes - reads < 300, "entry 2 was not read"
 
 
@@ -250,11 +250,11 @@ def test_an_entry_that_was_moved_meanwhile_is_found_where_it_is_now() -> None:
     clean_up(scene.journal)
     assert scene.storage.listdir() != before
     scene.disk.go_on()
-    assert (reader.taken, reader.told) == (commands([20], 60), 2)
+    assert (reader.taken, reader.called) == (commands([20], 60), 2)
     assert not scene.failures
 
 
-def test_an_entry_that_nobody_needs_any_more_is_gone() -> None:
+def test_an_entry_that_was_let_go_meanwhile_is_gone() -> None:
     scene = compacted()
     reader = scene.reader([3], [20])
     clean_up(scene.journal)
@@ -267,7 +267,7 @@ def test_a_file_that_is_missing_though_it_is_needed_ends_the_journal() -> None:
     reader = scene.reader([2])
     scene.storage.remove(scene.storage.listdir()[0])
     scene.disk.go_on()
-    assert reader.told == 0
+    assert reader.called == 0
     assert isinstance(scene.failures[0], JournalFailed)
     with pytest.raises(JournalFailed, match="the disk failed"):
         scene.journal.sync()
@@ -278,7 +278,7 @@ def test_a_read_that_fails_ends_the_journal() -> None:
     reader = scene.reader([2])
     scene.storage.read_hook = lambda name: _fail(errno.EIO)
     scene.disk.go_on()
-    assert reader.told == 0
+    assert reader.called == 0
     assert isinstance(scene.failures[0], JournalFailed)
     with pytest.raises(JournalFailed, match="the disk failed"):
         scene.journal.sync()
@@ -293,13 +293,13 @@ def test_every_entry_is_checked() -> None:
     scene.storage.rot(name, bytes(content))
     reader = scene.reader(*([index] for index in range(1, 11)))
     scene.disk.go_on()
-    assert reader.told == 0
+    assert reader.called == 0
     [failure] = scene.failures
     assert isinstance(failure, JournalDamaged)
     assert "entry 5 does not read as it was written" in str(failure)
     later = scene.reader([1])
     scene.disk.go_on()
-    assert later.told == 0
+    assert later.called == 0
 
 
 def test_an_entry_that_was_replaced_meanwhile_does_not_come_back() -> None:
@@ -328,7 +328,7 @@ def _fail(number: int) -> None:
     raise OSError(number, "as the test says")
 
 
-def test_who_needs_nothing_has_nothing_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiter_without_needs_causes_no_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FETCH_AHEAD_BYTES", 1_000)
     scene = Scene().write(10)
     before = scene.storage.read_bytes
@@ -337,7 +337,7 @@ def test_who_needs_nothing_has_nothing_read_ahead(monkeypatch: pytest.MonkeyPatc
     assert scene.storage.read_bytes == before
 
 
-def test_what_a_node_gives_from_memory_counts_as_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_given_from_memory_counts_as_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else nothing would be read ahead of who reads in order."""
     world = World("abc", seed=1).start()
     leader = world.elect("a")

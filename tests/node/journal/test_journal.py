@@ -338,7 +338,7 @@ def test_a_gap_or_a_falling_term_is_refused_and_changes_nothing(storage: SimStor
 
 def test_an_oversized_command_is_refused_and_changes_nothing(storage: SimStorage) -> None:
     journal = open_journal(storage, limits=JournalLimits(command_bytes=100))
-    with pytest.raises(JournalRefused, match="101 bytes, the journal takes 100"):
+    with pytest.raises(JournalRefused, match="101 bytes, the maximum is 100"):
         journal.add(bytes(101), 1, 1)
     assert not journal.dirty
     journal.add(bytes(100), 1, 1)
@@ -368,10 +368,10 @@ def test_a_name_that_cannot_be_stored_is_refused(storage: SimStorage, name: str)
 def test_committed_entries_and_the_first_cannot_be_removed(storage: SimStorage) -> None:
     journal = open_journal(storage)
     fill(journal, 9)
-    with pytest.raises(JournalRefused, match="everything up to 1 stays"):
+    with pytest.raises(JournalRefused, match="entries up to 1 stay"):
         journal.truncate(0)
     journal.note_commit(4)
-    with pytest.raises(JournalRefused, match="everything up to 4 stays"):
+    with pytest.raises(JournalRefused, match="entries up to 4 stay"):
         journal.truncate(3)
     journal.truncate(9)
     assert journal.last_index == 9

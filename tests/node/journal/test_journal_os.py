@@ -185,7 +185,7 @@ def test_a_disk_that_takes_nothing_and_says_nothing_is_an_error(
     file = disk.create("x")
     monkeypatch.setattr(os, "pwritev", lambda *_: 0)
     monkeypatch.setattr(os, "pwrite", lambda *_: 0)
-    with pytest.raises(OSError, match="takes no more bytes") as seen:
+    with pytest.raises(OSError, match="took no more bytes") as seen:
         file.write(0, [b"abc"])
     assert seen.value.errno == errno.EIO
     file.close()

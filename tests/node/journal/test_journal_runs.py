@@ -162,7 +162,7 @@ def test_b07_each_bad_byte_of_a_run_is_found_as_in_a_single_read() -> None:
         in_a_run = damage_of(rotten, NO_ROOM, singly=False)
         assert in_a_run == damage_of(rotten, NO_ROOM, singly=True)
         found.add(in_a_run)
-    # Beside the six entries there are heads of groups, which nobody reads here.
+    # Beside the six entries there are heads of groups, which are not read here.
     assert len(found) == 7
     assert sum("does not read as it was written" in problem for problem in found) == 6
 
@@ -175,7 +175,7 @@ def test_b07_a_run_that_is_cut_off_is_damage_of_the_first_entry_that_is_not_whol
 
 
 def test_b07_an_entry_of_another_place_in_a_run_is_refused() -> None:
-    """The disk returns one entry's sector where another's belongs: each is whole by itself."""
+    """The disk returns one entry's sector where another's belongs: each is whole alone."""
     content = run_of_six(NO_ROOM)[0].content(FIRST_SEGMENT)
     whole_bytes = records.RECORD_BYTES + 20
     second, third = (content.index(command(index)) - records.RECORD_BYTES for index in (2, 3))

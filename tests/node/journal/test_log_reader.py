@@ -1,5 +1,5 @@
-"""What a peer that is far behind is sent, and what is applied late: read beside the loop, for whom
-it is alone, in order, bounded, and of the log as it is."""
+"""Entries for a peer that is far behind, or applied late: read off the event loop, in order,
+bounded, and of the log as it is; only their reader waits."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_piece_is_read_ahead_and_no_more() -> None:
     assert reader.take(len(first) + 1)
 
 
-def test_what_is_in_memory_is_not_read() -> None:
+def test_cached_entries_are_not_read() -> None:
     reader = Reader(JournalLimits(cache_bytes=2_000))
     first = next(i for i in range(1, 61) if reader.journal.at_hand(i) is not None)
     assert first > 20
@@ -115,14 +115,14 @@ def test_what_is_in_memory_is_not_read() -> None:
     assert reader.take(first) == list(range(first, 61))
 
 
-def test_who_goes_elsewhere_waits_for_nothing_old() -> None:
+def test_a_reader_that_goes_elsewhere_waits_for_no_old_read() -> None:
     reader = Reader()
     assert reader.take(1) == []
     assert reader.take(30) == []
     assert not reader.feed.waits(1)
     assert reader.feed.waits(30)
     reader.land()
-    assert reader.wakes == 0, "what nobody needs any more wakes nobody"
+    assert reader.wakes == 0, "a dropped read wakes no reader"
     reader.land()
     assert reader.wakes == 1
     assert reader.take(30)[0] == 30
@@ -131,7 +131,7 @@ def test_who_goes_elsewhere_waits_for_nothing_old() -> None:
 
 
 @pytest.mark.parametrize("problem", ["io", "damage"])
-def test_a_disk_that_does_not_read_what_was_written_is_told_once_and_is_final(problem: str) -> None:
+def test_a_failed_or_damaged_read_is_raised_once_and_is_final(problem: str) -> None:
     reader = Reader()
     assert reader.take(1) == []
     if problem == "io":
@@ -176,7 +176,7 @@ def test_a_file_that_is_gone_and_should_not_be_is_final() -> None:
         reader.take(1)
 
 
-def test_done_at_once_nobody_is_woken() -> None:
+def test_reads_that_end_at_once_wake_no_reader() -> None:
     reader = Reader()
     feed = LogReader(reader.journal, Inline(), reader._wake, lambda: 60)
     found: list[Entry] = []
@@ -295,7 +295,7 @@ def run_with_reads(world: World, until: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("snapshot_bytes", [limits.SNAPSHOT_BYTES, 20_000], ids=["log", "snapshot"])
-def test_a_disk_that_hangs_holds_up_who_is_behind_and_nobody_else(snapshot_bytes: int) -> None:
+def test_a_hanging_disk_delays_only_the_follower_that_is_behind(snapshot_bytes: int) -> None:
     world = World("abc", seed=3, node_class=Patient, snapshot_bytes=snapshot_bytes).start()
     leader = world.elect("a")
     run_with_reads(world, lambda: leader.node.is_leader)
@@ -315,7 +315,7 @@ def test_a_disk_that_hangs_holds_up_who_is_behind_and_nobody_else(snapshot_bytes
     assert (leader.node.term, leader.node.is_leader) == (term, True)
     assert world.nodes["c"].node.last_index == has
     assert len(disk_of(leader).works) == 1, "one read, however long it takes"
-    assert leader._turn_number - turns < 600, "nobody turns round while he waits"
+    assert leader._turn_number - turns < 600, "no turns while it waits"
     run_with_reads(world, world.converged)
     world.checks.at_rest()
 
@@ -339,7 +339,7 @@ def test_a_follower_that_is_far_behind_stops_no_loop() -> None:
     keeps_reads_off_the_loop()
 
 
-def test_who_leads_no_more_holds_nothing_for_a_peer() -> None:
+def test_a_former_leader_holds_nothing_for_a_peer() -> None:
     world = World("abc", seed=6, node_class=Patient, snapshot_bytes=20_000).start()
     leader = world.elect("a")
     world.network.isolate("c")

@@ -158,7 +158,7 @@ def test_b27_what_a_snapshot_holds_is_never_truncated() -> None:
     journal = filled(SimStorage())
     writer = journal.begin_snapshot(20, 1, array("Q", [3]))
     for finish in (writer.abort, lambda: take(journal, [3], index=20)):
-        with pytest.raises(JournalRefused, match="everything up to 20 stays"):
+        with pytest.raises(JournalRefused, match="entries up to 20 stay"):
             journal.truncate(19)
         finish()
     journal.truncate(20)
@@ -192,7 +192,9 @@ def test_a_snapshot_that_cannot_be_is_refused() -> None:
     journal = filled(SimStorage())
     live = array("Q", [3])
     for index, term in [(1, 1), (31, 1), (20, 2)]:
-        with pytest.raises(JournalRefused, match=f"entry {index} of term {term}, not in this log"):
+        with pytest.raises(
+            JournalRefused, match=f"entry {index} of term {term}: it is not in this log"
+        ):
             journal.begin_snapshot(index, term, live)
     with pytest.raises(JournalRefused, match="entry 30 cannot be live"):
         journal.begin_snapshot(20, 1, array("Q", [3, 30]))
@@ -204,7 +206,7 @@ def test_a_snapshot_that_cannot_be_is_refused() -> None:
         journal.begin_snapshot(26, 1, live)
     writer.abort()
     writer.abort()
-    with pytest.raises(SnapshotFailed, match="was ended before"):
+    with pytest.raises(SnapshotFailed, match="has already ended"):
         writer.write(b"x")
     take(journal, [3], index=25)
     clean_up(journal)
@@ -263,7 +265,7 @@ def until_it_syncs(storage: SimStorage, journal: Journal) -> Job[Any]:
             return work
 
 
-def test_a_file_that_nobody_needs_is_removed_on_another_thread() -> None:
+def test_an_unneeded_file_is_removed_on_another_thread() -> None:
     storage = SimStorage()
     journal = filled(storage, 60)
     for index in (40, 50):
@@ -492,7 +494,7 @@ def test_a_read_that_fails_is_final(ending: str) -> None:
         journal.add(b"x", 61, 1)
 
 
-def test_what_cannot_be_removed_is_told_and_removed_at_the_next_start() -> None:
+def test_a_file_that_cannot_be_removed_is_reported_and_removed_at_the_next_start() -> None:
     storage = SimStorage()
     journal = filled(storage, 60)
     for index in (40, 50):

@@ -1,4 +1,4 @@
-"""Blocking work beside the loop: order, threads, errors, the end."""
+"""Blocking work off the event loop: order, threads, errors, the end."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pytest
 from node.journal.io.worker import Inline, Worker, WorkerThread
 
 
-async def outcomes(offload: Worker, *works: object) -> list[BaseException | None]:
-    """What `done` was told for each work, in order."""
-    told: list[BaseException | None] = []
+async def outcomes(worker: Worker, *works: object) -> list[BaseException | None]:
+    """The argument of `done` for each work, in order."""
+    reported: list[BaseException | None] = []
     ended = asyncio.Event()
 
     def done(error: BaseException | None) -> None:
-        told.append(error)
-        if len(told) == len(works):
+        reported.append(error)
+        if len(reported) == len(works):
             ended.set()
 
     for work in works:
         assert callable(work)
-        offload.run(work, done)
+        worker.run(work, done)
     await asyncio.wait_for(ended.wait(), 10)
-    return told
+    return reported
 
 
 def failing() -> None:
@@ -32,54 +32,54 @@ def failing() -> None:
 
 
 @pytest.mark.parametrize("kind", ["inline", "thread"])
-async def test_tells_the_end_or_the_error_in_the_order_of_asking(kind: str) -> None:
-    offload: Worker = Inline() if kind == "inline" else WorkerThread("test")
+async def test_completions_and_errors_are_reported_in_the_order_of_submission(kind: str) -> None:
+    worker: Worker = Inline() if kind == "inline" else WorkerThread("test")
     order: list[int] = []
-    told = await outcomes(offload, lambda: order.append(1), failing, lambda: order.append(2))
-    offload.close()
+    reported = await outcomes(worker, lambda: order.append(1), failing, lambda: order.append(2))
+    worker.close()
     assert order == [1, 2]
-    assert told[0] is None
-    assert isinstance(told[1], OSError)
-    assert told[2] is None
+    assert reported[0] is None
+    assert isinstance(reported[1], OSError)
+    assert reported[2] is None
 
 
-async def test_a_thread_works_beside_the_loop_and_tells_on_it() -> None:
-    offload = WorkerThread("test")
+async def test_a_thread_works_off_the_event_loop_and_reports_on_it() -> None:
+    worker = WorkerThread("test")
     here = threading.get_ident()
     seen: list[int] = []
-    told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    reported: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     release = threading.Event()
 
     def work() -> None:
         seen.append(threading.get_ident())
         assert release.wait(10)
 
-    offload.run(work, lambda _: told.set_result(threading.get_ident()))
+    worker.run(work, lambda _: reported.set_result(threading.get_ident()))
     await asyncio.sleep(0)
-    assert not told.done()  # The loop goes on while the work blocks.
+    assert not reported.done()  # The loop goes on while the work blocks.
     release.set()
-    assert await asyncio.wait_for(told, 10) == here
+    assert await asyncio.wait_for(reported, 10) == here
     assert seen != [here]
-    offload.close()
+    worker.close()
 
 
-async def test_after_close_nothing_runs_and_nothing_is_told() -> None:
-    offload = WorkerThread("test")
+async def test_after_close_nothing_runs_and_nothing_is_reported() -> None:
+    worker = WorkerThread("test")
     begun, release = threading.Event(), threading.Event()
-    told: list[BaseException | None] = []
+    reported: list[BaseException | None] = []
     ran: list[int] = []
 
     def work() -> None:
         begun.set()
         assert release.wait(10)
 
-    offload.run(work, told.append)
-    offload.run(lambda: ran.append(1), told.append)
+    worker.run(work, reported.append)
+    worker.run(lambda: ran.append(1), reported.append)
     assert await asyncio.to_thread(begun.wait, 10)
     threading.Timer(0.05, release.set).start()
-    offload.close()
+    worker.close()
     await asyncio.sleep(0)
-    assert told == []
+    assert reported == []
     assert ran == []
     with pytest.raises(RuntimeError):
-        offload.run(lambda: None, told.append)
+        worker.run(lambda: None, reported.append)
