@@ -123,9 +123,9 @@ UNREVISED = words(
     node.server node.table node.users
     tests.bench tests.jepsen tests.machine tests.node tests.sim
     tests.support tests.wire
-    CHANGELOG docs.benchmarks docs.broker docs.decisions
-    docs.faults docs.history docs.load docs.metrics docs.mutants docs.operating
-    docs.renewal docs.security docs.simulation
+    docs.broker
+    docs.metrics docs.mutants docs.operating
+    docs.renewal docs.security
     """
 )
 

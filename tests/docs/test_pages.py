@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.pytest_ids import ROOT, ids, uncollected
-from tests.test_house import words
 
 LINE_COLUMNS = 120
 TABLE_COLUMNS = 160
@@ -25,12 +24,6 @@ WORDS_OF_ONE = 2
 _PAGES = (*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md")))
 _TEST_NAME = re.compile(r"`([^`\s]*\btest_\w+(?:\.py)?[^`\s]*)`(?:::\w+)?")
 _FILE = re.compile(r"(?:tests/)?[\w/]*test_\w+\.py")
-
-NOT_YET_WRAPPED = words(
-    "benchmarks broker entry faults history load metrics operating renewal security storage"
-)
-NOT_YET_PASTEABLE = words("")
-"""Pages still to be done: only ever shorter."""
 
 
 def lines_in_text(path: Path) -> Iterator[tuple[int, str]]:
@@ -50,7 +43,7 @@ def test_a_terminal_can_show_every_line_and_every_row(path: Path) -> None:
         columns = TABLE_COLUMNS if line.startswith("|") else LINE_COLUMNS
         if len(line) > columns and len(line.split()) > WORDS_OF_ONE:
             wide.append(f"{path.name}:{number}: {len(line)} columns, at most {columns}")
-    assert bool(wide) == (path.stem in NOT_YET_WRAPPED), "\n".join(wide)
+    assert not wide, "\n".join(wide)
 
 
 @pytest.mark.process
@@ -65,4 +58,4 @@ def test_every_test_that_a_page_names_can_be_pasted(path: Path) -> None:
     ]
     wrong += re.findall(r"`[\w/]+\.py`::\w+", text)
     wrong += uncollected(ids(text))
-    assert bool(wrong) == (path.stem in NOT_YET_PASTEABLE), "\n".join(wrong)
+    assert not wrong, "\n".join(wrong)
