@@ -46,7 +46,7 @@ ELECTION_LIMIT_S = 30.0
 CATCH_UP_LIMIT_S = 60.0
 OBSERVE_TIMEOUT_S = 0.5
 LOOK_S = 0.02
-"""How often a change of leader is looked for, which is how exactly its length is known."""
+"""Interval of looks for a change of leader, and so the precision of its length."""
 
 
 class ClusterFailed(Exception):
@@ -55,7 +55,7 @@ class ClusterFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node, as `fifo cluster status` shows it."""
+    """A node, as `fifo cluster status` shows it."""
 
     number: int
     name: str
@@ -107,7 +107,7 @@ class BenchCluster:
         folder.write_config(replace(usual, raft=raft))
 
     async def _started(self, process: Child, output: Path) -> dict[str, Any] | None:
-        """What the started cluster says of itself; None where somebody else took its ports."""
+        """Status of the started cluster; None where somebody else took its ports."""
         deadline = time.monotonic() + START_LIMIT_S
         while not (view := _parsed(output)):
             ended = process.exit_code() is not None
@@ -196,7 +196,7 @@ class BenchCluster:
 
 
 async def observe(node: Node) -> dict[str, Any] | None:
-    """What a node says of itself; None where it does not answer."""
+    """Status of a node; None where it does not answer."""
     try:
         return dict(await fifo.client.observe(node.client, OBSERVE_TIMEOUT_S))
     except (fifo.FifoError, OSError):
@@ -227,7 +227,7 @@ def _command(verb: str, folder: Path, *arguments: str) -> list[str]:
 
 
 def _parsed(output: Path) -> dict[str, Any] | None:
-    """What `cluster start --json` printed, once it is whole."""
+    """Output of `cluster start --json`, once it is whole."""
     try:
         return dict(json.loads(output.read_text()))
     except (OSError, ValueError):

@@ -50,7 +50,7 @@ STEADY_S = 0.01
 """Between two publishes of the load under which a follower catches up: it is there, no more."""
 
 STEADY_BEFORE_S = 3.0
-"""How long that load is measured alone."""
+"""Time for which that load is measured alone."""
 
 STAMP_BYTES = 8
 """`fifo bench` finds the time of publishing in the first bytes of a body."""
@@ -64,7 +64,7 @@ USUAL_SNAPSHOT_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much of everything."""
+    """Amounts of one size of the benchmark."""
 
     messages: int
     restart_messages: int
@@ -81,7 +81,7 @@ class Measured:
     aims: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def note(self, workload: str, figure: str, value: float, aim: str = "") -> None:
-        """One more value of a figure; it is told at once, for what follows may take long."""
+        """Add a value of a figure and print it at once, because the rest may take long."""
         self.values.setdefault((workload, figure), []).append(value)
         self.aims[workload, figure] = aim
         _say(f"  {figure}: {value:,.2f}")
@@ -123,7 +123,7 @@ async def fill(url: str, count: int) -> float:
 
 
 async def serve_again(url: str) -> None:
-    """Until a message was published and another delivered, whoever leads."""
+    """Wait until a message was published and another delivered, under any leader."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -317,7 +317,7 @@ def as_json(measured: Measured) -> str:
 
 
 async def measure(place: Place, names: Sequence[str]) -> None:
-    """One workload after the other; whatever runs is ended with it."""
+    """Run one workload after the other; each ends what it started."""
     for name in names:
         _say(f"{name}: {WORKLOADS[name].__doc__}")
         await WORKLOADS[name](place)

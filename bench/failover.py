@@ -1,4 +1,4 @@
-"""What a killed leader costs those who hold locks: `python -m bench.failover`.
+"""The cost of a killed leader to holders of locks: `python -m bench.failover`.
 
 Owns the measurement: so many consumers hold so many locks while the leader is killed again and
 again. Two figures: how long nothing is delivered, and how many messages were delivered again to
@@ -36,7 +36,7 @@ PUBLISH_PAUSE_S = 0.005
 FLOW_PREFETCH = 10
 BEFORE_S = 1.0
 AFTER_S = 5.0
-"""How long deliveries are watched before a kill and after it."""
+"""Time for which deliveries are watched before a kill and after it."""
 
 HOLD_LIMIT_S = 120.0
 AIM_S = 1.5
@@ -44,7 +44,7 @@ RETURNS = tuple(f"redelivered_{cause}" for cause in ("nack", "timeout", "disconn
 
 
 class Failover:
-    """One cluster, its consumers, and what was seen of each kill."""
+    """A cluster, its consumers, and what was seen of each kill."""
 
     def __init__(self, cluster: BenchCluster, consumers: int, locks: int) -> None:
         self._cluster = cluster
@@ -119,7 +119,7 @@ class Failover:
         self.again += sum(1 for message in messages if message.attempt > 1)
 
     async def _publish(self, client: fifo.Client) -> None:
-        """One message after the other; what a change of leader leaves unknown is left so."""
+        """Publish one message after the other; a change of leader may leave some unknown."""
         while True:
             try:
                 await client.publish(FLOW, b"x" * 100)

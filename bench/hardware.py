@@ -1,4 +1,4 @@
-"""What the figures of a benchmark depend on besides the code: the machine and the versions.
+"""Facts that a benchmark's figures depend on besides the code: the machine and the versions.
 
 Owns the words for it, in every report alike. Knows no benchmark.
 """
@@ -20,12 +20,12 @@ def machine() -> dict[str, Any]:
 
 
 def describe() -> str:
-    """One line for people."""
+    """A line for people."""
     return ", ".join(f"{name} {value}" for name, value in machine().items())
 
 
 def filesystem(folder: Path) -> str:
-    """What a folder lies on, such as ext4; a sync costs nothing where that is tmpfs."""
+    """File system of a folder, such as ext4; a sync costs nothing where that is tmpfs."""
     found = ("", "an unknown file system")
     mounts = Path("/proc/mounts")
     for line in mounts.read_text().splitlines() if mounts.exists() else ():

@@ -22,7 +22,7 @@ OPENING_S = 30.0
 
 
 class Idler(asyncio.Protocol):
-    """One connection; `opened` ends with its welcome."""
+    """A connection; `opened` ends with its welcome."""
 
     def __init__(self, hello: Hello) -> None:
         self._hello = hello

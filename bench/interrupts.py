@@ -1,4 +1,4 @@
-"""What a signal does to a run: the first cancels it, a second hurries what is left to do.
+"""Signals to a run: the first cancels it, a second hurries what is left to do.
 
 Owns the handlers of the signals by which people and systems end programs. Knows nothing of the run.
 """
@@ -19,7 +19,7 @@ T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 EXIT_CODE = 130
-"""What shells expect of a program that ended by Ctrl-C."""
+"""Exit code that shells expect of a program ended by Ctrl-C."""
 
 
 class Interrupts:
@@ -33,7 +33,7 @@ class Interrupts:
     @contextlib.contextmanager
     def caught(self) -> Iterator[None]:
         """Inside, a signal is counted, and cancels what `run` runs; it raises nothing elsewhere."""
-        # Whoever started this with nohup wants it to survive the terminal.
+        # A user who started this with nohup wants it to survive the terminal.
         heard = [n for n in SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
         before = {number: signal.signal(number, self._count) for number in heard}
         try:

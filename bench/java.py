@@ -101,7 +101,7 @@ def _homes_named(env: Mapping[str, str]) -> Iterator[Path]:
         yield Path(env["JAVA_HOME"])
     on_path = shutil.which("java", path=env.get("PATH"))
     if on_path is not None:
-        # A link leads home by itself; a version manager's shim has to be asked.
+        # A link leads home directly; a version manager's shim has to be asked.
         yield Path(on_path).resolve().parent.parent
         match = HOME.search(_ask(Path(on_path), "-XshowSettings:properties"))
         if match:

@@ -1,4 +1,4 @@
-"""What locks and sessions cost while nothing happens: `python -m bench.locks`.
+"""The cost of locks and sessions while nothing happens: `python -m bench.locks`.
 
 Owns four workloads, each against a cluster of three nodes of its own: locks that run out all at
 once, a million locks that are only held, a hundred thousand that are renewed, and ten thousand idle
@@ -48,7 +48,7 @@ _BUCKET = re.compile(r'fifo_lock_expiry_lateness_seconds_bucket\{le="(\S+)"\} (\
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the report."""
+    """A line of the report."""
 
     workload: str
     name: str
@@ -58,7 +58,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much of everything."""
+    """Amounts of one size of the benchmark."""
 
     expiring: int
     held: int
@@ -111,7 +111,7 @@ def _quantile_ms(page: str, fraction: float) -> float:
 
 
 async def hold(cluster: BenchCluster, sizes: Sizes) -> list[Figure]:
-    """Locks that nobody touches: what they cost, against the same nodes before."""
+    """Locks that no client touches: their cost, against the same nodes before."""
     nodes = Nodes(cluster)
     title = f"{sizes.held:,} locks held"
     async with fifo.connect(cluster.url) as client:

@@ -1,4 +1,4 @@
-"""What the queue machine costs, alone: per message, by depth, by locks, in memory, at the worst.
+"""The cost of the queue machine alone: per message, by depth, by locks, in memory, at the worst.
 
 `python -m bench.machine` takes about four minutes. Every figure is a median of repeated
 runs with the lowest and the highest, beside its aim; ratios hold the machine against a reference
@@ -39,7 +39,7 @@ MEMORY_MESSAGES = 40_000
 
 
 class Figure(NamedTuple):
-    """One line of the report. `curve` and `at` place it in a picture, where it is part of one."""
+    """A line of the report. `curve` and `at` place it in a picture, where it is part of one."""
 
     name: str
     unit: str
@@ -198,7 +198,7 @@ def longest() -> list[Figure]:
 def _longest_in_a_crowd(look: Callable[[], None]) -> dict[str, list[float]]:
     """Half a million ready, as many locked."""
     cycle = Cycle(BATCH, ready=MILLION // 2, locked=MILLION // 2, look=look)
-    # What stands ready goes to whoever comes next, so both are handed what was published first.
+    # What stands ready goes to the next consumer, so both are handed what was published first.
     short = cycle.subscribe("short", EXPIRING, 1_000)
     taker = cycle.subscribe("taker", EXPIRING, LONG_MS)
     times: dict[str, list[float]] = {}
@@ -253,7 +253,7 @@ def held() -> list[Figure]:
 
 
 def _step(steps: Iterator[object], left: list[bool]) -> None:
-    """One step; notes in `left` when it was the last."""
+    """Take one step; note in `left` when it was the last."""
     end = object()
     left[0] = next(steps, end) is not end
 

@@ -23,7 +23,7 @@ KEY = b"key-12345678"
 HEADERS = b"\x01content-type\x00application/json"
 EMPTY = memoryview(b"")
 HOLDER_MESSAGES = 62_500
-"""What one holder of a crowd locks: under the machine's bound for a prefetch, 16 to the million."""
+"""Locks of one holder of a crowd: under the machine's bound for a prefetch, 16 to the million."""
 
 LONG_MS = 300_000
 """The longest lock that there is."""

@@ -39,11 +39,11 @@ BATCH = 500
 WINDOW_MS = 3_600_000
 
 FULL = "a full collection with a million"
-"""What the names of figures begin with that are no apply."""
+"""Prefixes of the names of figures that are no apply."""
 
 
 class Watch:
-    """Milliseconds of CPU by name, the longest of each kept: whoever else runs does not count."""
+    """Milliseconds of CPU by name, the longest of each kept: other processes do not count."""
 
     def __init__(self, collector: Collector) -> None:
         self.longest: dict[str, float] = {}

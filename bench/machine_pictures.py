@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Point(Protocol):
-    """What is drawn of a figure."""
+    """Curve of a figure."""
 
     @property
     def name(self) -> str: ...

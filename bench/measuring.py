@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FAILURES: tuple[type[Exception], ...] = (ClusterFailed, fifo.FifoError, TimeoutError)
-"""What a cluster that does not do its part raises: one line for the user, no traceback."""
+"""Failure of a cluster under measurement: one line for the user, no traceback."""
 
 
 def measured(

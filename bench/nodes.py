@@ -1,4 +1,4 @@
-"""What the processes of a cluster's nodes take from their machine, and say of themselves.
+"""Resources and counters of the processes of a cluster's nodes.
 
 Owns reading the system's figures of a process and a node's page of metrics. Knows no workload.
 """
@@ -49,7 +49,7 @@ class Nodes:
         ]
 
     def grown_mib(self, before: Sequence[float]) -> list[float]:
-        """How much more that is than before."""
+        """The difference from an earlier state."""
         return [now - then for now, then in zip(self.memory_mib(), before, strict=True)]
 
     async def metrics(self) -> str:
@@ -62,7 +62,7 @@ class Nodes:
         return await asyncio.to_thread(fetch)
 
     async def metric(self, name: str) -> float:
-        """One figure of it."""
+        """A figure of it."""
         found = re.search(rf"^{name} (\S+)$", await self.metrics(), re.MULTILINE)
         return float(found[1]) if found else 0.0
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 
 ORDERLY_S = 6.0
-"""How long children may take to end by themselves: a cluster stops its nodes in this time."""
+"""Time that children may take to end on their own: a cluster stops its nodes in this time."""
 
 KILLED_S = 5.0
-"""How long the kernel may take to remove what was killed; it needs milliseconds."""
+"""Time that the kernel may take to remove what was killed; it needs milliseconds."""
 
 POLL_S = 0.02
 """Between two looks at processes that are about to end."""
@@ -110,7 +110,7 @@ class Household:
     def end(self, hurry: Callable[[], bool] = lambda: False) -> None:
         """End everything: first asked, then killed. Returns when nothing is left.
 
-        `hurry` is asked meanwhile; once it says so, nobody is given time any more.
+        `hurry` is asked meanwhile; once it returns True, no child is given time any more.
         """
         for child in self._children:
             if child.exit_code() is None:

@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 GAP_QUEUE = "gap"
 GAP_BEFORE_S = 1.0
 GAP_AFTER_S = 6.0
-"""How long is published before the leader is killed, and after: twice what a change should take."""
+"""Seconds of publishing before the leader is killed, and after: twice a change of leader."""
 
 PATIENCE_S = 60.0
-"""What `fifo bench` may take beyond the seconds that it measures."""
+"""Time that `fifo bench` may take beyond the seconds that it measures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One call of `fifo bench`, and which of its figures are shown: (path, name, aim)."""
+    """A call of `fifo bench`, and which of its figures are shown: (path, name, aim)."""
 
     name: str
     options: tuple[str, ...]
@@ -75,7 +75,7 @@ GAP = ("leader killed", "pause of confirms, s", "3")
 
 
 class Bench:
-    """One series of rounds on one cluster."""
+    """A series of rounds on one cluster."""
 
     def __init__(self, household: Household, folder: Path, runs: int, seconds: float) -> None:
         self._household = household

@@ -2,7 +2,7 @@
 
 Owns how Spark is set up here: which Java, which Python the workers get, what is switched off, where
 it writes. Knows no queue. PySpark is imported late, because its import and the JVM behind it take
-seconds that nobody should wait for who only asks for `--help`.
+seconds that a user who only asks for `--help` should not wait for.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class JavaMissing(Exception):
 
 
 def settings(folder: Path, java_home: Path) -> dict[str, str]:
-    """What a session gets, by name; everything that it writes lies below `folder`."""
+    """Settings of a session, by name; everything that it writes lies below `folder`."""
     jvm = (
         f"-Djava.io.tmpdir={folder} -Dderby.system.home={folder}"
         # Else each JVM leaves a file in the machine's temporary folder when it is killed.

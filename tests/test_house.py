@@ -118,7 +118,7 @@ FLOORS: dict[str, Room] = {
 # shorter: take a name away with the last idiom in its files.
 UNREVISED = words(
     """
-    bench node.broker
+    node.broker
     node.collector node.config node.credentials node.http
     node.server node.table node.users
     tests.bench tests.jepsen tests.machine tests.node tests.sim

@@ -63,14 +63,14 @@ def latency(figures: Figures) -> str:
 
 
 def held(figures: Figures) -> str:
-    """How long messages were held before they were settled."""
+    """Time for which messages were held before they were settled."""
     powers = range(min(figures.held, default=0), max(figures.held, default=-1) + 1)
     bars = {_duration(power): figures.held.get(power, 0) for power in powers}
     return _bars(bars, "held for at least")
 
 
 def attempts(figures: Figures) -> str:
-    """How many deliveries were the first, second and so on of their message."""
+    """Number of deliveries that were the first, second and so on of their message."""
     bars = {str(number): count for number, count in sorted(figures.attempts.items())}
     return _bars(bars, "attempt")
 

@@ -1,4 +1,4 @@
-"""What a check costs by the size of the history: `python -m bench.check.cost`.
+"""The cost of a check by the size of the history: `python -m bench.check.cost`.
 
 Owns the series of sizes, each generated and checked by the commands a user calls, what each took of
 time and memory, and the picture that shows whether the cost grows in a straight line. Asserts
@@ -40,7 +40,7 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class Cost(NamedTuple):
-    """What a command took, with every process below it."""
+    """CPU, memory and time of a command, with every process below it."""
 
     seconds: float
     cpu_seconds: float
@@ -53,7 +53,7 @@ class CostFailed(Exception):
 
 
 def run(household: Household, name: str, *command: str) -> Cost:
-    """What a command took. Raises CostFailed."""
+    """Run a command and measure it. Raises CostFailed."""
     began, most = time.monotonic(), 0
     cpu_ticks: dict[int, int] = {}
     child = household.start(name, sys.executable, "-m", *command)
@@ -79,7 +79,7 @@ def _look(child: Child, cpu_ticks: dict[int, int]) -> int:
 
 
 def measure(sizes: list[int], folder: Path, kept: Path | None, memory: str) -> dict[int, Cost]:
-    """What a check takes by number of events. Histories are made in `kept`, unless they are there;
+    """Measure checks by number of events. Histories are made in `kept`, unless they are there;
     without it each is made in `folder`, and deleted after its check.
     """
     household = Household(folder / "logs")

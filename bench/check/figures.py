@@ -19,7 +19,7 @@ BINS_MAX = 2000
 """A longer history gets bins of several seconds each."""
 
 RUN = "(SELECT * FROM everything WHERE f NOT IN ('declare', 'stamp'))"
-"""What belongs to the run itself: queues may be declared long before it begins."""
+"""Events of the run itself: queues may be declared long before it begins."""
 
 STEPS = 200
 """Waits are counted by so many steps to each factor of e: percentiles are exact to a quarter of a
@@ -27,7 +27,7 @@ percent of their value.
 """
 
 SHORTEST_S = 1e-6
-"""What is shorter counts as this: clocks tell no less."""
+"""Least duration that is counted: clocks resolve no less."""
 
 PERCENTS = (50, 95, 99)
 
@@ -38,7 +38,7 @@ COUNTED = {
     "acked": "f = 'settle' AND type = 'ok' AND status = 'ok' AND verb = 'ack'",
     "returned": "f = 'settle' AND type = 'ok' AND status = 'ok' AND verb IN ('nack', 'release')",
 }
-"""What is counted per second."""
+"""Events counted per second."""
 
 LATENCIES = {
     "publish to confirm": (
@@ -56,7 +56,7 @@ LATENCIES = {
         " UNION ALL SELECT answered_time, answered_time - asked_time FROM ordinary_ids"
     ),
 }
-"""What takes time: when it was over, and how many seconds it took."""
+"""Durations: when each was over, and how many seconds it took."""
 
 WAITS = """
 SELECT name, bin, max(n) AS n, max(most) AS most, {percentiles}

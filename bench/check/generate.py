@@ -48,13 +48,13 @@ MESSAGE = {
     "hopeless": "n % 1000 = 7",
     "failing": "n % 100 = 3",
 }
-"""What all events of a message are made of, by its number `n`."""
+"""The parts of all events of a message, by its number `n`."""
 
 LIVES = ("NOT hopeless AND NOT failing", "failing", "hopeless")
 
 
 class Step(NamedTuple):
-    """One event in the life of a message; everything but the names is SQL."""
+    """An event in the life of a message; everything but the names is SQL."""
 
     lives: tuple[str, ...]
     """Of LIVES: whose messages have it."""
@@ -118,7 +118,7 @@ def _steps() -> list[Step]:
 
 
 def _ends(until: float) -> list[Step]:
-    """What belongs to no message: declarations before all, and the last word."""
+    """Events of no message: declarations before all, and the last word."""
     left = """'{"work":0,"dead":0}'"""
     return [
         Step((), "declare", "ok", "'d1'", "1.0", {"queue": "'dead'", "spec": "'{}'"}),
@@ -177,7 +177,7 @@ def events_of(rows: DataFrame, steps: list[Step]) -> DataFrame:
 
 
 def _by_step(given: list[str]) -> str:
-    """What a step gives, as one expression over all steps."""
+    """The value of a step, as one expression over all steps."""
     steps: dict[str, list[str]] = defaultdict(list)
     for number, one in enumerate(given):
         steps[one].append(str(number))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bench.check.tables import Tables
 
 LATE_S = 2.0
-"""What is due may be overtaken for this long."""
+"""A message that is due may be overtaken for this long."""
 
 SEEN_S = 2.0
 """A new leader was there for this long at most before somebody saw it."""
@@ -106,7 +106,7 @@ WHERE younger.invoke_index > late.confirm_index
 
 
 def unrenewed(rare: Rare) -> dict[int, float]:
-    """Consumers whose client renews nothing by itself, with their locks in seconds."""
+    """Consumers whose client renews nothing automatically, with their locks in seconds."""
     return {
         event["value"]["consumer"]: event["value"]["lock_s"]
         for event in rare.by_kind["subscribe"]
@@ -115,7 +115,7 @@ def unrenewed(rare: Rare) -> dict[int, float]:
 
 
 def find(spark: SparkSession, rare: Rare, made: Tables) -> DataFrame | None:
-    """Who was overtaken: rule, subject, text, events. None where nobody can have been."""
+    """Messages overtaken: rule, subject, text, events. None where none can have been."""
     from pyspark import StorageLevel
 
     if rare.redriven:

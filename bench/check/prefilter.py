@@ -1,4 +1,4 @@
-"""What may break a rule: a cheap look at every message, before any is looked at exactly.
+"""The prefilter: a cheap look at every message, before any is looked at exactly.
 
 Owns what an ordinary life is, and which bodies and ids are odd. Nearly every message is published,
 confirmed, delivered and acked once each, and then no rule about one message can be broken. Such are
@@ -93,8 +93,8 @@ UNION ALL SELECT body FROM by_body LEFT SEMI JOIN unlike_ids u ON u.hash = id WH
 SELECT id AS hash FROM by_id WHERE NOT alike
 UNION ALL SELECT id FROM by_id LEFT SEMI JOIN unlike_bodies u ON u.hash = body WHERE alike""",
 }
-"""What is unlike by its body has to be looked at by its id as well, and the other way round. That
-is all: what is alike has one id and one body only.
+"""A message that is unlike by its body has to be looked at by its id as well, and the other way
+round. That is all: what is alike has one id and one body only.
 """
 
 OF_ORDINARY = """

@@ -210,7 +210,7 @@ def _misfits(event: dict[str, Any]) -> bool:
 
 
 def _holes(spark: SparkSession, events: DataFrame) -> tuple[int, tuple[str, ...]]:
-    """How many events there are; which indexes are missing or double; where time runs back."""
+    """Number of events; which indexes are missing or double; where time runs back."""
     events.createOrReplaceTempView("events_read")
     blocks = spark.sql(
         f"SELECT index div {BLOCK} AS block, count(*) AS n, min(index) AS low, max(index) AS high,"

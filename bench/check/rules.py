@@ -34,7 +34,7 @@ LASTING_SETTLE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One way to break a rule. Everything but the name is SQL over the table's columns."""
+    """A way to break a rule. Everything but the name is SQL over the table's columns."""
 
     name: str
     broken: str
@@ -196,7 +196,7 @@ def rules(rare: Rare, made: Tables) -> dict[str, list[Rule]]:
     )  # fmt: skip
     on(
         PHANTOMS,
-        Rule("S2", "invoke_index IS NULL", "body", "'nobody published this'", "index"),
+        Rule("S2", "invoke_index IS NULL", "body", "'no producer published this'", "index"),
         Rule(
             "S2", "invoke_index IS NOT NULL AND refused IS NOT NULL", "body",
             "'refused, and delivered'", "refused, index",
@@ -236,10 +236,10 @@ def rules(rare: Rare, made: Tables) -> dict[str, list[Rule]]:
         )  # fmt: skip
         on(
             KNOWN,
-            Rule("S5", "handed IS NULL", "id", "'a delivery that nobody handed out'", "index"),
+            Rule("S5", "handed IS NULL", "id", "'a delivery that no leader handed out'", "index"),
             Rule(
                 "S6", "attempt <> own_attempt OR failures <> own_failures", "id",
-                "'the client was told something else'", "handed, index",
+                "'the client received another count'", "handed, index",
             ),
         )  # fmt: skip
     return dict(found)

@@ -1,4 +1,4 @@
-"""What a history says of its queues and of the cluster, in a few rows held in memory.
+"""Facts of a history about its queues and the cluster, in a few rows held in memory.
 
 Owns the rare events (declarations, faults, leaders, nodes at rest) and the rules that need only
 these: S12, V1, V3. Pure but for `Rare.read`; the rest is for `tables` and `rules`.
@@ -24,7 +24,7 @@ LEADER_S = 10.0
 
 PLACES = ("ready", "locked", "delayed")
 CAME = ("published", "moved_in", "dead_lettered_expired", "dead_lettered_overflow")
-"""What expired or overflowed into a dead-letter queue counts as moved out as well: once, then."""
+"""Messages that expired or overflowed into a dead-letter queue count as moved out once."""
 
 WENT = ("acked", "exhausted_dropped", "overflow_dropped", "purged", "moved_out", "expired")
 
@@ -45,7 +45,7 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True)
 class Queue:
-    """What the rules need of a queue's spec."""
+    """Fields of a queue's spec that the rules need."""
 
     name: str
     ordering: str = "none"
@@ -179,7 +179,7 @@ def _agreed(rare: Rare) -> Iterator[Finding]:
 
 
 def _left_by(counters: dict[str, int]) -> int:
-    """How many messages a queue's counters leave in it."""
+    """Number of messages that a queue's counters leave in it."""
     came = sum(counters.get(name, 0) for name in CAME)
     return came - sum(counters.get(name, 0) for name in WENT)
 

@@ -70,7 +70,7 @@ SELECT id, consumer, token, last.asked AS own_asked, last.done AS own_done, last
 FROM (SELECT id, consumer, token, max(struct(answered, asked, done, verb)) AS last
   FROM settled GROUP BY id, consumer, token)
 """
-"""What the holder of a delivery did last."""
+"""The last action of the holder of a delivery."""
 
 RAW_HAND_OUTS = """
 SELECT d.*, coalesce(q.grave, false) AS in_grave, coalesce(q.single, false) AS single,
@@ -143,7 +143,7 @@ SELECT id,
   min(struct(place, index, time, consumer, token, attempt, in_grave)) AS first
 FROM hand_outs GROUP BY id
 """
-"""What became of a message, by its hand-outs."""
+"""The fate of a message, by its hand-outs."""
 
 ENDED = """
 SELECT id,
@@ -155,7 +155,7 @@ SELECT id,
   max(answer = 'info' AND verb IN ('ack', 'terminate')) AS open_end
 FROM settlements GROUP BY id
 """
-"""What became of a message, by its settlements."""
+"""The fate of a message, by its settlements."""
 
 BY_MESSAGE = """
 SELECT h.*, e.may_have_acked, e.terminated, e.acked, e.finished, e.open_end
@@ -199,7 +199,7 @@ WHERE f = 'publish' AND type IN ('invoke', 'ok') GROUP BY queue
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What was made: whether the machine was seen (`checkout`), and what is kept on disk."""
+    """The tables made: whether the machine was seen (`checkout`), and what is kept on disk."""
 
     traced: bool
     lined_up: frozenset[str]

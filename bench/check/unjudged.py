@@ -26,7 +26,7 @@ IN_TIME = "value.transit_s < value.lock_ms / 1000"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What there is in a history."""
+    """Kinds of events that a history holds."""
 
     counts: dict[str, int]
     """Events by `f type`."""
@@ -90,6 +90,6 @@ def _about_the_cluster(rare: Rare, told: Told) -> Iterator[tuple[str, str]]:
     if not any(True for _ in rare.lasting()):
         yield "V2", "no fault lasted while the cluster had to serve (nemesis)"
     if not rare.drained:
-        yield "V3", "nobody counted what is left in the queues (left)"
+        yield "V3", "the messages left in the queues were not counted (left)"
     if not told.has("call"):
         yield "V4", "no call was timed (call)"

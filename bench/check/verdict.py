@@ -40,7 +40,7 @@ RULES = {
     "S11": "order of keys and publishers",
     "S12": "nodes and counters agree",
     "V1": "a leader soon, and equal nodes",
-    "V2": "a sick minority stops nobody",
+    "V2": "a sick minority stops no other node",
     "V3": "queues drain",
     "V4": "no call outlives its timeout",
 }
@@ -49,7 +49,7 @@ RULES = {
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One finding with its events as they stand in the history."""
+    """A finding with its events as they stand in the history."""
 
     subject: str
     text: str
@@ -58,7 +58,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """One rule that does not hold."""
+    """A rule that does not hold."""
 
     rule: str
     subjects: int
@@ -67,7 +67,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was judged, and what is wrong with it."""
+    """The judgement of a history: its size, broken rules, complaints and notes."""
 
     events: int
     counts: dict[str, int]
@@ -75,7 +75,7 @@ class Verdict:
     broken: tuple[Broken, ...]
     complaints: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """What limits the verdict."""
+    """Limits of the verdict."""
     unjudged: Mapping[str, str] = field(default_factory=dict)
     """Rules about which the history does not say enough, and why."""
 
@@ -140,7 +140,7 @@ def judge_history(
 
 
 def _unasked(spark: SparkSession, counts: Mapping[str, int], made: tables.Tables) -> Iterator[str]:
-    """Answers to settlements that nobody asked for: the part with the question is missing."""
+    """Answers to settlements that no client asked for: the part with the question is missing."""
     answers = sum(counts.get(f"settle {kind}", 0) for kind in ("ok", "fail", "info"))
     known = spark.sql(f"SELECT count_if(answered <> {tables.NEVER}) AS n FROM settled").first()
     assert known is not None, "an aggregate has a row"
@@ -155,7 +155,7 @@ def _unasked(spark: SparkSession, counts: Mapping[str, int], made: tables.Tables
     ).first()
     assert row is not None, "an aggregate has a row"
     if row["n"]:
-        yield f"a hole: {row['n']} answers to settlements nobody asked for, first {row['first']}"
+        yield f"a hole: {row['n']} answers to settlements without a request, first {row['first']}"
 
 
 def _events(spark: SparkSession, indexes: set[int]) -> dict[int, dict[str, Any]]:
@@ -182,7 +182,7 @@ def _notes(rare: Rare, *, traced: bool, counts: dict[str, int]) -> Iterable[str]
 
 
 def state_of(verdict: Verdict, rule: str) -> str:
-    """One rule in a few words: holds, broken by how many, or not judged and why."""
+    """A rule in a few words: holds, broken by how many, or not judged and why."""
     broken = next((one for one in verdict.broken if one.rule == rule), None)
     if broken is not None:
         return f"broken by {broken.subjects:,}"

@@ -1,4 +1,4 @@
-"""`python -m bench.demo`. Owns nothing but the catch: imports take half a second, and whoever
+"""`python -m bench.demo`. Owns nothing but the catch: imports take half a second, and a user who
 presses Ctrl-C then gets a quiet end too.
 """
 

@@ -51,7 +51,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         "--rows",
         type=_rows,
         default=COUNT,
-        help=f"how many, from the first; all {COUNT} unless told",
+        help=f"number of rows, from the first (default: all {COUNT})",
     )
     parser.add_argument(
         "--report", type=Path, default=Path("demo-report.html"), help="where the HTML goes"
@@ -120,7 +120,7 @@ def _bar(console: Console, count: int) -> Iterator[_Show]:
 
 
 class _Show:
-    """Puts what a run says into the bar; where nobody watches, one line per stage instead."""
+    """Puts what a run says into the bar; without a terminal, one line per stage instead."""
 
     def __init__(self, progress: Progress, count: int) -> None:
         self._progress = progress

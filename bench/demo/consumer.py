@@ -27,7 +27,7 @@ LOCK_S = 30.0
 """Longer than a change of leader and a slow disk together, so that no lock runs out in the demo."""
 
 LOOK_S = 0.1
-"""How often a consumer looks whether the run is over, and lets others read its last records."""
+"""Interval of looks whether the run is over, and of letting others read the last records."""
 
 
 async def consume_rows(url: str, queue: str, records: Path, name: str, stop: Path) -> int:
@@ -73,7 +73,7 @@ async def settle_by_fate(message: fifo.Message, row: int) -> str:
 
 
 def _outcome(wanted: str, status: str) -> str:
-    """What came of a settlement: where the first answer died with the leader, the client asked
+    """The result of a settlement: where the first answer died with the leader, the client asked
     again, and hears that it was carried out already."""
     return wanted if status in ("ok", "already_settled") else str(status)
 

@@ -1,4 +1,4 @@
-"""What is to become of each row, and how many of each that makes.
+"""The intended fate of each row, and the number of rows of each fate.
 
 Owns the rule by which a consumer decides, by row number alone, so that the counts are known before
 the first message is sent. Knows no queue.
@@ -17,7 +17,7 @@ TERMINATE_EVERY = 10_000
 
 
 class Fate(Enum):
-    """What a consumer does with a row."""
+    """Action of a consumer on a row."""
 
     ACK = "ack"
     NACK_ONCE = "nack once, then ack"

@@ -21,7 +21,7 @@ BIN_MS = 250
 """Width of a bar of the picture: fine enough to see a change of leader of half a second."""
 
 MARGIN_MS = 1000
-"""What was under way when the leader died is confirmed a little later or never: a pause may begin
+"""Publishes under way when the leader died are confirmed a little later or never: a pause may begin
 this long before its death, or after the next one is seen."""
 
 

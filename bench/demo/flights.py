@@ -35,7 +35,7 @@ class DataMissing(Exception):
 
 
 class Flight(NamedTuple):
-    """One message: the row's number (from 1), the tail number if there is one, the JSON text."""
+    """A message: the row's number (from 1), the tail number if there is one, the JSON text."""
 
     row: int
     key: str | None

@@ -1,4 +1,4 @@
-"""How rows are laid out: over partitions, and over the frames of one.
+"""The layout of rows: over partitions, and over the frames of one.
 
 Owns the arithmetic. Pure; knows neither Spark nor queue.
 """

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 CONFIRMED = "confirmed"
 DELIVERED = "delivered"
 DEAD = "dead"
-"""What a file holds, as the first part of its name: chunks confirmed to a publisher, deliveries of
+"""Content of a file, as the first part of its name: chunks confirmed to a publisher, deliveries of
 the queue, deliveries of its dead-letter queue."""
 
 FLUSH_EVERY_MS = 100
-"""How old a line may get before others can read it: often enough for a progress bar."""
+"""Greatest age of a line before others can read it: often enough for a progress bar."""
 
 
 class Chunk(NamedTuple):
@@ -35,7 +35,7 @@ class Chunk(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """One message as a consumer got it, and what it did with it.
+    """A message as a consumer got it, and what it did with it.
 
     `outcome` is acked, nacked, terminated, or what the queue answered instead (lock_lost and so
     on). `published_ms` is the message's own, `settled_ms` the time at which the consumer was done
@@ -73,7 +73,7 @@ class Recorder:
             self.flush(now)
 
     def flush(self, now: int | None = None) -> None:
-        """Let others read what was written; needed when nothing more may come for a while."""
+        """Make the records readable for others; needed when no more may come for a while."""
         self._file.flush()
         self._flushed_ms = now_ms() if now is None else now
 

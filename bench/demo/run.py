@@ -37,7 +37,7 @@ PLAIN_CONSUMERS = 2
 
 LOOK_S = 0.1
 RESTART_AFTER_S = 4.0
-"""How long the killed node stays away: the others work without it, and the picture shows it."""
+"""Time before the killed node returns: the others work without it, and the picture shows it."""
 
 STALLED_S = 45.0
 """Nothing was confirmed or settled for this long: longer than a lock, so nothing will come."""
@@ -80,7 +80,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Outage:
-    """What the killing of the leader led to; None where it did not come to that."""
+    """Consequences of the leader's kill; None where it was not killed."""
 
     events: list[Event] = field(default_factory=list)
     killed_ms: int | None = None
@@ -96,14 +96,14 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a progress bar shows."""
+    """State that a progress bar shows."""
 
     stage: str
     finished: int
 
 
 class Run:
-    """One run over rows 1..count, in a folder that is its own."""
+    """A run over rows 1..count, in a folder that is its own."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class Run:
         self._workers.append(self._household.start(name, *command))
 
     async def _kill_and_restart(self) -> None:
-        """Half-way, kill whoever leads; later start that node again and see it catch up."""
+        """Half-way, kill the leader; later start that node again and see it catch up."""
         await self._half_done.wait()
         outage, cluster = self._outage, self._cluster
         node, term = await cluster.leader()
@@ -251,7 +251,7 @@ class Run:
 
 
 def settings() -> tuple[tuple[str, str], ...]:
-    """What the figures of a run depend on."""
+    """Settings that the figures of a run depend on."""
     java = find_java()
     return (
         ("machine", describe()),

@@ -38,7 +38,7 @@ class FlightsSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(...)`."""
+        """The name in `format(...)`."""
         return "flights"
 
     def schema(self) -> str:
@@ -57,7 +57,7 @@ class FlightsReader(DataSourceReader):
         self._ranges = ranges(count, parts)
 
     def partitions(self) -> list[InputPartition]:
-        """One per range."""
+        """A partition per range."""
         return [InputPartition(part) for part in self._ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -1,8 +1,8 @@
 """The Spark side of the demo: one driver, a job that consumes, a job that publishes through
 `format("fifo")`, and a stream that reads the dead letters through it.
 
-Owns how the work is laid out over partitions. Runs as a process of its own, so that whoever started
-it can end it with its JVM and its Python workers at any moment. Tells how far it is through files:
+Owns how the work is laid out over partitions. Runs as a process of its own, so that its
+parent can end it with its JVM and its Python workers at any moment. Reports its progress in files:
 the records, and `publishing` in the run's folder when it begins to publish.
 """
 

@@ -24,7 +24,7 @@ PRIORITIES = 10
 
 
 class Content(NamedTuple):
-    """What a message is to hold besides its name: bytes, its key if any, its priority if any."""
+    """Content of a message besides its name: bytes, its key if any, its priority if any."""
 
     data: bytes
     key: str | None
@@ -32,7 +32,7 @@ class Content(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a body says. `sent_ns` is the publisher's monotonic clock."""
+    """Content read from a body. `sent_ns` is the publisher's monotonic clock."""
 
     name: str
     sent_ns: int
@@ -47,7 +47,7 @@ def body_of(name: str, sent_ns: int, data: bytes) -> bytes:
 
 
 def read(body: bytes | memoryview) -> Seen:
-    """What a body says; a name of question marks where it cannot be read."""
+    """Read a body; a name of question marks where it cannot be read."""
     if len(body) < HEAD.size:
         return Seen("?", 0, intact=False)
     total, sent_ns, length = HEAD.unpack_from(body)
@@ -56,7 +56,7 @@ def read(body: bytes | memoryview) -> Seen:
 
 
 def contents(workload: Workload, producer: int) -> Iterator[Content]:
-    """What this producer publishes, for ever (flights: its share, once)."""
+    """Messages that this producer publishes, for ever (flights: its share, once)."""
     what = workload.body
     chance = random.Random(f"{workload.name} {producer}")
     if what.sizes == "flights":
@@ -97,7 +97,7 @@ def _keys(what: Messages, chance: random.Random) -> Iterator[str | None]:
 
 
 def think_seconds(kind: str, milliseconds: float, chance: random.Random) -> float:
-    """How long a handler takes; `milliseconds` is the mean, or the median of a lognormal one."""
+    """Duration of a handler; `milliseconds` is the mean, or the median of a lognormal one."""
     if kind == "exponential":
         return chance.expovariate(1000 / milliseconds)
     if kind == "lognormal":

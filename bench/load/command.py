@@ -76,7 +76,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--report", type=Path, help="with --sweep: an HTML page with the curves")
     parser.add_argument(
-        "--master", help="Spark's; a slot per partition on this machine unless told"
+        "--master", help="Spark's master URL (default: a slot per partition on this machine)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
@@ -178,7 +178,7 @@ class _Command:
         return start_spark("fifo load", master, self._folder / "spark")
 
     def _one(self, context: SparkContext, run: Run) -> dict[str, Any]:
-        """One run: the job in a thread, progress and signals here."""
+        """A run: the job in a thread, progress and signals here."""
         rows: list[Row] = []
         failed: list[BaseException] = []
 

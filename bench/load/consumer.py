@@ -47,7 +47,7 @@ HANG_LOCKS = 1.6
 """A handler that hangs takes so many locks."""
 
 DEFAULT_BACKOFF = f"fixed:{limits.NACK_DELAY_MS_DEFAULT}ms"
-"""What a nack waits on a queue that says nothing else."""
+"""Delay of a nack on a queue without a backoff of its own."""
 
 RENEW_AT = 0.9
 """A slow renewer renews when this part of the lock has passed."""
@@ -254,7 +254,7 @@ class _Consuming:
         }  # fmt: skip
 
     def _delay_s(self, message: fifo.Message, verb: str) -> float | None:
-        """What the queue makes a message wait after this; None where it does not."""
+        """Delay that the queue adds after this; None where it adds none."""
         return backoff.delay_ms(self._backoff, message.failures) / 1000 if verb == "nack" else None
 
     def _settled(self, value: dict[str, Any], result: fifo.SettleResult) -> None:
@@ -274,7 +274,7 @@ class _Consuming:
 
 
 def consume_crashing(run: Run, row: Row) -> Row:
-    """A consumer in processes of its own, one after the other until one ends by itself."""
+    """A consumer in processes of its own, one after the other until one ends without a crash."""
     total = Histogram()
     while True:
         done = subprocess.run(
@@ -320,7 +320,7 @@ def run_consumer(run: Run, row: Row) -> Row:
 
 
 def main() -> int:
-    """One incarnation of a consumer that may crash: the run on stdin, its row on stdout."""
+    """An incarnation of a consumer that may crash: the run on stdin, its row on stdout."""
     run, host = pickle.loads(sys.stdin.buffer.read())
     row = run_consumer(run, Row(CONSUMER, int(sys.argv[1]), host))
     print(json.dumps(asdict(row)))

@@ -50,7 +50,7 @@ FILL = 1000
 
 
 def run_partition(run: Run, partition: int) -> Row:
-    """One partition: numbers below `producers` produce, the others consume."""
+    """A partition: numbers below `producers` produce, the others consume."""
     producing = partition < run.workload.producers
     row = Row(PRODUCER if producing else CONSUMER, partition, socket.gethostname())
     if not producing:
@@ -67,7 +67,7 @@ def run_partition(run: Run, partition: int) -> Row:
 
 
 def work(run: Run, partitions: Iterable[int]) -> Iterator[dict[str, Any]]:
-    """What a Spark task does: meet the others, then its partition."""
+    """Run a Spark task: meet the others, then its partition."""
     from pyspark import BarrierTaskContext
 
     met = BarrierTaskContext.get().allGather(str(time.monotonic()))
@@ -129,7 +129,7 @@ async def _fill(run: Run, client: fifo.Client, record: Recorder) -> None:
 
 
 async def left(run: Run) -> dict[str, int]:
-    """What is left in the queues: the last word of a history."""
+    """Messages left in the queues: the last word of a history."""
     names = [run.queue, *([run.dead_letters] if run.workload.queue.dead_letter else [])]
     async with fifo.connect(run.url, timeout=CALL_TIMEOUT_S) as client:
         found = {name: int((await client.queue(name)).messages) for name in names}

@@ -31,7 +31,7 @@ FIGURES: dict[str, tuple[str, ...]] = {
 
 
 def medians(reports: Sequence[dict[str, Any]]) -> dict[str, Spread]:
-    """By name; without those that a run has not, such as confirms where nobody publishes."""
+    """By name; without those that a run has not, such as confirms without a producer."""
     found = {}
     for name, path in FIGURES.items():
         values = [_figure(report, path) for report in reports]

@@ -1,4 +1,4 @@
-"""What every partition has: its place in the run, its figures, and how it tells how far it is.
+"""Parts of every partition: its place in the run, its figures, and its reports of progress.
 
 Owns the row that a partition gives back, the measured time, and the small files by which the driver
 shows progress and asks for an early end. Where workers share no folder with the driver, there is no
@@ -27,7 +27,7 @@ CALL_TIMEOUT_S = 60.0
 """For one publish, a change of leader included."""
 
 TELL_S = 0.5
-"""How often a partition says how far it is."""
+"""Interval at which a partition reports its progress."""
 
 STOP = "stop"
 DONE = "done-"
@@ -81,7 +81,7 @@ class Run:
 
 @dataclass(slots=True)
 class Row:
-    """What one partition did. Times are monotonic nanoseconds, zero where there was nothing."""
+    """Figures of one partition. Times are monotonic nanoseconds, zero where there was nothing."""
 
     role: str
     partition: int

@@ -81,7 +81,7 @@ class _Publisher:
                 calls.create_task(self._call(count))
 
     async def _call(self, count: int) -> None:
-        """One call of so many messages, and what became of each."""
+        """Publish so many messages in one call, and record what became of each."""
         some = list(itertools.islice(self._source, count))
         names = [f"{self._process}-{next(self._numbers)}" for _ in some]
         sent_ns = time.monotonic_ns()

@@ -1,4 +1,4 @@
-"""What a running job shows: published, delivered, acked, lag and p99, a line at a time.
+"""The progress of a running job: published, delivered, acked, lag and p99, a line at a time.
 
 Owns the reading of the small files that partitions write, and their sum. Knows no Spark.
 """
@@ -13,7 +13,7 @@ from bench.load.partition import PRODUCER
 
 
 class Progress(NamedTuple):
-    """How far a job is. `p99_ms` are the slowest partition's."""
+    """Progress of a job. `p99_ms` are the slowest partition's."""
 
     confirmed: int
     delivered: int
@@ -21,7 +21,7 @@ class Progress(NamedTuple):
     delivery_p99_ms: float
 
     def line(self) -> str:
-        """One line for people."""
+        """A line for people."""
         return (
             f"{self.confirmed:,} confirmed (p99 {self.confirm_p99_ms:,.1f} ms),"
             f" {self.delivered:,} delivered (p99 {self.delivery_p99_ms:,.1f} ms),"

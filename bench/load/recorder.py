@@ -17,7 +17,7 @@ BATCH = 20_000
 """Events held in memory: some 10 MB."""
 
 STAMP = "published_ms"
-"""What the broker stamped on the message, in wall time: for people, checkers do not read it."""
+"""Wall-clock time that the broker stamped on the message: for people, not for checkers."""
 
 ARROW = {"string": "string", "bigint": "int64", "double": "float64", "boolean": "bool_"}
 
@@ -48,7 +48,7 @@ class Recorder:
         self._count = 0
 
     def add(self, kind: str, f: str, process: str, at: float | None = None, **value: Any) -> None:
-        """One event, now, or at a monotonic time in seconds."""
+        """An event, now, or at a monotonic time in seconds."""
         self._rows.append(
             {
                 "type": kind,

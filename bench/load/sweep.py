@@ -20,7 +20,7 @@ from bench.load.medians import cell, medians
 from bench.load.workload import Workload, WorkloadWrong, checked
 
 FIELDS = ("size", "producers", "consumers", "prefetch", "depth", "window")
-"""What can be swept; `prefetch` bounds the locks that each consumer holds."""
+"""Settings that can be swept; `prefetch` bounds the locks that each consumer holds."""
 
 CURVES = (
     "published per second",
@@ -84,7 +84,7 @@ def show(field: str, reports: Reports, options: argparse.Namespace, console: Con
 
 
 def page(field: str, reports: Reports) -> str:
-    """One picture of medians per figure, as HTML that needs nothing else."""
+    """A picture of medians per figure, as HTML that needs nothing else."""
     found = {value: medians(runs) for value, runs in reports.items()}
     pictures = "".join(
         f"<figure>{charts.curve(points, field, name)}</figure>"

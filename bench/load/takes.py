@@ -13,7 +13,7 @@ from bench.load.workload import Workload
 
 
 class Take(NamedTuple):
-    """One run. `name`: of its queue, and of its history among several; `value`: of what is swept,
+    """A run. `name`: of its queue, and of its history among several; `value`: of what is swept,
     else 0."""
 
     name: str

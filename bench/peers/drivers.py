@@ -1,4 +1,4 @@
-"""What a worker asks of a client library, and this project's answer to it.
+"""The interface of a worker to a client library, and this project's driver.
 
 Owns the interface: publish so many bodies and return when all are confirmed; give batches of
 bodies, each acked once the next is asked for. Knows no figures.
@@ -23,11 +23,11 @@ servers' and not the client's."""
 
 
 class Driver(Protocol):
-    """One connection to one of the systems, for one queue."""
+    """A connection to one of the systems, for one queue."""
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """What a publish raises when a connection or a leader is lost."""
+        """Errors of a publish when a connection or a leader is lost."""
 
     async def open(self, url: str, queue: str) -> None:
         """Connect, and make the queue if it is not there."""
@@ -76,7 +76,7 @@ class FifoDriver:
             await self._client.publish_many(self._queue, [body] * count)
 
     async def recover(self) -> None:
-        """Nothing to do: the client looks for the new leader by itself."""
+        """Nothing to do: the client looks for the new leader automatically."""
 
     async def batches(self, prefetch: int) -> AsyncIterator[Sequence[bytes]]:
         """See `Driver`."""

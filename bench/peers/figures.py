@@ -1,4 +1,4 @@
-"""What workers counted as the figures of a load, and rounds as medians and ratios.
+"""Figures of a load from the workers' counts, and rounds as medians and ratios.
 
 Owns the names of the figures, which of them are better when more, and the arithmetic: each ratio is
 within one round, so that it holds on a machine whose speed changes.
@@ -62,7 +62,7 @@ def figures_of(results: Sequence[tuple[str, dict[str, Any]]], seconds: float) ->
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure of one system. `ratio`: how many times better this project is, per round."""
+    """A figure of one system. `ratio`: how many times better this project is, per round."""
 
     load: str
     figure: str

@@ -1,4 +1,4 @@
-"""How workers that start at different speeds begin together: small files in one folder.
+"""A common start of workers of different speeds: small files in one folder.
 
 Owns these files. Each worker says that it is connected; once all are, the driver of the run says
 from when until when counts, and maybe when a leader was killed. Times are of the monotonic clock,
@@ -22,20 +22,20 @@ ARRIVED = ".arrived"
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What counts: from `begin_ns` to `end_ns`, monotonic."""
+    """The measured window: from `begin_ns` to `end_ns`, monotonic."""
 
     begin_ns: int
     end_ns: int
 
 
 class Meeting:
-    """One folder, of one load of one system."""
+    """A folder, of one load of one system."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def call(self) -> None:
-        """Make the place, before anybody is told of it."""
+        """Make the place, before any worker knows of it."""
         self._folder.mkdir(parents=True)
 
     def arrive(self, name: str) -> None:
@@ -43,7 +43,7 @@ class Meeting:
         (self._folder / f"{name}{ARRIVED}").touch()
 
     def arrived(self) -> int:
-        """How many are."""
+        """Number of those that are there."""
         return len(list(self._folder.glob(f"*{ARRIVED}")))
 
     def begin(self, warm_up_s: float, seconds: float) -> Times:

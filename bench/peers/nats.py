@@ -45,7 +45,7 @@ cluster {{ name: bench, listen: {loopback}:{peer}, routes: [{routes}] }}
 
 
 class Nats:
-    """One of the two variants."""
+    """A variant of the comparison."""
 
     def __init__(self, *, always: bool) -> None:
         self._always = always
@@ -121,7 +121,7 @@ class _RunningNats:
         return all(known)
 
     def settings(self) -> dict[str, Any]:
-        """What a server says of its JetStream."""
+        """JetStream status of a server."""
         return dict(_seen(self._monitors[0]).get("config", {}))
 
     async def kill_leader(self, queue: str) -> None:
@@ -134,7 +134,7 @@ class _RunningNats:
 
 
 def leader_of(seen: dict[str, Any], stream: str) -> str:
-    """Who leads a stream, from what a server says of all; empty where it does not."""
+    """Leader of a stream, from a server's list; empty where it names none."""
     for account in seen.get("account_details", ()):
         for one in account.get("stream_detail", ()):
             if one.get("name") == stream:
@@ -156,7 +156,7 @@ def durability(settings: dict[str, Any]) -> str:
 
 
 def _seen(monitor: int, query: str = "") -> dict[str, Any]:
-    """What a server says of JetStream; nothing where it does not answer."""
+    """JetStream status of a server; empty where it does not answer."""
     url = f"http://{LOOPBACK}:{monitor}/jsz{query}"
     try:
         with urllib.request.urlopen(url, timeout=LOOK_TIMEOUT_S) as answer:

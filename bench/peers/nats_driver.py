@@ -28,7 +28,7 @@ RETRY_S = 0.2
 
 
 class NatsDriver:
-    """One connection and its JetStream context."""
+    """A connection and its JetStream context."""
 
     errors = (nats.errors.Error, OSError)
 
@@ -81,7 +81,7 @@ class NatsDriver:
         await asyncio.wait_for(asyncio.gather(*confirms), CALL_TIMEOUT_S)
 
     async def recover(self) -> None:
-        """Nothing to do: the client connects to another server by itself."""
+        """Nothing to do: the client connects to another server automatically."""
 
     async def _first(self, body: bytes) -> None:
         """A new stream does not answer at once, on this connection's server last of all."""

@@ -124,11 +124,11 @@ class _RunningRabbitMQ:
         os.kill(int(pid.strip('"')), signal.SIGKILL)
 
     def evaluated(self, expression: str, name: str = "") -> str:
-        """What a node, the first unless named, makes of an expression; empty where it fails."""
+        """Evaluate an expression on a node, by default the first; empty where it fails."""
         return self.ctl("eval", expression, name=name)
 
     def ctl(self, *arguments: str, name: str = "") -> str:
-        """What `rabbitmqctl` prints; empty where it fails."""
+        """Output of `rabbitmqctl`; empty where it fails."""
         command = program("rabbitmqctl")
         assert command is not None
         done = subprocess.run(
@@ -143,7 +143,7 @@ class _RunningRabbitMQ:
 
 
 def leader_of(listed: str, queue: str) -> str:
-    """Who leads a queue, from the list of all as JSON; empty where it does not say."""
+    """Leader of a queue, from the list of all as JSON; empty where it names none."""
     try:
         queues = json.loads(listed)
     except ValueError:
@@ -155,7 +155,7 @@ def durability(settings: str) -> str:
     """In words, from the settings of the log that all quorum queues of a node share."""
     told = dict(re.findall(r"(wal_sync_method|wal_write_strategy) => (\w+)", settings))
     method, strategy = told.get("wal_sync_method"), told.get("wal_write_strategy")
-    asked = f"wal_sync_method {method or 'not told'}, wal_write_strategy {strategy or 'not told'}"
+    asked = f"wal_sync_method {method or 'unknown'}, wal_write_strategy {strategy or 'unknown'}"
     synced = method in SYNCS and strategy in STRATEGIES
     words = "fsync on a majority before every confirm"
     return f"quorum queue, {words if synced else 'NOT known to sync before a confirm'} ({asked})"

@@ -67,7 +67,7 @@ class RabbitDriver:
 
 
 class _Channel:
-    """One connection with one channel in confirm mode, until it breaks."""
+    """A connection with one channel in confirm mode, until it breaks."""
 
     def __init__(self) -> None:
         self._connection: Any = None
@@ -179,7 +179,7 @@ class _Channel:
 
 
 def _tell(future: asyncio.Future[Any], result: Any) -> None:
-    """An answer, unless nobody waits for it any more."""
+    """Hand over an answer, unless its caller has gone."""
     if not future.done():
         future.set_result(result)
 

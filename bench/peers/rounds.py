@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from bench.peers.figures import Measured
 
 READY_LIMIT_S = 90.0
-"""What workers may take to start, connect and have a queue."""
+"""Time that workers may take to start, connect and have a queue."""
 
 GRACE_S = 90.0
-"""What a worker may take beyond its end: the answer to its last call, or its patience with a system
-whose leader was killed (`worker.PAUSE_LIMIT_S`)."""
+"""Time that a worker may take beyond its end: the answer to its last call, or its patience with a
+system whose leader was killed (`worker.PAUSE_LIMIT_S`)."""
 
 KILL_AFTER_S = 1.0
-"""For so long confirms come one by one before the leader is killed."""
+"""Seconds of confirms one by one before the leader is killed."""
 
 POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What every system gets alike, on a queue of its own. `kills`: the leader, in the middle."""
+    """Load of every system, on a queue of its own. `kills`: the leader, in the middle."""
 
     name: str
     roles: tuple[str, ...]
@@ -61,7 +61,7 @@ LOADS = (
 
 
 class Rounds:
-    """One series of rounds."""
+    """A series of rounds."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Rounds:
         self._household = household
         self.measured: Measured = {}
         self.durability: dict[str, str] = {}
-        """By system, as its nodes told."""
+        """By system, as its nodes reported it."""
         self.failed: dict[str, str] = {}
         """Why, by system."""
 
@@ -161,7 +161,7 @@ class Rounds:
 
 
 async def _result(child: Child, output: Path, deadline: float) -> dict[str, Any]:
-    """What a worker measured, once it has ended."""
+    """Figures of a worker, once it has ended."""
     while (code := child.exit_code()) is None:
         if time.monotonic() > deadline:
             raise SystemFailed(f"{child.name} does not end")

@@ -38,7 +38,7 @@ class Running(Protocol):
     """The address for its driver."""
 
     durability: str
-    """What is on disk when a publish is confirmed, in words: asked of the nodes where they tell."""
+    """Durability of a confirm, in words: asked of the nodes where they report it."""
 
     async def kill_leader(self, queue: str) -> None:
         """SIGKILL the node that leads this queue; returns once that is done. Raises
@@ -54,7 +54,7 @@ class System(Protocol):
         """Why it cannot be run here, or None."""
 
     def version(self) -> str:
-        """What its server says of itself."""
+        """Status of its server."""
 
     async def start(self, household: Household, folder: Path) -> Running:
         """Start it on empty disks. Raises SystemFailed."""
@@ -100,7 +100,7 @@ class _RunningFifo:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody uses now, all different."""
+    """Free ports of the loopback address, all different."""
     held = [socket.socket() for _ in range(count)]
     try:
         for one in held:
@@ -112,7 +112,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def answer_of(*command: str) -> str:
-    """What a program prints; empty where it is not there or fails."""
+    """Output of a program; empty where it is missing or fails."""
     if shutil.which(command[0]) is None:
         return ""
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)

@@ -1,4 +1,4 @@
-"""One publisher or one consumer of a peer: a process that measures itself and prints its figures.
+"""A publisher or a consumer of a peer: a process that measures itself and prints its figures.
 
 Owns the measured loops, the same for every system. Run as
 `python -m bench.peers.worker '{"system": ...}'`; not for people.
@@ -36,17 +36,17 @@ ATTEMPT_S = 0.5
 """A survivor's publish that is not confirmed by then is sent again."""
 
 RECOVERY_S = 2.0
-"""What a client may take to connect to another node before it tries the next."""
+"""Time that a client may take to connect to another node before it tries the next."""
 
 SETTLED_S = 2.0
-"""So long after the leader was killed confirms must come for a survivor to be content."""
+"""Seconds of confirms after the kill of the leader that make a survivor content."""
 
 
 BEFORE_S = 1.0
-"""A pause that began so long before the leader was killed is another one."""
+"""Seconds before the kill of the leader: a pause that began earlier is another one."""
 
 PAUSE_LIMIT_S = 45.0
-"""A system that confirms nothing for so long after that has failed."""
+"""Seconds without a confirm after which a system has failed."""
 
 
 class NoConfirm(Exception):
@@ -55,7 +55,7 @@ class NoConfirm(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one worker does. `meeting`: the folder of its load."""
+    """Task of one worker. `meeting`: the folder of its load."""
 
     name: str
     system: str
@@ -69,7 +69,7 @@ class Job:
 
 @dataclass(slots=True)
 class Figures:
-    """What was measured: messages, how long each took, and the longest pause of a survivor."""
+    """Measurements: messages, how long each took, and the longest pause of a survivor."""
 
     messages: int = 0
     latency: Histogram = field(default_factory=Histogram)
@@ -87,7 +87,7 @@ def _body(job: Job, sent_ns: int, padding: bytes) -> bytes:
 
 
 async def publish(driver: Driver, job: Job, times: Times, figures: Figures, count: int) -> None:
-    """One lane of a window: so many at once, again and again, until the end."""
+    """A lane of a window: so many at once, again and again, until the end."""
     padding = os.urandom(job.size)
     now = time.monotonic_ns()
     while now < times.end_ns:

@@ -28,7 +28,7 @@ def counted(told: Told) -> Iterator[Violation]:
         for deliver in told.delivers[number] if told.traced else ():
             value, own = deliver["value"], known.get(key_of(deliver))
             if own is not None and any(own[of] != value[of] for of in ("attempt", "failures")):
-                yield Violation("S6", number, "the client was told something else", (deliver,))
+                yield Violation("S6", number, "the client received another count", (deliver,))
 
 
 def _stays(told: Told, found: list[Event]) -> Iterator[list[Event]]:

@@ -107,7 +107,7 @@ def _tokens(told: Told) -> Iterator[Violation]:
     for number, delivers in told.delivers.items() if told.traced else ():
         for deliver in delivers:
             if (number, *key_of(deliver)) not in handed:
-                yield Violation("S5", number, "a delivery that nobody handed out", (deliver,))
+                yield Violation("S5", number, "a delivery that no leader handed out", (deliver,))
 
 
 def not_taken_early(told: Told) -> Iterator[Violation]:

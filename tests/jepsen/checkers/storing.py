@@ -55,7 +55,7 @@ def no_phantom(told: Told) -> Iterator[Violation]:
         for deliver in delivers:
             body = deliver["value"]["body"]
             if body not in told.invoked:
-                yield Violation("S2", body, "nobody published this", (deliver,))
+                yield Violation("S2", body, "no producer published this", (deliver,))
             elif body in told.refused:
                 yield Violation("S2", body, "refused, and delivered", (told.refused[body], deliver))
             elif not deliver["value"]["intact"]:
