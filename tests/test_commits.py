@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.process
 
-BEFORE_THE_RULE = "c0c8b8e2238391aa5544d41d92d9afea0cdcf00f"
+BEFORE_THE_RULE = "a144f28ab7f3e44e8b930031b54c4ad38d8e8019"
 """The last commit that was made before the rule was checked."""
 
 
