@@ -38,7 +38,7 @@ NEVER: Final = sys.maxsize >> 33
 
 @dataclass(slots=True)
 class Collected:
-    """What has been done so far: collections of recent objects and of all, and their time."""
+    """Collections so far, of recent objects and of all, and their time in seconds."""
 
     recent_total: int = 0
     recent_seconds: float = 0.0

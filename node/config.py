@@ -59,7 +59,7 @@ class Address:
 
     @property
     def is_wildcard(self) -> bool:
-        """True for "all addresses of this machine" (0.0.0.0), which nobody else can dial."""
+        """True for "all addresses of this machine" (0.0.0.0), which no other machine can dial."""
         try:
             return ipaddress.ip_address(self.host).is_unspecified
         except ValueError:
@@ -68,7 +68,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """One member: its name, its three listening addresses and the folder of its journal."""
+    """A member: its name, its three listening addresses and the folder of its journal."""
 
     name: str
     client: Address
@@ -91,7 +91,7 @@ class RaftSettings:
 
 @dataclass(frozen=True, slots=True)
 class LimitSettings:
-    """What one node accepts at most; beyond it a client gets a typed error, never a stall."""
+    """Limits of one node; beyond them a client gets a typed error, never a stall."""
 
     body_bytes: int = _MEBIBYTE
     queues: int = 10_000
@@ -128,7 +128,7 @@ class TlsSettings:
 TLS_KEYS: Final = ("client_cert", "client_key", "peer_cert", "peer_key", "peer_ca")
 
 _RAFT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
-    # Below 10 ms the heartbeats themselves load the loop; above a minute nobody would wait.
+    # Below 10 ms the heartbeats themselves load the loop; above a minute no client would wait.
     "heartbeat_ms": (10, 60_000),
     "election_min_ms": (50, 60_000),
     "election_max_ms": (50, 120_000),
@@ -271,7 +271,7 @@ def cluster_config(count: int, base_port: int, directory: Path) -> ClusterConfig
 
 
 def single_node_config(data_dir: Path, base_port: int = BASE_PORT_DEFAULT) -> ClusterConfig:
-    """One node on loopback, for ``fifo serve`` without arguments."""
+    """A single node on loopback, for ``fifo serve`` without arguments."""
     node = _loopback_node("n1", base_port, data_dir.absolute())
     return ClusterConfig("single", cluster_id_of("single"), None, (node,))
 
@@ -406,7 +406,7 @@ def _check_members(config: ClusterConfig, label: str) -> None:
 
 
 def _check_exposure(config: ClusterConfig, label: str) -> None:
-    """What other machines can reach asks who they are, or the configuration is refused."""
+    """Refuse a configuration in which other machines reach a port without authentication."""
     users = "[[user]] sections: who may connect, and what each may do"
     peers = "secret_file in [cluster], what the nodes share, or peer_cert in [tls]"
     needs = {

@@ -1,8 +1,8 @@
 """Secrets as a configuration keeps them: hashed. Passwords by scrypt, tokens by SHA-256.
 
 Owns the two text forms, how they are made and how a secret is compared with them. A password may be
-guessed, so its hash is slow on purpose: `PasswordHash.matches` takes a fifth of a second, on a
-thread beside the loop. A token is 256 random bits, which nobody guesses. Must not know users.
+guessed, so its hash is slow on purpose: `PasswordHash.matches` takes a fifth of a second, off
+the event loop. A token is 256 random bits, which cannot be guessed. Must not know users.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 SCRYPT_LOG_N: Final = 15
 SCRYPT_R: Final = 8
 SCRYPT_P: Final = 3
-"""What a new hash costs: 32 MiB and about 0.2 s, the lightest of what OWASP calls enough."""
+"""Cost of a new hash: 32 MiB and about 0.2 s, the lightest that OWASP recommends."""
 
 SCRYPT_MEMORY_BYTES_MAX: Final = 256 << 20
 """A hash that asks for more memory is refused: one log-in must not push a node out of memory."""
@@ -102,7 +102,7 @@ def hash_token(token: str) -> TokenHash:
 
 
 def new_token() -> str:
-    """A token that nobody can guess; `fifo_` lets scanners of leaked secrets find it."""
+    """A random token; the prefix `fifo_` lets scanners of leaked secrets find it."""
     return "fifo_" + base64.urlsafe_b64encode(os.urandom(TOKEN_BYTES)).decode().rstrip("=")
 
 

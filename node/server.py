@@ -1,4 +1,4 @@
-"""One node of a cluster: the composition root, where its parts are made, started and stopped.
+"""The composition root of a node: its parts are made, started and stopped here.
 
 Owns the wiring and the order of a turn of the event loop (decisions.md, "The batching policy"):
 requests are gathered and handed to Raft, which appends, replicates and applies; answers and
@@ -419,7 +419,7 @@ class Node:
             self.collector.adopt()
 
     def _housekeeping(self) -> None:
-        """Let the lock clock, the sweep of connections and the garbage collector run, by timer."""
+        """Run the lock clock, the sweep of connections and the garbage collector, by timer."""
         if self._stopping:
             return
         now = self._env.clock()

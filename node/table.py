@@ -27,7 +27,7 @@ class ConfigError(ValueError):
 
 
 class Table:
-    """One TOML table being read: hands out checked values, and refuses what nobody asked for."""
+    """A TOML table being read: returns checked values, and refuses unknown keys."""
 
     def __init__(self, values: Mapping[str, object], label: str, section: str) -> None:
         self._values = dict(values)
@@ -51,7 +51,7 @@ class Table:
         if value is None:
             return None
         if not isinstance(value, str):
-            raise self.error(key, f"must be a text in quotes, not {kind_of(value)}")
+            raise self.error(key, f"must be a quoted string, not {kind_of(value)}")
         if not value.strip() or "\0" in value:
             raise self.error(key, "must not be empty")
         return value
@@ -86,12 +86,12 @@ class Table:
         if value is None:
             return ()
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.error(key, 'must be a list of texts, as in ["orders", "billing.*"]')
+            raise self.error(key, 'must be a list of strings, as in ["orders", "billing.*"]')
         if len(value) > items_max:
-            raise self.error(key, f"holds {len(value)} texts, {items_max} at most")
+            raise self.error(key, f"has {len(value)} strings, at most {items_max} allowed")
         for item in value:
             if not 1 <= len(item.encode()) <= bytes_max or "\0" in item:
-                raise self.error(key, f"{item[:40]!r} must be 1 to {bytes_max} bytes of text")
+                raise self.error(key, f"{item[:40]!r} must be 1 to {bytes_max} bytes long")
         return tuple(value)
 
     def integer(self, key: str, default: int, bounds: tuple[int, int]) -> int:
@@ -155,17 +155,17 @@ def read_toml(path: Path, label: str) -> dict[str, object]:
 
 
 def label_of(path: Path | None) -> str:
-    """How errors name a configuration."""
+    """The name of a configuration in errors."""
     return "configuration" if path is None else str(path)
 
 
 def kind_of(value: object) -> str:
-    """What a TOML value is, in a user's words."""
+    """The kind of a TOML value, in a user's words."""
     names: dict[type, str] = {
-        bool: "true or false",
+        bool: "a boolean",
         int: "a number",
         float: "a number with a fraction",
-        str: "a text",
+        str: "a string",
         list: "a list",
         dict: "a section",
     }

@@ -1,4 +1,4 @@
-"""Who may connect, and what each may do: the `[[user]]` sections of a cluster.toml.
+"""Users and their permissions: the `[[user]]` sections of a cluster.toml.
 
 Owns the keys of that section and the meaning of a grant: nothing is allowed that no pattern names.
 Must not know connections or requests; how a secret is hashed is `credentials.py`'s.
@@ -28,7 +28,7 @@ PATTERN_BYTES_MAX: Final = 255
 
 
 class Permission(StrEnum):
-    """What can be allowed on a queue."""
+    """A permission on queues."""
 
     DECLARE = "declare"
     PUBLISH = "publish"
@@ -38,7 +38,7 @@ class Permission(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One user. Patterns are those of a shell: `*`, `?` and `[abc]`.
+    """A user. Patterns are those of a shell: `*`, `?` and `[abc]`.
 
     `loopback`: who connects from this machine without credentials is this user. `monitor` may see
     the state of the nodes, `operate` may change which of them leads, too.

@@ -174,7 +174,7 @@ class Broker:
     # --- time -------------------------------------------------------------------------------------
 
     def look(self, gap_s: float) -> None:
-        """Let the leader act on time; `gap_s`: seconds since the last look."""
+        """Run the leader's timed work; `gap_s`: seconds since the last look."""
         leadership = self.leadership
         if leadership is None or not leadership.led or gap_s > limits.GAP_SECONDS_MAX:
             return  # After a pause, requests that arrived meanwhile are handled first.

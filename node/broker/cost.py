@@ -47,7 +47,7 @@ class SizedState(Protocol):
         """Whether a publish to this queue may evict older messages."""
 
     def burden(self, session: int) -> tuple[int, int]:
-        """How many consumers a session has, and how many messages they hold."""
+        """(consumers of a session, messages that they hold)."""
 
     def session_of(self, session_id: bytes) -> int | None:
         """The number of a session; None for a new one."""

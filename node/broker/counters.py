@@ -38,7 +38,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values."""
+        """The number of values."""
         return sum(self.buckets)
 
 

@@ -1,4 +1,4 @@
-"""One entry of the replicated log: what the leader packs and every node unpacks.
+"""Entries of the replicated log: packed by the leader, unpacked by every node.
 
     u8 format | u8 zero | u16 machine version | u32 commands bytes | u64 stamp | u64 wall time
     commands: a msgpack array of plain lists (`to_list` of the machine)

@@ -1,4 +1,4 @@
-"""One term of this node as leader, and everything that ends with it.
+"""A term of this node as leader, and everything that ends with it.
 
 Owns proposals, sessions, granted renewals, waiting gets, redrives and the handlers of requests: a
 `Leadership` is made when Raft makes this node the leader and dropped when it no longer is, so no

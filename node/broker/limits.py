@@ -1,7 +1,7 @@
-"""Every limit of the broker: a name, a unit, a reason. Nothing else, and it knows nobody.
+"""Every limit of the broker: a name, a unit, a reason. Owns nothing else, and imports nothing.
 
-What an operator may change is a key of the configuration's `[limits]` section, not a constant
-here; what the protocol fixes for both sides stands in `fifo/wire/limits.py`.
+A limit that an operator may change is a key of the configuration's `[limits]` section instead;
+those that the protocol fixes for both sides are in `fifo/wire/limits.py`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ GATHER_COMMANDS_MAX: Final = 4_096
 """Commands in one entry: bounds its size where commands carry no bodies."""
 
 GATHER_MICROSECONDS_MAX: Final = 25_000
-"""What the commands of one entry may take together to be applied (`cost.py`), unless it is one
-alone: with what is handed out after them it stays below 50 ms."""
+"""Time that applying the commands of one entry may take (`cost.py`), except a single command: with
+the deliveries that follow it stays below 50 ms."""
 
 ENTRIES_IN_FLIGHT_MAX: Final = 64
 """Entries handed to Raft and not answered: what comes beyond waits in the gatherer, whose size
@@ -41,7 +41,7 @@ GATHERED_BYTES_MAX: Final = 32 * MIB
 
 GAP_SECONDS_MAX: Final = 1.0
 """A longer pause between two turns counts as this much: a paused node must not expire locks that
-nobody could renew (semantics.md section 2)."""
+no client could renew (semantics.md section 2)."""
 
 TICK_SECONDS: Final = 10.0
 """While anything waits for time, cluster time is committed at least this often."""
@@ -67,8 +67,8 @@ RENEWED_RANGES_MAX: Final = 4_096
 granted must be remembered."""
 
 LAPSED_MS: Final = 1_000
-"""Promises of renewals are remembered so long after they have ended: by them the clock measures how
-late it was."""
+"""Granted renewals are remembered for this long after they end: the lateness of an expiry is
+measured against them."""
 
 # --- connections ---------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ OPENING_LEADERLESS_SECONDS: Final = 10.0
 
 HEARTBEAT_MS_MIN: Final = 500
 HEARTBEAT_MS_MAX: Final = 30_000
-"""What a client may ask for: shorter ones would load the node, longer ones hide the dead."""
+"""Bounds of a requested heartbeat: shorter ones load the node, longer ones hide dead peers."""
 
 DISK_LOOK_SECONDS: Final = 1.0
 """Period in which the free space of the disk is looked at."""

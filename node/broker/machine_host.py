@@ -48,7 +48,7 @@ class HostView:
         return snapshot_chunks(self._frozen)
 
     def release(self) -> None:
-        """Let the state change again without copies: no reader is left."""
+        """Release the state for changes without copies: no reader is left."""
         self._frozen.release()
 
 

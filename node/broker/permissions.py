@@ -1,4 +1,4 @@
-"""What a user may ask for: one line per message, and nothing that has no line.
+"""Permissions of requests: one line per message; a message without a line is refused.
 
 Owns the table from requests to permissions on queues. A queue that is only named in a request (a
 dead-letter queue, the target of a move) needs a permission of its own, or a message could be led
@@ -20,7 +20,7 @@ CONSUME, MANAGE = Permission.CONSUME, Permission.MANAGE
 
 
 class Rights:
-    """What one user may do. Kept while the node runs, so that a publish costs one look-up."""
+    """The rights of one user. Kept while the node runs, so that a publish costs one look-up."""
 
     def __init__(self, user: User) -> None:
         self.user = user
@@ -52,7 +52,7 @@ class Rights:
         return next((text for text in needs(self, message) if text is not None), None)
 
     def lacks(self, queue: str, *any_of: Permission) -> str | None:
-        """What is missing, in words; None where one of these permissions is there."""
+        """The missing permission, in words; None if the user has one of these."""
         if any(self.may(permission, queue) for permission in any_of):
             return None
         wanted = " or ".join(any_of)

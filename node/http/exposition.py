@@ -21,11 +21,11 @@ class Page:
         self._lines: list[str] = []
 
     def gauge(self, name: str, text: str, value: float) -> None:
-        """One value that goes up and down."""
+        """Add a value that goes up and down."""
         self.samples(name, "gauge", text, [({}, value)])
 
     def counter(self, name: str, text: str, value: float) -> None:
-        """One value that only grows while the process lives."""
+        """Add a value that only grows while the process lives."""
         self.samples(name, "counter", text, [({}, value)])
 
     def samples(

@@ -1,9 +1,9 @@
 """`/metrics`: what a node counts, under the names of the contract.
 
-Owns the names, the labels and where each figure comes from. What is about queues is told by the
+Owns the names, the labels and where each figure comes from. Figures of queues come from the
 leader alone, so that a sum over all nodes is right: depths from the replicated state, totals from
-its counters, which go on under the next leader. A look at everything is cut into pieces, for ten
-thousand queues may not hold up the loop. Must not change anything.
+its counters, which go on under the next leader. The page is made in pieces, because ten thousand
+queues would block the event loop. Must not change anything.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ async def _add_sessions(page: Page, machine: Machine) -> None:
 
 
 def _add_broker(page: Page, node: Node) -> None:
-    """What this process has counted since it began; all but zero on a leader only."""
+    """Add the counters of this process since its start; they grow on a leader only."""
     counters = node.broker.counters
     page.counter(
         "fifo_messages_confirmed_total",
@@ -251,7 +251,7 @@ def _add_raft(page: Page, raft: RaftStatus) -> None:
     page.samples(
         "fifo_raft_peer_lag_entries",
         "gauge",
-        "Entries that a peer has not acknowledged; told by the leader.",
+        "Entries that a peer has not acknowledged; from the leader only.",
         [({"peer": peer.name}, peer.lag_entries) for peer in raft.peers if raft.role == "leader"],
     )
     page.counter("fifo_raft_elections_total", "Elections begun here.", counters.elections_total)

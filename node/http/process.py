@@ -1,4 +1,4 @@
-"""What the system says of this process: the `process_*` figures that every exporter has.
+"""Figures of this process by its system: the `process_*` ones that every exporter has.
 
 Owns the reading of `/proc/self`; where there is none, what `resource` knows.
 """

@@ -31,7 +31,7 @@ QUEUES_LISTED_MAX: Final = 1_000
 """As many as `fifo queue list` shows: more would hold up the loop."""
 
 _OPEN_TO_ALL: Final = "/health/"
-"""Whether a node lives is nobody's secret, and what asks has no credentials."""
+"""Whether a node is alive is no secret, and probes have no credentials."""
 
 _CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="fifo", charset="UTF-8"'}
 
@@ -58,7 +58,7 @@ class HttpServer:
         context = None if address.is_loopback else self._node.client_context()
         await self._runner.setup()
         assert self._runner.server is not None, "it was set up"
-        # Not a site of aiohttp: what that has just accepted when it stops belongs to nobody.
+        # Not a site of aiohttp: a socket that it has just accepted when it stops is never closed.
         self._listener = Listener(context, self._runner.server)
         await self._listener.start(address.host, address.port)
 
@@ -91,7 +91,7 @@ class HttpServer:
         return await handler(request)
 
     async def _verdict(self, request: web.Request) -> Verdict:
-        """Who asks, by `Basic` or `Bearer` credentials, or by coming from this machine."""
+        """Authenticate by `Basic` or `Bearer` credentials, or by an address of this machine."""
         host = request.remote or ""
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         if not scheme:
@@ -134,7 +134,7 @@ class HttpServer:
         return web.json_response({"address": str(self._node.me.client), **status, "lag": lag})
 
     async def _queues(self, request: web.Request) -> web.Response:
-        """What `fifo queue list --json` prints."""
+        """Answer with the output of `fifo queue list --json`."""
         elsewhere = self._elsewhere(request)
         if elsewhere is not None:
             return elsewhere
@@ -142,7 +142,7 @@ class HttpServer:
         return web.json_response(list(views.overviews(machine, QUEUES_LISTED_MAX)))
 
     async def _queue(self, request: web.Request) -> web.Response:
-        """What `fifo queue show NAME --json` prints."""
+        """Answer with the output of `fifo queue show NAME --json`."""
         elsewhere = self._elsewhere(request)
         if elsewhere is not None:
             return elsewhere

@@ -140,7 +140,7 @@ def test_an_unknown_node_is_refused_with_the_known_ones(tmp_path: Path) -> None:
             "[[user]] 1 password_hash: must be",
         ),
         (ONE_NODE + USER + "token_hash = 's3cret'\n", "[[user]] 1 token_hash: must be a hash"),
-        (ONE_NODE + USER + "consume = 'q'\n", "[[user]] 1 consume: must be a list of texts"),
+        (ONE_NODE + USER + "consume = 'q'\n", "[[user]] 1 consume: must be a list of strings"),
         (ONE_NODE + USER + "consume = ['']\n", "[[user]] 1 consume: '' must be 1 to 255 bytes"),
         (ONE_NODE + USER + USER, "[[user]] 2 name: x is already the name of another user"),
         (
@@ -166,7 +166,10 @@ def test_an_unknown_node_is_refused_with_the_known_ones(tmp_path: Path) -> None:
         ),
         (ONE_NODE.replace('"a"\nclient', '"a b"\nclient'), "[[node]] 1 name: 'a b' is not a name"),
         (ONE_NODE.replace('data_dir = "a"', ""), "[[node]] 1 data_dir: is missing"),
-        (ONE_NODE.replace('data_dir = "a"', "data_dir = 1"), "[[node]] 1 data_dir: must be a text"),
+        (
+            ONE_NODE.replace('data_dir = "a"', "data_dir = 1"),
+            "[[node]] 1 data_dir: must be a quoted string",
+        ),
         (ONE_NODE.replace('data_dir = "a"', "data_dir = ' '"), "[[node]] 1 data_dir: must not be"),
         ("[cluster]\nname = 'c'\n", "there is no [[node]]; at least one is needed"),
         ("node = [1]\n[cluster]\nname = 'c'\n", "node: must be written as [[node]] sections"),

@@ -1,10 +1,10 @@
-"""Who is it: secrets proven to be somebody's, and those who guess slowed down.
+"""Authentication: credentials verified, and guessing slowed down.
 
-Owns the verification of a name and a secret, on a thread where it is slow, and what is remembered
-of failures. Both the client port and the http port ask here. A verified password is remembered as a
-keyed digest while the process runs, so that ten thousand clients that come back at once cost one
-scrypt for each user and not one for each connection. Secrets are never logged, kept or shown.
-Must not know connections, frames or what users may do.
+Owns the verification of a name and a secret, off the event loop if it is slow, and the memory of
+failures, for the client port and the http port. A verified password is remembered as a keyed digest
+while the process runs, so that ten thousand clients that reconnect at once cost one scrypt per user
+and not one per connection. Secrets are never logged, kept or shown. Must not know connections,
+frames or what users may do.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MECHANISMS: Final = (PASSWORD, TOKEN)
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """Why somebody is not let in. The text says nothing that helps to guess."""
+    """The reason of a refusal. Its text says nothing that helps to guess."""
 
     code: Code
     text: str
@@ -52,7 +52,7 @@ Verdict: TypeAlias = Rights | Denied
 Decide: TypeAlias = Callable[[Verdict], None]
 
 _WRONG: Final = Denied(Code.AUTHENTICATION_FAILED, "the user or the secret is wrong")
-_BUSY: Final = Denied(Code.OVERLOADED, "too many log-ins are being checked: try again soon")
+_BUSY: Final = Denied(Code.OVERLOADED, "too many log-ins are being checked: retry soon")
 
 
 class CallLater(Protocol):
@@ -63,9 +63,9 @@ class CallLater(Protocol):
 
 
 class Failures:
-    """How often somebody was wrong lately, by the address and the name that were given.
+    """Recent failures, by the address and the name that were given.
 
-    The first few failures cost nothing, for people mistype; each one more doubles the wait. Half of
+    The first few cost nothing, because people mistype; each further one doubles the wait. Half of
     them are forgotten in a minute.
     """
 
@@ -74,7 +74,7 @@ class Failures:
         self._counts: dict[tuple[str, str | None], tuple[float, float]] = {}
 
     def note(self, host: str, name: str) -> None:
-        """Somebody at this address was wrong under this name."""
+        """Count a failure at this address under this name."""
         for key in ((host, name), (host, None)):
             count = self._count(key) + 1
             self._counts.pop(key, None)
@@ -83,12 +83,12 @@ class Failures:
                 del self._counts[next(iter(self._counts))]
 
     def forgive(self, host: str, name: str) -> None:
-        """Somebody at this address was right under this name."""
+        """Forget failures at this address under this name, after a success."""
         self._counts.pop((host, name), None)
 
     def delay_seconds(self, host: str, name: str) -> float:
-        """How long the next try has to wait: longer for this name, and for an address that tries
-        many names."""
+        """Seconds that the next attempt has to wait: more for this name, and for an address that
+        tries many names."""
         over = max(
             self._count((host, name)) - limits.LOGIN_FAILURES_FREE,
             self._count((host, None)) - limits.LOGIN_FAILURES_FREE_PER_ADDRESS,
@@ -106,7 +106,7 @@ class Failures:
 
 
 class Authentication:
-    """Proves who somebody is. One per node."""
+    """Verifies the credentials of clients. One per node."""
 
     def __init__(
         self,
@@ -127,14 +127,14 @@ class Authentication:
         self._key = os.urandom(32)
         self._checking: dict[tuple[str, bytes], list[tuple[str, Decide]]] = {}
         self._delayed: dict[str, int] = {}
-        # Who does not exist costs as much time as who does.
+        # A user that does not exist costs as much time as one that does.
         self._decoy = PasswordHash(
             SCRYPT_LOG_N, SCRYPT_R, SCRYPT_P, os.urandom(SALT_BYTES), os.urandom(KEY_BYTES)
         )
         self.failures = Failures(now)
 
     def replace(self, users: Iterable[User]) -> None:
-        """From now on these are the users; what was remembered of their secrets is forgotten."""
+        """Replace all users; what was remembered of their secrets is forgotten."""
         self._rights = {user.name: Rights(user) for user in users}
         self._tokens = {
             rights.user.token.digest: rights
@@ -144,26 +144,26 @@ class Authentication:
         self._verified.clear()
 
     def rights_of(self, name: str) -> Rights | None:
-        """What the user of this name may do; None where there is none."""
+        """The rights of the user with this name; None without such a user."""
         return self._rights.get(name)
 
     @property
     def required(self) -> bool:
-        """Whether there are users: then everybody is one of them, or is not let in."""
+        """Whether there are users: then every client has to be one of them."""
         return bool(self._rights)
 
     def without_credentials(self, host: str) -> Verdict:
-        """Who somebody is that says nothing of himself: on this machine, if the file says so."""
+        """The user of a client without credentials: from this machine, if so configured."""
         for rights in self._rights.values():
             if rights.user.loopback and is_loopback(host):
                 return rights
         return Denied(
             Code.AUTHENTICATION_FAILED,
-            "this cluster wants a user: connect as fifo://user:password@host:port or with ?token=",
+            "this cluster needs a user: connect as fifo://user:password@host:port or with ?token=",
         )
 
     def check(self, host: str, mechanism: str, name: str, secret: bytes, decide: Decide) -> None:
-        """Tell `decide` who this is, now or later. `name` may be empty with a token."""
+        """Call `decide` with the verdict, now or later. `name` may be empty with a token."""
         delay_seconds = self.failures.delay_seconds(host, name)
         if not delay_seconds:
             self._check(host, mechanism, name, secret, decide)
@@ -183,7 +183,7 @@ class Authentication:
         self._call_later(delay_seconds, go_on)
 
     def close(self) -> None:
-        """The node ends: what is being checked is not answered any more."""
+        """Stop the worker: attempts that are being checked get no answer any more."""
         if self._thread is not None:
             self._thread.close()
 
@@ -204,7 +204,7 @@ class Authentication:
                 self._hash(host, name, secret, digest, decide)
 
     def _hash(self, host: str, name: str, secret: bytes, digest: bytes, decide: Decide) -> None:
-        """Compare with the slow hash, beside the loop; who asks the same meanwhile shares it."""
+        """Compare with the slow hash, off the event loop; equal attempts meanwhile share it."""
         key = name, digest
         if key in self._checking:
             self._checking[key].append((host, decide))
@@ -224,7 +224,7 @@ class Authentication:
             if error is not None:
                 logger.error("event=login_check_failed error=%s", type(error).__name__)
             right = rights is not None and stored is not None and found == [True]
-            right = right and self._rights.get(name) is rights  # nobody replaced it meanwhile
+            right = right and self._rights.get(name) is rights  # not replaced meanwhile
             if right:
                 self._verified[name] = digest
             for one_host, one_decide in self._checking.pop(key):

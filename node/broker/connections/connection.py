@@ -1,4 +1,4 @@
-"""One client connection: bytes in, frames to its owner; frames out, bounded both ways.
+"""A client connection: bytes in, frames to its owner; frames out, bounded both ways.
 
 Owns decoding, backpressure while the peer has too many unanswered requests, the bounded output, and
 closing. Must not know sessions, leadership or what a message means: the owner decides. An owner
@@ -42,7 +42,7 @@ class Owner(Protocol):
         """A new connection; nothing has been read from it."""
 
     def received(self, connection: Connection, frame: Frame) -> None:
-        """One frame of the peer, in order."""
+        """The next frame of the peer."""
 
     def disconnected(self, connection: Connection) -> None:
         """The connection is closed, by either side. Called once."""
@@ -358,7 +358,7 @@ class Connection(asyncio.Protocol):
         return not self._reading_stopped
 
     def __repr__(self) -> str:
-        """One line for a log."""
+        """Describe the connection in a line for a log."""
         number = "-" if self.session is None else self.session.number
         return f"<Connection {self.address} session={number} role={self.role} epoch={self.epoch}>"
 

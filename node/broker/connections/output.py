@@ -19,7 +19,7 @@ from fifo.wire import Buffer
 from node.broker import limits
 
 Buffers: TypeAlias = list[Buffer]
-"""One encoded frame."""
+"""An encoded frame."""
 
 
 class Deferred(Protocol):
