@@ -118,7 +118,7 @@ FLOORS: dict[str, Room] = {
 # shorter: take a name away with the last idiom in its files.
 UNREVISED = words(
     """
-    tests.bench tests.jepsen tests.machine tests.node tests.sim
+    tests.bench tests.jepsen tests.machine tests.node
     tests.support tests.wire
     docs.broker
     docs.metrics docs.mutants docs.operating

@@ -35,7 +35,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--trace", action="store_true", help="print what happens, and the history")
     parser.add_argument("--cut", action="store_true", help="leave out the faults it fails without")
     parser.add_argument("--seeds", type=int, metavar="N", help="run N seeds from --seed on")
-    parser.add_argument("--fresh", action="store_true", help="with --seeds: seeds nobody has run")
+    parser.add_argument("--fresh", action="store_true", help="with --seeds: seeds never run before")
     add_jobs_option(parser)
     parser.add_argument("--mutants", type=int, metavar="N", help="score each mutant on N seeds")
     return parser.parse_args()
@@ -71,7 +71,7 @@ def _fails(plan: Plan) -> bool:
 
 
 def _ran(plan: str, seed: int) -> Ran:
-    """What becomes of one seed of many."""
+    """The result of one seed of many."""
     seen: list[World] = []
     error = None
     try:

@@ -25,7 +25,7 @@ LATE_MS = 250
 """After its time at most, what is delayed is ready and what a lock kept is back (S8, S9)."""
 
 IN_PLACE_SECONDS = 1.0
-"""A leader that leads for so long, with nothing wrong, has seen to all that fell due before it."""
+"""After this term without a fault, a leader has handled all that fell due before its election."""
 
 COMMIT_SECONDS = 0.1
 """A leader whose entries wait for longer than this is not in place: what is late, commits delay."""

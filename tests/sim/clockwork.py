@@ -21,14 +21,14 @@ from typing import Any, NoReturn
 CURRENT: ContextVar[Program | None] = ContextVar("program", default=None)
 
 STEP_SECONDS = 1e-6
-"""What one callback takes: enough to keep any two of them apart in time."""
+"""Virtual duration of one callback: enough to keep any two of them apart in time."""
 
 SPIN_MAX = 2_000_000
 """Callbacks between two jumps of the clock: more of them wait for nothing."""
 
 
 CLOSE_MAX = 20
-"""How often a coroutine may wait while it is being ended."""
+"""Maximum number of waits of a coroutine while it is being ended."""
 
 
 class Deadlock(Exception):
@@ -36,7 +36,7 @@ class Deadlock(Exception):
 
 
 class Program:
-    """One process on one machine: its clock, and whether it runs.
+    """A process on one machine: its clock, and whether it runs.
 
     `host` is the machine it runs on, `alive` becomes false once and for ever.
     """

@@ -59,13 +59,13 @@ class ClientPort:
         self._server = await asyncio.get_running_loop().create_server(self._make, host, port)
 
     def close(self) -> None:
-        """Accept nobody any more."""
+        """Stop accepting connections."""
         if self._server is not None:
             self._server.close()
 
 
 class SlowDisk:
-    """Work beside the loop that takes as long as the machine's disk does just now."""
+    """Work off the event loop, as slow as the machine's disk is at the moment."""
 
     def __init__(self, host: Host, name: str) -> None:
         """`name` is what the thread would have."""
@@ -86,7 +86,7 @@ class SlowDisk:
         if not seconds and self._free_at <= now:
             self._end(work, done)
             return
-        self._host.world.happened(f"{'read' if self._reads else 'sync'} beside the loop took time")
+        self._host.world.happened(f"{'read' if self._reads else 'sync'} off the loop took time")
         took = seconds * 2 * self._chance()
         self._free_at = max(self._free_at, now) + took
         self._loop.call_at(self._free_at, self._end, work, done)
@@ -96,12 +96,12 @@ class SlowDisk:
             Inline().run(partial(self._host.beside_loop, work), done)
 
     def close(self) -> None:
-        """What has not ended never began."""
+        """Discard what has not ended, as if it had never begun."""
         self._closed = True
 
 
 class Host:
-    """One machine, and the node on it if one runs."""
+    """A machine, and the node on it if one runs."""
 
     node_class: type[Node] = Node
 
@@ -112,9 +112,9 @@ class Host:
         self.incarnation = 0
         self.disk_failed = False
         self.sync_seconds = 0.0
-        """What a sync takes in the mean; one on the loop is instantaneous, and only measured so."""
+        """Mean duration of a sync; on the loop it is instantaneous, and only measured as this."""
         self.read_seconds = 0.0
-        """What a read takes in the mean; on the loop, where the node stands so long, exactly."""
+        """Mean duration of a read; on the loop, which blocks the node, the exact one."""
         self._beside_loop = False
         self._measured = 0.0
         self.program: Program | None = None
@@ -192,7 +192,7 @@ class Host:
             self._beside_loop = False
 
     def slow_reads(self, seconds: float) -> None:
-        """From now on reads of the disk take so long, until the node is gone."""
+        """Slow the disk's reads down to `seconds` each until the node is gone."""
         self.read_seconds = seconds
         self.storage.read_hook = self._read
 

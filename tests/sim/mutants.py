@@ -70,7 +70,7 @@ def _remembering() -> Iterator[_Positions]:
 
 
 def _holder(state: State, at: tuple[int, int] | None) -> tuple[int, int] | None:
-    """(consumer, token) of whoever holds the message that stands there."""
+    """(consumer, token) of the holder of the message at this position, or None."""
     for consumer in state.consumers.values():
         if at is not None and consumer.queue == at[0]:
             for held, _ in locks.all_holds(consumer):
@@ -81,7 +81,7 @@ def _holder(state: State, at: tuple[int, int] | None) -> tuple[int, int] | None:
 
 @contextmanager
 def token_not_compared() -> Iterator[None]:
-    """An ack settles the message, whoever holds it by now."""
+    """An ack settles the message, even if another consumer holds it by now."""
     unheld = settle._settle_unheld
 
     with _remembering() as positions:
@@ -163,7 +163,7 @@ def local_time() -> Iterator[None]:
 
 @contextmanager
 def no_lease() -> Iterator[None]:
-    """Renewals are granted by whoever believes to lead."""
+    """Any node that believes it leads grants renewals."""
 
     def may_answer(leadership: Leadership) -> bool:
         return leadership.led
@@ -175,7 +175,7 @@ def no_lease() -> Iterator[None]:
 
 @contextmanager
 def no_recheck() -> Iterator[None]:
-    """An evaluation takes the messages it was about from whoever holds them by now."""
+    """An evaluation takes the messages it was about from their present holders."""
     with _remembering() as positions:
 
         def evaluate(step: Step, named: tuple[tuple[int, int, int], ...]) -> None:
@@ -270,7 +270,7 @@ def overdue(seed: int) -> Plan:
 
 
 def outliving(seed: int) -> Plan:
-    """The same with locks so long that some end when all is healed and a leader is in place."""
+    """The same with longer locks: some end when all is healed and a leader is in place."""
     late = Consuming(prefetch=3, lock_s=3.0, workers=3, auto_renew=False, slow=1.0)
     return Plan(seed, 3, (30, 30), (late, late, late), max_deliveries=20, faults=())
 
@@ -287,7 +287,7 @@ SEARCHES: tuple[tuple[str, Switch, Search], ...] = (
     ("what is due is looked for too seldom", seldom_looks, Search(0, 10, outliving)),
     ("lock clock skips looks", skips_looks, Search(3, 10, outliving)),
 )
-"""What each breaks, how it is put back, and the runs that must find it."""
+"""The rule each breaks, the switch that breaks it, and the runs that must find it."""
 
 
 def noticed(search: Search, seed: int) -> str | None:
@@ -305,7 +305,7 @@ def found_by(switch: Switch, search: Search, seed: int) -> str | None:
         return noticed(search, seed)
 
 
-_DIRECTED = test_slow_reads.a_slow_read_holds_up_nobody_else
+_DIRECTED = test_slow_reads.a_slow_read_delays_no_other_client
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(

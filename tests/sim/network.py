@@ -19,7 +19,7 @@ RETRY_SECONDS = 1.0
 """A lost SYN is sent again after this, doubled each time."""
 
 READ_BYTES = 262_144
-"""What one read takes at most."""
+"""Maximum number of bytes that one read takes."""
 
 _FIN = b""
 Segment = tuple[float, bytes | None]
@@ -48,7 +48,7 @@ class Listener:
 
 
 class End(asyncio.Transport):
-    """One end of a connection, as the program on it sees it."""
+    """An end of a connection, as the program on it sees it."""
 
     def __init__(self, network: Network, program: Program, remote: tuple[str, int]) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from tests.support.shrinking import shortest
 
 FAULT_SECONDS = 9.0
-"""How long faults last: several elections, and locks that run out in between."""
+"""Duration of the faults: several elections, and locks that run out in between."""
 
 FIRST_FAULT_SECONDS = 1.2
 """By then there is a leader, as a rule."""
@@ -21,7 +21,7 @@ FIRST_FAULT_SECONDS = 1.2
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong: when, to whom, and with whom; `number` is a little chance."""
+    """A fault: its time, its node and its counterpart; `number` is a little chance."""
 
     at: float
     kind: str
@@ -35,17 +35,17 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Consuming:
-    """How one consuming program behaves."""
+    """The behaviour of a consuming program."""
 
     prefetch: int
     lock_s: float
     workers: int
     auto_renew: bool
     slow: float
-    """How likely a handler takes longer than the lock."""
+    """Probability that a handler takes longer than the lock."""
 
     def seconds(self, rng: random.Random) -> float:
-        """How long a handler takes."""
+        """Draw the seconds that a handler takes."""
         if rng.random() < self.slow:
             return rng.uniform(0.3, 2.5) * self.lock_s
         return rng.choice((0.0, 0.002, 0.02, 0.2)) * rng.random()
@@ -53,7 +53,7 @@ class Consuming:
 
 @dataclass(frozen=True, slots=True)
 class Verbs:
-    """What programs do beside publishing and consuming: how many of each kind there are."""
+    """Programs that do more than publish and consume: the number of each kind."""
 
     getters: int = 0
     durables: int = 0
@@ -68,7 +68,7 @@ class Verbs:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run. Everything else is drawn from `seed` while it runs."""
+    """The plan of one run. Everything else is drawn from `seed` while it runs."""
 
     seed: int
     nodes: int
@@ -77,7 +77,7 @@ class Plan:
     max_deliveries: int
     faults: tuple[Fault, ...]
     lasting: tuple[Fault, ...] = ()
-    """What is never healed: a minority, without which everything has to go on (V2)."""
+    """Faults that are never healed: of a minority, without which all has to go on (V2)."""
     ordering: str = "none"
     timeout_s: float = 8.0
     """Of every call; 8 s is longer than two elections, the short ones often end unknown."""
@@ -107,7 +107,7 @@ KINDS: dict[str, tuple[int, str]] = {
     "client_kill": (3, ""),
     "client_pause": (4, "client_resume"),
 }
-"""What happens, how often in proportion, and what ends it some time later."""
+"""Kinds of faults: the relative frequency of each, and the fault that ends it later."""
 
 MORE_KINDS: dict[str, tuple[int, str]] = {
     "transfer_leader": (5, ""),
@@ -117,7 +117,7 @@ MORE_KINDS: dict[str, tuple[int, str]] = {
     "client_break": (3, ""),
     "client_pause": (1, "client_resume"),
 }
-"""The same of what came later: drawn by itself, so that the rest of a seed's plan stays."""
+"""The same of kinds that came later: drawn separately, so that the rest of a seed's plan stays."""
 
 
 def draw(seed: int) -> Plan:
@@ -127,7 +127,7 @@ def draw(seed: int) -> Plan:
     if rng.random() < 0.25:
         return plan
     verbs = Verbs(
-        # A single active consumer lets nobody else take messages.
+        # Beside a single active consumer no other takes messages.
         getters=0 if plan.ordering == "single_active" else rng.choice((0, 1, 1)),
         durables=0 if plan.ordering == "single_active" else rng.choice((0, 1, 2)),
         numbered=rng.choice((0, 12, 24)),
@@ -152,7 +152,7 @@ def sharing(seed: int) -> Plan:
 
 
 PLANS: dict[str, Callable[[int], Plan]] = {"drawn": draw, "sharing": sharing}
-"""Kinds of plans, by the name under which seeds of them are told."""
+"""Kinds of plans, by the name under which their seeds are reported."""
 
 
 def basic(seed: int, nodes: int | None = None) -> Plan:
@@ -191,7 +191,7 @@ def basic(seed: int, nodes: int | None = None) -> Plan:
 
 
 def _lasting(rng: random.Random, nodes: int) -> tuple[Fault, ...]:
-    """One sick node of three or more, in a quarter of the runs."""
+    """Draw a sick node of three or more, in a quarter of the runs."""
     if nodes < 3 or rng.random() < 0.75:
         return ()
     names = [f"n{place + 1}" for place in range(nodes)]

@@ -1,4 +1,4 @@
-"""One run of a plan: start, faults, healing, draining, and the checks at the end.
+"""A run of a plan: start, faults, healing, draining, and the checks at the end.
 
 Owns the order of a run and its deadlines.
 """

@@ -1,4 +1,4 @@
-"""One seed is one run: under any hash seed, in any process; and other seeds are other runs."""
+"""A seed is one run, under any hash seed and in any process; other seeds are other runs."""
 
 from __future__ import annotations
 

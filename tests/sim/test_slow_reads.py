@@ -81,7 +81,7 @@ class Scene:
         await work(leader)
         await self.done(60.0)
         assert self.world.leader() is leader
-        assert self.world.counts["role leader"] == 1, "nobody else stood for election"
+        assert self.world.counts["role leader"] == 1, "another node stood for election"
 
     async def _fill(self, client: fifo.Client) -> None:
         for name in (DEEP, QUICK):
@@ -127,7 +127,7 @@ class Scene:
                 await asyncio.sleep(0.1)
 
 
-def a_slow_read_holds_up_nobody_else() -> None:
+def a_slow_read_delays_no_other_client() -> None:
     """Neither heartbeats nor another queue's deliveries wait for a disk that reads for seconds."""
     scene = Scene()
 
@@ -139,12 +139,12 @@ def a_slow_read_holds_up_nobody_else() -> None:
     scene.run(work)
     assert scene.taken == BODIES
     assert max(scene.late) < LATE_SECONDS
-    assert scene.world.counts["read beside the loop took time"] > 1
+    assert scene.world.counts["read off the loop took time"] > 1
     assert "the loop waited for a read" not in scene.world.counts
 
 
-def test_a_slow_read_holds_up_nobody_else() -> None:
-    a_slow_read_holds_up_nobody_else()
+def test_a_slow_read_delays_no_other_client() -> None:
+    a_slow_read_delays_no_other_client()
 
 
 def reads_on_the_loop() -> Any:
@@ -157,9 +157,9 @@ def reads_on_the_loop() -> Any:
     return patch.object(Broker, "_read", read)
 
 
-def test_with_reads_on_the_loop_everybody_waits() -> None:
+def test_with_reads_on_the_loop_every_client_waits() -> None:
     with reads_on_the_loop(), pytest.raises(AssertionError):
-        a_slow_read_holds_up_nobody_else()
+        a_slow_read_delays_no_other_client()
 
 
 def test_a_peek_is_answered_when_all_of_it_was_read() -> None:
@@ -181,7 +181,7 @@ def test_a_peek_is_answered_when_all_of_it_was_read() -> None:
     assert "the loop waited for a read" not in scene.world.counts
 
 
-def test_a_reader_that_goes_is_not_read_for() -> None:
+def test_no_read_is_made_for_a_reader_that_left() -> None:
     scene = Scene()
 
     async def begin(client: fifo.Client) -> None:

@@ -37,7 +37,7 @@ def test_drawn_faults_break_no_promise(first: int) -> None:
 
 
 @pytest.mark.parametrize("past", SEEDS["past"], ids=lambda past: f"{past['plan']}-{past['seed']}")
-def test_what_once_went_wrong_goes_right(past: dict[str, Any]) -> None:
+def test_a_past_failure_no_longer_occurs(past: dict[str, Any]) -> None:
     run(PLANS[past["plan"]](past["seed"]))
 
 
@@ -72,11 +72,11 @@ def test_steps_that_are_cut_short_break_no_promise(monkeypatch: pytest.MonkeyPat
     whole = checkout.is_cut_short
     cut_short: list[bool] = []
 
-    def told(*asked: Any) -> bool:
+    def noting(*asked: Any) -> bool:
         cut_short.append(whole(*asked))
         return cut_short[-1]
 
-    monkeypatch.setattr(checkout, "is_cut_short", told)
+    monkeypatch.setattr(checkout, "is_cut_short", noting)
     monkeypatch.setattr(records, "BATCH_CHECKOUT_MESSAGES", 3)
     faults = (Fault(3.0, "kill_leader", "n1"), Fault(3.4, "restart", "n1"))
     verbs = Verbs(getters=1, durables=1, ttl=True)
@@ -87,7 +87,7 @@ def test_steps_that_are_cut_short_break_no_promise(monkeypatch: pytest.MonkeyPat
 VERBS = Verbs(getters=1, durables=2, numbered=20, ttl=True, bury_expired=True, redrives=True)
 
 VERB_SEEDS = range(3, 9)
-"""One reaches all of it as a rule: what a byte more in a frame moves, the next ones reach."""
+"""As a rule the first reaches all of it; the next reach what a longer frame moves out of it."""
 
 EXPIRED = "dead letter that had expired"
 
@@ -100,7 +100,7 @@ REACHED = (
     "numbered again",
     "redrive running",
     "transfer begun",
-    "sync beside the loop took time",
+    "sync off the loop took time",
 )
 
 

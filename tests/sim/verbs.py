@@ -1,4 +1,4 @@
-"""What client programs do beside publishing and consuming: the other verbs, under the same faults.
+"""Client programs of the verbs other than publish and consume, under the same faults.
 
 Owns programs that get, that share a durable consumer, that publish under numbers of their own, and
 that send dead letters back. What they write into the history is what `workload` writes.
@@ -23,14 +23,14 @@ GETTING = Consuming(prefetch=1, lock_s=1.0, workers=1, auto_renew=False, slow=0.
 
 DURABLE = Consuming(prefetch=1, lock_s=LOCK_S, workers=1, auto_renew=False, slow=0.3)
 FORGETTING = 0.05
-"""How likely a durable consumer is forgotten after a round."""
+"""Probability that a durable consumer is forgotten after a round."""
 
 LATER_SECONDS = 0.3
 """After an error, and between two looks at an empty queue."""
 
 
 class _Around:
-    """One of these programs, as `durably` sees it."""
+    """A program that shares a durable consumer, as `durably` sees it."""
 
     def __init__(self, programs: Programs, name: str, rng: random.Random) -> None:
         self._programs = programs
@@ -173,7 +173,7 @@ class Verbal:
             await asyncio.sleep(rng.expovariate(4.0))
 
     def _stored(self, name: str, last: int) -> None:
-        """What the cluster says is stored was published, though nobody confirmed it."""
+        """Record a message that the cluster holds as published, though no answer confirmed it."""
         for number, answered in self._numbered.items():
             if number <= last and not answered:
                 self._numbered[number] = True
@@ -189,7 +189,7 @@ class Verbal:
         client = await self._programs.connect(name, rng)
         while not self._world.calm:
             await asyncio.sleep(rng.uniform(0.5, 3.0))
-            # It may begin though nobody hears of it.
+            # It may begin though its answer is lost.
             self._world.history.add("invoke", "redrive", name, queue=DEAD)
             call = client.redrive(DEAD, rate=rng.choice((None, 5)), limit=rng.choice((None, 3)))
             try:

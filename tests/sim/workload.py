@@ -1,4 +1,4 @@
-"""What client programs do: publish numbered messages, take them, settle them in every way.
+"""Client programs: they publish numbered messages, take them, and settle them in every way.
 
 Owns the programs and what they write into the history. They use the public client only, but for a
 look at when a delivery was received, which bounds what the client can know of its lock.
@@ -31,17 +31,17 @@ KEYS = ("red", "green", None)
 """Keys of messages, where the queue keeps their order."""
 
 LEAVING = 0.05
-"""How likely a worker stops after a message; when all of a consumer's have, it is cancelled."""
+"""Probability that a worker stops after a message; a consumer without workers is cancelled."""
 
 LOOK_SECONDS = 0.1
-"""How often a handler looks whether its lock still holds."""
+"""Interval at which a handler looks whether its lock still holds."""
 
 RATE_ERROR = 0.05
 """Clocks may differ by this part: 0.98 against 1.02, and a little."""
 
 
 Held: TypeAlias = tuple[str, Program, Any, float]
-"""Who has which message in hand, and how many seconds of its lock are in doubt."""
+"""A message in hand: its program, and the seconds of its lock that are in doubt."""
 
 
 class SameLoop:
@@ -78,7 +78,7 @@ class Programs:
         )  # fmt: skip
         self.world.programs[name] = program
         if name.startswith("p"):
-            self._publishing[name] = None  # Before it runs: nobody may think that all is done.
+            self._publishing[name] = None  # Before it runs, lest all seem done.
         program.run(main(name, rng))
 
     def restart_dead(self, mains: Mapping[str, Callable[[str, random.Random], Any]]) -> None:
@@ -287,7 +287,7 @@ class Programs:
         await self.work([(name, program, message, slack)], how.seconds(rng))
 
     async def work(self, holds: list[Held], seconds: float) -> None:
-        """Have messages in hand for so long, and say so as long as that is sure."""
+        """Have messages in hand for `seconds`, and say so while that is sure."""
         for held in holds:
             self.in_hand.setdefault(held[2].id, []).append(held)
         program = holds[0][1]
@@ -309,7 +309,7 @@ class Programs:
             )  # fmt: skip
 
     def _somebody_has(self, number: str) -> None:
-        """A message was just handed out: whoever has it in hand says so now."""
+        """Record, at a hand-out of the message, every program that is sure of its lock on it."""
         for held in self.in_hand.get(number, ()):
             self.sure(held)
 

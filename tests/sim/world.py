@@ -1,4 +1,4 @@
-"""One simulated cluster with its clients: nodes, network, history, and what is known of all.
+"""A simulated cluster with its clients: nodes, network, history, and what is known of all.
 
 Owns the parts and the faults. What must hold is checked by `check_raft` while it runs, and by
 `tests.jepsen.checkers` afterwards on the history; what clients do is `workload`'s business.
@@ -31,7 +31,7 @@ QUEUE, DEAD = "work", "dead"
 
 
 class _Lateness(Histogram):
-    """How late locks ended, told to the checks too."""
+    """The lateness of locks that ended, reported to the checks too."""
 
     __slots__ = ("_tell",)
 
@@ -97,7 +97,7 @@ class World:
         freeze, restore = node.broker.host.freeze, node.broker.host.restore
         incarnation = host.incarnation
 
-        def told(role: str, term: int) -> None:
+        def changed(role: str, term: int) -> None:
             self.note(f"{host.name} is {role} of term {term}")
             self.happened(f"role {role}")
             self.checks.role(host.name, incarnation, role, term)
@@ -131,11 +131,11 @@ class World:
         )
         node.broker.host.freeze = frozen  # type: ignore[method-assign]  # a look from outside
         node.broker.host.restore = restored  # type: ignore[method-assign]  # likewise
-        node.broker.on_role = told  # type: ignore[method-assign]  # a look from outside
+        node.broker.on_role = changed  # type: ignore[method-assign]  # a look from outside
         node.broker.host.apply = applied  # type: ignore[method-assign]  # likewise
 
     def _first_applied(self, name: str, outcome: Outcome, at_ms: int) -> None:
-        """What the machine hands out with an entry, seen where it is applied first."""
+        """Note what the machine hands out with an entry, where it is applied first."""
         for effect in outcome.effects:
             self.happened(f"effect {type(effect).__name__}")
             if isinstance(effect, Deliver) and not effect.repeat:
