@@ -121,8 +121,8 @@ UNREVISED = words(
     tests.bench tests.jepsen tests.machine tests.node
     tests.support tests.wire
     docs.broker
-    docs.metrics docs.mutants docs.operating
-    docs.renewal docs.security
+    docs.metrics docs.mutants
+    docs.renewal
     """
 )
 
