@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @contextmanager
 def full_collections() -> Iterator[list[int]]:
-    """How many objects each full collection looked at that begins meanwhile."""
+    """Number of objects that each full collection looked at, of those that begin meanwhile."""
     found: list[int] = []
 
     def note(phase: str, info: dict[str, int]) -> None:
@@ -61,7 +61,7 @@ def test_no_full_collection_begins_while_an_entry_is_applied() -> None:
     gc.freeze()
     gc.collect()  # Python counts what is left now: nothing, as in a program that has little else
     try:
-        assert filled(lambda: None), "by itself Python begins some here"
+        assert filled(lambda: None), "Python begins some here automatically"
     finally:
         gc.unfreeze()
     with Collector() as collector:
@@ -90,7 +90,7 @@ def test_garbage_that_was_put_aside_before_it_was_garbage_is_found_when_it_adds_
             held = [Cyclic() for _ in range(2_500)]
             seen += [weakref.ref(one) for one in held[::100]]
             collector.look()
-            del held  # garbage now, and nobody's recent objects
+            del held  # garbage now, and no longer among the recent objects
             turns += 1
             assert turns * 2_500 * 13 < 3 * max(100_000, here // 2), "it piles up"
         assert turns > 2, "it is not kept at all"

@@ -1,4 +1,4 @@
-"""What a cluster.toml may say, and in which words it is refused."""
+"""The contents that a cluster.toml may have, and the words in which it is refused."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_ports_of_a_local_cluster_follow_the_contract(tmp_path: Path) -> Non
     assert [str(node.http) for node in nodes] == [f"127.0.0.1:71{i}3" for i in range(3)]
 
 
-def test_a_single_node_keeps_its_data_where_it_is_told(tmp_path: Path) -> None:
+def test_a_single_node_keeps_its_data_in_the_configured_folder(tmp_path: Path) -> None:
     config = single_node_config(tmp_path / "single")
     assert config.node("n1").data_dir == tmp_path / "single"
     assert config.peers("n1") == ()

@@ -40,7 +40,7 @@ document.body.setAttribute("data-faults", faults.join("; ") || "none");
 
 
 def browse(path: Path, width: int, *more: str) -> str:
-    """What the browser prints of a page; it can reach no network."""
+    """Return what the browser prints of a page; it can reach no network."""
     assert BROWSER is not None
     profile = path.parent / f"profile-{width}"
     done = subprocess.run(
@@ -60,8 +60,8 @@ def browse(path: Path, width: int, *more: str) -> str:
 
 
 def faults_of(page: str, folder: Path, width: int, *, pictures: int) -> str:
-    """What is wrong with a page at this width, measured by the browser in a copy of it that asks it
-    to; "none"."""
+    """Return the faults of a page at this width, or "none": the browser measures them in a copy of
+    the page that asks for it."""
     path = folder / "looked-at.html"
     path.write_text(page.replace("</body>", LOOK.replace("PICTURES", str(pictures))))
     (faults,) = re.findall(r'data-faults="([^"]*)"', browse(path, width, "--dump-dom"))

@@ -30,7 +30,7 @@ LOOK_SECONDS = 0.01
 
 
 async def passed(seconds: float) -> None:
-    """Let time pass: only where nothing that happens could be waited for."""
+    """Wait for a time: only where no event could be waited for instead."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(asyncio.Event().wait(), seconds)
 
@@ -55,7 +55,7 @@ def leadership_of(node: Node) -> Leadership:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody uses now."""
+    """Return ports of the loopback address that no process uses now."""
     held = [socket.socket() for _ in range(count)]
     try:
         for one in held:

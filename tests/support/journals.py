@@ -31,7 +31,7 @@ to the disk."""
 ONE_SEGMENT = JournalLimits(preallocation_bytes=1500, cache_bytes=0)
 
 NO_ROOM = replace(ONE_SEGMENT, preallocation_bytes=0)
-"""One segment whose file always ends where the log does."""
+"""A single segment whose file always ends where the log does."""
 
 State = tuple[tuple[Entry, ...], int, str | None]
 """All that must survive: entries, term, vote."""
@@ -63,7 +63,7 @@ def decode_segment_header(content: bytes) -> tuple[SegmentHeader, int, int]:
 
 
 def state_of(journal: Journal) -> State:
-    """What a reader of the journal can see of what must survive."""
+    """Return the part of what must survive that a reader of the journal can see."""
     return tuple(journal[:]), journal.term, journal.voted_for
 
 

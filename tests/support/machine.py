@@ -25,7 +25,7 @@ WALL_EPOCH_MS = 1_700_000_000_000
 
 @dataclass(frozen=True)
 class Message:
-    """One message as a client sees it delivered."""
+    """A message as a client sees it delivered."""
 
     session: int
     consumer: int
@@ -138,7 +138,7 @@ class Bench:
         return self.apply(command)[0]
 
     def advance(self, milliseconds: int) -> None:
-        """Let cluster time pass; the next entry carries it."""
+        """Advance the cluster time; the next entry carries it."""
         self.now += milliseconds
 
     # -- verbs that succeed --

@@ -1,4 +1,4 @@
-"""Many seeds of a simulator, on all cores: what fails is told at once, and at the end a summary.
+"""Many seeds of a simulator, on all cores: failures are printed at once, a summary at the end.
 
 Owns the worker processes and what is printed. Knows nothing of what a seed decides: it is given a
 function that runs one, and the command by which a person repeats it.
@@ -38,7 +38,7 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What became of a seed: `error` is what did not hold; `counts` are added up over all seeds."""
+    """Outcome of a seed: `error` is what did not hold; `counts` are added up over all seeds."""
 
     seed: int
     error: str | None
@@ -47,11 +47,11 @@ class Ran:
 
 
 def add_jobs_option(parser: ArgumentParser) -> None:
-    """How many seeds run at a time, as both simulators take it."""
+    """Add the option for the number of seeds that run at a time, as both simulators take it."""
     affinity = getattr(os, "sched_getaffinity", None)  # not everywhere
     cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-    told = "with --seeds: so many at a time (default: one on each core)"
-    parser.add_argument("--jobs", type=_at_least_one, default=cores, metavar="N", help=told)
+    text = "with --seeds: number that run at a time (default: one on each core)"
+    parser.add_argument("--jobs", type=_at_least_one, default=cores, metavar="N", help=text)
 
 
 def _at_least_one(text: str) -> int:
@@ -87,7 +87,7 @@ def many(run: Callable[[int], Ran], seeds: range, *, jobs: int, repeat: str) -> 
 
 @dataclass(slots=True)
 class Tally:
-    """What has come of it so far."""
+    """Outcomes of the seeds that have run so far."""
 
     seeds: range
     began: float = field(default_factory=time.monotonic)
@@ -98,7 +98,7 @@ class Tally:
     broken: bool = False
 
     def add(self, ran: Ran) -> None:
-        """One seed more."""
+        """Add the outcome of one more seed."""
         self.done += 1
         self.simulated_seconds += ran.simulated_seconds
         self.counts += ran.counts
@@ -120,7 +120,7 @@ class Tally:
         )
 
     def summary(self) -> list[str]:
-        """What happened how often; how long it took, how fast it was, and what failed."""
+        """Return the lines at the end: events by count, duration, speed, failed seeds."""
         took = time.monotonic() - self.began
         end = ""
         if self.broken:
@@ -136,7 +136,7 @@ class Tally:
 
 
 class _Screen:
-    """Where it is told: a terminal shows how far it is all the time, a file now and then."""
+    """Output of the progress: a terminal shows it all the time, a file now and then."""
 
     def __init__(self) -> None:
         self._erase = "\r\x1b[K" if sys.stdout.isatty() else ""
@@ -185,7 +185,7 @@ def _each(
             running: set[Future[Ran]] = set()
             while True:
                 if not interrupted.is_set():
-                    # One more than run at once: nobody waits for the next.
+                    # One more than run at once: no worker waits for the next.
                     new = islice(waiting, jobs + 1 - len(running))
                     running |= {pool.submit(run, seed) for seed in new}
                 if not running:
@@ -196,7 +196,7 @@ def _each(
 
 def _begin_worker() -> None:
     """Ctrl-C is for the parent, which lets the workers end what they are at; without a parent
-    nobody waits for that. Nodes whose disks fail and whose callbacks raise have much to say."""
+    they end at once. Logging is off: nodes whose disks fail and callbacks raise log a lot."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.disable()
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -1,4 +1,4 @@
-"""What the pages of `docs/` say about the tests: their tables, and the tests that they name.
+"""The mentions of tests on the pages of `docs/`: their tables, and the tests that they name.
 
 A test is named as `path::name`, with or without `tests/`. Owns how that is written and looked up;
 what a page has to say is the business of the test beside its subject.
@@ -37,7 +37,7 @@ def named(text: str) -> list[tuple[str, str]]:
 
 
 def missing(text: str) -> list[str]:
-    """The tests that a text names and that nobody would run: `path::name`."""
+    """Return the tests that a text names and that no run would find: `path::name`."""
     return [
         f"{path}::{name}"
         for path, name in named(text)
@@ -47,7 +47,7 @@ def missing(text: str) -> list[str]:
 
 @cache
 def _tests(path: str) -> frozenset[str]:
-    """What runs in a file: its tests, and what they use by name (scenarios of a table, models)."""
+    """Return what runs in a file: its tests and what they use by name (scenarios, models)."""
     file = TESTS / path
     if not file.exists():
         return frozenset()

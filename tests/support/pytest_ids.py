@@ -61,7 +61,7 @@ def _names(body: list[ast.stmt]) -> Iterator[str]:
 
 @cache
 def _collected(paths: tuple[str, ...]) -> frozenset[str]:
-    """What pytest collects in these files, as it prints it."""
+    """Return the ids that pytest collects in these files, as it prints them."""
     there = [path for path in paths if (ROOT / path).exists()]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-o", "addopts=", *there]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)

@@ -1,4 +1,4 @@
-"""What must hold in a simulated cluster, after every step (raft.md 5, properties 1-6 and 8).
+"""The invariants of a simulated cluster, after every step (raft.md 5, properties 1-6 and 8).
 
 Owns the memory that the checks need: who led which term, what stands committed at each index,
 who voted for whom. Looks into the nodes, never changes them. A violation is an AssertionError
@@ -49,7 +49,7 @@ class Checks:
         """A property does not hold."""
         raise AssertionError(f"seed {self._world.seed}, {self._world.now:.4f} s: {what}")
 
-    # --- told by the world ---
+    # --- reported by the world ---
 
     def applied(self, node: SimNode, index: int, term: int, payload: bytes) -> None:
         """State-machine safety: one index, one entry, for ever; each once and in order."""
@@ -97,8 +97,8 @@ class Checks:
         self._world.happened("installed" if node.applied or node.alive else "restored")
 
     def resumed(self, node: SimNode) -> None:
-        """Who was paused heard nobody: a leader's time alone counts from now. (The last step may
-        lie far back: where all others are down too, nothing happens.)"""
+        """Note that a paused node heard no member: a leader's time alone counts from now. (The last
+        step may lie far back: where all others are down too, nothing happens.)"""
         if node.alive:
             self._heard[node.name, node.incarnation, node.node.term] = node.clock()
 
@@ -167,8 +167,8 @@ class Checks:
                 self.fail(f"{node.name} was asked to stand under the lease of {holders[0].name}")
 
     def _check_hard_state(self, name: str, journal: Journal) -> None:
-        """A term or vote that is not on the disk yet may be forgotten: nobody was told of it, for
-        who leads has the votes that are counted here."""
+        """Check that no durable term or vote is forgotten. One that is not on the disk yet may be:
+        no member was notified of it, for a leader has the votes that are counted here."""
         if not journal.term_synced:
             return
         term, vote = journal.term, journal.voted_for
@@ -213,14 +213,14 @@ class Checks:
                 self.fail(f"{node.name} leads without committed entry {index}")
 
     def _check_votes(self, node: SimNode) -> None:
-        """Whoever leads has the votes of a majority, each counted once (b28)."""
+        """Check that a leader has the votes of a majority, each counted once (b28)."""
         term = node.node.term
         votes = [self._vote_of.get((name, term)) for name in self._world.nodes]
         if votes.count(node.name) <= len(votes) // 2:
             self.fail(f"{node.name} leads term {term} with the votes {votes}")
 
     def _check_waiting(self, node: SimNode, applied_index: int) -> None:
-        """Nobody waits for what this node has applied, or got with a snapshot (b22)."""
+        """Check that no caller waits for an entry applied here, or got with a snapshot (b22)."""
         waited_for = raft_probe.waiting_indexes(node.node) + raft_probe.left_indexes(node.node)
         if node.paused or not waited_for:
             return

@@ -160,7 +160,7 @@ class CountsItself(Core):
 
 
 class ReleasesAll(Core):
-    """What waits for a sync leaves with the one before it."""
+    """Messages that wait for a sync leave with the one before it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -275,7 +275,7 @@ class LeaseFromReceipt(Core):
 
 
 class KeepsLease(Core):
-    """A leader that told another node to stand goes on believing in its lease."""
+    """A leader that asked another node to stand goes on believing in its lease."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -283,7 +283,7 @@ class KeepsLease(Core):
 
 
 class StandsForAnyone(Core):
-    """Whoever asks this node to stand, and in whatever term, is obeyed."""
+    """Any node that asks this node to stand, and in whatever term, is obeyed."""
 
     def on_timeout_now(self, node: PeerNode, message: Message) -> bool:
         self.leader = node
@@ -300,7 +300,7 @@ class FlagsAndForcesForEver(StandsForAnyone):
 
 
 class LeadsOn(Core):
-    """A leader whose target did not stand goes on as if it had told nobody."""
+    """A leader whose target did not stand goes on as if it had asked no node to stand."""
 
     def _retire(self) -> None:
         self.transfer = None
@@ -379,7 +379,7 @@ class _NeverJumps(Submissions):
 
 
 class ForgetsJumped(Core):
-    """b22: nobody is told of what a snapshot jumped over."""
+    """b22: no waiting caller is notified of what a snapshot jumped over."""
 
     submissions_class = _NeverJumps
 

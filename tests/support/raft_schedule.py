@@ -34,7 +34,7 @@ REJOIN_SECONDS = 2.5
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that happens: at a time, to a node (and another, for connections)."""
+    """A fault: at a time, to a node (and another, for connections)."""
 
     at: float
     kind: str
@@ -66,7 +66,7 @@ KINDS = {
     "flood": 2,
     "deafen_leader": 2,
 }
-"""What happens, and how often in proportion."""
+"""Kinds of faults, and how often each happens in proportion."""
 
 LOSSES = {"lose_disk": 6}
 """The same, where journals are damaged or gone as well."""
@@ -81,7 +81,7 @@ FOLLOWED_BY = {
     "transfer": ("deafen_leader", "pause", "isolate_leader", "power_in_turn", ""),
     "isolate_leader": ("flood", "flood", "submit", "transfer", ""),
 }
-"""What comes within a few round trips of these now and then: what hurts most in the middle."""
+"""Faults that now and then follow these within a few round trips: harmful in the middle."""
 
 FOLLOWED_WITHIN_SECONDS = (0.008, 0.06)
 RESUMED_WITHIN_SECONDS = 2.5
@@ -106,7 +106,7 @@ class Plan:
 
 
 def plan_of(seed: int, *, losses: bool | None = None) -> Plan:
-    """Everything that a seed decides, unless told also whether journals are lost, one at a time."""
+    """Return all that a seed decides; by default also whether journals are lost, one at a time."""
     if losses is None:
         losses = seed % LOSING_SEEDS == LOSING_SEEDS - 2
     rng = random.Random(f"plan {seed}")
@@ -138,7 +138,7 @@ def draw(
 
 
 def _behind(rng: random.Random, fault: Fault) -> list[Fault]:
-    """What follows at once."""
+    """Return the faults that follow at once."""
     at = fault.at + rng.uniform(0.0, rng.choice(FOLLOWED_WITHIN_SECONDS))
     kind = rng.choice(FOLLOWED_BY[fault.kind])
     found = [Fault(at, kind, fault.node, fault.other, rng.randint(1, 40))] if kind else []
@@ -189,7 +189,7 @@ def disk_fails(node: SimNode, operations: int) -> None:
 
 
 class ApplyFails(Exception):
-    """What an apply raises when a schedule says so."""
+    """Error that an apply raises when a schedule says so."""
 
 
 def apply_fails(node: SimNode) -> None:
@@ -230,7 +230,7 @@ def _flood(world: World, fault: Fault) -> None:
 
 
 def _submit(world: World, fault: Fault) -> None:
-    """A burst, on whoever leads or, now and then, on one who does not."""
+    """Submit a burst to the leader or, now and then, to a node that does not lead."""
     leaders = world.leaders
     target = world.nodes[fault.node] if fault.number % 8 == 0 or not leaders else leaders[0]
     if fault.number % 5 == 0 and leaders:
@@ -334,7 +334,7 @@ def run(
     snapshots: int | None = None,
     losses: bool = False,
 ) -> World:
-    """One whole schedule: faults, healing, and what must be so afterwards."""
+    """Run a whole schedule: faults, healing, and the checks afterwards."""
     world = World(
         names,
         seed=seed,
@@ -388,7 +388,7 @@ def settle(world: World) -> None:
 
 
 def rejoin(world: World) -> None:
-    """Whatever came before: a follower that was cut off comes back and deposes nobody."""
+    """Check that a follower that was cut off comes back and deposes no leader, in any history."""
     if len(world.nodes) < 3:
         return
     leader = world.leaders[0]

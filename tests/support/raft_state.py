@@ -27,7 +27,7 @@ def lies_in_the_log(index: int, applied_index: int) -> bool:
 
 
 class SimState:
-    """What one node has applied: (index, term, payload), and the snapshots of it."""
+    """Entries that one node has applied: (index, term, payload), and the snapshots of them."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ LATE_SECONDS = (0.1, 2.0, 2.0, 8.0)
 
 @dataclass(slots=True)
 class Frame:
-    """One message on its way. `epoch` names the connection it was sent on."""
+    """A message on its way. `epoch` names the connection it was sent on."""
 
     source: str
     target: str
@@ -65,7 +65,7 @@ class Frame:
 
 @dataclass(slots=True)
 class Submitted:
-    """One submit and every outcome it got (one, if all is well)."""
+    """A submit and every outcome it got (one, if all is well)."""
 
     payload: bytes
     node: str
@@ -248,10 +248,10 @@ class Network:
 
 
 class SimOffload:
-    """What a worker thread does, in virtual time: `sync_seconds` of its machine on the average.
+    """The work of a worker thread, in virtual time: `sync_seconds` of its machine on the average.
 
-    The bytes are on the disk at the beginning of that time or at its end, and nobody is told
-    before its end: a process that dies meanwhile finds either.
+    The bytes are on the disk at the beginning of that time or at its end, and no caller is
+    notified before its end: a process that dies meanwhile finds either.
     """
 
     def __init__(self, world: World, node: SimNode) -> None:
@@ -289,7 +289,7 @@ class SimOffload:
 
 
 class SimNode:
-    """One machine: a disk that stays, and processes that come and go on it."""
+    """A host: a disk that stays, and processes that come and go on it."""
 
     def __init__(self, world: World, name: str, config: RaftConfig) -> None:
         self._world = world
@@ -324,7 +324,7 @@ class SimNode:
         self.unreadable = False
         self.half_changed = False
         self.lost = False
-        """Its journal is damaged or gone, and whoever runs it starts it with --recover next."""
+        """Whether its journal is damaged or gone: its operator starts it with --recover next."""
 
     def _new_state(self) -> SimState:
         return SimState(self._read, self._restored)
@@ -340,7 +340,7 @@ class SimNode:
 
     @property
     def applied(self) -> list[tuple[int, int, bytes]]:
-        """What this process has applied, or has from a snapshot."""
+        """Entries that this process has applied, or has from a snapshot."""
         return self.state.applied
 
     @property
@@ -596,14 +596,14 @@ class World:
         self.at(self.now + delay, action)
 
     def run(self, seconds: float) -> None:
-        """Let time pass."""
+        """Run the world for a time."""
         end = self.now + seconds
         while self._heap and self._heap[0][0] <= end:
             self._step()
         self.now = end
 
     def run_until(self, condition: Callable[[], bool], seconds: float = 10.0) -> None:
-        """Let time pass until something is so; AssertionError after `seconds`."""
+        """Run the world until a condition holds; raise AssertionError after `seconds`."""
         end = self.now + seconds
         while not condition():
             due = self._heap[0][0] if self._heap else float("inf")
@@ -636,7 +636,7 @@ class World:
     def stopped(self, node: SimNode, stopped: RaftStopped) -> None:
         """A node stopped for good, which only some tests expect."""
         if node.may_stop:
-            node.kill()  # Its disk failed: whoever runs it sees to that and starts it again.
+            node.kill()  # Its disk failed: its operator repairs it and starts it again.
             return
         assert self.expect_stop, f"seed {self.seed}: {node.name} stopped: {stopped}"
 

@@ -1,7 +1,7 @@
 """A client made of frames: what goes over the wire, with nothing of `fifo.client` in between.
 
-Owns one TCP connection and the frames that came over it and nobody has asked for yet. Tests of
-the broker speak through it, so that they hold for a stranger's client too.
+Owns one TCP connection and the frames that came over it and that no test has asked for yet. Tests
+of the broker speak through it, so that they hold for a stranger's client too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ M = TypeVar("M", bound=Message)
 REPLY_SECONDS = 10.0
 
 _UNASKED = (Confirms, Deliver, Notice)
-"""What comes without being the answer to the request just made."""
+"""Messages that come without being the answer to the request just made."""
 
 
 _opened: list[RawClient] = []
@@ -56,7 +56,7 @@ class Closed(Exception):
 
 
 class RawClient:
-    """One connection. `session` and `incarnation` are drawn anew unless given."""
+    """A connection. `session` and `incarnation` are drawn anew unless given."""
 
     def __init__(self, session: bytes | None = None, incarnation: bytes | None = None) -> None:
         self.session = session or os.urandom(16)
@@ -127,7 +127,7 @@ class RawClient:
         return frame.message
 
     async def next(self, kind: type[M]) -> M:
-        """The next message of a type that nobody has taken yet."""
+        """Return the next message of a type that no test has taken yet."""
         return (await self.next_frame(kind)).message  # type: ignore[return-value]  # by its kind
 
     async def next_frame(self, kind: type[M]) -> Frame:

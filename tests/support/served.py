@@ -1,4 +1,4 @@
-"""One `fifo serve` as a process of its own, on a configuration file that a test may write again.
+"""A `fifo serve` as a process of its own, on a configuration file that a test may write again.
 
 Owns its start, its log and its end. What it is asked is the tests' business.
 """
@@ -21,7 +21,7 @@ START_SECONDS = 30.0
 
 
 class Served:
-    """One `fifo serve` process on a file that tests write again."""
+    """A `fifo serve` process on a file that tests write again."""
 
     def __init__(self, config: ClusterConfig, folder: Path, name: str = "n1") -> None:
         """Write the configuration, and start the node of this name."""

@@ -39,7 +39,7 @@ class _Write(NamedTuple):
         return self.offset + len(self.content)
 
     def split(self, place: int) -> tuple[_Write, _Write]:
-        """What it writes before `place` of the file, and the rest."""
+        """Split the write into the part before `place` of the file, and the rest."""
         cut = max(0, place - self.offset)
         before = _Write(self.offset, self.content[:cut])
         return before, _Write(max(self.offset, place), self.content[cut:])
@@ -54,8 +54,8 @@ def _beginning(write: _Write, rng: random.Random) -> _Write:
 
 
 def _some_sectors(write: _Write, rng: random.Random, *, torn: bool) -> Iterator[_Write]:
-    """What a power loss keeps of a write over bytes that were there: each sector alone; or, if
-    it is `torn`, as often a beginning, cut at any byte."""
+    """Parts that a power loss keeps of a write over bytes that were there: each sector alone; or,
+    if it is `torn`, as often a beginning, cut at any byte."""
     if torn and rng.random() < 0.5:
         yield _beginning(write, rng)
         return
@@ -106,7 +106,7 @@ class _Inode:
 
 
 _NameChange = dict[str, _Inode | None]
-"""What one folder operation does, all at once: None takes the name away."""
+"""Effects of one folder operation, all at once: None takes the name away."""
 
 
 def _perform(content: bytearray, operation: _Write | _Truncate) -> None:
@@ -322,7 +322,7 @@ class SimStorage:
             self.hook(operation, name)
 
     def room_for(self, inode: _Inode, offset: int) -> int:
-        """How many bytes a write at `offset` may have before the disk is full."""
+        """Number of bytes that a write at `offset` may have before the disk is full."""
         if self.capacity_bytes is None:
             return 1 << 62
         return max(0, len(inode.cache) - offset) + self.free_bytes()

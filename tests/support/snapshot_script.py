@@ -146,7 +146,7 @@ class Life:
 
     @property
     def possible(self) -> list[Moment]:
-        """What a restart may find: nothing acknowledged is missing."""
+        """Moments that a restart may find: nothing acknowledged is missing."""
         return self.moments[self.acknowledged :]
 
 

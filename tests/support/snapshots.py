@@ -60,7 +60,7 @@ def live_entries(journal: Journal, meta: SnapshotMeta, first: int = 0) -> Iterat
 
 
 def kept_entry(journal: Journal, index: int) -> Entry:
-    """One entry, as a peer is sent it."""
+    """Return an entry as a peer is sent it."""
     return at_once(journal.reading_entries([index]))[0]
 
 

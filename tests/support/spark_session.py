@@ -1,4 +1,4 @@
-"""One JVM with Spark for all tests of a process: it takes long to start, and there can be only one.
+"""The one JVM with Spark for all tests of a process: slow to start, and a process can have one.
 
 Owns its start and its end, and puts the environment back that a start changes. Every test that uses
 Spark in its own process asks here, and gets a session of its own: settings, views and data sources
@@ -27,7 +27,7 @@ MASTER = "local[2,2]"
 
 @contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    """A session; whoever asks first starts the JVM, and ends it."""
+    """A session; the first caller starts the JVM, and ends it."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

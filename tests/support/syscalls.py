@@ -1,4 +1,4 @@
-"""What strace wrote about a process, as a sequence of reads, writes and syncs with their bytes.
+"""A trace that strace wrote of a process, as a sequence of reads, writes and syncs with bytes.
 
 Owns strace's command line and its notation. Knows nothing of what the bytes mean.
 """

@@ -1,4 +1,4 @@
-"""A scripted node: speaks the real protocol over a real loopback socket, and does as it is told.
+"""A scripted node: speaks the real protocol over a real loopback socket, and follows its script.
 
 Owns accepting, the opening (by default it welcomes everybody), and a record of what came. A test
 answers frames itself, or gives `answers` per message type. It has no queue and no memory.
@@ -40,7 +40,7 @@ Answer = Callable[["Line", Frame], object]
 
 
 class Line(asyncio.Protocol):
-    """One connection that a client has opened to the peer."""
+    """A connection that a client has opened to the peer."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -85,7 +85,7 @@ class Line(asyncio.Protocol):
             self.closed.set_result(None)
 
     def send(self, message: Message, correlation: int = 0, raw: Sequence[Buffer] = ()) -> None:
-        """One frame to the client."""
+        """Send a frame to the client."""
         assert self._transport is not None
         self._transport.write(b"".join(encode(message, correlation, raw)))
 
@@ -186,7 +186,7 @@ class Peer:
                 await self._news.wait()
 
     def count(self, kind: type[Message]) -> int:
-        """How many frames of this type came that no test has heard yet."""
+        """Number of frames of this type that came and that no test has read yet."""
         return sum([isinstance(frame.message, kind) for _, frame in self.heard])
 
     def line(self, role: int = 0) -> Line:
@@ -252,7 +252,7 @@ def layout_of(frame: Frame) -> Layout:
 
 
 async def until(condition: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
-    """Give the loop turns until the condition holds, at most so long."""
+    """Give the loop turns until the condition holds; TimeoutError after `patience_s`."""
     async with asyncio.timeout(patience_s):
         while not condition():  # noqa: ASYNC110 - anything may make it true
             await asyncio.sleep(0.001)

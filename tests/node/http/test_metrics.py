@@ -174,7 +174,7 @@ async def test_every_name_of_the_contract_has_the_value_that_the_traffic_made(
 
 
 async def traffic(client: fifo.Client) -> None:
-    """One message acked, one nacked with a delay, one terminated, one expired, one lock run out."""
+    """Ack a message, nack one with a delay, terminate one, let one expire and one lock run out."""
     await client.declare(
         fifo.QueueSpec("orders", dead_letter="orders.dlq", dead_letter_expired=False)
     )
@@ -302,7 +302,7 @@ async def test_where_there_are_users_the_port_asks_who_it_is(tmp_path: Path) -> 
             (basic("bob", "bob-password"), 403),
             ("Bearer ann-token", 200),
             ("Bearer bob-token", 403),
-            ("Bearer nobody", 401),
+            ("Bearer unknown-token", 401),
             ("Basic !!!", 401),
             ("Digest x", 401),
         ):

@@ -49,7 +49,7 @@ async def test_a_port_that_others_reach_is_encrypted_and_asks_who_it_is(tmp_path
                 assert "fifo_raft_is_leader" in await answer.text()
             with pytest.raises(aiohttp.ClientConnectorCertificateError):
                 await browser.get(f"{url}/health/live", ssl=elsewhere)
-            with pytest.raises(aiohttp.ClientError):  # plain: nothing is told
+            with pytest.raises(aiohttp.ClientError):  # plain HTTP: no answer
                 await browser.get(f"http://{reachable}/health/live")
 
             # The certificate that a reload brings is shown here too.
