@@ -122,8 +122,7 @@ UNREVISED = words(
     tests.node.broker tests.node.journal tests.node.raft
     tests.wire
     docs.broker
-    docs.metrics docs.mutants
-    docs.renewal
+    docs.mutants
     """
 )
 
