@@ -121,7 +121,6 @@ UNREVISED = words(
     tests.bench tests.jepsen tests.machine
     tests.node.broker tests.node.journal tests.node.raft
     tests.wire
-    docs.broker
     docs.mutants
     """
 )
