@@ -120,7 +120,6 @@ UNREVISED = words(
     """
     tests.bench tests.jepsen tests.machine
     tests.node.broker tests.node.journal tests.node.raft
-    tests.wire
     docs.mutants
     """
 )

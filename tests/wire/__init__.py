@@ -1,4 +1,5 @@
 """Tests of the protocol: frames in any cut, hostile bytes, and the page that describes it.
 
-Owns docs/protocol.md as a promise, kept by a stranger's client too. Must not know either side.
+Owns the proof of docs/protocol.md, with a client written from that page alone. Must not know the
+client or the node.
 """

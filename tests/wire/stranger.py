@@ -1,7 +1,7 @@
 """A client written from `docs/protocol.md` alone: socket, struct and msgpack, nothing of fifo.
 
-It shows that the page suffices, and tells when the code drifts away from it. Blocking, one
-connection, no reconnection: what a stranger would write on the first afternoon.
+Proves that the page suffices, and fails when the code drifts away from it. Blocking, one
+connection, no reconnection: the client of a newcomer's first afternoon.
 """
 
 import os
@@ -25,7 +25,7 @@ class Refused(Exception):
 
 @dataclass
 class Received:
-    """One message as it came."""
+    """A delivered message."""
 
     consumer: int
     token: int
@@ -36,10 +36,10 @@ class Received:
 
 
 class Stranger:
-    """One session on one connection to the leader. Times in seconds."""
+    """A session on a single connection to the leader. Times in seconds."""
 
     def __init__(self, connection: socket.socket, resumed: "Stranger | None" = None) -> None:
-        """`resumed`: whose session to go on with."""
+        """Open a session, or resume that of `resumed`."""
         self.socket = connection
         self.session: tuple[bytes, bytes] = os.urandom(16), os.urandom(16)
         if resumed:
@@ -72,7 +72,7 @@ class Stranger:
         return bytes(data)
 
     def request(self, kind: int, *fields: Any, raw: bytes = b"") -> list[list[Any]]:
-        """Ask, and read until the answer comes; what else comes meanwhile is kept."""
+        """Send a request and read until its answer; keep the deliveries that arrive before it."""
         self.correlation += 1
         self.send(kind, *fields, raw=raw, correlation=self.correlation)
         while True:
@@ -87,7 +87,7 @@ class Stranger:
                 return [answer]
 
     def keep(self, kind: int, correlation: int, fields: list[Any], raw: bytes) -> bool:
-        """Take what was not asked for; False for an answer."""
+        """Handle an unsolicited frame; return False for an answer."""
         if kind == PING:
             self.send(PONG, correlation=correlation)
         elif kind == DELIVER:
@@ -128,13 +128,13 @@ class Stranger:
         return consumer
 
     def receive(self) -> Received:
-        """The next message; waits for it as long as the socket's timeout."""
+        """Return the next message; wait for it up to the socket's timeout."""
         while not self.deliveries:
             self.keep(*self.read())
         return self.deliveries.pop(0)
 
     def settle(self, message: Received, verb: int, **options: Any) -> list[Any]:
-        """Settle one message; the first result of the receipt: first, last, status, late."""
+        """Settle a message; return the first result of its receipt: first, last, status, late."""
         names = ("resolved_below", "delay_ms", "reason", "description")
         values = [options.get(name, 0 if name == "resolved_below" else None) for name in names]
         tokens = [[message.token, message.token]]
@@ -148,7 +148,7 @@ class Stranger:
 
 
 def received(fields: list[Any], raw: bytes) -> list[Received]:
-    """The messages of a Deliver frame."""
+    """Decode the messages of a Deliver frame."""
     consumer, _, first_token, count, _, listed, runs = fields[:7]
     columns, at = {}, 0
     for tag, size in listed:

@@ -1,4 +1,4 @@
-"""Columns: what is packed is found again, and what is malformed is refused with the right code."""
+"""Columns: packing and unpacking round-trip, and malformed columns are refused with their code."""
 
 import struct
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ header_maps = st.dictionaries(header_names, st.text(max_size=20), max_size=4)
 
 @st.composite
 def publications(draw: st.DrawFn) -> Publication:
-    """Any publication that a node accepts; each column there or not."""
+    """Any publication that a node accepts; each column present or absent."""
     bodies: list[Buffer] = draw(st.lists(st.binary(max_size=40), min_size=1, max_size=20))
 
     def column(item: st.SearchStrategy[Any]) -> Any:
@@ -81,7 +81,7 @@ def numbers_of(layout: Layout, tag: int) -> list[int] | None:
 @pytest.mark.slow
 @settings(deadline=None)
 @given(publications())
-def test_a_publication_is_found_again_column_by_column(publication: Publication) -> None:
+def test_a_publication_round_trips_column_by_column(publication: Publication) -> None:
     layout = laid_out(publication)
     check_publish(layout)
     assert layout.bodies() == publication.bodies
@@ -116,7 +116,7 @@ def test_the_place_of_a_column_is_where_its_bytes_are(publication: Publication) 
     st.integers(0, 25),
     st.integers(-3, 3),
 )
-def test_columns_that_lie_are_refused_and_never_anything_else(
+def test_inconsistent_columns_raise_only_a_column_error(
     publication: Publication, listed: list[tuple[int, int]], count: int, cut: int
 ) -> None:
     sound, parts = pack_publication(publication)
@@ -254,7 +254,7 @@ def test_a_malformed_raw_part_is_refused_with_its_code(
     assert caught.value.code is code
 
 
-def test_a_column_that_stands_twice_is_refused() -> None:
+def test_a_repeated_column_is_refused() -> None:
     raw = memoryview(pack_u32([3, 5]) * 2 + BODIES)
     with pytest.raises(ColumnError, match="stands twice"):
         lay_out([(SIZES, 8), (SIZES, 8)], raw, 2, PUBLISH_TAGS)
@@ -265,7 +265,7 @@ def test_columns_longer_than_the_raw_part_are_refused() -> None:
         lay_out([(SIZES, 8)], memoryview(b"1234567"), 2, PUBLISH_TAGS)
 
 
-def test_an_unknown_column_that_may_be_ignored_is() -> None:
+def test_an_unknown_ignorable_column_is_skipped() -> None:
     layout = lay({IGNORABLE | 7: b"something new", **SOUND})
     assert layout.bodies() == [b"one", b"three"]
 
@@ -282,7 +282,7 @@ def test_a_frame_without_messages_needs_no_columns() -> None:
     check_publish(layout)
 
 
-def test_empty_columns_of_no_messages_are_fine() -> None:
+def test_empty_columns_of_no_messages_are_accepted() -> None:
     layout = lay(dict.fromkeys(sorted(PUBLISH_TAGS), b""), b"", 0)
     assert layout.bodies() == []
     assert layout.blobs(KEY_LENGTHS) == []
@@ -313,13 +313,13 @@ def test_columns_above_their_share_of_a_frame_are_refused() -> None:
 
 @settings(deadline=None)
 @given(header_maps)
-def test_headers_come_back_as_they_went_in(headers: dict[str, str]) -> None:
+def test_headers_round_trip(headers: dict[str, str]) -> None:
     assert decode_headers(encode_headers(headers)) == headers
 
 
 @settings(deadline=None, max_examples=300)
 @given(st.binary(max_size=40) | header_maps.map(encode_headers), st.integers(0, 60))
-def test_headers_cut_or_random_are_refused_and_never_anything_else(data: bytes, cut: int) -> None:
+def test_truncated_or_random_headers_raise_only_a_column_error(data: bytes, cut: int) -> None:
     try:
         headers = decode_headers(data[:cut])
     except ColumnError as error:
@@ -357,6 +357,6 @@ def test_malformed_headers_are_refused(encoded: bytes) -> None:
     "headers",
     [{"": "x"}, {"a": 1}, {1: "a"}, {"a": "x" * 65_536}, {"n" * 65_536: ""}, {"\ud800": ""}],
 )
-def test_headers_that_nobody_may_send_are_our_own_error(headers: Any) -> None:
+def test_headers_that_no_client_may_send_raise_a_value_error(headers: Any) -> None:
     with pytest.raises(ValueError, match=r"header|surrogates"):
         encode_headers(headers)

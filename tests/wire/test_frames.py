@@ -1,4 +1,4 @@
-"""Framing: any cut of the stream, limits, and headers that are built to do harm."""
+"""Framing: any cut of the stream, limits, and hostile headers."""
 
 import random
 import struct
@@ -20,7 +20,7 @@ def with_header(header: bytes, raw: bytes = b"") -> bytes:
 
 
 def fed(chunks: list[bytes]) -> list[tuple[object, int, bytes]]:
-    """What a decoder makes of these chunks, in a form that can be compared."""
+    """Decode these chunks into tuples that can be compared."""
     decoder = Decoder()
     frames = [frame for chunk in chunks for frame in decoder.receive_data(chunk)]
     assert decoder.pending_bytes == 0
@@ -39,24 +39,24 @@ def refused(data: bytes, frame_bytes_max: int = limits.FRAME_BYTES_MAX) -> Remot
     return caught.value
 
 
-def test_the_stream_of_all_examples_fed_whole_gives_them_in_order() -> None:
+def test_the_stream_of_all_examples_decodes_to_them_in_order() -> None:
     assert [message for message, _, _ in fed([stream()])] == list(EXAMPLES)
 
 
-def test_a_stream_fed_one_byte_at_a_time_gives_the_same() -> None:
+def test_a_stream_fed_one_byte_at_a_time_decodes_to_the_same_frames() -> None:
     data = stream()
     assert fed([data[at : at + 1] for at in range(len(data))]) == fed([data])
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_a_stream_in_random_cuts_gives_the_same(seed: int) -> None:
+def test_a_stream_in_random_cuts_decodes_to_the_same_frames(seed: int) -> None:
     rng = random.Random(seed)
     data = stream()
     cuts = [rng.randrange(len(data)) for _ in range(rng.randrange(1, 60))]
     assert fed(cut_at(data, cuts)) == fed([data])
 
 
-def test_a_stream_cut_in_two_at_every_place_gives_the_same() -> None:
+def test_a_stream_cut_in_two_at_any_offset_decodes_to_the_same_frames() -> None:
     data = b"".join(joined(Ok(n), n, b"raw") for n in range(4))
     whole = fed([data])
     for at in range(len(data) + 1):
@@ -68,7 +68,7 @@ def test_an_empty_read_changes_nothing() -> None:
     assert fed([b"", data[:5], b"", data[5:], b""]) == [(Ping(), 1, b"")]
 
 
-def test_a_broken_stream_gives_what_came_before_and_the_same_error_in_any_cut() -> None:
+def test_a_broken_stream_yields_its_valid_frames_and_the_same_error_in_any_cut() -> None:
     data = joined(Ping(), 1) + joined(Ping(), 2) + with_header(b"\xc1") + joined(Ping(), 3)
     decoder = Decoder()
     frames: list[Frame | BadMessage] = []
@@ -84,7 +84,7 @@ def test_a_broken_stream_gives_what_came_before_and_the_same_error_in_any_cut() 
     assert (caught.value.code, caught.value.text) == (whole.code, whole.text)
 
 
-def test_a_large_frame_is_gathered_from_small_reads() -> None:
+def test_a_large_frame_is_assembled_from_small_reads() -> None:
     raw = bytes(range(256)) * 4096
     data = joined(Ok(None), 1, raw)
     assert fed([data[at : at + 1000] for at in range(0, len(data), 1000)]) == [(Ok(None), 1, raw)]
@@ -129,7 +129,7 @@ def test_a_huge_length_is_refused_at_the_prefix(prefix: bytes) -> None:
     assert caught.value.code is Code.TOO_LARGE
 
 
-def test_a_length_within_the_limit_costs_only_what_has_come() -> None:
+def test_an_announced_length_allocates_only_for_received_bytes() -> None:
     tracemalloc.start()
     try:
         decoder = Decoder()
@@ -187,12 +187,12 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_header_built_to_do_harm_only_breaks_the_stream(name: str) -> None:
+def test_a_hostile_header_only_breaks_the_stream(name: str) -> None:
     assert refused(with_header(BOMBS[name])).code is Code.PROTOCOL
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_costs_memory_by_its_bytes_and_not_by_its_claims(name: str) -> None:
+def test_a_bomb_costs_memory_by_its_bytes_and_not_by_its_claimed_sizes(name: str) -> None:
     data = with_header(BOMBS[name])
     tracemalloc.start()
     try:

@@ -1,4 +1,4 @@
-"""Whatever comes in, only frames, bad messages and RemoteProtocolError come out."""
+"""Any input yields only frames, bad messages or RemoteProtocolError."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ interesting: st.SearchStrategy[object] = st.sampled_from(
 
 
 def check(data: bytes, cuts: list[int]) -> None:
-    """Feed it cut here and there; nothing else than the three may come out, and what does holds."""
+    """Feed the data in chunks; assert that each outcome is permitted and frames encode again."""
     decoder = Decoder()
     ends = sorted({min(cut, len(data)) for cut in cuts} | {len(data)})
     for start, end in zip([0, *ends[:-1]], ends, strict=True):
@@ -55,7 +55,7 @@ def fed(decoder: Decoder, data: bytes) -> list[Frame | BadMessage] | RemoteProto
 
 
 def again(frame: Frame) -> None:
-    """What was accepted can be sent on, and is then accepted as the same."""
+    """Assert that an accepted frame can be encoded again and decodes to an equal one."""
     data = b"".join(encode(frame.message, frame.correlation, [frame.raw]))
     (second,) = Decoder().receive_data(data)
     assert isinstance(second, Frame)
@@ -65,13 +65,13 @@ def again(frame: Frame) -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=5))
-def test_random_bytes_are_no_danger(data: bytes, cuts: list[int]) -> None:
+def test_random_bytes_are_decoded_or_refused(data: bytes, cuts: list[int]) -> None:
     check(data, cuts)
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=100), st.binary(max_size=20), st.lists(st.integers(0, 150), max_size=5))
-def test_random_headers_in_sound_frames_are_no_danger(
+def test_random_headers_in_valid_frames_are_decoded_or_refused(
     header: bytes, raw: bytes, cuts: list[int]
 ) -> None:
     check(PREFIX.pack(len(header), len(raw)) + header + raw, cuts)
@@ -83,7 +83,7 @@ def test_random_headers_in_sound_frames_are_no_danger(
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=4),
     st.lists(st.integers(0, 400), max_size=3),
 )
-def test_valid_frames_with_bytes_changed_are_no_danger(
+def test_valid_frames_with_changed_bytes_are_decoded_or_refused(
     example: Any, changes: list[tuple[int, int]], cuts: list[int]
 ) -> None:
     data = bytearray(joined(example, 3, b"raw part"))
@@ -99,7 +99,7 @@ def test_valid_frames_with_bytes_changed_are_no_danger(
     st.one_of(plain_values, interesting),
     st.integers(0, 3),
 )
-def test_valid_frames_with_a_field_replaced_are_no_danger(
+def test_valid_frames_with_a_replaced_field_are_decoded_or_refused(
     example: Any, field: int, value: object, extra: int
 ) -> None:
     values = [example.TYPE, 3, *wire_values(example)]
@@ -114,14 +114,16 @@ def test_valid_frames_with_a_field_replaced_are_no_danger(
     st.sampled_from(sorted(REGISTRY)),
     st.lists(st.one_of(plain_values, interesting), max_size=14),
 )
-def test_any_values_under_a_known_type_are_no_danger(kind: int, values: list[Any]) -> None:
+def test_any_values_under_a_known_type_are_decoded_or_refused(kind: int, values: list[Any]) -> None:
     header = msgpack.packb([kind, 1, *values])
     check(PREFIX.pack(len(header), 0) + header, [])
 
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(EXAMPLES), max_size=5), st.integers(0, 2000), st.integers(1, 50))
-def test_a_stream_that_loses_bytes_is_no_danger(examples: list[Any], at: int, lost: int) -> None:
+def test_a_stream_with_lost_bytes_is_decoded_or_refused(
+    examples: list[Any], at: int, lost: int
+) -> None:
     data = b"".join(joined(example, 1, b"raw") for example in examples)
     start = at % (len(data) + 1)
     check(data[:start] + data[start + lost :], [])

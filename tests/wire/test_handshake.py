@@ -1,4 +1,4 @@
-"""The opening of a connection: both sides against each other, order, sizes and versions."""
+"""The handshake: both sides against each other, order, sizes and versions."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def refused(side: Opening, data: bytes) -> RemoteProtocolError:
     return caught.value
 
 
-def test_both_sides_open_by_hello_and_welcome() -> None:
+def test_hello_and_welcome_open_both_sides() -> None:
     asking, answering = client(), node()
     assert received(answering, HELLO) == [HELLO]
     assert answering.state is State.OPENING, "a node opens when it welcomes"
@@ -77,12 +77,12 @@ def test_both_sides_open_through_challenges() -> None:
     assert (asking.state, answering.state) == (State.OPEN, State.OPEN)
 
 
-def test_what_comes_in_one_read_with_the_welcome_is_handed_out() -> None:
+def test_frames_in_one_read_with_the_welcome_are_returned() -> None:
     assert received(client(), WELCOME, Ping(), Ok(1)) == [WELCOME, Ping(), Ok(1)]
 
 
 @pytest.mark.parametrize("message", [Redirect(None, None, 100), Error("overloaded", "later")])
-def test_a_client_may_be_sent_away(message: Message) -> None:
+def test_a_client_may_be_redirected_or_refused(message: Message) -> None:
     asking = client()
     assert received(asking, message) == [message]
     assert asking.state is State.OPENING
@@ -97,7 +97,7 @@ def test_a_node_awaits_hello_before_anything_else(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in BY_NAME if name != "Authenticate"])
-def test_nothing_but_a_proof_follows_hello_before_the_welcome(name: str) -> None:
+def test_only_a_proof_may_follow_hello_before_the_welcome(name: str) -> None:
     answering = node()
     received(answering, HELLO)
     assert refused(answering, joined(BY_NAME[name])).code is Code.PROTOCOL
@@ -110,7 +110,7 @@ def test_a_request_in_one_read_with_hello_is_refused_as_if_it_came_alone() -> No
 @pytest.mark.parametrize(
     "name", [name for name in BY_NAME if name not in {"Welcome", "Challenge", "Redirect", "Error"}]
 )
-def test_a_client_awaits_only_what_a_node_may_say_first(name: str) -> None:
+def test_a_client_accepts_only_a_first_frame_of_a_node(name: str) -> None:
     assert refused(client(), joined(BY_NAME[name])).code is Code.PROTOCOL
 
 
@@ -126,7 +126,7 @@ def test_an_unknown_first_frame_ends_the_connection() -> None:
     assert refused(node(), PREFIX.pack(len(header), 0) + header).code is Code.UNSUPPORTED
 
 
-def test_what_other_protocols_say_first_is_refused_at_once() -> None:
+def test_the_greeting_of_another_protocol_is_refused_at_once() -> None:
     for greeting in (
         b"GET / HTTP/1.1\r\n",
         b"AMQP\x00\x00\x09\x01",
@@ -135,12 +135,12 @@ def test_what_other_protocols_say_first_is_refused_at_once() -> None:
         assert refused(node(), greeting).code is Code.TOO_LARGE
 
 
-def test_a_stranger_may_not_send_a_large_frame() -> None:
+def test_a_large_frame_before_the_welcome_is_refused() -> None:
     assert refused(node(), PREFIX.pack(OPENING_BYTES_MAX - 7, 0)).code is Code.TOO_LARGE
     assert refused(node(), PREFIX.pack(8, OPENING_BYTES_MAX)).code is Code.TOO_LARGE
 
 
-def test_after_the_welcome_frames_may_be_large() -> None:
+def test_a_large_frame_after_the_welcome_is_accepted() -> None:
     answering = node()
     received(answering, HELLO)
     answering.opened()
@@ -148,7 +148,7 @@ def test_after_the_welcome_frames_may_be_large() -> None:
     assert received(answering, large) == [large]
 
 
-def test_a_bad_message_after_the_welcome_is_handed_out() -> None:
+def test_a_bad_message_after_the_welcome_is_returned() -> None:
     answering = node()
     received(answering, HELLO)
     answering.opened()
@@ -158,7 +158,7 @@ def test_a_bad_message_after_the_welcome_is_handed_out() -> None:
     assert bad.correlation == 5
 
 
-def test_a_closed_connection_hands_out_nothing() -> None:
+def test_a_closed_connection_returns_no_frames() -> None:
     asking = client()
     received(asking, WELCOME)
     asking.closed()
@@ -166,7 +166,7 @@ def test_a_closed_connection_hands_out_nothing() -> None:
     assert asking.receive_data(b"not a frame at all") == []
 
 
-def test_after_an_error_the_connection_hands_out_nothing() -> None:
+def test_a_connection_returns_no_frames_after_an_error() -> None:
     answering = node()
     refused(answering, b"\xff" * 8)
     assert answering.receive_data(joined(HELLO)) == []
@@ -188,7 +188,7 @@ def hello(lowest: int, highest: int) -> Hello:
     return Hello(lowest, highest, 0, SESSION, INCARNATION)
 
 
-def test_the_highest_common_version_is_spoken() -> None:
+def test_both_sides_agree_on_the_highest_common_version() -> None:
     assert agree(hello(VERSION_MIN, VERSION_MAX)) == VERSION_MAX
     assert agree(hello(1, 65_535)) == VERSION_MAX
     assert agree(hello(VERSION_MAX, VERSION_MAX + 1)) == VERSION_MAX
@@ -198,7 +198,7 @@ def test_the_highest_common_version_is_spoken() -> None:
     ("lowest", "highest"),
     [(VERSION_MAX + 1, VERSION_MAX + 9), (65_535, 65_535), (VERSION_MAX + 1, 1)],
 )
-def test_no_common_version_is_refused_with_what_this_side_speaks(lowest: int, highest: int) -> None:
+def test_no_common_version_is_refused_with_the_supported_range(lowest: int, highest: int) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         agree(hello(lowest, highest))
     assert caught.value.code is Code.UNSUPPORTED_VERSION

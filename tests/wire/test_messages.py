@@ -1,4 +1,4 @@
-"""Every message of the catalogue: round trip, defaults, what newer peers add, and field checks."""
+"""Every message of the registry: round trip, defaults, fields of newer peers, and field checks."""
 
 from dataclasses import MISSING, fields
 from typing import Any
@@ -14,7 +14,7 @@ from tests.wire.examples import BY_NAME, EXAMPLES, joined
 
 
 def framed(header: list[Any]) -> bytes:
-    """A frame around any header, also one that `encode` would not make."""
+    """Frame any header, also one that `encode` would refuse."""
     packed: bytes = msgpack.packb(header)
     return PREFIX.pack(len(packed), 0) + packed
 
@@ -25,14 +25,14 @@ def decode_one(data: bytes) -> Frame | BadMessage:
 
 
 def wire_values(message: Message) -> list[Any]:
-    """All fields as msgpack brings them: by position, trailing defaults not cut, lists."""
+    """List all fields as msgpack decodes them: by position, with trailing defaults, as lists."""
     values = [getattr(message, field.name) for field in fields(message)]
     listed: list[Any] = msgpack.unpackb(msgpack.packb(values))
     return listed
 
 
 def with_field(name: str, field: str, value: Any) -> Frame | BadMessage:
-    """What comes out of the example of this message when one field holds something else."""
+    """Decode the example of this message with another value in one field."""
     example = BY_NAME[name]
     values = wire_values(example)
     values[[one.name for one in fields(example)].index(field)] = value
@@ -51,7 +51,7 @@ def test_an_example_leaves_no_field_at_its_default(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_a_message_comes_back_as_it_went_out(name: str) -> None:
+def test_a_message_round_trips(name: str) -> None:
     frame = decode_one(joined(BY_NAME[name], 12, b"raw part"))
     assert isinstance(frame, Frame)
     assert frame.message == BY_NAME[name]
@@ -60,7 +60,7 @@ def test_a_message_comes_back_as_it_went_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_trailing_fields_at_their_default_are_not_sent_and_come_back(name: str) -> None:
+def test_trailing_fields_at_their_default_are_omitted_and_restored(name: str) -> None:
     example = BY_NAME[name]
     required = [field.name for field in fields(example) if field.default is MISSING]
     bare = type(example)(*(getattr(example, field) for field in required))
@@ -71,7 +71,7 @@ def test_trailing_fields_at_their_default_are_not_sent_and_come_back(name: str) 
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_defaults_that_are_sent_all_the_same_mean_the_same(name: str) -> None:
+def test_explicit_defaults_equal_omitted_ones(name: str) -> None:
     example = BY_NAME[name]
     required = [field.name for field in fields(example) if field.default is MISSING]
     bare = type(example)(*(getattr(example, field) for field in required))
@@ -81,7 +81,7 @@ def test_defaults_that_are_sent_all_the_same_mean_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_a_message_cut_short_names_the_field_that_is_missing(name: str) -> None:
+def test_a_truncated_message_names_its_missing_field(name: str) -> None:
     example = BY_NAME[name]
     required = [field.name for field in fields(example) if field.default is MISSING]
     for kept, missing in enumerate(required):
@@ -98,7 +98,7 @@ def test_trailing_fields_of_a_newer_peer_are_ignored(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_a_field_of_a_type_that_nobody_sends_is_named(name: str) -> None:
+def test_a_field_of_the_wrong_type_is_named(name: str) -> None:
     example = BY_NAME[name]
     free_form = {("Ok", "result"), ("Error", "detail")}
     for field in fields(example):
@@ -118,13 +118,13 @@ def test_an_unknown_type_is_answered_and_the_stream_goes_on() -> None:
 
 
 @pytest.mark.parametrize("kind", [0, -1, 2**63, 2**64 - 1])
-def test_a_type_number_far_out_is_only_unknown(kind: int) -> None:
+def test_a_type_number_out_of_range_is_unknown(kind: int) -> None:
     frame = decode_one(framed([kind, 2]))
     assert isinstance(frame, BadMessage)
     assert frame.code is Code.UNSUPPORTED
 
 
-def test_a_bad_message_takes_its_raw_part_with_it() -> None:
+def test_the_raw_part_of_a_bad_message_is_skipped() -> None:
     packed = msgpack.packb([9_999, 2])
     data = PREFIX.pack(len(packed), 5) + packed + b"bytes" + joined(Ping(), 3)
     assert [frame.correlation for frame in Decoder().receive_data(data)] == [2, 3]
@@ -259,7 +259,7 @@ def test_the_refusal_of_a_long_value_does_not_repeat_it() -> None:
     assert frame == BadMessage(7, Code.INVALID_ARGUMENT, text)
 
 
-def test_lists_become_tuples_but_free_form_values_stay_as_they_are() -> None:
+def test_lists_become_tuples_except_in_free_form_values() -> None:
     frame = decode_one(joined(Ok([1, [2]])))
     assert isinstance(frame, Frame)
     assert frame.message == Ok([1, [2]])
@@ -274,25 +274,25 @@ def test_lists_become_tuples_but_free_form_values_stay_as_they_are() -> None:
         Error("code", "text", detail={"a": {1, 2}}),
     ],
 )
-def test_what_msgpack_cannot_hold_is_our_own_error(message: Message) -> None:
+def test_a_value_that_msgpack_cannot_pack_is_a_local_error(message: Message) -> None:
     with pytest.raises(LocalProtocolError, match="cannot be packed"):
         encode(message)
     assert decode_one(joined(Ping(), 1)) == Frame(Ping(), 1), "the next frame is whole"
 
 
-def test_a_header_above_the_limit_is_our_own_error() -> None:
+def test_a_header_above_the_limit_is_a_local_error() -> None:
     with pytest.raises(LocalProtocolError, match="exceeds the frame limit"):
         encode(Ok("x" * limits.HEADER_BYTES_MAX))
 
 
-def test_a_raw_part_above_the_limit_is_our_own_error() -> None:
+def test_a_raw_part_above_the_limit_is_a_local_error() -> None:
     fitting = limits.FRAME_BYTES_MAX - len(joined(QueueQuery("orders", "list")))
     encode(QueueQuery("orders", "list"), 0, [bytes(fitting)])
     with pytest.raises(LocalProtocolError, match="exceeds the frame limit"):
         encode(QueueQuery("orders", "list"), 0, [bytes(fitting), b"x"])
 
 
-def test_raw_parts_go_out_uncopied() -> None:
+def test_raw_parts_are_sent_without_a_copy() -> None:
     parts: list[Buffer] = [b"one", bytearray(b"two"), memoryview(b"three")]
     encoded = encode(Ping(), 1, parts)
     assert all(out is part for out, part in zip(encoded[1:], parts, strict=True))

@@ -1,4 +1,4 @@
-"""`docs/protocol.md` says what the code does: numbers, names, order, types, bounds, defaults."""
+"""`docs/protocol.md` agrees with the code: numbers, names, order, types, bounds, defaults."""
 
 import re
 from collections.abc import Callable
@@ -97,7 +97,7 @@ def sized(of: Callable[[int], Any], low: int, high: int) -> tuple[list[Any], lis
 
 
 def samples(kind: str) -> tuple[list[Any], list[Any]]:
-    """For a type as the page writes it: values at its bounds, and values just beyond them."""
+    """Values at the bounds of a type as the page writes it, and values just beyond them."""
     if kind.startswith("list "):
         return list_samples(kind)
     if kind.endswith(" or nil"):
@@ -160,7 +160,7 @@ NAMED: Final[dict[str, tuple[list[Any], list[Any]]]] = {
 @pytest.mark.parametrize(
     ("cls", "row"), PAGE_FIELDS, ids=[f"{cls.__name__}.{row[0]}" for cls, row in PAGE_FIELDS]
 )
-def test_a_field_holds_what_the_page_says_and_no_more(cls: type[Message], row: list[str]) -> None:
+def test_a_field_accepts_exactly_the_values_of_the_page(cls: type[Message], row: list[str]) -> None:
     check = dict(cls._CHECKS)[row[0]]
     accepted, refused = samples(row[1])
     for value in accepted:
@@ -197,7 +197,7 @@ def test_the_page_lists_every_column() -> None:
     assert f"the bit {IGNORABLE}" in section(10)
 
 
-def test_the_example_is_what_the_code_makes() -> None:
+def test_the_example_is_the_output_of_the_code() -> None:
     assert section(14).endswith(listing()), "python -m tests.wire.hex_example prints it"
 
 

@@ -1,4 +1,4 @@
-"""The client that was written from the page alone, against a node that reads with our own wire."""
+"""The client written from the page alone, against a scripted node that uses `fifo.wire`."""
 
 import socket
 import threading
@@ -43,7 +43,7 @@ KEYS = [b"a", b"b", b""]
 
 
 class ScriptedNode:
-    """The other end of a socket: reads with our own wire, and answers what a test says."""
+    """The other end of a socket: reads with `fifo.wire` and answers by a test's script."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
@@ -84,7 +84,7 @@ Play = Callable[[Callable[[ScriptedNode], None]], socket.socket]
 
 @pytest.fixture
 def play() -> Iterator[Play]:
-    """Start a script on the other end of a new socket; it must have ended well by the end."""
+    """Start a script on the other end of a new socket; re-raise its failure at teardown."""
     running: list[tuple[ScriptedNode, threading.Thread, socket.socket]] = []
 
     def start(script: Callable[[ScriptedNode], None]) -> socket.socket:
@@ -105,7 +105,7 @@ def play() -> Iterator[Play]:
             raise node.failure
 
 
-def test_a_stranger_publishes_consumes_and_settles_by_our_wire(play: Play) -> None:
+def test_a_stranger_publishes_consumes_and_settles_by_the_wire(play: Play) -> None:
     def script(node: ScriptedNode) -> None:
         node.welcome()
         declare = node.expect(Declare)
@@ -162,7 +162,7 @@ def test_a_stranger_sees_the_code_of_an_error(play: Play) -> None:
     assert caught.value.args == (8, "queue_exists", "it is there", False, {"a": 1})
 
 
-def test_a_stranger_sees_where_it_is_sent(play: Play) -> None:
+def test_a_stranger_sees_the_target_of_a_redirect(play: Play) -> None:
     def script(node: ScriptedNode) -> None:
         node.expect(Hello)
         node.say(Redirect("n2", "127.0.0.1:7111", 250))

@@ -1,4 +1,4 @@
-"""The client that was written from the page alone, on three real nodes."""
+"""The client written from the page alone, on three real nodes."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.cluster
 
 
 async def with_stranger(cluster: LocalCluster, script: Callable[[Stranger], None]) -> None:
-    """Run a blocking script on a thread, connected by way of the nodes that do not lead."""
+    """Run a blocking script on a thread, redirected to the leader by the followers."""
     leader = await cluster.leader()
     others = [node.me for node in cluster.followers()]
     addresses = [str(node.client) for node in [*others, leader.me]]
@@ -155,7 +155,7 @@ def a_resume_of_the_page(client: Stranger) -> None:
     client.socket, client.correlation = back.socket, back.correlation
 
 
-async def test_a_stranger_asks_for_everything_else_on_the_page(tmp_path: Path) -> None:
+async def test_a_stranger_makes_every_other_request_of_the_page(tmp_path: Path) -> None:
     async with running(tmp_path) as cluster:
         await with_stranger(cluster, requests_of_the_page)
 
