@@ -25,7 +25,7 @@ IN_TIME = "value.transit_s < value.lock_ms / 1000"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Evidence:
     """Kinds of events that a history holds."""
 
     counts: dict[str, int]
@@ -35,7 +35,7 @@ class Told:
     """Deliveries of which it is known that they came before their lock was over."""
 
     @classmethod
-    def read(cls, spark: SparkSession) -> Told:
+    def read(cls, spark: SparkSession) -> Evidence:
         """From the view `events`."""
         rows = spark.sql(
             f"SELECT f, type, count(*) AS n, count_if({DELAYS}) AS delays,"
@@ -52,27 +52,27 @@ class Told:
         return any(name.split()[0] == kind for name in self.counts)
 
 
-def unjudged(rare: Rare, told: Told, made: Tables) -> dict[str, str]:
+def unjudged(rare: Rare, evidence: Evidence, made: Tables) -> dict[str, str]:
     """Rules that this history cannot break, whatever happened: why, by rule."""
-    found = dict(_about_messages(rare, told, made))
-    return {**found, **dict(_about_the_cluster(rare, told))}
+    found = dict(_about_messages(rare, evidence, made))
+    return {**found, **dict(_about_the_cluster(rare, evidence))}
 
 
-def _about_messages(rare: Rare, told: Told, made: Tables) -> Iterator[tuple[str, str]]:
+def _about_messages(rare: Rare, evidence: Evidence, made: Tables) -> Iterator[tuple[str, str]]:
     queues = rare.queues().values()
-    if not told.counts.get("publish ok"):
+    if not evidence.counts.get("publish ok"):
         yield "S1", "no publish was confirmed"
-    if not told.has("deliver"):
+    if not evidence.has("deliver"):
         for rule in ("S2", "S2b", "S3", "S4", "S6"):
             yield rule, "nothing was delivered"
-    if not told.counts.get("settle ok"):
+    if not evidence.counts.get("settle ok"):
         for rule in ("S3", "S5"):
             yield rule, "no settlement was answered"
     if not any(queue.is_grave for queue in queues):
         yield "S7", "no queue has a dead-letter queue"
-    if not told.delays:
+    if not evidence.delays:
         yield "S8", "no publish and no settlement says how long its delay is (delay_s)"
-    if not made.traced and not told.in_time:
+    if not made.traced and not evidence.in_time:
         yield "S9", "no delivery says that it came within its lock (transit_s, lock_ms)"
     if all(queue.ordering != "single_active" for queue in queues):
         yield "S10", "no queue has a single active consumer"
@@ -82,7 +82,7 @@ def _about_messages(rare: Rare, told: Told, made: Tables) -> Iterator[tuple[str,
         yield "S11", "no queue is ordered, or has a single publisher"
 
 
-def _about_the_cluster(rare: Rare, told: Told) -> Iterator[tuple[str, str]]:
+def _about_the_cluster(rare: Rare, evidence: Evidence) -> Iterator[tuple[str, str]]:
     if not rare.by_kind["state"]:
         yield "S12", "no node was looked into (state)"
     if not rare.by_kind["state"] and not rare.by_kind["nemesis"]:
@@ -91,5 +91,5 @@ def _about_the_cluster(rare: Rare, told: Told) -> Iterator[tuple[str, str]]:
         yield "V2", "no fault lasted while the cluster had to serve (nemesis)"
     if not rare.drained:
         yield "V3", "the messages left in the queues were not counted (left)"
-    if not told.has("call"):
+    if not evidence.has("call"):
         yield "V4", "no call was timed (call)"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.check import overtaken, rules, tables
 from bench.check.specs import Finding, Rare, judge
-from bench.check.unjudged import Told, unjudged
+from bench.check.unjudged import Evidence, unjudged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -104,7 +104,7 @@ def judge_history(
     history.events.createOrReplaceTempView("events")
     say("the rare events")
     rare = Rare.read(spark)
-    told = Told.read(spark)
+    evidence = Evidence.read(spark)
     say("the rules")
     found, made = all_findings(spark, rare)
     found.createOrReplaceTempView("findings")
@@ -129,14 +129,14 @@ def judge_history(
         for rule in RULES
         if rule in subjects
     )
-    complaints = (*history.complaints, *_unasked(spark, told.counts, made))
-    notes = tuple(_notes(rare, traced=made.traced, counts=told.counts))
+    complaints = (*history.complaints, *_unasked(spark, evidence.counts, made))
+    notes = tuple(_notes(rare, traced=made.traced, counts=evidence.counts))
     silent = {
         rule: why
-        for rule, why in unjudged(rare, told, made).items()
+        for rule, why in unjudged(rare, evidence, made).items()
         if rule not in subjects  # What is broken was judged.
     }
-    return Verdict(history.count, told.counts, broken, complaints, notes, silent), made
+    return Verdict(history.count, evidence.counts, broken, complaints, notes, silent), made
 
 
 def _unasked(spark: SparkSession, counts: Mapping[str, int], made: tables.Tables) -> Iterator[str]:

@@ -71,8 +71,8 @@ def test_a_good_run_is_found_good() -> None:
     }
 
 
-def test_a_row_that_nobody_finished_is_lost() -> None:
-    """It was confirmed, and then never seen."""
+def test_a_row_that_no_consumer_finished_is_lost() -> None:
+    """Confirmed, and then never seen."""
     verdict = verdict_on([d for d in good_deliveries() if d.row != 4711])
     assert verdict["lost"] == 1
     assert not verdict.ok
@@ -86,7 +86,7 @@ def test_a_row_that_was_nacked_and_never_came_back_is_lost() -> None:
 
 
 def test_a_row_whose_settlement_was_refused_is_not_finished() -> None:
-    """lock_lost means: somebody else will have to do it."""
+    """lock_lost means that another consumer has to do the work."""
     changed = [d._replace(outcome="lock_lost") if d.row == 77 else d for d in good_deliveries()]
     assert verdict_on(changed).problems == ("lost: row 77",)
 
@@ -115,7 +115,7 @@ def test_a_row_under_two_message_ids_was_stored_twice() -> None:
 
 
 def test_a_row_that_was_dead_lettered_though_nothing_was_wrong_with_it_is_found() -> None:
-    """It is not lost, but somebody gave up on it without being told to."""
+    """Not lost, but a consumer gave up on it against the plan."""
     kept = [d for d in good_deliveries() if d.row != 4711]
     verdict = verdict_on(kept, [*good_dead(), delivery(4711, "max_deliveries")])
     assert verdict["lost"] == 0
@@ -144,8 +144,8 @@ def test_a_chunk_that_was_not_confirmed_is_found() -> None:
     assert not verdict.ok
 
 
-def test_a_row_that_nobody_sent_is_found() -> None:
-    """It came from somewhere."""
+def test_a_row_that_was_never_sent_is_found() -> None:
+    """No publisher had it."""
     verdict = verdict_on([*good_deliveries(), delivery(COUNT + 1, "acked")])
     assert f"not among the rows that were sent: row {COUNT + 1}" in verdict.problems
 

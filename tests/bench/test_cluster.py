@@ -69,7 +69,7 @@ def test_a_base_with_a_taken_port_is_not_offered(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.process
-async def test_who_is_killed_is_found_out_beside_the_loop(
+async def test_the_process_to_kill_is_looked_up_off_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command line takes longer to start than an election: clients go on meanwhile."""

@@ -1,4 +1,4 @@
-"""What a check costs: time, processors and memory of everything that a command starts."""
+"""The cost of a check: time, processors and memory of everything that a command starts."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def start(tmp_path: Path, *options: str) -> subprocess.Popen[str]:
 
 
 def left_behind(tmp_path: Path) -> list[str]:
-    """Every process, whoever its parent is now, that inherited the mark of `start`."""
+    """Every process that inherited the mark of `start`, whichever its parent is now."""
     mark = f"FIFO_TEST_MARK={tmp_path}".encode()
     found = []
     for process in Path("/proc").iterdir():

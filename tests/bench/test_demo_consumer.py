@@ -1,4 +1,4 @@
-"""What a demo consumer records of a settlement."""
+"""Settlements as a demo consumer records them."""
 
 from __future__ import annotations
 

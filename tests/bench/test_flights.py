@@ -39,7 +39,7 @@ def test_a_flight_without_a_tail_number_has_no_key() -> None:
 
 
 def test_the_first_row_is_a_message_with_text_as_text_and_numbers_as_numbers() -> None:
-    """One row, by heart."""
+    """A whole row, field by field."""
     first = every_flight()[0]
     assert first.key == "N14228"
     assert json.loads(first.body) == {
@@ -77,12 +77,12 @@ def test_what_is_missing_is_null_and_never_nan() -> None:
 
 
 def test_a_range_reads_the_same_rows_as_the_whole() -> None:
-    """What a Spark partition reads."""
+    """A Spark partition reads a range."""
     assert tuple(flights.flights(100, 103)) == every_flight()[99:103]
 
 
 def test_the_row_can_be_read_back_from_the_body() -> None:
-    """How a consumer knows what to do."""
+    """Consumers choose by it how to settle a message."""
     assert flights.row_of(every_flight()[4711].body) == 4712
 
 
@@ -97,7 +97,7 @@ def test_reading_imports_neither_the_package_nor_pandas() -> None:
 
 
 def test_without_the_package_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line, and what to type."""
+    """The command to type is in it."""
     monkeypatch.setattr(flights, "DISTRIBUTION", "no-such-distribution")
     with pytest.raises(DataMissing, match="make setup"):
         next(flights.flights())

@@ -46,7 +46,7 @@ def test_a_signal_before_the_run_cancels_it_too() -> None:
 
 
 def test_a_second_signal_hurries_and_does_not_disturb_the_end() -> None:
-    """What is being ended goes on being ended."""
+    """Ending under way is not interrupted."""
     interrupts = Interrupts()
     with interrupts.caught():
         with pytest.raises(asyncio.CancelledError):

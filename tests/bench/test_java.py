@@ -41,7 +41,7 @@ echo 'openjdk version "{version}" 2025-04-15' >&2
 
 
 def test_java_home_is_taken_first(tmp_path: Path) -> None:
-    """Whoever sets it means it."""
+    """An explicit setting wins over the path."""
     named = make_java(tmp_path / "named", "25.0.3")
     on_path = make_java(tmp_path / "other", "21.0.1")
     env = {"JAVA_HOME": str(named), "PATH": str(on_path / "bin")}

@@ -274,7 +274,7 @@ def test_a_browser_shows_every_curve_of_a_sweep_in_its_place(width: int, tmp_pat
 
 
 def test_several_runs_are_a_median_with_lowest_and_highest() -> None:
-    """Of every figure that all runs have; nobody consumed in these."""
+    """Only figures that all runs have are shown; these runs have no consumer."""
     reports = [
         report_of(LOAD, [row(PRODUCER, 0, messages, 1, 2, ms)])
         for messages, ms in ((600, 5), (900, 50), (700, 9))
@@ -286,11 +286,11 @@ def test_several_runs_are_a_median_with_lowest_and_highest() -> None:
     assert "end to end p99, ms" not in found
     assert cell(found["published per second"], 3) == "700.0 (600.0 to 900.0)"
     assert cell(found["published per second"], 1) == "700.0"
-    told = json.loads(as_json(reports))
-    assert told["figures"]["published per second"] == {
+    written = json.loads(as_json(reports))
+    assert written["figures"]["published per second"] == {
         "median": 700, "lowest": 600, "highest": 900
     }  # fmt: skip
-    assert len(told["runs"]) == 3
+    assert len(written["runs"]) == 3
     text = io.StringIO()
     print_medians(reports, Console(file=text, width=200))
     assert re.search(

@@ -153,7 +153,7 @@ def test_ctrl_c_ends_it_with_the_report_so_far(url: str, tmp_path: Path) -> None
 
 @pytest.mark.process
 def test_a_cluster_that_is_not_there_is_said_before_spark_starts(tmp_path: Path) -> None:
-    """One line, exit code 1."""
+    """Standard error has one line, and the exit code is 1."""
     done = call(
         "bench.load",
         "--url",

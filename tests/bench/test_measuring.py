@@ -21,7 +21,7 @@ SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
 
 
 class Run:
-    """Starts a child, leaves a file, and ends as told."""
+    """A run that starts a child, leaves a file, and ends as configured."""
 
     def __init__(self, *, fails: Exception | None = None, interrupted: bool = False) -> None:
         self.fails = fails

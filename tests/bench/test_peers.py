@@ -194,12 +194,12 @@ def test_what_nats_promises_is_what_its_server_says() -> None:
 
 
 def test_what_rabbitmq_promises_is_what_its_node_says() -> None:
-    told = "#{wal_sync_method => datasync,wal_write_strategy => default,name => quorum_queues}"
-    assert rabbitmq.durability(told) == (
+    policy = "#{wal_sync_method => datasync,wal_write_strategy => default,name => quorum_queues}"
+    assert rabbitmq.durability(policy) == (
         "quorum queue, fsync on a majority before every confirm"
         " (wal_sync_method datasync, wal_write_strategy default)"
     )
-    assert "NOT known" in rabbitmq.durability(told.replace("datasync", "none"))
+    assert "NOT known" in rabbitmq.durability(policy.replace("datasync", "none"))
     assert "NOT known" in rabbitmq.durability("")
 
 
@@ -290,8 +290,8 @@ def test_a_round_runs_and_leaves_nothing(name: str, words: str, tmp_path: Path) 
     )
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    for system, told in report["systems"].items():
-        assert words in told["durability"] or "always" in system
+    for system, found in report["systems"].items():
+        assert words in found["durability"] or "always" in system
         mine = [row for row in report["figures"] if row["system"] == system]
         assert {row["load"] for row in mine} == {load.name for load in LOADS}
         # A window of 1000 may take a busy machine longer than the measured half second.

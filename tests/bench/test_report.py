@@ -64,7 +64,7 @@ def test_the_page_shows_every_count_beside_the_expected_one(good_page: str) -> N
 
 
 def test_the_page_needs_nothing_from_elsewhere(good_page: str) -> None:
-    """One file that can be mailed: no script, no address to load from."""
+    """A file that can be mailed: no script, no address to load from."""
     assert good_page.count("<svg") == 1
     assert "<script" not in good_page
     assert not re.search(r"""(?:src|href)=["'](?!#)""", good_page.replace("xlink:", ""))
@@ -95,7 +95,7 @@ def test_the_page_is_well_formed_and_escapes_what_it_shows(good_page: str) -> No
 
 
 def test_a_loss_is_the_headline_and_names_the_row() -> None:
-    """Nobody should have to look for it."""
+    """Readers must not have to look for it."""
     page = render_html(report_on([d for d in good_deliveries() if d.row != 4711]))
     assert "1 messages were LOST." in page
     assert "lost: row 4711" in page
@@ -114,7 +114,7 @@ def test_the_terminal_shows_the_same_counts() -> None:
 
 
 def test_a_run_without_any_record_still_gives_a_report() -> None:
-    """It is the run that most needs one."""
+    """Such a run needs its report most."""
     report = Report(
         verdict=check(COUNT, 0, [], [], []),
         figures=measure([], []),
@@ -153,7 +153,7 @@ def test_the_spread_of_repeated_runs_is_median_lowest_highest() -> None:
 
 
 def test_the_longest_gap_is_one_that_begins_in_the_window() -> None:
-    """What is slow at the end of a run is not a change of leader."""
+    """A slow end of a run is not a change of leader."""
     times = [0, 1, 2, 10, 11, 40]
     assert longest_gap(times, 0, 9) == 8
     assert longest_gap(times, 0, 50) == 29

@@ -1,4 +1,4 @@
-"""What a failed Spark job says: the task's own error, not a page of Java."""
+"""Errors of a failed Spark job: the task's own error, not a page of Java."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a delivery was on its way: a bound that is never too small."""
+"""The transit time of a delivery: a bound that is never too small."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bench.load import transit
 from bench.load.transit import Transit
 
 
-def test_before_any_answer_it_is_the_time_since_the_client_was_told_to_connect() -> None:
+def test_before_any_answer_it_is_the_time_since_the_client_began_to_connect() -> None:
     assert Transit(10.0).at_most(12.5) == 2.5
 
 

@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One for all of them."""
+    """The Spark session that all of these tests share."""
     with spark_session() as session:
         yield session

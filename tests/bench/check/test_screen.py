@@ -1,4 +1,4 @@
-"""What is set aside unseen is ordinary: every damage is found, and figures count everything."""
+"""The screen sets aside ordinary lives alone: all damage is found, and figures count all lives."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PUBLISHERS = 2
 
 
 def life(number: int) -> Life:
-    """Message `number`, for ever by itself in time."""
+    """The life of message `number`, which overlaps no other in time."""
     body, process, consumer = f"b{number}", f"p{number % PUBLISHERS}", 1 + number % 3
     publish = {"queue": "work", "body": body}
     held = {"id": f"1.1.{number}", "queue": "work", "consumer": consumer, "token": number}
@@ -66,7 +66,7 @@ def without(*places: int) -> Callable[[Life], None]:
 
 
 def again(at: int, of: int, kind: str | None = None, **value: Any) -> Callable[[Life], None]:
-    """One more event like another."""
+    """Insert a copy of the event `of`, changed, before place `at`."""
 
     def add(events: Life) -> None:
         one = copy.deepcopy(events[of])
@@ -101,7 +101,7 @@ DAMAGES: list[Callable[[Life], None]] = [
     without(INVOKE, CONFIRM),
     without(ANSWER),
     changed(DELIVER, body="b0"),
-    changed(DELIVER, body="nobody's"),
+    changed(DELIVER, body="never-sent"),
     changed(DELIVER, id="1.1.9999"),
     changed(CONFIRM, id="1.1.0"),
     changed(DELIVER, intact=False),
