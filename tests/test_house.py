@@ -118,7 +118,7 @@ FLOORS: dict[str, Room] = {
 # shorter: take a name away with the last idiom in its files.
 UNREVISED = words(
     """
-    tests.jepsen tests.machine
+    tests.machine
     tests.node.broker tests.node.journal tests.node.raft
     docs.mutants
     """

@@ -49,9 +49,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> int:
-    """One run where a workload is named, else a suite of them for so many minutes."""
+    """Run one workload where it is named, else a suite of them for a number of minutes."""
     options = parse()
-    # Whoever ends it wants it to clean up, as with Ctrl-C: disks and networks are the machine's.
+    # The end by a signal cleans up, as with Ctrl-C: disks and networks are the machine's.
     # asyncio makes a SIGINT cancel what runs.
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     if namespaces.why_not() is None:

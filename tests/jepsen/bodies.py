@@ -1,4 +1,4 @@
-"""What messages say, in both worlds: their own name, and content that can be checked.
+"""Bodies of messages, in both worlds: their own name, and content that can be checked.
 
 Owns the bodies, and the form of a queue's spec in a history.
 """

@@ -45,7 +45,7 @@ DISK_LOW_BYTES = 1 << 20
 
 
 USER = "suite"
-"""Who programs are in a secured cluster; the password is `tests.support.users`'."""
+"""The user of programs in a secured cluster; the password is `tests.support.users`'."""
 
 PEERS = "peers"
 """The folder of the nodes' own certificates, within that of all."""
@@ -102,7 +102,7 @@ class Cluster:
     # --- history ----------------------------------------------------------------------------------
 
     def add(self, kind: str, f: str, process: str, **value: Any) -> Event:
-        """One event of the suite's own, now."""
+        """Record an event of the suite's own, now."""
         event = event_of(kind, f, process, time.monotonic(), 0, value)
         self._file.write(line_of(event).encode() + b"\n")
         return event
@@ -111,7 +111,7 @@ class Cluster:
         return (self.folder / "history" / "suite.jsonl").open("ab", buffering=0)
 
     def tell(self, **changes: Any) -> None:
-        """What programs and nodes that start from now on read in `cluster.json`."""
+        """Change `cluster.json`, which programs and nodes read when they start."""
         self._plan |= changes
         (self.folder / "cluster.json").write_text(json.dumps(self._plan, indent=1))
 
@@ -200,7 +200,7 @@ class Cluster:
             self.children[name].signal(number)
 
     def control(self, name: str, **says: float) -> None:
-        """What is wrong with a node's disk and wall clock from now on: `node.Control`."""
+        """Set the faults of a node's disk and wall clock from now on: `node.Control`."""
         path = self.folder / f"{name}.control"
         fresh = path.with_name(f"{path.name}.fresh")
         fresh.write_text(json.dumps(says))

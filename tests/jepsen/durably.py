@@ -1,4 +1,4 @@
-"""What a program does with a durable consumer that others open as well, and what it knows of it.
+"""A program's work with a durable consumer that others open as well, and its knowledge of it.
 
 Owns the verbs (open, fetch, reserve, renew, ack, forget) and what they write into the history: the
 simulator's programs and the real ones carry this out alike. Knows neither clocks nor processes: an
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import fifo
 from fifo.client.consuming.durable import DurableConsumer, DurableMessage
-from tests.jepsen.checkers.told import RATE_ERROR
+from tests.jepsen.checkers.sorting import RATE_ERROR
 
 NAME = "shared"
 LOCK_S = 1.5
@@ -23,7 +23,7 @@ MAX_LOCK_S = 4 * LOCK_S
 
 DOUBT_S = RATE_ERROR * LOCK_S
 RESERVED = 6
-"""At most so many messages in one reserve."""
+"""Maximum number of messages in one reserve."""
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Around(Protocol):
     rng: random.Random
 
     def add(self, kind: str, f: str, **value: Any) -> None:
-        """One event of its own."""
+        """Record an event of the program's own."""
 
     async def timed(self, what: str, call: Coroutine[Any, Any, Any]) -> Any:
         """V4: a call, and how long it took."""
@@ -68,10 +68,10 @@ class Around(Protocol):
         """Its monotonic clock, seconds."""
 
     def delivered(self, message: DurableMessage, consumer: int) -> None:
-        """It has a message in hand."""
+        """Record that the program has a message in hand."""
 
     async def work(self, holds: list[HeldDurably], /) -> None:
-        """Have them in hand for a while, and say so as long as that is sure: where nobody else
+        """Have them in hand for a while, and say so as long as that is sure: where no other program
         opens the same name, and settles or forgets what this one holds."""
 
     def happened(self, what: str) -> None:
@@ -83,7 +83,7 @@ class Around(Protocol):
 
 
 class Holder:
-    """One opening of the durable consumer, until an error or its own `forget` ends it."""
+    """An opening of the durable consumer, until an error or its own `forget` ends it."""
 
     def __init__(self, around: Around, client: fifo.Client, queue: str) -> None:
         self._around = around
@@ -94,7 +94,7 @@ class Holder:
         self._mine: dict[int, HeldDurably] = {}
 
     async def open(self) -> None:
-        """Take it over, with what whoever had it left: an ack settles that too."""
+        """Take it over with all that its last holder left: an ack settles that too."""
         held = await self._around.timed("open", self._durable.open())
         for first, last in held:
             self._around.happened("durable took over what was held")
@@ -164,7 +164,7 @@ class Holder:
             del self._mine[held.token]
 
     async def forget(self) -> None:
-        """End it: what is held goes back, whoever has it open."""
+        """Forget the consumer: all that is held goes back, even if another has it open."""
         self._around.add("ok", "cancel", consumer=self._durable.consumer)
         await self._around.timed("forget", self._durable.forget())
         self._around.happened("durable forgotten")

@@ -1,4 +1,4 @@
-"""What a consuming program does with one message, and what it can swear about its lock meanwhile.
+"""A consuming program's work on one message, and its certainty about the lock meanwhile.
 
 Owns handlers: how long they take, how they settle, and the `holds` of the history. A client is sure
 of its lock when more is left of it than its delivery can have been on its way; what came while this
@@ -18,7 +18,7 @@ import fifo
 from fifo.client.consuming.durable import DurableMessage
 from fifo.client.consuming.message import Message
 from tests.jepsen.bodies import body_of, name_of
-from tests.jepsen.checkers.told import RATE_ERROR
+from tests.jepsen.checkers.sorting import RATE_ERROR
 from tests.jepsen.durably import HeldDurably
 from tests.jepsen.workloads import Consuming
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.jepsen.program import Program
 
 LOOK_S = 0.05
-"""How often a handler looks whether its lock still holds."""
+"""Interval at which a handler looks whether its lock still holds."""
 
 TRANSIT_S = 0.4
 """A delivery is on its way no longer: machines are busy, and disks slow before it leaves."""
@@ -58,7 +58,7 @@ class Handler:
             last = now
 
     def _transit_s(self, message: Message) -> float | None:
-        """How long this delivery can have been on its way; None where nobody knows."""
+        """Upper bound of this delivery's time in transit; None where it is not known."""
         received = message._delivery.received
         away = any(start <= received <= end for start, end in self._gaps)
         return None if away or self._program.plan["slow_links"] else TRANSIT_S
@@ -84,7 +84,7 @@ class Handler:
         await self._settle(message)
 
     def delivered(self, message: Message) -> None:
-        """Write it down, at once: whoever gets it later has it later."""
+        """Write it down, at once: a later holder has it later."""
         self._program.add(
             "ok", "deliver",
             **seen(message, message.consumer),
@@ -183,15 +183,15 @@ class Taking:
         self.timed = program.timed
 
     def add(self, kind: str, f: str, **value: Any) -> None:
-        """One event of the program's."""
+        """Record an event of the program's."""
         self._program.add(kind, f, **value)
 
     def delivered(self, message: DurableMessage, consumer: int) -> None:
-        """It has a message in hand: how long it was on its way, nobody knows."""
+        """Record a message in hand: its time in transit is not known."""
         self._program.add("ok", "deliver", **seen(message, consumer))
 
     async def work(self, _holds: list[HeldDurably]) -> None:
-        """Have them in hand for a while. Nobody swears: another may have taken them over."""
+        """Have them in hand for a while, without `holds`: another may have taken them over."""
         if not self.calm:
             await self._program.until(self._program.calm, seconds_of(self._how, self.rng))
 
@@ -206,14 +206,14 @@ class Taking:
 
 
 def seconds_of(how: Consuming, rng: random.Random) -> float:
-    """How long a handler takes."""
+    """Draw the seconds that a handler takes."""
     if rng.random() < how.slow:
         return rng.uniform(0.5, 2.5) * how.lock_s
     return rng.choice((0.0, 0.002, 0.02, 0.2)) * rng.random()
 
 
 def seen(message: Message | DurableMessage, consumer: int) -> dict[str, Any]:
-    """What a history says of every delivery."""
+    """The fields of every delivery in a history."""
     body, letter, key = name_of(message.body), message.dead_letter, message.key
     return {
         "id": message.id,

@@ -1,4 +1,4 @@
-"""What happened, as clients (and maybe the machine) saw it: events in order of time.
+"""Histories: events as clients (and maybe the machine) saw them, in order of time.
 
 Owns the form of an event, described in docs/history.md: `{type, f, value, process, time, index}`;
 type is invoke, ok, fail or info (unknown). Knows neither who writes it nor the checks: the
@@ -25,7 +25,7 @@ class History:
         self.events: list[Event] = []
 
     def add(self, kind: str, f: str, process: str, **value: Any) -> None:
-        """One event, now."""
+        """Record an event, now."""
         self.events.append(event_of(kind, f, process, self._now(), len(self.events), value))
 
     def __iter__(self) -> Iterator[Event]:
@@ -39,7 +39,7 @@ class History:
 def event_of(
     kind: str, f: str, process: str, time: float, index: int, value: dict[str, Any]
 ) -> Event:
-    """One event; `time` in seconds."""
+    """An event; `time` in seconds."""
     return {
         "type": kind, "f": f, "value": value, "process": process,
         "time": round(time, 6), "index": index,

@@ -80,7 +80,7 @@ def loopback_up() -> None:
 
 
 class Namespaced:
-    """One namespace per node, one for all clients: this process's."""
+    """A namespace per node, and this process's own for all clients."""
 
     def __init__(self, names: Sequence[str], rng: random.Random) -> None:
         self.names = list(names)
@@ -128,7 +128,7 @@ class Namespaced:
         _try("ip", "link", "del", BRIDGE)
 
     def inside(self, name: str) -> tuple[str, ...]:
-        """What stands before the command of a node.
+        """The prefix of a node's command.
 
         Not `ip netns exec`: that gives it a copy of all mounts, which keeps other nodes' disks
         alive when their power is cut.

@@ -1,4 +1,4 @@
-"""What goes wrong in a run: each nemesis begins something, waits, and ends it.
+"""The faults of a run: each nemesis begins something, waits, and ends it.
 
 Owns the nemeses that need no rights beyond one's own processes; `rooted` has the others. Each is an
 async context manager over a cluster, so that two can overlap; chance comes from the run's seed.
@@ -23,7 +23,7 @@ from tests.jepsen.network import CLIENTS
 HOUR_S = 3600.0
 
 CORRUPT_BYTES = 64
-"""How much of a journal is overwritten; a record is longer."""
+"""Bytes of a journal that are overwritten; a record is longer."""
 
 CORRUPT_TRIES = 3
 """A segment that has just begun may hold one record, which can pass for a torn one."""
@@ -132,7 +132,7 @@ async def client_kill(cluster: Cluster, rng: random.Random) -> AsyncIterator[lis
 
 @asynccontextmanager
 async def partition(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
-    """One node and the others do not hear each other; its clients do hear it."""
+    """Cut a node and the others off from each other; its clients still hear it."""
     node = one_of(cluster, rng)
     for other in cluster.names:
         if other != node:
@@ -144,7 +144,7 @@ async def partition(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[
 
 @asynccontextmanager
 async def partition_one_way(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
-    """One node is deaf, or mute, to its peers."""
+    """Make a node deaf, or mute, to its peers."""
     node, deaf = one_of(cluster, rng), rng.random() < 0.5
     for other in cluster.names:
         if other != node:
@@ -272,8 +272,8 @@ async def disk_full(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[
 async def corrupt(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
     """Overwrite a part of a killed follower's journal: it refuses to start, or syncs again.
 
-    One that could cut the damage off, or has not read so far, is damaged again where it cannot.
-    Then it is told to recover, and has to: all others are there.
+    A node that could cut the damage off, or has not read so far, is damaged where it cannot.
+    Then it is started with recovery, and has to recover: all others are there.
     """
     leading = cluster.leading()
     node = rng.choice([name for name in cluster.names if name != leading])

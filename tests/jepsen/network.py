@@ -17,7 +17,7 @@ from tests.support.cluster import free_ports
 CLIENTS = "clients"
 
 DELAYS_S = (0.005, 0.02, 0.08)
-"""What a slow link adds; a jitter of the same length comes on top."""
+"""Delays that a slow link adds; a jitter of the same length comes on top."""
 
 LOSS = 0.1
 
@@ -59,7 +59,7 @@ class Proxied:
         await asyncio.gather(*[proxy.stop() for proxy in self._proxies()])
 
     def inside(self, _name: str) -> tuple[str, ...]:
-        """What stands before the command of a node: nothing here."""
+        """The prefix of a node's command: nothing here."""
         return ()
 
     def cut(self, sender: str, receiver: str) -> None:

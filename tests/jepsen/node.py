@@ -1,4 +1,4 @@
-"""One real node as a process of its own: `python -m tests.jepsen.node FOLDER NAME`.
+"""A real node as a process of its own: `python -m tests.jepsen.node FOLDER NAME`.
 
 Owns what a node of the suite has beyond `fifo serve`: a view of the cluster of its own (its peers'
 addresses lead through proxies), faults of its disk and jumps of its wall clock that a control file
@@ -53,7 +53,7 @@ class Control:
         self._says: dict[str, Any] = {}
 
     def get(self, name: str) -> float:
-        """What it says under this name; 0 where it says nothing."""
+        """The value under this name; 0 where there is none."""
         with contextlib.suppress(OSError, ValueError):
             changed = self._path.stat().st_mtime_ns
             if changed != self._seen:
@@ -154,7 +154,7 @@ def view_of(folder: Path, name: str) -> ClusterConfig:
 
 
 def made(folder: Path, name: str, *, recover: bool) -> Node:
-    """The node. Clients are told of its door, where the proxy listens; it listens behind it."""
+    """The node. Clients get the address of the proxy's port; the node listens behind it."""
     config = view_of(folder, name)
     control = Control(folder / f"{name}.control")
     node = Node(

@@ -35,7 +35,7 @@ POISON = "poison"
 
 
 class Program:
-    """One process: its client, its part of the history, and what it is told by signals."""
+    """A process: its client, its part of the history, and the signals that steer it."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name
@@ -49,7 +49,7 @@ class Program:
         self.over = asyncio.Event()
 
     def add(self, kind: str, f: str, process: str = "", **value: Any) -> None:
-        """One event, now."""
+        """Record an event, now."""
         self._count += 1
         event = event_of(kind, f, process or self.name, time.monotonic(), self._count, value)
         self._file.write(line_of(event).encode() + b"\n")
@@ -74,7 +74,7 @@ class Program:
             self.add("ok", "call", what=what, seconds=seconds, limit_s=TIMEOUT_S + wait_s)
 
     async def until(self, event: asyncio.Event, seconds: float) -> None:
-        """Wait for an event, at most so long."""
+        """Wait for an event, for `seconds` at most."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(event.wait(), seconds)
 
@@ -129,7 +129,7 @@ class Program:
         return round(self.rng.uniform(0.02, how.ttl_s), 3)
 
     async def _publish_until_known(self, client: fifo.Client, how: Publishing, name: str) -> None:
-        """One message under an id of its own, as often as it takes: it may be stored once."""
+        """Publish a message under its own id until the answer is known: it may be stored once."""
         self.add("invoke", "publish", queue=how.queue, body=name, dedup_id=name)
         for attempt in range(100):
             try:
@@ -147,7 +147,7 @@ class Program:
     # --- consuming --------------------------------------------------------------------------------
 
     async def consume(self, how: Consuming) -> None:
-        """Take messages and settle them until it is told to end."""
+        """Take messages and settle them until a signal ends it."""
         handler = Handler(self, how)
         client = await self.connect()
         watching = asyncio.ensure_future(handler.watch_gaps())
@@ -184,7 +184,7 @@ class Program:
         return client if client._session.fatal is None else await self.connect()
 
     async def get(self, how: Consuming) -> None:
-        """Get a few messages and settle them until it is told to end."""
+        """Get a few messages and settle them until a signal ends it."""
         handler = Handler(self, how)
         client = await self.connect()
         watching = asyncio.ensure_future(handler.watch_gaps())
@@ -206,7 +206,7 @@ class Program:
         await client.close()
 
     async def take(self, how: Consuming) -> None:
-        """Share a durable consumer with others until it is told to end."""
+        """Share a durable consumer with others until a signal ends it."""
         around = Taking(self, how)
         client = await self.connect()
         while not self.over.is_set():
@@ -222,10 +222,10 @@ class Program:
         await client.close()
 
     def _subscribed(self, consumer: Any, how: Consuming) -> None:
-        def told(active: bool) -> None:
+        def changed(active: bool) -> None:
             self.add("ok", "active", queue=how.queue, consumer=consumer.number, active=active)
 
-        consumer.on_activity = told
+        consumer.on_activity = changed
         self.add(
             "ok", "subscribe", queue=how.queue, consumer=consumer.number,
             prefetch=how.prefetch, lock_s=how.lock_s, renews=how.auto_renew,

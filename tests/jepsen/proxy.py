@@ -1,4 +1,4 @@
-"""A TCP proxy that does what bad networks do: for links that nobody may cut with a firewall.
+"""A TCP proxy with the faults of bad networks, for links without a firewall of their own.
 
 Owns one listening port and the connections through it, each direction with its own faults. Bytes
 are never lost inside a connection, only late, as TCP has it: a cut stalls them, and a connection
@@ -20,18 +20,18 @@ LOSS_SECONDS = 0.2
 """A lost packet costs one retransmission timeout, which is this on Linux."""
 
 REDIAL_SECONDS = 0.05
-"""A connection to where nobody listens is closed: after this, as on a slow network."""
+"""A connection to a port without a listener is closed after this, as on a slow network."""
 
 
 @dataclass
 class Direction:
-    """What is wrong with one direction of a link."""
+    """Faults of one direction of a link."""
 
     cut: bool = False
     delay_s: float = 0.0
     jitter_s: float = 0.0
     loss: float = 0.0
-    """How likely a chunk waits for a retransmission."""
+    """Probability that a chunk waits for a retransmission."""
 
 
 class Proxy:
@@ -115,7 +115,7 @@ class Proxy:
     async def _carry(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str
     ) -> None:
-        """One direction of one connection; raises when it ends, so that the other ends too."""
+        """Carry one direction of a connection; raises when it ends, so that the other ends too."""
         while data := await reader.read(CHUNK_BYTES):
             faults: Direction = getattr(self, way)
             wait = faults.delay_s + self._rng.random() * faults.jitter_s

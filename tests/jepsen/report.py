@@ -1,4 +1,4 @@
-"""What a suite came to, for people: one HTML page, and the table of docs/faults.md as Markdown.
+"""The result of a suite, for people: one HTML page, and the table of docs/faults.md as Markdown.
 
 Owns how it looks: verdict, violations with the command that runs each again, faults by workload,
 "sometimes" counters, a timeline of each run, the memory of its nodes. Judges nothing.
@@ -27,7 +27,7 @@ details{margin:.6em 0}
 
 
 def table(suite: Suite) -> tuple[list[str], dict[str, Counter[str]]]:
-    """How often each fault was begun in each workload: (faults, workload to counts)."""
+    """Count the faults begun in each workload: (faults, workload to counts)."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for result in suite.results:
         for event in _nemeses(result.events):
@@ -168,7 +168,7 @@ def _bars(events: list[Event], end: float) -> dict[str, list[tuple[float, float,
 
 
 def _rate(events: list[Event], f: str, colour: str, start: float, end: float) -> str:
-    """How many ended ok in each piece of time, as a line."""
+    """Number of events that ended ok in each piece of time, as a line."""
     pieces = 120
     counts = [0] * pieces
     for one in events:

@@ -103,7 +103,7 @@ async def cut_power(cluster: Cluster, *nodes: str) -> None:
 
 @asynccontextmanager
 async def power(cluster: Cluster, rng: random.Random) -> AsyncIterator[list[str]]:
-    """One node loses its power."""
+    """Cut the power of a node."""
     node = one_of(cluster, rng)
     await cut_power(cluster, node)
     yield [node]
@@ -195,12 +195,12 @@ TRACE_LIMIT_S = 5.0
 
 
 def available() -> dict[str, Fault]:
-    """What can be done here."""
+    """The faults that are possible here."""
     return {**({} if why_not() else DISKS), **({} if why_no_trace() else CALLS)}
 
 
 def skipped() -> list[str]:
-    """What cannot be done here, and why."""
+    """The faults that are not possible here, and the reasons."""
     found = []
     if reason := why_not():
         found.append(f"{', '.join(DISKS)}: {reason}")

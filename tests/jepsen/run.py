@@ -1,4 +1,4 @@
-"""One run: a workload on a real cluster while something goes wrong, healing, draining, verdict.
+"""A run: a workload on a real cluster while something goes wrong, healing, draining, verdict.
 
 Owns the order of a run, its limits, and what it leaves: the merged history, and for a failed one
 the logs and the disks as well. A run is decided by its plan; of what real processes do with it only
@@ -48,7 +48,7 @@ ELECTION_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run is: replay it with the command that `again` gives."""
+    """The plan of a run: the command that `again` gives replays it."""
 
     workload: str
     faults: tuple[str, ...]
@@ -63,7 +63,7 @@ class Plan:
     secured: bool = False
     """With TLS on the ports of clients and of nodes, and a user."""
     calm_s: float = 0.0
-    """For so long all goes on after healing: whether what is due comes in time (S8, S9) is judged
+    """Seconds that all goes on after healing: whether what is due comes in time (S8, S9) is judged
     where nothing was wrong just before."""
 
     @property
@@ -83,7 +83,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Result:
-    """What came of a plan."""
+    """The result of a plan."""
 
     plan: Plan
     folder: Path
@@ -99,7 +99,7 @@ class Result:
         return not self.violations and not self.failed
 
     def text(self) -> str:
-        """One line for the terminal, and what is wrong."""
+        """A line for the terminal, and what is wrong."""
         plan = self.plan
         begun = sum(1 for one in self.events if one["f"] == "nemesis" and one["type"] == "invoke")
         faults = "+".join(plan.faults) or "calm"
@@ -276,7 +276,7 @@ async def _heal(cluster: Cluster) -> None:
 
 
 async def _finish(cluster: Cluster, workload: Workload) -> None:
-    """Let publishers end, send dead letters back where that is asked for, drain, compare nodes."""
+    """Wait for publishers, send dead letters back where that is asked for, drain, compare nodes."""
     cluster.revive()
     publishers = [name for name, (kind, _) in cluster.programs.items() if kind == "publish"]
     consumers = [name for name, (kind, _) in cluster.programs.items() if kind == "consume"]

@@ -181,7 +181,7 @@ def served_by_two(story: Story) -> None:
 
 
 def full_while_one_is_down(story: Story) -> None:
-    """Who says that a queue is full serves."""
+    """An answer that the queue is full is service."""
     story.add("invoke", "nemesis", "nemesis", fault="kill", nodes=["n3"], lasting=True)
     _failed_publish(story, "QueueFull(\"queue 'q' is at its limit\")")
 
@@ -235,7 +235,7 @@ def kept_by_a_new_leader(story: Story) -> None:
 
 
 def lay_with_its_client(story: Story) -> None:
-    """What the program got so late was handed out long before that."""
+    """A message that its program got late was handed out long before that."""
     story.subscribe()
     story.publish()
     story.hand_out()
@@ -247,7 +247,7 @@ def lay_with_its_client(story: Story) -> None:
 
 
 def backed_off_for_long(story: Story) -> None:
-    """How long the queue's policy makes it wait at most, nobody says."""
+    """The maximum delay of the queue's policy is not in the history."""
     story.publish()
     story.hand_out()
     story.settle("nack", delay_s=1.0)
@@ -647,7 +647,7 @@ BAD_WITHOUT_TRACE: tuple[tuple[str, Scene], ...] = (
 )  # fmt: skip
 
 
-def told(scene: Scene, *, traced: bool) -> list[Event]:
+def history_of(scene: Scene, *, traced: bool) -> list[Event]:
     """The history of a scene."""
     story = Story(traced=traced)
     scene(story)
@@ -665,7 +665,7 @@ def files() -> dict[str, str]:
         named = [("good", scene) for scene in good] + [(f"bad-{rule}", one) for rule, one in bad]
         for start, scene in named:
             name = f"{start}-{scene.__name__.replace('_', '-')}{end}.jsonl"
-            events = told(scene, traced=traced)
+            events = history_of(scene, traced=traced)
             found[name] = "".join(json.dumps(event) + "\n" for event in events)
     return found
 

@@ -66,7 +66,7 @@ class Story:
         failures: int = 0,
         queue: str = "work",
         lock_ms: int = 1_000,
-        **told: Any,
+        **more: Any,
     ) -> None:
         """The machine hands it out, and its client has it."""
         what = {
@@ -75,7 +75,7 @@ class Story:
         }  # fmt: skip
         if self.traced:
             self.add("ok", "checkout", "n1", **what, at_ms=int(self.now) * 1000)
-        what = {"body": body, "intact": True, "reason": None, "transit_s": 0.1, **what, **told}
+        what = {"body": body, "intact": True, "reason": None, "transit_s": 0.1, **what, **more}
         self.add("ok", "deliver", f"c{consumer}", **what)
 
     def subscribe(self, consumer: int = 1, *, renews: bool = False) -> None:
@@ -83,14 +83,14 @@ class Story:
         self.add("ok", "subscribe", f"c{consumer}", **what, renews=renews)
 
     def serve_a_younger_one(self) -> None:
-        """Long after, somebody publishes and another consumer gets that."""
+        """Publish long after, and hand that to another consumer."""
         self.now += 5.0
         self.publish("p1-1", "1.1.2")
         self.hand_out(3, 1, number="1.1.2", body="p1-1", waited_s=0.0)
         self.settle(number="1.1.2", consumer=3)
 
     def serve_it_again(self) -> None:
-        """It was held once, and comes back."""
+        """Hand the message out again, after it was held once."""
         self.hand_out(2, 1, attempt=2, failures=1, waited_s=0.0)
         self.settle(consumer=2)
 

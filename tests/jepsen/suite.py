@@ -22,7 +22,7 @@ from tests.jepsen.run import Plan, Result, cluster_in, known_faults, period, run
 from tests.jepsen.workloads import WORKLOADS
 
 LASTING = ("kill", "pause", "partition", "partition_one_way", "slow_disk")
-"""What a minority can suffer for good while the others serve."""
+"""Faults that a minority can suffer for good while the others serve."""
 
 FAULTS_PER_RUN = 3
 FIVE_EACH = 5
@@ -33,10 +33,10 @@ SECURED_EACH = 3
 
 CALM_EACH = 3
 CALM_S = 5.0
-"""Every third goes on for so long after healing."""
+"""Every third goes on for CALM_S seconds after healing."""
 
 KEPT = ("nemesis", "leader")
-"""What a good period's history is shown by in the report of a long soak; the file has all."""
+"""Events of a good period that the report of a long soak shows; the file has all."""
 
 GROWTH_MAX = 0.1
 SOAK_SECONDS_MIN = 900.0
@@ -104,7 +104,7 @@ class Suite:
         return all(result.good for result in self.results) and not self.grown
 
     async def _on_one_cluster(self) -> None:
-        """One period after the other; the first that fails ends it, and its cluster is kept."""
+        """Run periods one after the other; the first that fails ends it and keeps its cluster."""
         where = self.folder / f"soak-{self.seed}"
         shutil.rmtree(where, ignore_errors=True)
         disks, real = not rooted.why_not(), not namespaces.why_not()
@@ -129,12 +129,12 @@ class Suite:
 
     @property
     def unseen(self) -> list[str]:
-        """What should have happened at least once, and did not (V5)."""
+        """States that should have been seen at least once, and were not (V5)."""
         return [name for name in WANTED if not self.seen[name]]
 
     @property
     def growth(self) -> float | None:
-        """How much more memory nodes took at the end of a soak than after its first tenth.
+        """Growth of the nodes' memory from the first tenth of a soak to its end.
 
         As a part; the median of the last third against that of the first third. None where nothing
         was sampled, or it was too short to say.

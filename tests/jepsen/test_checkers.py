@@ -11,7 +11,7 @@ import pytest
 
 from tests.jepsen import checkers, stories
 from tests.jepsen.checkers.linearizable import Operation, possible
-from tests.jepsen.checkers.told import NEVER
+from tests.jepsen.checkers.sorting import NEVER
 from tests.jepsen.history import History, load, merge
 from tests.jepsen.story import Story
 
@@ -58,7 +58,7 @@ def test_a_good_history_is_one_that_locks_can_have(path: Path) -> None:
         "attempt-forgotten",
     ],
 )
-def test_the_search_finds_by_itself_what_no_lock_can_do(name: str) -> None:
+def test_the_search_alone_finds_what_no_lock_can_do(name: str) -> None:
     (path,) = (path for path in named("bad-*.jsonl") if path.stem[7:] == name)
     assert [found.rule for found in checkers.search(load(path))] == ["L"]
 
@@ -95,7 +95,7 @@ def test_a_violation_names_its_rule_and_shows_its_events() -> None:
     assert "'id': '1.1.1'" in str(raised.value)
 
 
-def test_a_history_is_told_as_json_lines() -> None:
+def test_a_history_is_written_as_json_lines() -> None:
     history = History(lambda: 1.0)
     history.add("invoke", "publish", "p1", body="p1-0")
     first = json.loads(next(history.lines()))

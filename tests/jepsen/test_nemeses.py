@@ -1,4 +1,4 @@
-"""What a nemesis does to files does what its name says."""
+"""Nemeses of files have the effect that their names say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proxy: each direction is cut, slowed and healed by itself, and no byte is lost or swapped."""
+"""The proxy: each direction is cut, slowed and healed alone, and no byte is lost or swapped."""
 
 from __future__ import annotations
 

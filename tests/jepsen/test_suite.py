@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 def result_of(scene: stories.Scene, memory: list[tuple[float, str, int]] | None = None) -> Result:
-    events = stories.told(scene, traced=True)
+    events = stories.history_of(scene, traced=True)
     plan = Plan("queue", ("kill",), 7, 12.0)
     return Result(plan, Path("runs/queue-7"), events, find(events), memory or [], 1.0)
 

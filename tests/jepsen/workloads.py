@@ -1,6 +1,6 @@
-"""What clients do in a run: queues, publishers and consumers, as data.
+"""Workloads of a run: queues, publishers and consumers, as data.
 
-Owns the workloads of the suite, and their JSON form, in which a program is told what to be. Knows
+Owns the workloads of the suite, and their JSON form, which configures a program. Knows
 neither programs nor faults.
 """
 
@@ -12,27 +12,27 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """One publisher, a process of its own."""
+    """A publisher, a process of its own."""
 
     queue: str = "work"
     pause_s: float = 0.03
     """Between two calls, on average."""
     batch: int = 4
-    """At most so many messages in a call."""
+    """Maximum number of messages in a call."""
     keys: int = 0
     delay_s: float = 0.0
-    """How long a message waits at most; 0: none does."""
+    """Maximum delay of a message; 0: none waits."""
     ttl_s: float = 0.0
     """The longest ttl of a message; half of them have none. 0: none has."""
     dedup: bool = False
     """Publish again under the same id until the answer is known."""
     poison: float = 0.0
-    """How likely a message kills whoever handles it."""
+    """Probability that a message kills the process that handles it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consuming:
-    """One consuming process: how it handles what it gets. Shares of verbs are of all messages."""
+    """A consuming process, and its ways of handling. Shares of verbs are of all messages."""
 
     queue: str = "work"
     by: str = "consume"
@@ -42,15 +42,15 @@ class Consuming:
     lock_s: float = 1.5
     auto_renew: bool = True
     slow: float = 0.1
-    """How likely a handler takes between half a lock and two and a half."""
+    """Probability that a handler takes between half a lock and two and a half."""
     nack: float = 0.08
     release: float = 0.05
     terminate: float = 0.0
     forget: float = 0.02
     renew: float = 0.0
-    """How likely a handler renews by itself while it works."""
+    """Probability that a handler itself renews while it works."""
     leave: float = 0.02
-    """How likely a worker stops after a message; when all have, another consumer begins."""
+    """Probability that a worker stops after a message; after all, another consumer begins."""
     nack_delays: tuple[float | None, ...] = (None, 0.0, 0.05, 0.5)
     policy_s: float = 0.3
     policy_max_s: float = 0.3

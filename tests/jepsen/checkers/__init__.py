@@ -1,4 +1,4 @@
-"""What must hold of a history (docs/history.md): one rule, one function, whoever wrote the history.
+"""Rules that hold of any history (docs/history.md): one rule, one function, for every recorder.
 
 Owns the list of rules and the verdict. `find` gives all violations, `check` raises at the first:
 the simulator and the fault suite use both, and the checker on Spark is held to `find`. Must not
@@ -16,15 +16,15 @@ from tests.jepsen.checkers.linearizable import linearizable
 from tests.jepsen.checkers.order import in_order, one_active
 from tests.jepsen.checkers.overtaken import delays_end, locks_end
 from tests.jepsen.checkers.settling import fenced, no_resurrection, not_taken_early, one_holder
+from tests.jepsen.checkers.sorting import SortedHistory, Violation
 from tests.jepsen.checkers.storing import no_loss, no_phantom, one_copy
-from tests.jepsen.checkers.told import Told, Violation
 from tests.jepsen.history import Event
 
-Rule = Callable[[Told], Iterator[Violation]]
+Rule = Callable[[SortedHistory], Iterator[Violation]]
 
 
 def _both(first: Rule, second: Rule) -> Rule:
-    return lambda told: chain(first(told), second(told))
+    return lambda history: chain(first(history), second(history))
 
 
 RULES: dict[str, Rule] = {
@@ -51,13 +51,13 @@ RULES: dict[str, Rule] = {
 
 def find(events: Iterable[Event]) -> list[Violation]:
     """Everything in this history that should not be, by the shared rules."""
-    told = Told(events)
-    return [violation for rule in RULES.values() for violation in rule(told)]
+    history = SortedHistory(events)
+    return [violation for rule in RULES.values() for violation in rule(history)]
 
 
 def search(events: Iterable[Event]) -> list[Violation]:
-    """What the search for an order of each message's lock says beyond that."""
-    return list(linearizable(Told(events)))
+    """Violations beyond those, from the search for an order of each message's lock."""
+    return list(linearizable(SortedHistory(events)))
 
 
 def check(events: Iterable[Event], *, where: str = "") -> None:
@@ -68,4 +68,4 @@ def check(events: Iterable[Event], *, where: str = "") -> None:
         raise AssertionError(f"{where}{found[0]}{more}")
 
 
-__all__ = ["RULES", "Rule", "Told", "Violation", "check", "find", "search"]
+__all__ = ["RULES", "Rule", "SortedHistory", "Violation", "check", "find", "search"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.jepsen.checkers.told import RATE_ERROR, Told, Violation, index_of
+from tests.jepsen.checkers.sorting import RATE_ERROR, SortedHistory, Violation, index_of
 from tests.jepsen.history import Event
 
 LEADER_SECONDS = 10.0
@@ -28,10 +28,10 @@ CALL_SLACK_SECONDS = 0.5
 PLACES = ("ready", "locked", "delayed")
 
 
-def agreed(told: Told) -> Iterator[Violation]:
+def agreed(history: SortedHistory) -> Iterator[Violation]:
     """S12: equal states at equal indexes, and counters that equal what is there."""
     first: dict[int, Event] = {}
-    for state in told.by_kind["state"]:
+    for state in history.by_kind["state"]:
         value = state["value"]
         other = first.setdefault(value["applied"], state)
         if other["value"]["hash"] != value["hash"]:
@@ -48,7 +48,7 @@ def agreed(told: Told) -> Iterator[Violation]:
 
 
 def _left_by(counters: dict[str, int]) -> int:
-    """How many messages the counters leave in a queue; those not given are 0."""
+    """Number of messages that the counters leave in a queue; those not given are 0."""
     left = sum(counters.get(name, 0) for name in _CAME) - sum(
         counters.get(name, 0) for name in _WENT
     )
@@ -61,35 +61,35 @@ _CAME = ("published", "moved_in")
 _WENT = ("acked", "exhausted_dropped", "overflow_dropped", "purged", "moved_out", "expired")
 
 
-def led(told: Told) -> Iterator[Violation]:
+def led(history: SortedHistory) -> Iterator[Violation]:
     """V1: a leader soon after healing, and nodes that have applied the same in the end."""
-    for heal in told.by_kind["nemesis"]:
+    for heal in history.by_kind["nemesis"]:
         if heal["type"] != "ok" or heal["value"]["fault"] != "heal":
             continue
-        leaders = [one for one in told.by_kind["leader"] if index_of(one) > index_of(heal)]
+        leaders = [one for one in history.by_kind["leader"] if index_of(one) > index_of(heal)]
         if not leaders or leaders[0]["time"] > heal["time"] + LEADER_SECONDS:
             yield Violation("V1", "cluster", "no leader after healing", (heal, *leaders[:1]))
-    applied = {one["value"]["node"]: one["value"]["applied"] for one in told.by_kind["state"]}
+    applied = {one["value"]["node"]: one["value"]["applied"] for one in history.by_kind["state"]}
     if len(set(applied.values())) > 1:
         yield Violation("V1", "cluster", f"nodes did not become equal: {applied}")
 
 
-def served(told: Told) -> Iterator[Violation]:
+def served(history: SortedHistory) -> Iterator[Violation]:
     """V2: while a minority is sick for good, publishing goes on."""
-    for begun, ended in _lasting(told):
+    for begun, ended in _lasting(history):
         asked = [
             event
-            for event in told.invoked.values()
+            for event in history.invoked.values()
             if begun["time"] + LASTING_SETTLE_SECONDS < event["time"] < ended
         ]
-        waits = sorted(_waited(told, event) for event in asked)
+        waits = sorted(_waited(history, event) for event in asked)
         if waits and (p99 := waits[int(0.99 * (len(waits) - 1))]) > LASTING_P99_SECONDS:
             text = f"p99 of {len(waits)} publishes is {p99:.1f} s during {begun['value']['fault']}"
             yield Violation("V2", begun["value"]["fault"], text, (begun,))
 
 
-def _lasting(told: Told) -> Iterator[tuple[Event, float]]:
-    events = told.by_kind["nemesis"]
+def _lasting(history: SortedHistory) -> Iterator[tuple[Event, float]]:
+    events = history.by_kind["nemesis"]
     for begun in events:
         if begun["type"] != "invoke" or not begun["value"].get("lasting"):
             continue
@@ -103,26 +103,26 @@ def _lasting(told: Told) -> Iterator[tuple[Event, float]]:
         yield begun, min(same, default=float("inf"))
 
 
-def _waited(told: Told, asked: Event) -> float:
+def _waited(history: SortedHistory, asked: Event) -> float:
     body = asked["value"]["body"]
-    answer = told.confirmed.get(body)
-    refusal = told.refused.get(body)
+    answer = history.confirmed.get(body)
+    refusal = history.refused.get(body)
     if answer is None and refusal is not None:
         answer = refusal if str(refusal["value"].get("error")).startswith(FULL) else None
     return float("inf") if answer is None else float(answer["time"] - asked["time"])
 
 
-def drained(told: Told) -> Iterator[Violation]:
+def drained(history: SortedHistory) -> Iterator[Violation]:
     """V3: the queues drain to zero."""
-    for left in told.by_kind["left"]:
+    for left in history.by_kind["left"]:
         for queue, messages in left["value"]["queues"].items():
             if messages:
                 yield Violation("V3", queue, f"{messages} messages are left", (left,))
 
 
-def ended_in_time(told: Told) -> Iterator[Violation]:
+def ended_in_time(history: SortedHistory) -> Iterator[Violation]:
     """V4: no call outlives its timeout."""
-    for call in told.by_kind["call"]:
+    for call in history.by_kind["call"]:
         limit_s = call["value"]["limit_s"] * (1 + RATE_ERROR) + CALL_SLACK_SECONDS
         if call["value"]["seconds"] > limit_s:
             yield Violation("V4", call["process"], "a call outlived its timeout", (call,))

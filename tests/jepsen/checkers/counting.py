@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby, pairwise
 
-from tests.jepsen.checkers.told import RATE_ERROR, Key, Settle, Told, Violation, index_of, key_of
+from tests.jepsen.checkers.sorting import (
+    RATE_ERROR,
+    Key,
+    Settle,
+    SortedHistory,
+    Violation,
+    index_of,
+    key_of,
+)
 from tests.jepsen.history import Event
 
 CLOCK_SECONDS = 0.005
@@ -18,26 +26,26 @@ REASONS = ("terminated", "max_deliveries")
 REASON_OF = {"dead_letter_expired": "expired", "dead_letter_overflow": "overflow"}
 
 
-def counted(told: Told) -> Iterator[Violation]:
+def counted(history: SortedHistory) -> Iterator[Violation]:
     """S6: attempts grow by one, failures by what counted, and never to the limit."""
-    for number, found in told.hand_outs.items():
-        answers = {key_of(settle.asked): settle for settle in told.settles.get(number, ())}
-        for stay in _stays(told, found):
-            yield from _one_stay(told, number, stay, answers)
-        known = {key_of(one): one["value"] for one in told.checkouts.get(number, ())}
-        for deliver in told.delivers[number] if told.traced else ():
+    for number, found in history.hand_outs.items():
+        answers = {key_of(settle.asked): settle for settle in history.settles.get(number, ())}
+        for stay in _stays(history, found):
+            yield from _one_stay(history, number, stay, answers)
+        known = {key_of(one): one["value"] for one in history.checkouts.get(number, ())}
+        for deliver in history.delivers[number] if history.traced else ():
             value, own = deliver["value"], known.get(key_of(deliver))
             if own is not None and any(own[of] != value[of] for of in ("attempt", "failures")):
                 yield Violation("S6", number, "the client received another count", (deliver,))
 
 
-def _stays(told: Told, found: list[Event]) -> Iterator[list[Event]]:
+def _stays(history: SortedHistory, found: list[Event]) -> Iterator[list[Event]]:
     """The hand-outs of a message, one list for each stay in a queue."""
     for _, group in groupby(found, key=lambda event: str(event["value"]["queue"])):
         stay: list[Event] = []
         for event in group:
             again = stay and event["value"]["attempt"] <= stay[-1]["value"]["attempt"]
-            if again and told.redriven:
+            if again and history.redriven:
                 yield stay
                 stay = []
             stay.append(event)
@@ -45,19 +53,19 @@ def _stays(told: Told, found: list[Event]) -> Iterator[list[Event]]:
 
 
 def _one_stay(
-    told: Told, number: str, stay: list[Event], answers: dict[Key, Settle]
+    history: SortedHistory, number: str, stay: list[Event], answers: dict[Key, Settle]
 ) -> Iterator[Violation]:
-    limit = told.spec_of(stay[0]).get("max_deliveries")
+    limit = history.spec_of(stay[0]).get("max_deliveries")
     for place, one in enumerate(stay):
         value = one["value"]
-        if told.traced and value["attempt"] != place + 1:
+        if history.traced and value["attempt"] != place + 1:
             text = f"attempt {value['attempt']} is the number {place + 1}"
             yield Violation("S6", number, text, (one,))
-        if limit and not told.is_grave(one) and value["failures"] >= limit:
+        if limit and not history.is_grave(one) and value["failures"] >= limit:
             yield Violation("S6", number, f"delivered at the limit of {limit}", (one,))
     for before, after in pairwise(stay):
         steps = after["value"]["attempt"] - before["value"]["attempt"]
-        if steps <= 0 and not told.traced:
+        if steps <= 0 and not history.traced:
             yield Violation("S6", number, "an attempt that was before", (before, after))
             continue
         grown = after["value"]["failures"] - before["value"]["failures"]
@@ -70,28 +78,28 @@ def _one_stay(
             yield Violation("S6", number, f"failures grew by {grown}", (before, after))
 
 
-def buried_once(told: Told) -> Iterator[Violation]:
+def buried_once(history: SortedHistory) -> Iterator[Violation]:
     """S7: a dead letter is gone from its source, has its reason, and was not acked there."""
-    drained = bool(told.by_kind["left"])
-    for number, found in told.hand_outs.items():
-        dead = [one for one in found if told.is_grave(one)]
-        live = [one for one in found if not told.is_grave(one)]
+    drained = bool(history.by_kind["left"])
+    for number, found in history.hand_outs.items():
+        dead = [one for one in found if history.is_grave(one)]
+        live = [one for one in found if not history.is_grave(one)]
         keys = {key_of(one) for one in live}
         own = [
-            one for one in told.settles.get(number, ()) if one.done and key_of(one.asked) in keys
+            one for one in history.settles.get(number, ()) if one.done and key_of(one.asked) in keys
         ]
         terminated = [settle for settle in own if settle.verb == "terminate"]
         if not dead:
-            back = told.redriven and any(told.newer(one.asked) for one in terminated)
+            back = history.redriven and any(history.newer(one.asked) for one in terminated)
             if terminated and drained and not back:
                 shown = terminated[0].asked, terminated[0].answer
                 yield Violation("S7", number, "terminated, and no dead letter", shown)
             continue
-        yield from _reasons(told, number, live, bool(terminated))
-        if told.redriven:
+        yield from _reasons(history, number, live, bool(terminated))
+        if history.redriven:
             continue
         after = [one for one in live if index_of(one) > index_of(dead[0])]
-        if any(told.traced or _surely_after(one, dead[0]) for one in after):
+        if any(history.traced or _surely_after(one, dead[0]) for one in after):
             yield Violation("S7", number, "live and dead", (dead[0], after[-1]))
         for settle in own:
             if settle.verb == "ack":
@@ -105,18 +113,20 @@ def _surely_after(live: Event, dead: Event) -> bool:
 
 
 def _reasons(
-    told: Told, number: str, live: list[Event], terminated: bool
+    history: SortedHistory, number: str, live: list[Event], terminated: bool
 ) -> Iterator[Violation]:  # fmt: skip
-    limits = {spec["dead_letter"]: spec for spec in told.specs.values() if spec.get("dead_letter")}
-    for deliver in told.delivers[number]:
-        if not told.is_grave(deliver):
+    limits = {
+        spec["dead_letter"]: spec for spec in history.specs.values() if spec.get("dead_letter")
+    }
+    for deliver in history.delivers[number]:
+        if not history.is_grave(deliver):
             continue
         reason, spec = deliver["value"]["reason"], limits[deliver["value"]["queue"]]
         more = [name for option, name in REASON_OF.items() if spec.get(option)]
-        wrong = terminated and reason != "terminated" and not told.redriven
+        wrong = terminated and reason != "terminated" and not history.redriven
         if reason not in (*REASONS, *more) or wrong:
             yield Violation("S7", number, f"a dead letter because of {reason}", (deliver,))
-        elif reason == "max_deliveries" and told.traced and not _at_limit(live, spec):
+        elif reason == "max_deliveries" and history.traced and not _at_limit(live, spec):
             yield Violation("S7", number, "dead-lettered before its limit", (deliver,))
 
 
@@ -124,21 +134,25 @@ def _at_limit(live: list[Event], spec: dict[str, int]) -> bool:
     return bool(live) and live[-1]["value"]["failures"] + 1 == spec.get("max_deliveries")
 
 
-def waited(told: Told) -> Iterator[Violation]:
+def waited(history: SortedHistory) -> Iterator[Violation]:
     """S8: what was delayed is not handed out before its delay is over."""
-    for number, settles in told.settles.items():
+    for number, settles in history.settles.items():
         for settle in settles:
             delay_s = settle.asked["value"].get("delay_s")
             if not delay_s or not settle.done or settle.verb not in ("nack", "release"):
                 continue
-            newer = told.newer(settle.asked)
-            if newer and not told.is_grave(newer[0]) and _too_soon(settle.asked, newer[0], delay_s):
+            newer = history.newer(settle.asked)
+            if (
+                newer
+                and not history.is_grave(newer[0])
+                and _too_soon(settle.asked, newer[0], delay_s)
+            ):
                 shown = settle.asked, settle.answer, newer[0]
                 yield Violation("S8", number, "came back too soon", shown)
-    for body, confirm in told.confirmed.items():
-        asked = told.invoked.get(body, confirm)
+    for body, confirm in history.confirmed.items():
+        asked = history.invoked.get(body, confirm)
         delay_s = asked["value"].get("delay_s")
-        first = told.hand_outs.get(confirm["value"]["id"], [])[:1]
+        first = history.hand_outs.get(confirm["value"]["id"], [])[:1]
         if delay_s and first and _too_soon(asked, first[0], delay_s):
             number = confirm["value"]["id"]
             yield Violation("S8", number, "came before its delay was over", (asked, first[0]))

@@ -11,7 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tests.jepsen.checkers.told import NEVER, Key, Settle, Told, Violation, index_of, key_of
+from tests.jepsen.checkers.sorting import (
+    NEVER,
+    Key,
+    Settle,
+    SortedHistory,
+    Violation,
+    index_of,
+    key_of,
+)
 
 STEPS_MAX = 20_000
 """A message whose search takes longer is given up as not decided; a lock has few operations."""
@@ -28,7 +36,7 @@ class Lock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What one client saw: it took effect at one moment between `start` and `end`."""
+    """An operation as a client saw it: it took effect at one moment from `start` to `end`."""
 
     kind: str
     key: Key
@@ -40,7 +48,7 @@ class Operation:
 
 
 def after(operation: Operation, lock: Lock) -> Lock | None:
-    """The lock after an operation, or None where it cannot be. Whoever holds it may lose it."""
+    """The lock after an operation, or None where it cannot be. Its holder may lose it."""
     mine = lock.holder == operation.key and not lock.done
     match operation.kind:
         case "take":
@@ -92,21 +100,21 @@ def possible(operations: list[Operation]) -> bool | None:
     return False
 
 
-def operations_of(told: Told, number: str) -> list[Operation]:
-    """What clients saw of one message in its source queue."""
+def operations_of(history: SortedHistory, number: str) -> list[Operation]:
+    """The operations that clients saw on one message in its source queue."""
     found = []
     ours: dict[Key, None] = {}
-    for one in told.hand_outs.get(number, ()):
-        if not told.is_grave(one):
+    for one in history.hand_outs.get(number, ()):
+        if not history.is_grave(one):
             ours[key_of(one)] = None
             attempt = one["value"]["attempt"]
             found.append(Operation("take", key_of(one), -1, index_of(one), attempt))
     found += [
         Operation("holds", key_of(sure), index_of(sure), index_of(sure))
-        for sure in told.sure.get(number, ())
-        if key_of(sure) in ours and not told.single_active(sure)
+        for sure in history.sure.get(number, ())
+        if key_of(sure) in ours and not history.single_active(sure)
     ]
-    for settle in told.settles.get(number, ()):
+    for settle in history.settles.get(number, ()):
         if key_of(settle.asked) in ours:
             found += _settled(settle)
     return found
@@ -127,12 +135,12 @@ def _settled(settle: Settle) -> Iterator[Operation]:
         yield Operation("lost", key, start, end)
 
 
-def linearizable(told: Told) -> Iterator[Violation]:
+def linearizable(history: SortedHistory) -> Iterator[Violation]:
     """L: what clients saw of each message's lock is what one lock can do."""
-    if told.redriven:
+    if history.redriven:
         return  # A message's life begins anew: its attempts do not order it any more.
-    for number in told.hand_outs:
-        operations = operations_of(told, number)
+    for number in history.hand_outs:
+        operations = operations_of(history, number)
         if possible(operations) is False:
-            shown = tuple(told.hand_outs[number])
+            shown = tuple(history.hand_outs[number])
             yield Violation("L", number, "no order explains what its lock did", shown)

@@ -14,7 +14,14 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import accumulate, pairwise
 
-from tests.jepsen.checkers.told import NEVER, RATE_ERROR, Told, Violation, index_of, key_of
+from tests.jepsen.checkers.sorting import (
+    NEVER,
+    RATE_ERROR,
+    SortedHistory,
+    Violation,
+    index_of,
+    key_of,
+)
 from tests.jepsen.history import Event
 
 LATE_S = 2.0
@@ -26,20 +33,20 @@ SEEN_S = 2.0
 
 
 class _Overtaking:
-    """Who was served when, and when something was wrong."""
+    """Times at which messages were served, and spans in which something was wrong."""
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
-        self._bodies = {one["value"]["id"]: body for body, one in told.confirmed.items()}
+    def __init__(self, history: SortedHistory) -> None:
+        self._history = history
+        self._bodies = {one["value"]["id"]: body for body, one in history.confirmed.items()}
 
     @cached_property
     def _firsts(self) -> dict[str, list[Event]]:
         """First hand-outs of confirmed messages, by queue and in order of time."""
         found: dict[str, list[Event]] = defaultdict(list)
-        for number, some in self._told.hand_outs.items():
+        for number, some in self._history.hand_outs.items():
             first = some[0]
             known = self._handed(first) is not None and number in self._bodies
-            if known and first["value"]["attempt"] == 1 and not self._told.is_grave(first):
+            if known and first["value"]["attempt"] == 1 and not self._history.is_grave(first):
                 found[first["value"]["queue"]].append(first)
         for some in found.values():
             some.sort(key=lambda event: (event["time"], event["index"]))
@@ -52,11 +59,11 @@ class _Overtaking:
     @cached_property
     def _wrong(self) -> list[tuple[float, float]]:
         """Since when something was wrong, and until when at most, in order of the begin."""
-        return wrong_spans(self._told.by_kind["nemesis"], self._told.by_kind["leader"])
+        return wrong_spans(self._history.by_kind["nemesis"], self._history.by_kind["leader"])
 
     def _handed(self, event: Event) -> float | None:
-        """No earlier than this it was handed out; None where nobody knows."""
-        if self._told.traced:
+        """Earliest time of its hand-out; None where it is not known."""
+        if self._history.traced:
             return float(event["time"])
         transit_s, waited_s = (event["value"].get(name) for name in ("transit_s", "waited_s"))
         known = transit_s is not None and waited_s is not None
@@ -70,7 +77,7 @@ class _Overtaking:
         """
         queue, handed = after["value"]["queue"], self._handed(after)
         body = self._bodies.get(after["value"]["id"])
-        if handed is None or body is None or not in_place_again(self._told.specs.get(queue)):
+        if handed is None or body is None or not in_place_again(self._history.specs.get(queue)):
             return None
         place = bisect_left(self._times.get(queue, []), handed)
         if not place:
@@ -79,8 +86,8 @@ class _Overtaking:
         since = bisect_right(self._wrong, (younger["time"], float("inf")))
         if since:
             due = max(due, self._wrong[since - 1][1] + grace_s)
-        asked = self._told.invoked.get(self._bodies[younger["value"]["id"]])
-        overtook = asked is not None and index_of(asked) > index_of(self._told.confirmed[body])
+        asked = self._history.invoked.get(self._bodies[younger["value"]["id"]])
+        overtook = asked is not None and index_of(asked) > index_of(self._history.confirmed[body])
         return younger if overtook and (self._handed(younger) or 0.0) > due + LATE_S else None
 
 
@@ -113,20 +120,20 @@ def wrong_spans(nemesis: list[Event], leaders: list[Event]) -> list[tuple[float,
     return [(begin, end) for (begin, _), end in zip(spans, latest, strict=True)]
 
 
-def locks_end(told: Told) -> Iterator[Violation]:
-    """S9: what nobody renews is there again when its lock is over."""
+def locks_end(history: SortedHistory) -> Iterator[Violation]:
+    """S9: a message without renewals is available again when its lock is over."""
     unrenewed = {
         event["value"]["consumer"]: event["value"]["lock_s"]
-        for event in told.by_kind["subscribe"]
+        for event in history.by_kind["subscribe"]
         if event["value"].get("renews") is False
     }
-    if not unrenewed or told.redriven:
+    if not unrenewed or history.redriven:
         return
-    renewed = {(event["value"]["id"], *key_of(event)) for event in told.by_kind["renew"]}
-    overtaking = _Overtaking(told)
-    for number, found in told.hand_outs.items():
-        asked = {key_of(one.asked): index_of(one.asked) for one in told.settles.get(number, ())}
-        live = [one for one in found if not told.is_grave(one)]
+    renewed = {(event["value"]["id"], *key_of(event)) for event in history.by_kind["renew"]}
+    overtaking = _Overtaking(history)
+    for number, found in history.hand_outs.items():
+        asked = {key_of(one.asked): index_of(one.asked) for one in history.settles.get(number, ())}
+        live = [one for one in found if not history.is_grave(one)]
         for before, after in pairwise(live):
             value, key = before["value"], key_of(before)
             known = (
@@ -135,7 +142,7 @@ def locks_end(told: Told) -> Iterator[Violation]:
                 and value.get("lock_ms") is not None
                 and asked.get(key, NEVER) > index_of(after)
                 and after["value"]["attempt"] == value["attempt"] + 1
-                and not told.spec_of(before).get("timeout_backoff")
+                and not history.spec_of(before).get("timeout_backoff")
             )
             if not known:
                 continue
@@ -146,20 +153,20 @@ def locks_end(told: Told) -> Iterator[Violation]:
                 yield Violation("S9", number, text, (before, younger, after))
 
 
-def delays_end(told: Told) -> Iterator[Violation]:
+def delays_end(history: SortedHistory) -> Iterator[Violation]:
     """S8: what was delayed is there when its delay is over."""
-    if told.redriven:
+    if history.redriven:
         return
-    overtaking = _Overtaking(told)
-    for number, settles in told.settles.items():
+    overtaking = _Overtaking(history)
+    for number, settles in history.settles.items():
         for settle in settles:
             delay_s = settle.asked["value"].get("delay_max_s")
             if delay_s is None or not settle.done or settle.verb not in ("nack", "release"):
                 continue
-            newer = told.newer(settle.asked)
-            if not newer or told.is_grave(newer[0]):
+            newer = history.newer(settle.asked)
+            if not newer or history.is_grave(newer[0]):
                 continue
-            held = next(o for o in told.hand_outs[number] if key_of(o) == key_of(settle.asked))
+            held = next(o for o in history.hand_outs[number] if key_of(o) == key_of(settle.asked))
             if newer[0]["value"]["attempt"] != held["value"]["attempt"] + 1:
                 continue
             due = settle.answer["time"] + delay_s * (1 + RATE_ERROR)
@@ -167,10 +174,10 @@ def delays_end(told: Told) -> Iterator[Violation]:
             if younger is not None:
                 text = "its delay was over, and a younger one was handed out"
                 yield Violation("S8", number, text, (settle.answer, younger, newer[0]))
-    for body, confirm in told.confirmed.items():
-        delay_s = told.invoked.get(body, confirm)["value"].get("delay_s")
-        first = told.hand_outs.get(confirm["value"]["id"], [])[:1]
-        if not delay_s or not first or told.is_grave(first[0]):
+    for body, confirm in history.confirmed.items():
+        delay_s = history.invoked.get(body, confirm)["value"].get("delay_s")
+        first = history.hand_outs.get(confirm["value"]["id"], [])[:1]
+        if not delay_s or not first or history.is_grave(first[0]):
             continue
         if first[0]["value"]["attempt"] != 1:
             continue

@@ -1,4 +1,4 @@
-"""A history, sorted by what it is about: the words in which the rules are written.
+"""A history, sorted by its subjects: the terms in which the rules are written.
 
 Owns hand-outs, settlements and confirmed holds as docs/history.md defines them. Knows only the form
 of an event. An event's place in the list is its place in time.
@@ -38,7 +38,7 @@ class Violation:
 
 
 class Settle(NamedTuple):
-    """One settlement: what was asked, and the answer (`info` at the end of time if none came)."""
+    """A settlement: its request, and the answer (`info` at the end of time if none came)."""
 
     asked: Event
     answer: Event
@@ -86,11 +86,11 @@ def key_of(event: Event) -> Key:
 
 
 def index_of(event: Event) -> int:
-    """Where it stands."""
+    """The place of an event in its history."""
     return int(event["index"])
 
 
-class Told:
+class SortedHistory:
     """A history, sorted."""
 
     def __init__(self, events: Iterable[Event]) -> None:
