@@ -119,7 +119,7 @@ FLOORS: dict[str, Room] = {
 UNREVISED = words(
     """
     tests.machine
-    tests.node.broker tests.node.journal tests.node.raft
+    tests.node.journal tests.node.raft
     docs.mutants
     """
 )

@@ -1,4 +1,4 @@
-"""What every test of the broker ends with."""
+"""The end of every test of the broker: no client stays open."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Bench:
         self.closed = True
 
     def hash_all(self) -> int:
-        """Let the thread do what waits; how many hashes that were."""
+        """Do the waiting work of the thread; return the number of hashes."""
         works, self.works = self.works, []
         for work, done in works:
             work()
@@ -61,13 +61,13 @@ class Bench:
         self.door.check(host, mechanism, name, secret.encode(), self.verdicts.append)
 
     def names(self) -> list[str | None]:
-        """Who was let in, None for each that was not; in order, and forgotten."""
+        """Return the users that were let in, in order, None for each refused, and forget them."""
         found = [one.user.name if isinstance(one, Rights) else None for one in self.verdicts]
         self.verdicts.clear()
         return found
 
 
-def test_a_password_is_hashed_beside_the_loop_and_then_remembered() -> None:
+def test_a_password_is_hashed_off_the_event_loop_and_then_remembered() -> None:
     bench = Bench()
     bench.check("ann-password")
     assert bench.verdicts == []
@@ -90,7 +90,7 @@ def test_a_thousand_that_come_at_once_with_one_secret_cost_one_hash() -> None:
 
 def test_a_user_that_does_not_exist_costs_as_much_as_one_that_does() -> None:
     bench = Bench(user("ann"), User("prog", None, user("prog").token))
-    for name in ("nobody", "prog"):
+    for name in ("absent", "prog"):
         bench.check("x", name=name)
         assert bench.hash_all() == 1
     assert bench.names() == [None, None]
@@ -148,7 +148,7 @@ def test_guessing_gets_slower_and_people_may_mistype() -> None:
     assert (bench.names(), bench.timers) == (["bob", "ann"], [])
 
 
-def test_a_token_that_is_wrong_slows_the_next_ones_without_a_name_and_nobody_else() -> None:
+def test_a_wrong_token_slows_only_the_next_attempts_without_a_name() -> None:
     bench = Bench()
     for _ in range(5):
         bench.door.failures.note("10.0.0.1", "")
@@ -224,7 +224,7 @@ def test_who_says_nothing_is_the_loopback_user_only_on_this_machine() -> None:
         ("", False),
     ],
 )
-def test_loopback_is_told_by_the_numeric_address(host: str, is_it: bool) -> None:
+def test_loopback_is_recognized_by_the_numeric_address(host: str, is_it: bool) -> None:
     assert is_loopback(host) is is_it
 
 

@@ -1,4 +1,4 @@
-"""What a stranger may send to the client port: a typed error in bounded time, the node unharmed."""
+"""Bad input on the client port: a typed error in bounded time, and the node is unharmed."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_what_breaks_the_stream_is_answered_with_an_error_and_closed(
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_random_bytes_harm_nobody(node: Node, seed: int) -> None:
+async def test_random_bytes_harm_neither_the_node_nor_its_clients(node: Node, seed: int) -> None:
     client = await RawClient().connect(node.me.client)
     rng = random.Random(seed)
     if seed % 2:
@@ -205,10 +205,10 @@ REFUSED: dict[str, tuple[Message, bytes, str]] = {
         b"",
         "invalid_argument",
     ),
-    "a settlement for nobody": (Settle(999, 3, ((1, 1),)), b"", "unknown_consumer"),
-    "a credit for nobody": (Credit(999, 5), b"", "unknown_consumer"),
-    "a cancel for nobody": (Cancel(999), b"", "unknown_consumer"),
-    "a sign of life of nobody": (Alive(999), b"", "unknown_consumer"),
+    "a settlement for no consumer": (Settle(999, 3, ((1, 1),)), b"", "unknown_consumer"),
+    "a credit for no consumer": (Credit(999, 5), b"", "unknown_consumer"),
+    "a cancel for no consumer": (Cancel(999), b"", "unknown_consumer"),
+    "a sign of life of no consumer": (Alive(999), b"", "unknown_consumer"),
     "too many bodies for the count": (Publish("q", 0, 0, 1, 1, LISTED), RAW, "invalid_argument"),
     "fewer bytes than the sizes say": (
         Publish("q", 0, 0, 1, 2, LISTED),
@@ -216,7 +216,7 @@ REFUSED: dict[str, tuple[Message, bytes, str]] = {
         "invalid_argument",
     ),
     "no sizes at all": (Publish("q", 0, 0, 1, 2, ()), RAW, "invalid_argument"),
-    "a column nobody knows": (
+    "a column of no known code": (
         Publish("q", 0, 0, 1, 2, (*LISTED, (0x77, 0))),
         RAW,
         "unsupported",
@@ -251,7 +251,7 @@ REFUSED: dict[str, tuple[Message, bytes, str]] = {
     "a move to no queue": (Move("q", "r"), b"", "queue_not_found"),
     "a move to itself": (Move("q", "q"), b"", "invalid_argument"),
     "a durable consumer of no queue": (Durable("r", "d", "open"), b"", "queue_not_found"),
-    "a durable consumer nobody opened": (
+    "a durable consumer that was never opened": (
         Durable("q", "d", "reserve", 1, 0, 1),
         b"",
         "unknown_consumer",
@@ -300,7 +300,7 @@ MALFORMED = {
     "a number of 2^64 - 1": [16, 5, "q", 0, 0, 2**64 - 1, 1, []],
     "ranges that overlap": [27, 5, 1, 0, [[1, 5], [4, 6]]],
     "a range backwards": [27, 5, 1, 0, [[5, 1]]],
-    "a verb nobody knows": [27, 5, 1, 9, [[1, 1]]],
+    "a verb of no known code": [27, 5, 1, 9, [[1, 1]]],
     "a duration of a thousand years": [27, 5, 1, 1, [[1, 1]], 0, 10**14],
     "a stack too long": [27, 5, 1, 3, [[1, 1]], 0, None, "r", "d", "t", "x", "s" * 20_000],
     "a token of zero": [29, 5, [[1, [[0, 1]]]]],

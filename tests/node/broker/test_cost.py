@@ -1,4 +1,4 @@
-"""How much of an entry each command takes up: by what it names, and by what its session holds."""
+"""The share of an entry that each command takes up: by its names, and by its session's holdings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def settle(verb: Verb, *ranges: tuple[int, int]) -> commands.Settle:
     return commands.Settle(1, 1, int(verb), ranges)
 
 
-def test_what_nobody_has_weighed_has_an_entry_of_its_own() -> None:
+def test_a_command_without_a_known_weight_has_an_entry_of_its_own() -> None:
     named = {commands.code_of(kind) for kind in typing.get_args(commands.Command)}
     assert cost._WEIGHTS.keys() < named
     for heavy in (commands.Tick(), commands.Move("a", "b"), commands.AckUpto(1, 1, 9)):

@@ -31,7 +31,7 @@ def read(index: int) -> memoryview:
 
 
 def framed(*runs: Run) -> tuple[DeliverFrame, columns.Layout]:
-    """What a client gets of these runs."""
+    """Return the frame that a client gets of these runs."""
     effect = Deliver(1, 9, "orders", 40, 30_000, 99_000, runs, False)
     parts = deliveries.deliver_frame(effect, runs, 40, 29_000, read)
     (frame,) = Decoder().receive_data(b"".join(parts))

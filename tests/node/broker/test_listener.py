@@ -27,7 +27,7 @@ from tests.support.users import certificate
 @pytest.mark.parametrize(
     ("port", "tls"), [("client", False), ("client", True), ("peer", False), ("http", False)]
 )
-async def test_a_node_that_stops_just_after_accepting_leaves_no_socket_to_nobody(
+async def test_a_node_that_stops_just_after_accepting_leaves_no_socket_without_an_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: str, tls: bool
 ) -> None:
     config = loopback_config(tmp_path, 1)
@@ -73,7 +73,7 @@ def test_connections_leave_room_for_the_nodes_own_files(given: int, fits: int) -
     assert fitting(given) == fits
 
 
-async def test_one_connection_too_many_is_told_so_and_closed(tmp_path: Path) -> None:
+async def test_one_connection_too_many_gets_an_error_and_is_closed(tmp_path: Path) -> None:
     async with running(tmp_path, count=1) as cluster:
         node = await cluster.leader()
         node.broker.connections.connections_max = 3

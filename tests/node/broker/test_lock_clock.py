@@ -54,7 +54,7 @@ class Table:
         return Held(1, True, self.max_lock_ms, parts)
 
     def take(self, expired: Sequence[tuple[int, int, int]]) -> None:
-        """What applying an evaluation does."""
+        """Apply an evaluation."""
         for consumer, first, last in expired:
             for token in range(first, last + 1):
                 del self.checkouts[consumer][token]
@@ -71,7 +71,7 @@ def clock(table: Table) -> LockClock:
 
 
 def handed_out(table: Table, clock: LockClock, consumer: int, tokens: range, at_ms: int) -> None:
-    """Locked in the state, and told to the clock."""
+    """Lock in the state, and report it to the clock."""
     table.lock(consumer, tokens, at_ms)
     clock.locked(consumer, at_ms + table.lock_ms)
 

@@ -1,4 +1,4 @@
-"""What lies in the log behind a handle of the state travels with a snapshot of that state."""
+"""Texts in the log behind a handle of the state travel with a snapshot of that state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def whole_of(message: fifo.StoredMessage) -> tuple[bytes, list[str | None]]:
 
 
 async def lead(client: fifo.Client, name: str) -> None:
-    """Let this node lead, as soon as it has caught up."""
+    """Give this node the leadership, as soon as it has caught up."""
     async with asyncio.timeout(30):
         while True:
             try:

@@ -128,7 +128,7 @@ async def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> No
 
 
 async def hold_turns(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Let Raft do nothing in its turns, so that none is due any more; each is noted."""
+    """Make Raft's turns do nothing, so that none is due any more; each is noted."""
     turns: list[float] = []
 
     def turn() -> float:

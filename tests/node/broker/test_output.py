@@ -1,4 +1,4 @@
-"""What waits for a peer: in order, in few writes, and as handles where it may be large."""
+"""Output that waits for a peer: in order, in few writes, and as handles where it may be large."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Socket:
         self.takes = 10**9
 
     def set_write_buffer_limits(self, high: int) -> None:
-        """Told at once when it is full."""
+        """Ask for a notification as soon as it is full."""
         assert high == 0
 
     def write(self, data: Buffer) -> None:
-        """One buffer."""
+        """Write a single buffer."""
         self.writelines([data])
 
     def writelines(self, buffers: Sequence[Buffer]) -> None:

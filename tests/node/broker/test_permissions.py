@@ -1,4 +1,4 @@
-"""What each permission allows: the whole table, and that nothing is missing in it."""
+"""The verbs that each permission allows: the whole table, and that nothing is missing in it."""
 
 from __future__ import annotations
 

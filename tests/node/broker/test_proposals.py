@@ -1,4 +1,4 @@
-"""Commands into entries and replies back: nobody is answered before, or without, a commit."""
+"""Commands into entries and replies back: no command is answered before, or without, a commit."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Scene:
         )
 
     def propose(self, name: str) -> None:
-        """One command, with somebody who waits for it."""
+        """Propose a command, with a waiter for its reply."""
         waiter = Waiter(
             lambda _: self.told.append(f"{name} answered"),
             lost=lambda outcome: self.told.append(f"{name} {outcome.value}"),
@@ -95,7 +95,7 @@ def scene() -> Scene:
     return made
 
 
-def test_nobody_is_answered_before_the_commit(scene: Scene) -> None:
+def test_no_command_is_answered_before_the_commit(scene: Scene) -> None:
     assert len(scene.log.entries) == 1
     assert scene.told == []
     scene.end(0, Outcome.COMMITTED)
@@ -126,7 +126,7 @@ def test_a_command_with_bodies_asks_for_a_turn_at_once_as_any_other_does() -> No
     assert scene.told == ["turn"]
 
 
-def test_after_the_leadership_nobody_is_told_anything(scene: Scene) -> None:
+def test_after_the_leadership_no_waiter_is_answered(scene: Scene) -> None:
     scene.propose("b")
     scene.proposals.stop()
     scene.told.clear()

@@ -1,4 +1,4 @@
-"""What a redrive chooses, and when the leader takes it a step further."""
+"""The messages that a redrive chooses, and when the leader takes it a step further."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def a_run(*, dead: bool = True, headers: bytes = HEADERS, attempts: int | None =
         ({"source": "order"}, False),
         ({"headers": {"tenant": "a"}}, True),
         ({"headers": {"tenant": "a", "try": "2"}}, False),
-        ({"headers": {"nobody": ""}}, False),
+        ({"headers": {"absent": ""}}, False),
         ({"older_than_ms": 500}, True),
         ({"older_than_ms": 501}, False),
         ({"min_attempts": 3}, True),
@@ -101,7 +101,7 @@ def test_a_message_that_never_died_has_its_own_age_and_attempts_and_no_reason() 
     assert not fits(a_run(dead=False, attempts=3), min_attempts=3)
 
 
-def test_headers_that_nobody_can_read_equal_nothing() -> None:
+def test_unreadable_headers_equal_nothing() -> None:
     broken = a_run(headers=b"\xff\xff\xff")
     chosen = parse_filter({"headers": {"a": "b"}})
     assert not matches(chosen, broken, 0, lambda index: memoryview(b"____\xff\xff\xff"))
@@ -140,7 +140,7 @@ class Scene:
         self.redrives = self.leader()
 
     def leader(self) -> Redrives:
-        """What a leader of this state drives redrives by."""
+        """Return the redrives of a new leader of this state."""
         parts: Any = self
         context: Any = SimpleNamespace(
             host=SimpleNamespace(machine=self.bench.machine, read_area=self.read_area),
@@ -154,7 +154,7 @@ class Scene:
         return Redrives(context, parts, parts, may_answer=lambda: True)
 
     def read_area(self, index: int) -> memoryview:
-        """What of the log is in memory: all of it, where a test does not say so."""
+        """Read an area of the log from memory: by default the whole log is there."""
         if self.at_hand is not None and index not in self.at_hand:
             raise NotCached
         return memoryview(self.bench.areas[index])

@@ -192,7 +192,7 @@ async def test_another_client_object_with_the_session_takes_it(node: Node) -> No
     await other.close()
 
 
-async def test_a_late_close_of_an_old_connection_harms_nobody(node: Node) -> None:
+async def test_a_late_close_of_an_old_connection_leaves_the_new_one_alone(node: Node) -> None:
     client, _ = await holding(node, [b"one"])
     again = await RawClient(client.session, client.incarnation).connect(node.me.client)
     await again.welcome(resume=True)
@@ -374,7 +374,7 @@ async def test_what_is_not_renewed_expires_beside_what_is(node: Node) -> None:
     answer = await client.ask(Renew(((consumer, ((1, 3),)),)))
     assert isinstance(answer, Renewed)
     assert answer.items[0][2] == ((1, 1), (3, 3))
-    # Nobody else has them yet: a late ack by the last holder is carried out.
+    # No other consumer has them yet: a late ack by the last holder is carried out.
     receipt = await client.settle(consumer, 1, 3)
     assert [one[2:] for one in receipt] == [(0, True), (0, False), (0, True)]
     await client.close()
@@ -415,7 +415,7 @@ async def test_without_a_lease_a_renewal_waits_and_is_then_answered_not_now(
     assert isinstance(await waiting, Renewed)
 
 
-async def test_nobody_is_let_in_before_the_leaders_own_first_entry_is_applied(
+async def test_no_client_is_let_in_before_the_leaders_own_first_entry_is_applied(
     node: Node,
 ) -> None:
     leadership = leadership_of(node)
@@ -428,7 +428,7 @@ async def test_nobody_is_let_in_before_the_leaders_own_first_entry_is_applied(
     assert isinstance((await waiting).message, Welcome)
 
 
-async def test_a_consumer_without_renewal_is_told_so(node: Node) -> None:
+async def test_a_consumer_without_renewal_gets_a_typed_error(node: Node) -> None:
     client = await connected(node.me.client)
     await client.declare("q")
     consumer = (await client.subscribe("q", renewable=False)).consumer
@@ -490,7 +490,7 @@ async def test_a_get_that_waits_for_what_it_may_not_have_does_not_fill_the_log(
     assert proposals.entries_total - before <= looks + 2
 
 
-async def test_a_long_list_of_queues_is_told_without_what_makes_it_long_and_looked_at_no_further(
+async def test_a_long_list_of_queues_is_answered_without_its_long_parts_and_read_no_further(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = await connected(node.me.client)

@@ -49,7 +49,7 @@ class World:
         return peer
 
     def sweep(self) -> tuple[set[Connection], set[Connection]]:
-        """Who was sent a heartbeat, and who was cut."""
+        """Sweep; return the connections that were sent a heartbeat, and those that were cut."""
         self.beaten, self.cut = set(), set()
         self.sessions.sweep(self.now)
         for peer in self.beaten:

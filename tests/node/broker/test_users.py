@@ -108,7 +108,7 @@ async def test_an_answer_to_no_challenge_or_another_one_is_a_protocol_error(tmp_
         assert not len(leadership_of(cluster.nodes["n1"]).sessions)
 
 
-async def test_whoever_connects_on_this_machine_is_the_loopback_user(tmp_path: Path) -> None:
+async def test_a_client_on_this_machine_is_the_loopback_user(tmp_path: Path) -> None:
     async with running(tmp_path, 1, users=(ANN, LOCAL)) as cluster:
         node = await cluster.leader()
         ann = await welcomed(node, "ann")
@@ -153,7 +153,7 @@ async def test_a_named_producer_shows_only_the_queues_that_the_user_publishes_to
         again = await bob.ask(OpenProducer("shared"))
         assert isinstance(again, Ok)
         assert again.result["last"] == {"orders": 1}
-        # Of a queue that is deleted nobody has to be asked.
+        # A deleted queue needs no permission.
         await ann.declare("gone")
         await ann.confirmed(ann.publish("gone", 0, 1, [b"x"], opened.result["producer"]))
         assert isinstance(await ann.ask(QueueAction("gone", "delete")), Ok)

@@ -26,7 +26,7 @@ class Scene:
         return True
 
     def wait(self, name: str, wait_ms: int, queue: str = "q", *, rested: bool = True) -> bool:
-        """One get begins to wait, or goes on."""
+        """Begin the wait of a get, or continue it."""
         return self.gets.add(
             queue,
             self.gets.deadline(wait_ms),
@@ -65,7 +65,7 @@ def test_who_waits_for_another_queue_goes_on_waiting(scene: Scene) -> None:
     assert scene.called == []
 
 
-def test_nobody_waits_longer_than_it_said(scene: Scene) -> None:
+def test_no_get_waits_longer_than_its_limit(scene: Scene) -> None:
     scene.wait("short", 100)
     scene.wait("long", 1000)
     scene.now += 0.5
@@ -77,7 +77,7 @@ def test_nobody_waits_longer_than_it_said(scene: Scene) -> None:
     scene.gets.look()
 
 
-def test_who_asked_in_vain_rests_until_the_next_look_of_the_clock(scene: Scene) -> None:
+def test_a_get_without_success_rests_until_the_next_look_of_the_clock(scene: Scene) -> None:
     scene.ready["q"] = 1
     assert scene.wait("a", 1000, rested=False)
     scene.gets.look()
