@@ -1,4 +1,4 @@
-"""The `--rewrite` flag: golden scenarios are written anew from what the machine does.
+"""The `--rewrite` flag: rewrite the golden scenarios from the machine's present output.
 
 Commit the difference only if you understand every line of it.
 """
@@ -7,5 +7,5 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--rewrite`; it is there when this folder is named on the command line."""
+    """Add `--rewrite`; available when this folder is named on the command line."""
     parser.addoption("--rewrite", action="store_true", help="rewrite the golden scenarios")

@@ -1,4 +1,4 @@
-"""The state that the snapshots of earlier formats in `snapshots/` hold, told as commands.
+"""The state that the snapshots of earlier formats in `snapshots/` hold, as commands.
 
 Owns that one state. A fixture is made once, by the code that wrote its format, and never again:
 `encode(build().state)` of that day.

@@ -1,6 +1,6 @@
 """Other Pythons on this machine, for the proof that a log gives the same bytes under each.
 
-Looks where people keep them: on PATH by their version's name, in pyenv's versions, in uv's folder.
+Searches the usual places: on PATH by their version's name, in pyenv's versions, in uv's folder.
 The machine needs nothing but the standard library and sortedcontainers, so another interpreter is
 lent that one package.
 """
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def candidates(minor: int) -> list[Path]:
-    """Where an interpreter of this version may be."""
+    """List the paths where an interpreter of this version may be installed."""
     name = f"python3.{minor}"
     found = [Path(path) for path in [shutil.which(name)] if path]
     for root in (os.environ.get("PYENV_ROOT"), Path.home() / ".pyenv"):
@@ -32,7 +32,7 @@ def candidates(minor: int) -> list[Path]:
 
 
 def run(interpreter: Path, script: str, folder: Path, seed: str = "0") -> str:
-    """What a script prints in a folder, from which it imports. Raises CalledProcessError."""
+    """Run a script with imports from a folder; return its output. Raises CalledProcessError."""
     done = subprocess.run(
         [str(interpreter), "-c", script],
         env={"PATH": os.defpath, "PYTHONPATH": str(folder), "PYTHONHASHSEED": seed},
@@ -46,7 +46,7 @@ def run(interpreter: Path, script: str, folder: Path, seed: str = "0") -> str:
 
 
 def interpreter(minor: int) -> Path | None:
-    """One of this version that starts; None where there is none."""
+    """Find an interpreter of this version that starts; None without one."""
     for path in candidates(minor):
         try:
             version = run(path, "import sys; print(sys.version_info[1])", ROOT)
@@ -58,7 +58,7 @@ def interpreter(minor: int) -> Path | None:
 
 
 def lend(folder: Path) -> Path:
-    """A folder with what the machine needs and no more: nothing else fits another version."""
+    """A folder with the machine's imports only: other packages may not fit another version."""
     package = Path(sortedcontainers.__file__).parent
     (folder / "sortedcontainers").symlink_to(package, target_is_directory=True)
     (folder / "fifo").mkdir()

@@ -1,4 +1,4 @@
-"""Golden scenarios: the small language of `golden/*.txt`, and how replies and effects read in it.
+"""Golden scenarios: the small language of `golden/*.txt`, and its texts of replies and effects.
 
 A file is a title and blocks: command lines, `----`, what they came to, an empty line. Words of a
 command are separated by spaces, options are name=value. Consumers are numbers (`c1`), sessions are
@@ -37,24 +37,24 @@ def ranges_of(text: str) -> tuple[tuple[int, int], ...]:
 
 
 class Story:
-    """One scenario being told: runs command lines and renders what came of them."""
+    """A scenario as it runs: executes command lines and renders their outcome."""
 
     def __init__(self) -> None:
         self.bench = Bench()
         self.labels: dict[int, str] = {}
 
     def tell(self, line: str) -> list[str]:
-        """Run one command line; the lines it came to."""
+        """Run a command line; return the lines of its outcome."""
         words = [word for word in shlex.split(line) if "=" not in word]
         options = dict(word.split("=", 1) for word in shlex.split(line) if "=" in word)
         values = {name: value_of(text) for name, text in options.items()}
         verb, *rest = words
-        told: Callable[..., list[str]] = getattr(self, f"do_{verb}", self._queue_verb)
-        return told(*rest, **values) if told != self._queue_verb else told(verb, *rest)
+        action: Callable[..., list[str]] = getattr(self, f"do_{verb}", self._queue_verb)
+        return action(*rest, **values) if action != self._queue_verb else action(verb, *rest)
 
     def _session(self, label: str) -> int:
         found = [number for number, known in self.labels.items() if known == label]
-        assert found, f"nobody is called {label}"
+        assert found, f"no session is called {label}"
         return found[-1]
 
     def _owner(self, consumer: str) -> tuple[int, int]:
@@ -189,7 +189,7 @@ class Story:
         return self.do_settle("ack", *words, **fields)
 
     def do_resolved(self, consumer: str, below: str) -> list[str]:
-        """The client never asks again about tokens below this one."""
+        """Raise the resolved mark: the client never asks again about tokens below this one."""
         session, number = self._owner(consumer)
         command = commands.Settle(session, number, int(Verb.ACK), (), resolved_below=int(below))
         return self._apply(command)
@@ -209,7 +209,7 @@ class Story:
         return [f"at {self.bench.now} ms", *self.effect_lines(self.bench.effects)]
 
     def do_wait(self, milliseconds: str) -> list[str]:
-        """Let time pass without a tick."""
+        """Advance the clock without a tick."""
         self.bench.advance(int(milliseconds))
         return [f"at {self.bench.now} ms"]
 
@@ -235,7 +235,7 @@ class Story:
         return self._apply(commands.RedriveStep(queue, at, until, positions))
 
     def do_redriven(self, queue: str) -> list[str]:
-        """How far a redrive is."""
+        """The progress of a redrive."""
         view = self.bench.machine.redrive_of(queue)
         assert view is not None, "no redrive to look at"
         counts = f"moved {view['moved']} skipped {view['skipped']}"
@@ -340,7 +340,7 @@ class Story:
         lines = []
         for message in messages_of(effect, self.bench.areas):
             again = " again" if effect.repeat else ""
-            label = self.labels.get(effect.session, "nobody")
+            label = self.labels.get(effect.session, "no session")
             lines.append(
                 f"-> {label} c{message.consumer}/{message.token} {message.body.decode()!r}{again} "
                 f"attempt {message.attempt} failures {message.failures} "

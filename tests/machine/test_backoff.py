@@ -75,7 +75,7 @@ def test_a_million_failures_cost_no_more_than_reaching_the_maximum() -> None:
         st.builds(DelayTable, st.lists(st.integers(0, 10**8), min_size=1, max_size=8).map(tuple)),
     )
 )
-def test_the_text_form_of_a_backoff_gives_it_back(policy: Backoff) -> None:
+def test_the_text_form_of_a_backoff_round_trips(policy: Backoff) -> None:
     assert parse(str(policy)) == policy
 
 

@@ -1,4 +1,4 @@
-"""Every loop of apply has a bound, and here is who tries to break it: more than one step's worth of
+"""Every loop of apply has a bound, and these tests try to break it: more than one step's worth of
 everything that can be due, held, waiting or deleted at once.
 
 Each case fills a machine, gives one command, and lets ticks go on as a leader would. No entry may
@@ -39,7 +39,7 @@ TOUCHING = (
 
 
 def filled(count: int = MANY, *, holders: int = 0, **spec: Any) -> Bench:
-    """A queue with so many messages; all of them locked where there are holders."""
+    """A queue with `count` messages; all of them locked where there are holders."""
     bench = Bench(check=False)
     bench.declare("q", **spec)
     session = bench.attach()
@@ -53,7 +53,7 @@ def filled(count: int = MANY, *, holders: int = 0, **spec: Any) -> Bench:
 
 
 def touched(bench: Bench) -> int:
-    """How many messages have been handled so far, each as often as it was."""
+    """The number of times that messages were handled so far."""
     found = 0
     for name in bench.machine.queues():
         counters = bench.overview(name)["counters"]
@@ -124,7 +124,7 @@ def test_a_resend_that_is_cut_short_begins_anew_with_the_next_resume() -> None:
 
 
 @pytest.mark.parametrize("holders", [0, 3])
-def test_deleting_is_one_command_that_leaves_its_memory_to_the_next_ones(holders: int) -> None:
+def test_a_delete_is_one_command_and_later_ones_free_its_memory(holders: int) -> None:
     bench = filled(holders=holders)
     if holders:
         for consumer in (1, 2, 3):  # records, one by one
@@ -155,7 +155,7 @@ def test_a_purge_goes_on_in_ticks() -> None:
     assert bench.counts("q") == (0, 0, 0)
 
 
-def test_a_purge_takes_fewer_of_those_that_do_not_stand_in_a_row() -> None:
+def test_a_purge_takes_fewer_messages_where_they_are_not_contiguous() -> None:
     bench = filled(holders=1, count=2 * PIECE)
     bench.do(commands.PauseQueue("q"))
     bench.nack(1, (1, 2 * PIECE), delay_ms=0)
@@ -171,7 +171,7 @@ def test_a_lowered_limit_drops_in_ticks() -> None:
     assert bench.counts("q") == (10, 0, 0)
 
 
-def test_a_newcomer_for_whom_more_than_a_step_would_go_is_refused_and_nobody_goes() -> None:
+def test_a_publish_that_would_drop_more_than_a_step_is_refused_and_drops_nothing() -> None:
     few = limits.STEP_MESSAGES // limits.DROP_COST
     for most, spec in ((limits.STEP_MESSAGES, _PLAIN), (few, _TO_A_DEAD_LETTER_QUEUE)):
         bench = filled(0, overflow="drop_oldest", max_bytes=most + 1_000, **spec)
@@ -192,7 +192,7 @@ _PLAIN: dict[str, Any] = {}
 _TO_A_DEAD_LETTER_QUEUE: dict[str, Any] = {"dead_letter": "d", "dead_letter_overflow": True}
 
 
-def test_what_a_publish_drops_is_bounded_in_all() -> None:
+def test_the_drops_of_a_publish_are_bounded_in_total() -> None:
     """Each newcomer is small enough; all of them together are not."""
     most = limits.STEP_MESSAGES // limits.DROP_COST
     bench = filled(0, overflow="drop_oldest", max_bytes=4 * most, **_TO_A_DEAD_LETTER_QUEUE)
@@ -221,7 +221,7 @@ def test_a_publish_that_may_drop_names_few_messages_and_a_larger_one_is_not_begu
         invariants.check(bench.machine.state)
 
 
-def test_what_was_handed_out_one_by_one_is_sent_again_a_thousand_at_a_time() -> None:
+def test_single_deliveries_are_redelivered_a_thousand_at_a_time() -> None:
     bench = Bench(check=False)
     bench.declare("q")
     session = bench.attach()
@@ -238,7 +238,7 @@ def test_what_was_handed_out_one_by_one_is_sent_again_a_thousand_at_a_time() -> 
     assert sent == [1_000, 1_000, 500]
 
 
-def test_who_goes_for_a_newcomer_goes_in_stretches_past_what_was_taken_before() -> None:
+def test_the_drops_for_a_publish_go_in_ranges_past_earlier_holes() -> None:
     bench = filled(0, overflow="drop_oldest", max_bytes=4_000)
     for _ in range(8):
         bench.publish(1, "q", *[b"x"] * 500)
@@ -246,13 +246,13 @@ def test_who_goes_for_a_newcomer_goes_in_stretches_past_what_was_taken_before() 
     calls = counted(bench, lambda: bench.publish(1, "q", bytes(2_500)))
     assert bench.counts("q") == (4_000 - 10 - 2_500 + 1, 10, 0)
     invariants.check(bench.machine.state)
-    assert calls < 15 * 2_500, "each of them goes by itself"
+    assert calls < 15 * 2_500, "each of them is dropped alone"
     bench.ack(consumer.consumer, (1, 10))
     bench.tick_all()
     invariants.check(bench.machine.state)
 
 
-def test_keys_that_are_held_are_freed_in_ticks() -> None:
+def test_held_keys_are_freed_in_ticks() -> None:
     bench = Bench(check=False)
     bench.declare("q", ordering="key")
     session = bench.attach()
@@ -309,7 +309,7 @@ def test_locks_that_end_together_are_returned_in_ticks() -> None:
 
 
 @pytest.mark.parametrize("reader", [False, True])
-def test_what_expires_together_goes_in_ticks_whoever_meets_it_first(reader: bool) -> None:
+def test_messages_that_expire_together_leave_in_ticks_under_any_first_reader(reader: bool) -> None:
     bench = filled(ttl_ms=5_000)
     bench.advance(5_000)
     if reader:
@@ -392,7 +392,7 @@ def test_sessions_with_many_consumers_are_disconnected_and_ended_in_as_many_more
     assert not bench.machine.state.consumers
 
 
-def test_queues_that_end_unused_together_are_not_looked_through_for_each_of_them() -> None:
+def test_queues_that_end_unused_together_are_not_scanned_once_for_each() -> None:
     walks = 0
 
     class Walked(dict[int, Any]):
@@ -455,7 +455,7 @@ def test_a_session_with_a_thousand_consumers_of_one_single_active_queue_resumes_
     assert calls < 60 * limits.CONSUMERS_PER_SESSION, "it looks at all of them for each of them"
 
 
-def test_who_waits_for_a_single_active_queue_is_not_walked_for_each_that_comes_or_goes() -> None:
+def test_a_change_of_one_single_active_consumer_does_not_scan_the_waiting_ones() -> None:
     bench = Bench(check=False)
     bench.declare("q", ordering="single_active")
     sessions = [bench.attach(f"s{place}") for place in range(500)]
@@ -487,7 +487,7 @@ def test_a_session_with_a_thousand_consumers_of_one_single_active_queue_leaves_q
     if how == "ends":
         calls = counted(bench, lambda: bench.do(commands.EndSession(session)))
     else:
-        bench.publish(session, "q", "held")  # so that nobody goes at once
+        bench.publish(session, "q", "held")  # so that no consumer is removed at once
         for consumer in list(bench.machine.state.sessions[session].consumers):
             bench.machine.state.consumers[consumer].next_token = 2
             bench.do(commands.Cancel(session, consumer))
@@ -497,7 +497,7 @@ def test_a_session_with_a_thousand_consumers_of_one_single_active_queue_leaves_q
     assert bench.machine.state.queues[1].active == heir
 
 
-def test_settling_what_was_handed_out_one_by_one_takes_steps_in_proportion() -> None:
+def test_settling_single_deliveries_costs_in_proportion() -> None:
     """Ten times as many locks of one message each may cost ten times as much to return."""
 
     def cost(count: int) -> int:
@@ -515,7 +515,7 @@ def test_settling_what_was_handed_out_one_by_one_takes_steps_in_proportion() -> 
     assert many < 15 * few, (few, many)
 
 
-def test_what_many_single_locks_have_in_common_is_found_out_once_for_a_command() -> None:
+def test_a_command_computes_the_common_facts_of_many_locks_once() -> None:
     bench = Bench(check=False)
     bench.declare("q")
     session = bench.attach()
@@ -531,7 +531,7 @@ def test_what_many_single_locks_have_in_common_is_found_out_once_for_a_command()
     assert len({id(record) for record in records.values()}) == 1, "a record for each of them"
 
 
-def test_what_came_back_is_sent_in_as_few_runs_as_it_came_in_batches() -> None:
+def test_returned_messages_are_sent_in_one_run_per_batch() -> None:
     bench = Bench(check=False)
     bench.declare("q")
     session = bench.attach()
@@ -553,7 +553,7 @@ def test_what_came_back_is_sent_in_as_few_runs_as_it_came_in_batches() -> None:
     assert calls < 8 * 2_000, "a fetch does much for each of them"
 
 
-def test_a_fetch_of_what_was_reserved_one_by_one_goes_on_in_slices() -> None:
+def test_a_fetch_of_single_reservations_continues_in_slices() -> None:
     bench = Bench(check=False)
     bench.declare("q")
     session = bench.attach()
@@ -601,7 +601,7 @@ def test_a_delete_does_little_for_each_consumer_and_nothing_for_a_producer() -> 
 
 
 def counted(bench: Bench, work: Callable[[], object]) -> int:
-    """How many calls it takes: a measure of time that does not depend on the machine."""
+    """Count the calls: a measure of time that does not depend on the computer."""
     calls = 0
 
     def count(*_: object) -> None:
@@ -623,7 +623,7 @@ def test_the_longest_backoff_stops_multiplying_at_its_maximum() -> None:
 
 
 @pytest.mark.parametrize("verb", list(Verb))
-def test_the_largest_settlement_is_done_in_one_command_and_a_larger_one_not_begun(
+def test_the_largest_settlement_is_one_command_and_a_larger_one_is_refused(
     verb: Verb,
 ) -> None:
     most = bounds.SETTLE_MESSAGES_MAX
@@ -636,7 +636,7 @@ def test_the_largest_settlement_is_done_in_one_command_and_a_larger_one_not_begu
 
 
 @pytest.mark.parametrize("dead_letter", [None, "d"])
-def test_what_a_ttl_or_a_limit_takes_counts_for_more_than_one(dead_letter: str | None) -> None:
+def test_an_expired_or_dropped_message_counts_for_more_than_one(dead_letter: str | None) -> None:
     few = limits.STEP_MESSAGES // limits.LEAVE_COST
     bench = filled(2 * PIECE, ttl_ms=5_000, dead_letter=dead_letter)
     bench.advance(5_000)
@@ -675,7 +675,7 @@ def test_messages_with_keys_are_handed_out_one_by_one_and_count_for_more_than_on
     invariants.check(bench.machine.state)
 
 
-def test_a_message_by_itself_costs_few_calls() -> None:
+def test_a_single_message_costs_few_calls() -> None:
     """Publish, checkout and ack in two entries. A lane of locks that is made and dropped for each
     is fifty calls and returns more."""
     bench = Bench(check=False)
@@ -698,7 +698,7 @@ def test_a_message_by_itself_costs_few_calls() -> None:
 
 
 def test_an_emptied_lane_of_locks_stays_only_where_nothing_is_held() -> None:
-    """What is kept for the next message is one lane for each consumer, whatever it has locked."""
+    """The reserve for the next message is one lane per consumer, for any number of its locks."""
     bench = Bench()
     bench.declare("q")
     session = bench.attach()
@@ -713,7 +713,7 @@ def test_an_emptied_lane_of_locks_stays_only_where_nothing_is_held() -> None:
         assert len(consumer.lanes) == 2
         bench.ack(number, (1, consumer.next_token - 1))
         assert len(consumer.lanes) == len(state.lock_index) == 1
-        assert list(bench.machine.lock_consumers()) == [], "nobody holds anything"
+        assert list(bench.machine.lock_consumers()) == [], "no consumer holds a lock"
         restored = Machine.restore(bench.machine.snapshot())
         assert not restored.state.lock_index
         assert restored.snapshot() == bench.machine.snapshot()

@@ -1,4 +1,4 @@
-"""The plain form of commands: what is written comes back, and nothing malformed gets through."""
+"""The plain form of commands: it round-trips, and malformed values are refused."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ SAMPLES: list[commands.Command] = [
 
 
 @pytest.mark.parametrize("command", SAMPLES, ids=lambda command: type(command).__name__)
-def test_a_command_comes_back_from_its_plain_form(command: commands.Command) -> None:
+def test_a_command_round_trips_through_its_plain_form(command: commands.Command) -> None:
     plain = commands.to_list(command)
     assert commands.from_list(plain) == command
     # As msgpack gives it back: lists where there were tuples.

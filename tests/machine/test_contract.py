@@ -34,7 +34,7 @@ def test_queries_of_what_does_not_exist_are_empty() -> None:
 
 
 def test_depths_and_states_say_what_happened() -> None:
-    """One queue with one consumer, which holds two of three messages."""
+    """A queue with a single consumer, which holds two of three messages."""
     bench = Bench()
     session = bench.attach()
     bench.declare("q", max_length=3)

@@ -1,8 +1,8 @@
-"""Who takes messages is told whether the step ended before all was looked at that is ready.
+"""A reply to a reader of messages reports whether the step ended with ready ones unexamined.
 
 A step looks at 500 messages that have expired, or at 2 500 that wait for their key, and has then no
-budget left. Owns get, reserve and a credit that is drained; what consumers are handed by themselves
-goes on with the next entry (`test_bounds.py`).
+budget left. Owns get, reserve and a credit that is drained; the delivery to subscribed consumers
+continues with the next entry (`test_bounds.py`).
 """
 
 import random
@@ -37,7 +37,7 @@ def takes(verb: str, **spec: Any) -> tuple[Bench, commands.Command]:
 
 
 def until_found(bench: Bench, command: commands.Command) -> tuple[int, list[str]]:
-    """As the broker does: ask again while there is more; (how often that was, what came)."""
+    """Repeat the request while there is more, as the broker does: (number of requests, bodies)."""
     for times in range(1, 200):
         reply = bench.do(command)
         assert isinstance(reply, (replies.Got, replies.Reserved, replies.Credited)), reply
@@ -49,7 +49,7 @@ def until_found(bench: Bench, command: commands.Command) -> tuple[int, list[str]
     raise AssertionError("there is always more")
 
 
-def test_who_meets_only_expired_messages_is_told_that_there_may_be_more() -> None:
+def test_a_reader_of_only_expired_messages_learns_that_there_may_be_more() -> None:
     count = 2 * limits.STEP_MESSAGES // limits.LEAVE_COST
     for verb in TAKING:
         bench, command = takes(verb)
@@ -61,7 +61,7 @@ def test_who_meets_only_expired_messages_is_told_that_there_may_be_more() -> Non
         invariants.check(bench.machine.state)
 
 
-def test_who_meets_only_messages_that_wait_is_told_that_there_may_be_more() -> None:
+def test_a_reader_of_only_waiting_messages_learns_that_there_may_be_more() -> None:
     count = 2 * limits.STEP_MESSAGES // limits.RECORD_COST
     for verb in TAKING:
         bench, command = takes(verb, ordering="key")
@@ -74,7 +74,7 @@ def test_who_meets_only_messages_that_wait_is_told_that_there_may_be_more() -> N
 
 
 @pytest.mark.parametrize("verb", ["reserve", "get"])
-def test_who_got_all_that_was_asked_for_is_told_nothing_of_the_rest(verb: str) -> None:
+def test_a_reader_that_got_its_full_count_learns_nothing_of_the_rest(verb: str) -> None:
     bench, command = takes(verb)
     bench.publish(1, "q", *[b""] * 2)
     reply = bench.do(command)
@@ -83,7 +83,7 @@ def test_who_got_all_that_was_asked_for_is_told_nothing_of_the_rest(verb: str) -
 
 
 def drained(seed: int, verb: str) -> list[str]:
-    """What comes of a queue with all sorts of messages, one by one, until nothing is ready."""
+    """Take all sorts of messages from a queue, one by one, until none is ready."""
     rng = random.Random(seed)
     bench, command = takes(verb, ordering=rng.choice(("none", "key")))
     bodies = [f"{place}" for place in range(80)]

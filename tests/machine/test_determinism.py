@@ -80,7 +80,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def digests(interpreter: Path, log: Path, folder: Path, seed: str) -> str:
-    """Of the state and of all outcomes of the log, under this interpreter."""
+    """The digest of the state and of all outcomes of the log, under this interpreter."""
     script = LOG.replace("LOG_PATH", repr(str(log)))
     return interpreters.run(interpreter, script, folder, seed)
 

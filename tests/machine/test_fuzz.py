@@ -34,7 +34,7 @@ SPECS: dict[str, dict[str, Any]] = {
 
 
 class Fuzz:
-    """One random log."""
+    """A random log."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -68,7 +68,7 @@ class Fuzz:
         del self.tokens[:-60]
 
     def command(self, area: Area) -> Command:
-        """One random command that a broker could have let through."""
+        """A random command that a broker could have let through."""
         rng, state = self.rng, self.bench.machine.state
         queue = rng.choice(list(SPECS))
         session = rng.choice([*state.sessions, 1])
@@ -164,7 +164,7 @@ class Fuzz:
         return commands.Disconnect(session, found.epochs[0], found.epochs[1], floors)
 
     def queue_command(self, queue: str) -> Command:
-        """One of a queue's own verbs."""
+        """A command of a queue's own."""
         choices: list[Command] = [
             commands.Declare(queue, SPECS[queue]),
             commands.Purge(queue),

@@ -1,4 +1,4 @@
-"""Every golden scenario comes to what its file says; `--rewrite` writes the files anew."""
+"""Every golden scenario has the outcome in its file; `--rewrite` writes the files anew."""
 
 from pathlib import Path
 

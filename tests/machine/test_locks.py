@@ -1,4 +1,4 @@
-"""Locks: deadlines, floors, the index, and what it costs to find what expired."""
+"""Locks: deadlines, floors, the index, and the cost of finding the expired ones."""
 
 import random
 import time
@@ -111,7 +111,7 @@ def test_expired_finds_both_what_a_floor_covers_and_what_stands_behind_it() -> N
     assert bench.machine.expired(1, 2_000) == ([(2, 2)], 60_000)
 
 
-def test_at_most_so_many_tokens_expire_in_one_step() -> None:
+def test_the_tokens_that_expire_in_one_step_are_bounded() -> None:
     bench = Bench(check=False)
     bench.declare("q", lock_ms=1_000)
     bench.attach()

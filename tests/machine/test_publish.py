@@ -93,7 +93,7 @@ def test_a_named_producer_outlives_sessions_and_ends_after_seven_idle_days(bench
     assert bench.machine.next_due_ms() is None
 
 
-def test_columns_come_out_as_they_went_in(bench: Bench) -> None:
+def test_columns_round_trip(bench: Bench) -> None:
     bench.publish(
         1,
         "q",
@@ -184,7 +184,7 @@ def test_locked_messages_count_and_are_never_dropped() -> None:
     assert bench.counts("q") == (0, 2, 0)
 
 
-def test_what_is_dropped_is_dead_lettered_where_the_spec_says_so() -> None:
+def test_dropped_messages_are_dead_lettered_where_configured() -> None:
     bench = Bench()
     bench.declare(
         "q", max_length=2, overflow="drop_oldest", dead_letter="d", dead_letter_overflow=True

@@ -47,7 +47,7 @@ def test_a_disconnect_of_an_older_epoch_changes_nothing(bench: Bench) -> None:
     assert bench.machine.session_view(1)["disconnected"] is False  # type: ignore[index]
 
 
-def test_detached_is_nothing_new_until_it_is_back(bench: Bench) -> None:
+def test_a_detached_consumer_gets_nothing_new_until_it_is_back(bench: Bench) -> None:
     bench.subscribe(1, "q")
     bench.detach(1)
     bench.publish(1, "q", "a")
@@ -116,7 +116,7 @@ def test_any_three_events_and_a_resume_leave_a_consumer_that_works_again(
     assert bench.bodies() == ["b"]
 
 
-def test_who_has_not_resumed_ten_seconds_after_a_change_of_leader_is_disconnected(
+def test_a_session_not_resumed_ten_seconds_after_a_change_of_leader_is_disconnected(
     bench: Bench,
 ) -> None:
     bench.subscribe(1, "q")
@@ -188,7 +188,7 @@ def test_ending_a_session_with_many_locks_goes_on_by_ticks() -> None:
 
 
 @pytest.mark.parametrize("verb", ["subscribe", "get"])
-def test_who_comes_back_while_its_cancelled_consumer_is_being_emptied_gets_another(
+def test_a_resubscribe_while_the_cancelled_consumer_is_emptied_gets_a_new_one(
     verb: str,
 ) -> None:
     bench = Bench()
@@ -218,7 +218,7 @@ def test_who_comes_back_while_its_cancelled_consumer_is_being_emptied_gets_anoth
     assert bench.overview("q")["counters"]["redelivered_disconnect"] == count
 
 
-def test_deleting_a_queue_tells_its_consumers() -> None:
+def test_deleting_a_queue_notifies_its_consumers() -> None:
     bench = Bench()
     bench.declare("q")
     bench.attach()
@@ -252,7 +252,7 @@ def test_a_get_of_a_detached_session_gets_nothing() -> None:
     assert expect(replies.Got, bench.do(commands.Get(session, "q", 5))).count == 0
 
 
-def test_a_cancelled_consumer_that_never_got_anything_is_gone_at_once() -> None:
+def test_a_cancelled_consumer_that_never_got_anything_is_removed_at_once() -> None:
     bench = Bench()
     bench.declare("q")
     session = bench.attach()

@@ -1,4 +1,4 @@
-"""Settlements: a receipt per message, fencing, late acks, the bounds of what is remembered."""
+"""Settlements: a receipt per message, fencing, late acks, the bounds of the remembered tokens."""
 
 from unittest.mock import patch
 
@@ -99,7 +99,7 @@ def test_a_late_ack_reaches_a_message_that_waits_for_its_key() -> None:
     assert bench.bodies() == ["a"]
 
 
-def test_nothing_late_reaches_what_was_purged_or_moved(bench: Bench) -> None:
+def test_late_settlements_do_not_reach_purged_or_moved_messages(bench: Bench) -> None:
     bench.declare("r")
     bench.publish(1, "q", "a", "b")
     bench.subscribe(1, "q", prefetch=2)
@@ -163,7 +163,7 @@ def test_notices_are_bounded_and_keep_the_newest_ranges(bench: Bench) -> None:
     assert len(named) == limits.NOTICES + 20
 
 
-def test_a_dead_letter_says_what_the_program_said() -> None:
+def test_a_dead_letter_keeps_the_texts_of_the_program() -> None:
     bench = Bench()
     bench.declare("q", dead_letter="d")
     bench.attach()
@@ -233,7 +233,7 @@ def test_the_place_of_a_stack_in_an_older_log_is_read() -> None:
     assert (command.texts_at, command.fence) == ((None, None, None, (4, 9)), (0, 1))
 
 
-def test_single_active_nobody_is_activated_while_a_get_holds_messages() -> None:
+def test_single_active_no_consumer_is_activated_while_a_get_holds_messages() -> None:
     bench = Bench()
     bench.declare("q", ordering="single_active")
     bench.attach()
@@ -311,7 +311,7 @@ def test_a_durable_consumers_ack_settles_nothing_that_was_lost_before_it_was_see
     assert bench.counts("q") == (1, 0, 0)
 
 
-def test_a_durable_consumers_ack_names_what_was_lost_again_until_that_was_heard(
+def test_a_durable_consumers_ack_names_lost_tokens_again_until_they_were_received(
     bench: Bench,
 ) -> None:
     bench.publish(1, "q", *"abcd")
@@ -406,7 +406,7 @@ def test_a_purge_of_many_goes_on_by_ticks_and_spares_what_comes_later(count: int
     assert bench.overview("q")["counters"]["purged"] == count
 
 
-def test_messages_of_one_key_come_in_their_order_whatever_is_settled_how() -> None:
+def test_messages_of_one_key_keep_their_order_under_any_settlement() -> None:
     bench = Bench()
     bench.declare("q", ordering="key", nack_backoff="fixed:1s")
     bench.attach()
@@ -445,7 +445,7 @@ def test_a_key_is_passed_on_when_the_message_that_was_to_be_next_expires() -> No
     assert bench.bodies() == ["c"]
 
 
-def test_single_active_what_its_holder_released_is_not_overtaken() -> None:
+def test_single_active_a_released_message_is_not_overtaken() -> None:
     bench = Bench()
     bench.declare("q", ordering="single_active")
     bench.attach()
@@ -458,7 +458,7 @@ def test_single_active_what_its_holder_released_is_not_overtaken() -> None:
     assert bench.bodies() == ["a"]
 
 
-def test_a_merged_range_that_covers_what_is_still_held_speaks_for_it_later() -> None:
+def test_a_merged_range_answers_later_for_a_token_that_is_still_held() -> None:
     bench = Bench()
     bench.declare("q", lock_ms=2_000)
     session = bench.attach()
@@ -541,7 +541,7 @@ def test_a_consumer_that_releases_a_message_again_avoids_it_for_another_second()
     assert bench.fresh_bodies() == ["a"]
     bench.do(commands.Cancel(other, another))
     bench.nack(another, 1, delay_ms=0)
-    assert bench.fresh_bodies() == ["a"], "it came back from somebody else"
+    assert bench.fresh_bodies() == ["a"], "it came back from another consumer"
     bench.advance(600)
     bench.release(consumer, 2)
     bench.advance(400)

@@ -36,7 +36,7 @@ def test_a_cut_or_damaged_snapshot_is_refused() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 7, [], ["fifo machine"], ["other", 1, [], []]])
-def test_what_is_no_snapshot_is_refused(value: object) -> None:
+def test_bytes_that_are_no_snapshot_are_refused(value: object) -> None:
     with pytest.raises(SnapshotError):
         Machine.restore(codec.encode(value))
 
@@ -82,7 +82,7 @@ PLAIN = st.recursive(
 
 
 @given(PLAIN)
-def test_plain_values_come_back_from_their_bytes(value: object) -> None:
+def test_plain_values_round_trip(value: object) -> None:
     assert codec.decode(codec.encode(value)) == value
 
 
@@ -95,6 +95,6 @@ def test_random_bytes_are_a_value_or_an_error(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("value", [1.5, {1: 2}, {1}, object()])
-def test_what_has_no_canonical_form_is_refused(value: object) -> None:
+def test_a_value_without_a_canonical_form_is_refused(value: object) -> None:
     with pytest.raises(TypeError):
         codec.encode(value)

@@ -1,4 +1,4 @@
-"""Snapshots in steps: the same bytes and the same entries, whatever happens between the steps."""
+"""Snapshots in steps: the same bytes and the same entries under any change between the steps."""
 
 import random
 from array import array
@@ -18,7 +18,7 @@ from tests.machine.test_fuzz import Fuzz
 
 @pytest.fixture(autouse=True)
 def _tiny_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps so short, and everything so heavy, that small states take many of them."""
+    """Shorten the steps and raise the weights, so that small states take many steps."""
     for module in (snapshot_stream, bodies):
         monkeypatch.setattr(module, "STEP_ITEMS", 8)
     monkeypatch.setattr(snapshot_stream, "HEAVY_ITEMS", 3)
@@ -70,7 +70,7 @@ def joined(arrays: Iterator["array[int]"]) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(700, 706))
-def test_the_steps_write_what_one_stroke_would(seed: int) -> None:
+def test_the_steps_write_the_same_bytes_as_one_pass(seed: int) -> None:
     state = fuzzed(seed, 60).bench.machine.state
     pieces = list(format.chunks(state))
     assert len(pieces) > 5
@@ -79,7 +79,7 @@ def test_the_steps_write_what_one_stroke_would(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(710, 718))
-def test_what_is_applied_between_the_steps_is_not_seen(seed: int) -> None:
+def test_changes_between_the_steps_are_not_in_the_snapshot(seed: int) -> None:
     fuzz = fuzzed(seed, 40)
     for _ in range(3):
         state = fuzz.bench.machine.state

@@ -1,6 +1,6 @@
-"""Tables, lines, sets and maps of positions: they hold what plain ones hold, and views stay.
+"""Tables, lines, sets and maps of positions: equal to plain ones, with views that stay.
 
-And what all of that is for: the first change after a freeze copies a page, not what is held.
+Their purpose has a test too: the first change after a freeze copies a page, not the content.
 """
 
 import random
@@ -177,7 +177,7 @@ def test_a_position_map_is_a_dict_in_order_and_copies_stay(seed: int) -> None:
         assert list(copy.items()) == then
 
 
-def test_a_view_has_what_waited_and_was_released_as_it_was() -> None:
+def test_a_view_keeps_waiting_and_released_messages_as_they_were() -> None:
     bench = Bench()
     bench.declare("q", ordering="key")
     session = bench.attach()

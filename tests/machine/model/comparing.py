@@ -25,7 +25,7 @@ from tests.support.machine import Message as Delivered
 Step = Command | Post
 MANY = 100_000
 TEXTS = ("reason", "description", "exception_text", "stack")
-"""What a settlement says that may be too long for the state, in the order of `texts_at`."""
+"""The texts of a settlement that may be too long for the state, in the order of `texts_at`."""
 COUNTERS = (
     "published",
     "duplicates",
@@ -51,7 +51,7 @@ COUNTERS = (
 
 @dataclass
 class Pair:
-    """The machine and the model, and what was sent to both."""
+    """The machine and the model, and the entries sent to both."""
 
     machine: Machine = field(default_factory=Machine)
     world: World = field(default_factory=World)
@@ -62,7 +62,7 @@ class Pair:
     delivered: list[Delivered] = field(default_factory=list)  # anew, all of them so far
 
     def apply(self, stamp_ms: int, *steps: Step) -> list[Any]:
-        """One entry; the machine's replies. Raises AssertionError at the first difference."""
+        """Apply an entry to both; the machine's replies. Raises AssertionError at a difference."""
         self.index += 1
         self.script.append((stamp_ms, steps))
         area = Area()
@@ -232,7 +232,7 @@ def is_fenced(world: World, step: "Step | redriving.Chosen") -> bool:
 
 
 def step_model(world: World, step: "Step | redriving.Chosen") -> Answer:
-    """One command to the model."""
+    """Apply a command to the model."""
     if is_fenced(world, step):
         return ("refused", "fenced")
     match step:
@@ -329,7 +329,7 @@ def compare_reply(step: "Step | redriving.Chosen", answer: Answer, reply: replie
         case replies.Led():
             shown = ("led", reply.sessions)
         case replies.Ticked():
-            assert not reply.more, "a tick that leaves something, with so little there"
+            assert not reply.more, "a tick left a rest of a small state"
             shown = ("ticked",)
         case replies.Attached():
             listed = set(reply.consumers)
@@ -343,7 +343,7 @@ def compare_reply(step: "Step | redriving.Chosen", answer: Answer, reply: replie
             held = tokens_of(reply.held)
             shown = ("durable", reply.consumer, reply.generation, reply.next_token, held)
         case replies.Reserved():
-            assert not reply.more, "a reserve that was cut short, with so little there"
+            assert not reply.more, "a reserve was cut short in a small state"
             shown = ("reserved", reply.consumer, reply.first_token, reply.count)
         case replies.Moved():
             shown = ("moved", reply.messages)
@@ -363,10 +363,10 @@ def compare_reply(step: "Step | redriving.Chosen", answer: Answer, reply: replie
             numbers = (reply.consumer, reply.queue, reply.lock_ms, reply.prefetch)
             shown = ("subscribed", *numbers, reply.active)
         case replies.Got():
-            assert not reply.more, "a get that was cut short, with so little there"
+            assert not reply.more, "a get was cut short in a small state"
             shown = ("got", reply.consumer, reply.first_token, reply.count)
         case replies.Credited():
-            assert not reply.more, "a drain that was cut short, with so little there"
+            assert not reply.more, "a drain was cut short in a small state"
             shown = answer
         case replies.Receipt():
             statuses = [
@@ -381,7 +381,7 @@ def compare_reply(step: "Step | redriving.Chosen", answer: Answer, reply: replie
 
 
 def confirmed_ids(post: Post, reply: replies.Published) -> list[tuple[int, int, int]]:
-    """The ids that a publisher is told for the messages of its batch that are confirmed."""
+    """The ids that a publisher receives for the confirmed messages of its batch."""
     confirmed = post.letters[: reply.duplicates + reply.stored]
     ids = [(reply.queue, reply.producer, letter.number) for letter in confirmed]
     for repeat in reply.repeats:
@@ -431,10 +431,10 @@ def compare_effects(
     assert heard == meant, (removed, mine("removed"))
     for consumer in world.consumers.values():
         if consumer.cancelled:
-            continue  # it asked for that itself
+            continue  # its client cancelled it
         now = is_active(world, consumer)
-        told = last_activity.get(consumer.number, before.get(consumer.number, False))
-        assert told == now, f"consumer {consumer.number}: active {now}, told {told}"
+        notified = last_activity.get(consumer.number, before.get(consumer.number, False))
+        assert notified == now, f"consumer {consumer.number}: active {now}, notified {notified}"
 
 
 def compare_notice(world: World, effect: effects.Notify) -> None:
@@ -454,7 +454,7 @@ def whole(text: Text | None, areas: dict[int, bytes]) -> str | None:
 
 
 def compare_message(message: Message, one: Delivered, areas: dict[int, bytes]) -> None:
-    """What the client sees of a fresh delivery."""
+    """Compare the client's view of a fresh delivery."""
     assert message.message_id == one.message_id, (message, one)
     assert (message.body, message.key, message.headers) == (one.body, one.key, one.headers)
     assert message.priority == one.priority, (message, one)

@@ -32,7 +32,7 @@ class SeededDraw:
 
 
 def run(seed: int, steps: int, *, restore_percent: int = 2) -> tuple[Pair, AssertionError | None]:
-    """One run, and the first difference between model and machine in it.
+    """Run a seed; return the pair, with the first difference between model and machine.
 
     Every fifth one keeps very few ranges of taken tokens, for the bound of 4096 is out of reach.
     """
@@ -76,7 +76,7 @@ def replay(script: Script) -> AssertionError | None:
 
 
 def place_of(error: AssertionError | None) -> list[int]:
-    """Where it was raised: a shorter script must fail in the same way."""
+    """Locate the failure: a shorter script must fail in the same way."""
     frames = traceback.extract_tb(error.__traceback__) if error is not None else []
     return [frame.lineno or 0 for frame in frames[-2:]]
 
@@ -133,7 +133,7 @@ def story(script: Script) -> str:
 
 
 def report(seed: int, pair: Pair, error: AssertionError) -> str:
-    """What went wrong, after the entries that matter."""
+    """Describe the difference, after the entries that matter."""
     script = pair.script
     if replay(script) is not None:
         script = shorten(script)

@@ -25,7 +25,7 @@ Durable = (
 
 
 def durable(world: World, command: Durable) -> Answer:
-    """One command of a durable consumer; an older generation is refused."""
+    """Apply a command of a durable consumer; an older generation is refused."""
     if isinstance(command, commands.OpenDurable):
         return open_durable(world, command.queue, command.name, consumer_options(command.options))
     consumer = world.consumers.get(command.consumer)
@@ -87,7 +87,7 @@ def reserve(world: World, consumer: Consumer, count: int) -> Answer:
 
 
 def fetch(world: World, consumer: Consumer, command: commands.Fetch) -> Answer:
-    """The same tokens again, as often as asked; what is gone is a hole."""
+    """Fetch the same tokens again, at each request; a token that is gone is a hole."""
     found = [m for m in world.held_by(consumer) if command.first <= m.token <= command.last]
     for message in found:
         world.effects.append(("repeat", command.session, consumer.number, message.token))
@@ -95,7 +95,7 @@ def fetch(world: World, consumer: Consumer, command: commands.Fetch) -> Answer:
 
 
 def ack_upto(world: World, consumer: Consumer, command: commands.AckUpto) -> Answer:
-    """Settle everything up to there, again without harm; named is what could not be."""
+    """Settle everything up to a token (idempotent); name the tokens that could not be settled."""
     resolve(consumer, min(command.answered_below, consumer.next_token))
     first = max(consumer.resolved_below, command.first, 1)
     last = min(command.upto, consumer.next_token - 1)
@@ -110,13 +110,13 @@ def ack_upto(world: World, consumer: Consumer, command: commands.AckUpto) -> Ans
 
 
 def resolve(consumer: Consumer, below: int) -> None:
-    """Nobody asks about the tokens below again."""
+    """Raise the resolved mark: no client asks about the tokens below again."""
     consumer.resolved_below = max(consumer.resolved_below, below)
     consumer.taken = {t: b for t, b in consumer.taken.items() if t >= consumer.resolved_below}
 
 
 def renew(world: World, consumer: Consumer) -> Answer:
-    """What it holds is locked anew from now on; one floor, by the longest lock that it holds."""
+    """Lock its messages anew from now on: one floor, by the longest lock that it holds."""
     held = world.held_by(consumer)
     if held:
         floor_ms = world.now_ms + max(message.lock_ms for message in held)
@@ -126,7 +126,7 @@ def renew(world: World, consumer: Consumer) -> Answer:
 
 
 def end(world: World, consumer: Consumer) -> None:
-    """Forgotten, or unused for seven days: what it holds is returned, uncounted."""
+    """End it, forgotten or unused for seven days: its messages are returned, uncounted."""
     for message in world.held_by(consumer):
         moving.take(world, message, moving.RELEASED)
     moving.remove_consumer(world, consumer)

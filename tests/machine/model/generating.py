@@ -1,4 +1,4 @@
-"""What to do next: weighted commands, drawn against what is really there.
+"""The next command: weighted, and drawn against the state that really exists.
 
 Owns the weights and the shapes of arguments. The weights are those of rabbit_fifo's property suite:
 publishing 20, settling 40, of which acks are most, the rest rare. Draws come through `Draw`, so
@@ -76,7 +76,7 @@ def samples(option: QueueOption) -> Sequence[Any]:
 
 
 class Draw(Protocol):
-    """Where choices come from."""
+    """The source of choices."""
 
     def below(self, limit: int) -> int:
         """An integer from 0 up to, not including, `limit`."""
@@ -89,15 +89,15 @@ class Chooser:
     draw: Draw
 
     def one(self, choices: Sequence[T]) -> T:
-        """One of them; the first is the simplest."""
+        """Choose an item; the first is the simplest."""
         return choices[self.draw.below(len(choices))]
 
     def chance(self, percent: int) -> bool:
-        """True so often."""
+        """True with this probability, in percent."""
         return self.draw.below(100) >= 100 - percent
 
     def some(self, choices: Sequence[T], percent: int = 50) -> list[T]:
-        """Some of them, in their order."""
+        """A selection of the items, in their order."""
         return [choice for choice in choices if self.chance(percent)]
 
 
@@ -125,11 +125,11 @@ class Generator:
             if isinstance(steps[-1], commands.RedriveStep):
                 return steps[-1:]  # what it names is read from the machine as it stands
             if isinstance(steps[-1], commands.Credit):
-                break  # it hands out by itself, before what follows: easier to follow at the end
+                break  # it delivers before the next command runs: easier to follow at the end
         return steps
 
     def to_the_next_end(self) -> None:
-        """Let time pass to the millisecond at which something ends, or to just before."""
+        """Advance the clock to the millisecond of the next deadline, or to just before."""
         world = self.pair.world
         ends = [world.deadline_ms(m) for m in world.messages if m.where == LOCKED]
         ends += [m.expires_ms for m in world.messages if m.expires_ms is not None]
@@ -143,13 +143,13 @@ class Generator:
         return max(0, self.stamp_ms - 500) if self.choose.chance(3) else self.stamp_ms
 
     def step(self) -> Step:
-        """One command of a kind that can be meant now."""
+        """A command of a kind that is applicable now."""
         if len(self.pair.world.messages) > 60:
             return self.choose.one((self.purge, self.ack_all))()
         return self.fenced(self.choose.one(self._weighted())())
 
     def fenced(self, step: Step) -> Step:
-        """Some come with the connection they came over, a few over an older one."""
+        """Stamp some commands with their connection, a few with an older one."""
         session = self.pair.world.sessions.get(getattr(step, "session", 0))
         if session is None or not hasattr(step, "fence") or not self.choose.chance(15):
             return step
@@ -295,23 +295,23 @@ class Generator:
         return commands.UpdateQueue(name, changes)
 
     def queue(self) -> str:
-        """A queue's name, seldom one that is not there."""
+        """A queue's name, seldom a missing one."""
         there = sorted(self.pair.world.queues)
         if self.choose.chance(97) and there:
             return self.choose.one([*(n for n in there if n.startswith("q")), *there])
         return self.choose.one(QUEUES)
 
     def pause(self) -> Step:
-        """Hand nothing out."""
+        """Pause a queue."""
         return commands.PauseQueue(self.queue())
 
     def resume(self) -> Step:
-        """Hand out again, where it was paused."""
+        """Resume a paused queue."""
         paused = [n for n, q in sorted(self.pair.world.queues.items()) if q.paused]
         return commands.ResumeQueue(self.choose.one(paused) if paused else self.queue())
 
     def purge(self) -> Step:
-        """Empty a queue of what nobody holds."""
+        """Purge a queue of the messages that no consumer holds."""
         return commands.Purge(self.queue())
 
     def move(self) -> Step:
@@ -347,7 +347,7 @@ class Generator:
         return commands.SetVersion(1)
 
     def delete(self) -> Step:
-        """Remove a queue, if nobody names it."""
+        """Delete a queue that no other queue names."""
         return commands.DeleteQueue(self.queue())
 
     # -- publishing --
@@ -386,7 +386,7 @@ class Generator:
         return b"%d" % self.bodies + b"." * self.choose.one((0, 1, 6))
 
     def letter(self, number: int) -> Letter:
-        """One message with columns."""
+        """A message with columns."""
         pick, chance = self.choose.one, self.choose.chance
         return Letter(
             number,
@@ -409,12 +409,12 @@ class Generator:
     # -- sessions --
 
     def session(self) -> Session | None:
-        """One of the sessions that there are."""
+        """An existing session."""
         there = list(self.pair.world.sessions.values())
         return self.choose.one(there) if there else None
 
     def attach(self) -> Step:
-        """Open or resume; mostly who is away, as the client it was."""
+        """Open or resume; mostly a disconnected session, by its own client."""
         choose, world = self.choose, self.pair.world
         label = choose.one(("s0", "s1", "s2"))
         away = [s for s in world.sessions.values() if not s.attached[0] or s.disconnected]
@@ -441,7 +441,7 @@ class Generator:
         return commands.Detach(session.number, role, max(1, epoch))
 
     def disconnect(self) -> Step:
-        """Nothing heard of a session, with what its leader had granted."""
+        """Disconnect a silent session, with the deadline that its leader had granted."""
         session = self.session()
         if session is None:
             return self.attach()
@@ -486,7 +486,7 @@ class Generator:
         return commands.Subscribe(session.number if session else 1, tag, queue, options)
 
     def options(self) -> dict[str, Any]:
-        """What a consumer asks for."""
+        """The options of a subscribe."""
         pick, chance = self.choose.one, self.choose.chance
         options: dict[str, Any] = {"prefetch": pick((1, 2, 3, 10))}
         if chance(30):
@@ -503,7 +503,7 @@ class Generator:
         return options
 
     def consumer(self, *, implicit: bool = True) -> Consumer | None:
-        """One of the consumers that there are."""
+        """An existing consumer."""
         there = [c for c in self.pair.world.consumers.values() if implicit or not c.implicit]
         there = [c for c in there if not c.generation]
         return self.choose.one(there) if there else None
@@ -518,7 +518,7 @@ class Generator:
         return commands.Cancel(consumer.session, consumer.number, unopened)
 
     def credit(self) -> Step:
-        """Ask for some, or give back what is not used."""
+        """Grant credit, or drain the unused rest."""
         there = [c for c in self.pair.world.consumers.values() if c.explicit]
         consumer = self.choose.one(there) if there else self.consumer()
         if consumer is None:
@@ -642,7 +642,7 @@ class Generator:
     # -- time --
 
     def tick(self) -> Step:
-        """What the leader finds expired; sometimes with more than that, or on time to the ms."""
+        """Evaluate the locks that the leader finds expired; sometimes more, or exactly on time."""
         machine, choose = self.pair.machine, self.choose
         if choose.chance(50):
             self.to_the_next_end()

@@ -1,6 +1,6 @@
 """Handing out in the model. semantics.md leaves open which of several equal consumers is served,
 so the model follows the machine's choice, after asking whether it was a legal one, and whether
-anything was left lying that somebody should have got.
+a message was left that a consumer should have got.
 
 Owns the rules of a checkout: strict order, priorities of consumers, prefetch and credit, the second
 after a release, keys and single active, ttl.
@@ -15,7 +15,7 @@ from tests.machine.model.world import World
 
 @dataclass(frozen=True)
 class Handed:
-    """One message that the machine says it delivered anew."""
+    """A message that the machine reports as a fresh delivery."""
 
     session: int
     consumer: int
@@ -24,7 +24,7 @@ class Handed:
 
 
 def hand(world: World, message: Message, consumer: Consumer, lock_ms: int) -> None:
-    """The message is this consumer's now, under its next token."""
+    """Lock the message for this consumer, under its next token."""
     assert message.where == READY
     world.count(message.queue, "delivered")
     message.where = LOCKED
@@ -65,7 +65,7 @@ def judge(world: World, message: Message, consumer: Consumer, handed: Handed) ->
     assert not world.has_surely_expired(message), f"handed out an expired message: {handed}"
     assert not world.is_blocked(message), f"handed out past the queue's order: {handed}"
     sure = world.is_avoided(message, consumer) and message.avoid_sure
-    assert not sure, f"back within a second to who released it: {handed}"
+    assert not sure, f"back to its releaser within a second: {handed}"
     takers = [c for c in world.consumers_of(message.queue) if world.may_get_more(c)]
     for earlier in world.in_queue(message.queue, READY):
         if earlier is message:
@@ -78,11 +78,11 @@ def judge(world: World, message: Message, consumer: Consumer, handed: Handed) ->
     for other in takers:
         if other.priority > consumer.priority:
             fine = world.may_be_avoided(message, other)
-            assert fine, f"consumer {other.number} of higher priority stood by: {handed}"
+            assert fine, f"consumer {other.number} of higher priority was passed over: {handed}"
 
 
 def nothing_left_lying(world: World) -> None:
-    """After an entry: no message that somebody should have got; then drained credit is gone."""
+    """After an entry: no deliverable message is left; then drained credit is gone."""
     _look_for_lying(world)
     for consumer in world.consumers.values():
         if consumer.drains:

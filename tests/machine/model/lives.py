@@ -63,7 +63,7 @@ def reseat_all(world: World, consumers: list[Consumer]) -> None:
 
 
 def detach(world: World, number: int, role: int, epoch: int) -> Answer:
-    """A connection closed; an older one's close harms nobody."""
+    """Close a connection; the close of an older one has no effect."""
     session = world.sessions.get(number)
     if session is None:
         return ("refused", "unknown_session")
@@ -161,7 +161,7 @@ def lead(world: World, term: int) -> Answer:
 
 
 def notice_ack(world: World, number: int, notice: int) -> Answer:
-    """The client has it."""
+    """Acknowledge a notice."""
     session = world.sessions.get(number)
     if session is None:
         return ("refused", "unknown_session")
@@ -170,7 +170,7 @@ def notice_ack(world: World, number: int, notice: int) -> Answer:
 
 
 def tick(world: World, named: Sequence[tuple[int, int, int]]) -> Answer:
-    """Everything that time does."""
+    """Apply every effect of time."""
     unused = [queue.name for queue in world.queues.values() if world.is_unused(queue)]
     expired_locks(world, named)
     for session in list(world.sessions.values()):
@@ -202,7 +202,7 @@ def tick(world: World, named: Sequence[tuple[int, int, int]]) -> Answer:
 
 
 def unused_queues(world: World, unused_before: list[str]) -> None:
-    """Queues that nobody uses end; one that others name as dead-letter queue is in use.
+    """End the unused queues; a queue that others name as dead-letter queue is in use.
 
     Whether such a one or a session with a consumer on it ends first, when both are due, is open.
     One whose last lock ended in this very entry may wait for the next tick.
@@ -224,7 +224,7 @@ def unused_queues(world: World, unused_before: list[str]) -> None:
 
 
 def expired_locks(world: World, named: Sequence[tuple[int, int, int]]) -> None:
-    """Section 3: that very token is still held, and its deadline has come."""
+    """Expire the locks whose very token is still held and whose deadline has come (section 3)."""
     for number in dict.fromkeys(number for number, _, _ in named):
         consumer = world.consumers.get(number)
         if consumer is None:
@@ -245,22 +245,22 @@ def expired_locks(world: World, named: Sequence[tuple[int, int, int]]) -> None:
 
 
 def timed_out(world: World, consumer: Consumer, tokens: list[int]) -> None:
-    """The consumer is suspected and told; on a single-active queue it gives everything back."""
+    """Suspect and notify the consumer; on a single-active queue it returns everything."""
     queue = world.queues[consumer.queue]
     session = world.sessions.get(consumer.session)
     if session is None:
-        return  # a durable consumer is never suspected, and hears of it when it fetches or acks
-    told = set(tokens)
+        return  # a durable consumer is never suspected, and is notified when it fetches or acks
+    lost = set(tokens)
     if world.is_single_active(queue):
         # Order is kept only if it gives everything back. While its session is disconnected all that
         # is returned has that cause (section 4), else the rest is released.
         for message in world.held_by(consumer):
-            told.add(message.token)
+            lost.add(message.token)
             moving.take(world, message, moving.cause_for(world, consumer, moving.RELEASED))
     if not consumer.implicit and consumer.suspicion == "none":
         away = session.disconnected
         consumer.suspicion = "timeout_while_disconnected" if away else "timeout"
-    notify(world, session, consumer, told)
+    notify(world, session, consumer, lost)
     moving.drop_if_done(world, consumer)
     moving.reseat(world, queue)
 
@@ -281,7 +281,7 @@ def grace(world: World, session: Session) -> None:
 
 
 def notify(world: World, session: Session, consumer: Consumer, tokens: set[int]) -> None:
-    """The client is told which tokens are lost; kept until it says that it knows."""
+    """Notify the client of its lost tokens; kept until it acknowledges the notice."""
     session.last_notice += 1
     session.notices[session.last_notice] = (consumer.number, tokens)
     world.effects.append(("notice", session.number, session.last_notice))
@@ -297,7 +297,7 @@ def open_producer(world: World, name: str) -> Answer:
 
 
 def forget_producer(world: World, name: str) -> Answer:
-    """A named producer is nobody's any more."""
+    """Remove a named producer."""
     known = [p for p in world.producers.values() if p.name == name]
     if not known:
         return ("refused", "unknown_producer")

@@ -1,4 +1,4 @@
-"""How messages leave a holder or a queue in the model: returns, dead letters, expiry, overflow.
+"""Messages that leave a holder or a queue in the model: returns, dead letters, expiry, overflow.
 
 Owns section 7 (causes, counting, backoff), section 9 (moves) and the limits of section 11, each
 written as the sentence it comes from.
@@ -26,7 +26,7 @@ def remove(world: World, message: Message) -> None:
 
 
 def forget_lock(message: Message) -> None:
-    """The message is with nobody: no late settlement reaches it."""
+    """Release the message from its last holder: no late settlement reaches it."""
     message.late_ok = False
 
 
@@ -106,7 +106,7 @@ def victims_for(
 
 
 def set_ttl(world: World, message: Message, ttl_ms: int) -> None:
-    """The message ends after so long, rounded up by less than 1/64."""
+    """Expire the message after `ttl_ms`, which a machine may round up by less than 1/64."""
     message.expires_ms = world.now_ms + ttl_ms
     message.expires_slack_ms = 0  # the machine does not round: the promise allows 1/64
 
@@ -215,7 +215,7 @@ def bound_taken(consumer: Consumer) -> None:
 
 
 def cause_for(world: World, consumer: Consumer, cause: str) -> str:
-    """What is taken while its session is disconnected has that cause."""
+    """The cause of a return: that of its disconnected session, or else `cause`."""
     session = world.sessions.get(consumer.session)
     return DISCONNECT if session is not None and session.disconnected else cause
 
@@ -250,10 +250,10 @@ def reseat(world: World, queue: Queue) -> None:
     if active is not None and active.suspicion != "none" and not world.held_by(active):
         queue.active = active = None
     if active is not None and holders and active not in holders:
-        queue.active = active = None  # cancelled, it had kept its place until somebody came to get
+        queue.active = active = None  # cancelled, it had kept its place until a session came to get
     eligible = [c for c in world.consumers_of(queue.name) if world.is_eligible(c)]
     if active is not None and eligible and not world.held_by(active):
-        # It keeps its place where nobody could take it: nothing is handed out meanwhile.
+        # It keeps its place without a successor: nothing is handed out meanwhile.
         replaced = not world.is_eligible(active) or world.challenger(queue) is not None
         queue.active = None if replaced else active.number
         active = None if replaced else active

@@ -80,7 +80,7 @@ BUGS: dict[str, Switch] = {
         "taken.insert(place, (first, last, dead))",
         "taken.insert(place, (first, max(first, last - 1), dead))",
     ),
-    "a token that was dead-lettered is told as lost": edited(
+    "a token that was dead-lettered is reported as lost": edited(
         consumers,
         "_add_range",
         "taken.insert(place, (first, last, dead))",
@@ -170,7 +170,7 @@ BUGS: dict[str, Switch] = {
         'skip = queue.spec.on_delay == "skip"',
         "skip = True",
     ),
-    "a key is freed for nobody": edited(
+    "a freed key is reserved for no message": edited(
         ordering,
         "take_key",
         "queue.busy_keys[key] = position\n",
@@ -236,7 +236,7 @@ BUGS: dict[str, Switch] = {
         "queue.in_line, ",
         "",
     ),
-    "keys that are held stay held when the queue is told to skip": edited(
+    "keys that are held stay held when the queue is set to skip": edited(
         ordering,
         "skip",
         "finished(step, queue, position)",
@@ -371,7 +371,7 @@ BUGS: dict[str, Switch] = {
 
 _SHARING = (
     test_tables.test_a_page_of_a_table_is_copied_at_its_first_change_and_not_again,
-    test_tables.test_a_view_has_what_waited_and_was_released_as_it_was,
+    test_tables.test_a_view_keeps_waiting_and_released_messages_as_they_were,
 )
 
 DIRECTED = {
@@ -385,8 +385,8 @@ DIRECTED = {
         test_settle.test_a_consumer_that_releases_a_message_again_avoids_it_for_another_second,
     ),
     "a step that was cut short says that nothing is ready": (
-        test_cut_short.test_who_meets_only_expired_messages_is_told_that_there_may_be_more,
-        test_cut_short.test_who_meets_only_messages_that_wait_is_told_that_there_may_be_more,
+        test_cut_short.test_a_reader_of_only_expired_messages_learns_that_there_may_be_more,
+        test_cut_short.test_a_reader_of_only_waiting_messages_learns_that_there_may_be_more,
     ),
     "a page of a table is written though a view shares it": _SHARING,
     "a page of a table is copied at every change": _SHARING,

@@ -1,4 +1,4 @@
-"""How much is tried: `quick` in every run, `thorough` by `make thorough`.
+"""The number of examples: `quick` in every run, `thorough` by `make thorough`.
 
 `tests/conftest.py` registers the profiles with Hypothesis; the tests that need no Hypothesis ask
 here, so that one option decides for all of them.

@@ -1,4 +1,4 @@
-"""What the model keeps: plain records, one message in one list with a word for where it is.
+"""The records of the model: one message in one list, with a word for its place.
 
 Owns no rule. Everything that can be computed from these records is computed anew each time it is
 asked for (`world.py`): how many a consumer holds, who may be given what, what a queue contains.
@@ -45,7 +45,7 @@ class Redriving:
 
 @dataclass(eq=False)
 class Message:
-    """One message; `where` is its one place."""
+    """A message; `where` is its only place."""
 
     message_id: tuple[int, int, int]
     body: bytes
@@ -72,7 +72,7 @@ class Message:
     token: int = 0
     checkout_ms: int = 0
     lock_ms: int = 0
-    late_ok: bool = False  # taken from its last holder and nobody else had it since
+    late_ok: bool = False  # taken from its last holder, with no other holder since
     history: list[tuple[int, str, int]] = field(default_factory=list)
     dead: Dead | None = None
     published_at: int = 0  # the entry that published it

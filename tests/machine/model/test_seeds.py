@@ -56,7 +56,7 @@ def test_stopping_at_any_index_changes_nothing(seed: int) -> None:
 
 
 def test_every_option_of_a_queue_is_drawn() -> None:
-    """A row of the table that no run ever gives is one that the comparison says nothing about."""
+    """The comparison proves nothing about an option that no run ever sets."""
     generator = Generator(Pair(), Chooser(driving.SeededDraw(Random(1))))
     drawn = {option for _ in range(200) for option in generator.spec_of("q1")}
     assert drawn == {option.wire_name for option in QUEUE_OPTIONS}

@@ -61,7 +61,7 @@ class SideBySide(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def entry(self, data: st.DataObject) -> None:
-        """One entry of one or a few commands."""
+        """Apply an entry of one or a few commands."""
         SideBySide.steps += 1
         generator = self._draws_from(data)
         steps = generator.entry()
@@ -88,7 +88,7 @@ PART_EXAMPLES = 200
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_whatever_comes_the_machine_does_what_the_model_does(part: int) -> None:
+def test_the_machine_agrees_with_the_model_in_any_run(part: int) -> None:
     if not is_thorough():
         run_state_machine_as_test(SideBySide, settings=QUICK)
         return

@@ -1,4 +1,4 @@
-"""What consumers and producers ask of the model: publish, subscribe, get, credit, settle.
+"""The requests of consumers and producers: publish, subscribe, get, credit, settle.
 
 Each function is one command and answers in plain words, to be compared with the machine's reply by
 `comparing.py`. A refusal is the tuple ("refused", code).
@@ -27,7 +27,7 @@ MessageId = tuple[int, int, int]
 
 @dataclass
 class Letter:
-    """One message of a publish, as the test wrote it."""
+    """A message of a publish, as the test wrote it."""
 
     number: int
     body: bytes
@@ -63,7 +63,7 @@ def publish(world: World, post: Post) -> Answer:
     number = post.producer or (post.session and world.sessions[post.session].producer)
     producer = world.producers.get(number)
     if producer is None or (post.producer and producer.name is None):
-        return ("refused", "unknown_producer")  # nobody speaks for another session's own
+        return ("refused", "unknown_producer")  # no session may use another one's own producer
     producer.used_ms = world.now_ms
     confirmed: list[MessageId] = []
     previous = post.previous
@@ -151,7 +151,7 @@ def make_room(world: World, queue: Queue, message: Message) -> bool:
             for victim in victims[:count]:
                 moving.drop(world, queue, victim, further=True)
             return True
-    return False  # and nobody was dropped for nothing
+    return False  # and no message was dropped needlessly
 
 
 def find(world: World, session: int, consumer: int) -> Consumer | str:
@@ -167,7 +167,7 @@ def find(world: World, session: int, consumer: int) -> Consumer | str:
 def new_consumer(
     world: World, session: int, queue: Queue, tag: str, options: ConsumerOptions, implicit: bool
 ) -> Consumer:
-    """A consumer with a number that nobody had."""
+    """A consumer with an unused number."""
     found = Consumer(
         world.number("consumer"),
         session,
@@ -277,7 +277,7 @@ def credit(world: World, session: int, number: int, amount: int, drain: bool) ->
 
 
 def alive(world: World, session: int, number: int) -> Answer:
-    """The program shows that it is there: no suspicion any more."""
+    """Clear the suspicion: the program has shown that it is alive."""
     consumer = find(world, session, number)
     if isinstance(consumer, str):
         return ("refused", consumer)
@@ -339,7 +339,7 @@ def next_for(world: World, queue: Queue, consumer: Consumer) -> Message | None:
             continue
         may_be_avoided = world.may_be_avoided(message, consumer)
         if may_be_avoided and message.message_id in world.survivors:
-            continue  # whoever avoids a message does not see that it expired: a tick does
+            continue  # a consumer that avoids a message does not see its expiry: a tick does
         if world.has_surely_expired(message):
             moving.expire(world, message)
             continue
@@ -353,7 +353,7 @@ def next_for(world: World, queue: Queue, consumer: Consumer) -> Message | None:
 
 
 def settle(world: World, command: Any, texts: dict[str, str | None]) -> Answer:
-    """One verb on token ranges; a receipt per token."""
+    """Apply a verb to token ranges; return a receipt per token."""
     if command.session not in world.sessions:
         return ("refused", "unknown_session")
     tokens = [t for first, last in command.ranges for t in range(first, last + 1)]

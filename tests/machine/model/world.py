@@ -65,7 +65,7 @@ class World:
         return (lane, message.order)
 
     def held_by(self, consumer: Consumer) -> list[Message]:
-        """What a consumer holds, by token."""
+        """The messages that a consumer holds, by token."""
         found = [m for m in self.messages if m.where == LOCKED and m.consumer == consumer.number]
         return sorted(found, key=lambda message: message.token)
 
@@ -195,7 +195,7 @@ class World:
         return expires_ms is not None and expires_ms + message.expires_slack_ms <= self.now_ms
 
     def size(self, message: Message) -> int:
-        """What a message counts toward max_bytes."""
+        """The bytes that a message counts toward max_bytes."""
         return len(message.body)
 
     def count(self, queue: str, counter: str, by: int = 1) -> None:
@@ -204,11 +204,11 @@ class World:
         counters[counter] = counters.get(counter, 0) + by
 
     def used(self, queue: Queue) -> None:
-        """Somebody uses the queue now (publishing is no use)."""
+        """Record a use of the queue now (a publish is no use)."""
         queue.unused_since_ms = self.now_ms
 
     def is_unused(self, queue: Queue) -> bool:
-        """Whether nobody has used it for as long as its spec says."""
+        """Whether the queue is unused for as long as its spec says."""
         after_ms = queue.spec.expires_unused_ms
         if after_ms is None or queue.unused_since_ms + after_ms > self.now_ms:
             return False
