@@ -118,7 +118,6 @@ FLOORS: dict[str, Room] = {
 # shorter: take a name away with the last idiom in its files.
 UNREVISED = words(
     """
-    tests.node.journal tests.node.raft
     """
 )
 

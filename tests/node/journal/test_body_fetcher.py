@@ -24,7 +24,7 @@ NO_CACHE = JournalLimits(cache_bytes=0)
 
 @pytest.fixture(autouse=True)
 def _nothing_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read is what was asked for, but where a test is about more."""
+    """Read exactly the requested bodies, except where a test is about reading ahead."""
     monkeypatch.setattr(limits, "FETCH_AHEAD_BYTES", 0)
 
 

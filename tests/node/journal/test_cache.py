@@ -18,7 +18,7 @@ def seconds_to_put(cache: CommandCache, first: int) -> float:
 
 
 def test_a_full_cache_lets_the_oldest_go_and_takes_no_longer_for_it() -> None:
-    """It took the square of the commands in it: thirty times as long for these."""
+    """Eviction used to take the square of the commands: thirty times as long for these."""
     cache = CommandCache(COUNT * (1 + ENTRY_OVERHEAD_BYTES))
     filling = seconds_to_put(cache, 1)
     full = seconds_to_put(cache, COUNT + 1)

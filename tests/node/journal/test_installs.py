@@ -153,7 +153,7 @@ def test_an_install_that_is_not_what_was_announced_is_given_up_and_can_be_repeat
 
 
 def to_its_end(steps: Generator[object, None, bool]) -> bool:
-    """What an installation says at its end."""
+    """Run an installation to its end; return its result."""
     while True:
         try:
             next(steps)

@@ -1,4 +1,4 @@
-"""What the journal does with files that are not what was written.
+"""The journal's answer to files that are not what was written.
 
 The rule: each change is noticed, or cut off as a torn tail, or harmless; a wrong entry, a wrong
 term or a wrong vote never comes out.

@@ -80,7 +80,7 @@ def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
 def test_b15_a_file_size_limit_stops_the_process_cleanly_and_loses_nothing(
     tmp_path: Path,
 ) -> None:
-    """What a full disk does, without needing one: writes fail with EFBIG half-way."""
+    """Effects of a full disk, without needing one: writes fail with EFBIG half-way."""
     script = (
         "import resource, sys\n"
         "from node.journal.errors import JournalFailed\n"

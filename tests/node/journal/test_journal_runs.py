@@ -132,7 +132,7 @@ def test_sending_a_snapshot_leaves_the_fresh_entries_in_memory() -> None:
 
 
 def damage_of(content: bytes, journal_limits: JournalLimits, *, singly: bool) -> str:
-    """What is raised, in words, when the six entries of `run_of_six` are read; empty if nothing."""
+    """Read the six entries of `run_of_six`; return the text of the error, empty without one."""
     storage, journal = run_of_six(journal_limits)
     storage.rot(FIRST_SEGMENT, content)
     try:

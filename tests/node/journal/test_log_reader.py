@@ -61,7 +61,7 @@ class Reader:
         return [index for _, index, _ in found]
 
     def land(self) -> None:
-        """One read ends, and what follows it begins."""
+        """End a read, and begin the one that follows it."""
         work, done = self.disk.works.pop(0)
         work()
         done(None)
@@ -231,7 +231,7 @@ class Peer:
 
 
 def nothing_old_is_sent() -> None:
-    """What was read for an earlier leadership is not the log any more."""
+    """Entries that were read for an earlier leadership are not the log any more."""
     journal = Reader(entries=5).journal
     journal.set_term(1, "a")
     fill(journal, 3, size=60)
@@ -284,7 +284,7 @@ def disk_of(node: SimNode) -> Disk:
 
 
 def run_with_reads(world: World, until: Callable[[], bool]) -> None:
-    """Let time pass, with all reads done as they come."""
+    """Run the world until a condition holds, with all reads done as they come."""
 
     def done() -> bool:
         for node in world.nodes.values():

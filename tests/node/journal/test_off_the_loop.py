@@ -1,4 +1,4 @@
-"""What a disk may take its time for without stopping the loop: new segments, snapshots, compaction.
+"""Work of a slow disk that does not stop the loop: new segments, snapshots, compaction.
 
 And what must not count meanwhile: nothing that stands on such work, before it is done.
 """

@@ -1,4 +1,4 @@
-"""What the journal does with snapshots and compacted files that are not what was written.
+"""The journal's answer to snapshots and compacted files that are not what was written.
 
 The rule: each change is noticed at the start, or when the entry is read, or another copy stands
 in, or it is harmless. A wrong state, a wrong entry, a body of another message never comes out.
@@ -57,7 +57,7 @@ class Disk:
         return storage
 
     def outcome(self, **changes: bytes | None) -> str:
-        """What becomes of the changed files: refused, seen (at a read), older, or same."""
+        """Outcome for the changed files: refused, seen (at a read), older, or same."""
         storage = self.changed(**changes)
         try:
             journal = open_journal(storage)
@@ -78,7 +78,7 @@ class Disk:
 
 @pytest.fixture(scope="module")
 def first() -> Disk:
-    """One snapshot, and the whole log."""
+    """A single snapshot, and the whole log."""
     return Disk(8, None)
 
 
@@ -168,7 +168,7 @@ def test_a_damaged_kept_file_never_gives_another_entry(
 
 
 def test_a_damaged_segment_below_the_log_never_gives_another_entry() -> None:
-    """It is not read at the start; its header and each live entry have checksums."""
+    """Such a segment is not read at the start; its header and live entries have checksums."""
     storage = SimStorage()
     journal = open_journal(storage)
     for _ in range(8):

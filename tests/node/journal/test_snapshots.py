@@ -285,7 +285,7 @@ def test_an_unneeded_file_is_removed_on_another_thread() -> None:
 
 
 def reads_by(storage: SimStorage, work: Callable[[], object]) -> int:
-    """How often the disk was read for it."""
+    """Number of disk reads that the work took."""
     before = storage.reads
     work()
     return storage.reads - before
@@ -477,7 +477,7 @@ def test_the_figures_say_what_snapshots_keep() -> None:
 
 @pytest.mark.parametrize("ending", [".snapshot", ".kept", ".segment"])
 def test_a_read_that_fails_is_final(ending: str) -> None:
-    """What cannot be read may be what the disk lost: the node has to stop."""
+    """Unreadable bytes may be bytes that the disk lost: the node has to stop."""
     storage = SimStorage()
     journal = filled(storage, 60)
     for index in (40, 50):

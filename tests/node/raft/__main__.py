@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="which run, or the first (default 0)")
     parser.add_argument("--cut", action="store_true", help="leave out the faults it fails without")
     parser.add_argument("--seeds", type=int, metavar="N", help="run N seeds from --seed on")
-    parser.add_argument("--fresh", action="store_true", help="with --seeds: seeds nobody has run")
+    parser.add_argument("--fresh", action="store_true", help="with --seeds: seeds never run before")
     add_jobs_option(parser)
     parser.add_argument("--mutants", type=int, metavar="N", help="score each mutant on N seeds")
     parser.add_argument("--only", metavar="NAME", help="with --mutants: this one")
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def failure(plan: Plan, node_class: type[RaftNode] = RaftNode) -> str | None:
-    """What does not hold in a run; None where everything does."""
+    """Return what does not hold in a run; None where everything does."""
     try:
         run_plan(plan, node_class)
     except Exception as error:  # whatever breaks: nothing may
@@ -69,7 +69,7 @@ def one(plan: Plan, *, cutting: bool) -> int:
 
 
 def ran(seed: int) -> Ran:
-    """What becomes of one seed of many."""
+    """Run one seed of many; return its outcome."""
     plan = plan_of(seed)
     slow, lost = ", slow disks" * plan.slow, ", lost journals" * plan.losses
     kind = f"{len(plan.names)} nodes{slow}{lost}"

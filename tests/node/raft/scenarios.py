@@ -14,7 +14,7 @@ from node.raft.errors import RaftStopped
 from tests.support import raft_mutants as mutants
 
 Rule = tuple[Callable[..., None], type[Core]]
-"""A scenario that takes the class of a node, ours unless told, and the core without the rule."""
+"""A scenario that takes the class of a node, ours by default, and the core without the rule."""
 
 
 def as_tests(rules: Sequence[Rule]) -> tuple[Callable[..., None], Callable[..., None]]:

@@ -33,7 +33,7 @@ logging.getLogger("pysyncobj").setLevel(logging.CRITICAL + 1)
 
 
 class Clock:
-    """What the library reads as the time."""
+    """The time as the library reads it."""
 
     now = 1000.0
 
@@ -83,7 +83,7 @@ class Stock(pysyncobj.SyncObj):  # type: ignore[misc]  # the library has no type
 
     @pysyncobj.replicated  # type: ignore[untyped-decorator]  # the library has no types
     def put(self, value: object) -> None:
-        """One command."""
+        """Apply a command."""
         self.tries += value == "poison"
         if value == "poison":
             raise KeyError(value)
@@ -105,7 +105,7 @@ class Stock(pysyncobj.SyncObj):  # type: ignore[misc]  # the library has no type
 
 
 class Answers(list[int]):
-    """The fail reasons that a callback was told; 0 is success."""
+    """The fail reasons that a callback received; 0 is success."""
 
     def __call__(self, _: object, reason: int) -> None:
         self.append(reason)
@@ -137,7 +137,7 @@ class Group:
                 self.nodes[target].receive(source, message)
 
     def take(self) -> list[Frame]:
-        """What is on its way now, without what is lost."""
+        """Return the frames on their way now, without those that are lost."""
         frames = []
         for source, node in self.nodes.items():
             sent, node.wire.sent = node.wire.sent, []
@@ -149,7 +149,7 @@ class Group:
         return frames
 
     def turn(self, times: int = 4, seconds: float = TURN_SECONDS) -> None:
-        """Time passes, everybody ticks, frames arrive. Nobody stands for election by itself."""
+        """Advance the time, tick every node, carry the frames. No node stands automatically."""
         for _ in range(times):
             Clock.now += seconds
             for node in self.nodes.values():
@@ -168,7 +168,7 @@ class Group:
         return node
 
     def carried_between(self, source: str, target: str, kind: str) -> list[Message]:
-        """What went one way so far, of one type."""
+        """Return the messages of one type that went one way so far."""
         return [
             message
             for start, end, message in self.carried

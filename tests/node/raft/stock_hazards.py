@@ -39,7 +39,7 @@ OPAQUE = 16
 
 
 def raised(work: Callable[[], object]) -> Exception | None:
-    """What a call raised."""
+    """Return the exception that a call raised."""
     try:
         work()
     except Exception as error:  # whatever it is, it is the finding

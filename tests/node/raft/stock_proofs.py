@@ -21,7 +21,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, str | None]:
-    """What became of each hazard, by id: None where its harm was seen."""
+    """Outcome of each hazard, by id: None where its harm was seen."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.node.raft.stock_hazards"],
         capture_output=True,

@@ -30,7 +30,7 @@ def crc32c(content: bytes, start: int = 0) -> int:
 
 
 class Log:
-    """What a journal says: entries as (command, index, term), term, vote, commit hint.
+    """Contents of a journal: entries as (command, index, term), term, vote, commit hint.
 
     Where snapshots stand for the beginning, `entries` begin after the older one, `state` is the
     newest one's, `index` its last entry, and `bodies` are the entries that it needs.

@@ -1,4 +1,4 @@
-"""Who leads, since when, and how long nobody else can (raft.md 3.8). Virtual time."""
+"""The leader, since when it leads, and how long no other node can (raft.md 3.8). Virtual time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def vote_request(term: int, index: int = 10**6) -> dict[str, Any]:
 
 
 def sticky_followers(node_class: NodeClass = RaftNode) -> None:
-    """Who hears its leader votes for nobody, and adopts nobody's term."""
+    """A node that hears its leader votes for no candidate, and adopts no candidate's term."""
     world = World("abc", seed=1, node_class=node_class).start()
     leader = world.elect("a")
     world.run(1.0)
@@ -45,7 +45,7 @@ def sticky_followers(node_class: NodeClass = RaftNode) -> None:
 
 
 def restarted_nodes_wait(node_class: NodeClass = RaftNode) -> None:
-    """A restarted node may have promised a lease: it votes for nobody for a while."""
+    """A restarted node may have promised a lease: it votes for no candidate for a while."""
     world = World("abc", seed=2, node_class=node_class).start()
     leader = world.elect("a")
     world.run(1.0)

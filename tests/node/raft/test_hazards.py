@@ -45,7 +45,7 @@ def outcome(submitted: Submitted) -> Outcome | None:
 
 
 def payloads(node: SimNode) -> list[bytes]:
-    """What a node has applied."""
+    """Payloads that a node has applied."""
     return [payload for _, _, payload in node.applied]
 
 
@@ -297,7 +297,7 @@ def b20_old_acks(node_class: NodeClass = RaftNode) -> None:
 
 
 def lost_end(held: list[Frame]) -> int:
-    """How far the held acks reach."""
+    """Last index that the held acks reach."""
     claims: list[int] = [frame.message()["next_node_idx"] for frame in held]
     return max(claims) - 1
 
@@ -337,7 +337,7 @@ def b23_commit_hint(node_class: NodeClass = RaftNode) -> None:
 
 
 def b24_never_forwarded(node_class: NodeClass = RaftNode) -> None:
-    """Nobody's command, and nobody's answer to one, is taken from another node."""
+    """No command, and no answer to one, is taken from another node."""
     world = World("abc", seed=24, node_class=node_class).start()
     leader = world.elect("a")
     end = leader.node.last_index

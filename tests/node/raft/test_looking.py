@@ -86,7 +86,7 @@ def test_a_node_that_nothing_was_done_to_is_as_it_was(
 
 
 def outcome(seed: int, node_class: type[RaftNode]) -> str:
-    """How a run ends: its trace, or what did not hold and when."""
+    """End of a run: its trace, or what did not hold and when."""
     try:
         return f"{run_plan(plan_of(seed), node_class).trace:x}"
     except (AssertionError, ZeroDivisionError) as error:
@@ -104,7 +104,7 @@ def test_looking_at_every_node_after_every_step_finds_no_more_and_nothing_sooner
     assert f"seed {seed}" in found or "ZeroDivisionError" in found
 
 
-def test_a_leader_that_was_paused_while_nobody_else_ran_has_its_time_to_step_down() -> None:
+def test_a_leader_that_was_paused_while_no_other_node_ran_has_its_time_to_step_down() -> None:
     world = raft_world.World().start()
     leader = world.elect()
     for node in world.nodes.values():

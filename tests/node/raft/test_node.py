@@ -178,7 +178,7 @@ def test_a_turn_replicates_then_tells_the_owner_then_syncs() -> None:
     assert "sync" in order[4:]
 
 
-def test_committed_is_told_after_apply_in_the_same_turn() -> None:
+def test_a_commit_is_reported_after_apply_in_the_same_turn() -> None:
     world = World("abc", seed=12).start()
     leader = world.elect()
     seen: list[str] = []

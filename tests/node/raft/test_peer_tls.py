@@ -1,4 +1,4 @@
-"""TLS between members: who holds a certificate for a name is that member, and nobody else is."""
+"""TLS between members: only the holder of a certificate for a name is the member of that name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """One for all tests here: it only signs."""
+    """A single authority for all tests here: it only signs."""
     return Authority(tmp_path_factory.mktemp("tls") / "authority")
 
 
@@ -100,7 +100,7 @@ async def test_a_certificate_of_another_authority_gets_nothing(
 
 
 async def read_all(address: tuple[str, int], first: bytes, context: ssl.SSLContext | None) -> bytes:
-    """What a stranger is told before the other side closes."""
+    """Read the bytes that a stranger gets before the other side closes."""
     found = b""
     with contextlib.suppress(ConnectionError, ssl.SSLError):
         reader, writer = await asyncio.open_connection(*address, ssl=context)

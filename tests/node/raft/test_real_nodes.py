@@ -29,7 +29,7 @@ CLUSTER = b"real nodes test!"
 
 
 class Owner:
-    """What a broker does with a RaftNode, and no more: turns, coalesced."""
+    """A broker's calls of a RaftNode, and no more: turns, coalesced."""
 
     def __init__(self, name: str, ports: dict[str, int], folder: Path) -> None:
         self.name = name

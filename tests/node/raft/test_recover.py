@@ -31,7 +31,7 @@ STAMP = "20261122T043238Z"
 
 
 def believe(world: World, leader: SimNode) -> None:
-    """Let this leader lead on although nobody answers; its lease ends as usual."""
+    """Make this leader lead on although no member answers; its lease ends as usual."""
     world.checks.alone = False
     raft_probe.core(leader.node).conf.leaderFallbackTimeout = 60.0
 
@@ -51,7 +51,7 @@ def entries_to(frame: Frame, *targets: str) -> bool:
 
 
 def forgotten_entries(node_class: NodeClass = RaftNode) -> None:
-    """What the lost journal held with the leader's alone is not voted away."""
+    """Entries that the lost journal held with the leader's alone are not voted away."""
     world = World("abc", seed=1, node_class=node_class).start()
     leader, lost = world.elect("a"), world.nodes["c"]
     world.network.isolate("b")
@@ -92,7 +92,7 @@ def forgotten_promise(node_class: NodeClass = RaftNode) -> None:
 
 
 def lost_copy(node_class: NodeClass = RaftNode) -> None:
-    """What was acknowledged and then lost is no copy any more, as soon as the leader knows."""
+    """Entries acknowledged and then lost are no copy any more, as soon as the leader knows."""
     world = World("abc", seed=3, node_class=node_class).start()
     leader, lost = world.elect("a"), world.nodes["b"]
     make_slow(world, leader, 3.0)
@@ -121,7 +121,7 @@ def _peer(node: SimNode, name: str) -> PeerNode:
 
 
 def late_word(node_class: NodeClass = RaftNode) -> None:
-    """What it acknowledged before the loss may still arrive; then it must not vote yet."""
+    """Acknowledgements from before the loss may still arrive; then it must not vote yet."""
     world = World("abc", seed=4, node_class=node_class, batch_bytes=1).start()
     leader, lost = world.elect("a"), world.nodes["b"]
     believe(world, leader)
@@ -357,19 +357,17 @@ def test_questions_are_repeated_and_only_the_leader_is_asked_to_hand_over() -> N
         (["b"], "it has every acknowledged message.* without --recover"),
     ],
 )
-def test_a_group_without_a_majority_of_others_is_told_what_to_do(
-    others: list[str], words: str
-) -> None:
+def test_a_group_without_a_majority_of_others_gets_advice(others: list[str], words: str) -> None:
     with pytest.raises(RecoverRefused, match=words):
         check_members("a", others)
     check_members("a", ["b", "c"])
 
 
 @pytest.mark.parametrize("away_seconds", [0.0, 0.3, 1.0, 2.2])
-def test_of_two_members_one_may_begin_empty_for_nobody_leads_without_the_other(
+def test_of_two_members_one_may_begin_empty_for_neither_leads_without_the_other(
     away_seconds: float,
 ) -> None:
-    """What the refusal advises, whether or not its leader leads on meanwhile. The disks of one
+    """The refusal's advice, whether or not its leader leads on meanwhile. The disks of one
     alone hold everything then: not looked at."""
     for seed in range(5):
         world = World("ab", seed=seed, drifting=True).start()
@@ -386,7 +384,7 @@ def test_of_two_members_one_may_begin_empty_for_nobody_leads_without_the_other(
         world.checks.at_rest()
 
 
-def test_a_member_that_lost_what_it_acknowledged_is_caught_up_and_told_of(
+def test_a_member_that_lost_what_it_acknowledged_is_caught_up_and_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """An empty folder without --recover is a mistake, but one that the leader can see, and the
@@ -517,7 +515,7 @@ def test_a_power_cut_at_any_operation_leaves_the_old_files_or_a_member_that_reco
                 storage.power_loss(random.Random(operation))
             operation += 1
             if not storage.listdir():
-                assert empty  # As it was before: its operator has not been told that it began.
+                assert empty  # As it was before: no message to the operator said that it began.
                 continue
             with contextlib.suppress(JournalDamaged):
                 assert open_journal(storage).recovering

@@ -168,7 +168,7 @@ def test_an_answer_to_an_old_question_does_not_raise_a_candidate_once_a_leader_w
 
 
 @pytest.mark.parametrize("names", ["a", "abc"])
-def test_nothing_is_applied_or_told_before_it_is_on_the_own_disk(names: str) -> None:
+def test_nothing_is_applied_or_reported_before_it_is_on_the_own_disk(names: str) -> None:
     world = World(names, seed=2)
     for node in world.nodes.values():
 
@@ -216,7 +216,7 @@ def test_what_was_meant_for_another_leadership_is_refused() -> None:
 
 
 def test_a_run_of_entries_is_passed_over_only_for_a_newest_of_the_own_term() -> None:
-    """What a majority has of an earlier term is not committed for that (Raft, 5.4.2)."""
+    """Entries of an earlier term that a majority has are not committed for that (Raft, 5.4.2)."""
     world = World("abc", seed=3).start()
     core = raft_probe.core(world.elect().node)
     world.run(0.5)

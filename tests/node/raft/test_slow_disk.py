@@ -1,4 +1,4 @@
-"""Syncs beside the loop: what counts, what waits, and what a slow disk may not cost."""
+"""Syncs off the event loop: what counts, what waits, and what a slow disk may not cost."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_slow_leader_commits_what_a_majority_of_others_has() -> None:
 
 
 def test_a_slow_follower_is_not_taken_for_a_dead_one() -> None:
-    """One of three is down, the other two have disks slower than an election timeout."""
+    """A node of three is down, the other two have disks slower than an election timeout."""
     world = World("abc", seed=2).start()
     leader = world.elect("a")
     for name in "ab":
@@ -122,7 +122,7 @@ def all_slow(world: World, seconds: float) -> SimNode:
 
 
 def votes_wait_for_their_sync(node_class: NodeClass = RaftNode) -> None:
-    """Who stands or votes says so when its disk has it, and its loop goes on meanwhile."""
+    """A node that stands or votes says so when its disk has it; its loop goes on meanwhile."""
     world = World("abc", seed=6, node_class=node_class).start()
     leader = all_slow(world, 0.1)
     seen: list[str] = []

@@ -83,7 +83,7 @@ def b01_commit_on_the_way(node_class: NodeClass = RaftNode) -> None:
 
 
 def b02_snapshot_before_the_tail(node_class: NodeClass = RaftNode) -> None:
-    """What was committed after a snapshot survives a crash at any instant behind it."""
+    """Entries committed after a snapshot survive a crash at any instant behind it."""
     world = compacting(2, node_class)
     leader = world.elect()
     world.commit(leader, 30, 100)
@@ -181,7 +181,7 @@ def b22_late_snapshot(node_class: NodeClass = RaftNode) -> None:
 
 
 def b22_jumped_callbacks(node_class: NodeClass = RaftNode) -> None:
-    """Who waits for an index that a snapshot jumped over is told that nothing is known."""
+    """A caller that waits for an index that a snapshot jumped over gets an unknown outcome."""
     world = compacting(23, node_class, submit_seconds=1_000.0)
     old = world.elect("a")
     world.commit(old, 3)

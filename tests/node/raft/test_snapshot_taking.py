@@ -24,7 +24,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def kept_bytes(node: SimNode) -> int:
-    """What lies before the log because something in it is said to be live."""
+    """Number of bytes kept before the log because something in them is said to be live."""
     assert node.journal is not None
     return node.journal.stats().snapshots.held_bytes
 

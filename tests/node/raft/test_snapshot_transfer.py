@@ -169,7 +169,7 @@ def test_a_follower_that_dies_while_its_disk_installs_begins_again_or_has_it() -
     assert len(had) == 2, "some had it, and some had not"
 
 
-def test_a_snapshot_that_nobody_takes_any_more_is_let_go(
+def test_a_snapshot_that_no_peer_takes_any_more_is_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "SNAPSHOT_PIN_SECONDS", 3.0)

@@ -33,7 +33,7 @@ def b07_flipped_bit() -> None:
 def b13_failed_accept() -> None:
     """A failed accept costs a pause."""
     with pytest.MonkeyPatch.context() as patched:
-        # Whoever waits in vain here waits in vain for ever.
+        # A wait without success here would never have any.
         patched.setattr(test_transport.until, "__defaults__", (3.0,))
         asyncio.run(
             test_transport.test_b13_the_listener_survives_running_out_of_descriptors(patched)
@@ -51,7 +51,7 @@ def b08_vote_and_power_loss() -> None:
 
 
 def b15_full_disk() -> None:
-    """What could not be written is not acknowledged."""
+    """Bytes that could not be written are not acknowledged."""
     test_journal_power.test_b15_a_full_disk_stops_the_journal_and_space_brings_it_back()
 
 

@@ -45,7 +45,7 @@ READY_SECONDS = 60.0
 
 @dataclass(slots=True)
 class Disk:
-    """What a node's segments hold, and what of it is durable."""
+    """Contents of a node's segments, and the durable part of them."""
 
     written: dict[str, list[tuple[int, int, int, bytes]]] = field(default_factory=dict)
     covered: dict[int, list[tuple[int, int, int, bytes]]] = field(default_factory=dict)
@@ -94,12 +94,12 @@ FIELDS = ((2, 3), (4, 8), (16, 24), (24, 32))
 
 @dataclass(slots=True)
 class Stream:
-    """One direction of a connection: bytes in, messages out."""
+    """A connection in one direction: bytes in, messages out."""
 
     held: bytearray = field(default_factory=bytearray)
 
     def messages(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """Those that have begun, told when they are whole."""
+        """Yield the messages that have begun, each when it is whole."""
         self.held += data
         while len(self.held) >= LENGTHS.size:
             header, raw = LENGTHS.unpack_from(self.held)
@@ -113,7 +113,7 @@ class Stream:
 
 @dataclass(slots=True)
 class Judge:
-    """One node's promises against its disk. `early` are those that it could not make yet."""
+    """Promises of one node against its disk. `early` are those that it could not make yet."""
 
     peers: set[str]
     disk: Disk = field(default_factory=Disk)
@@ -217,7 +217,7 @@ async def follows(address: str) -> bool:
 
 
 def judged(folder: Path, core: str) -> list[Judge]:
-    """What became of each node's promises."""
+    """Return the judgement on each node's promises."""
     config = loopback_config(folder, 3)
     with traced_nodes(folder, config, core) as traces:
         asyncio.run(load(config))

@@ -125,7 +125,7 @@ def test_a_target_whose_connection_ends_leaves_everything_as_it_was() -> None:
 
 
 def lost_request_ends_the_leadership(node_class: NodeClass = RaftNode) -> None:
-    """A leader that told another to stand cannot know that it never will: it steps down."""
+    """A leader that asked another to stand cannot know that it never will: it steps down."""
     world = World("abc", seed=7, node_class=node_class).start()
     leader = world.elect("a")
     world.run(0.3)
@@ -144,7 +144,7 @@ def two_leases_never_overlap(node_class: NodeClass = RaftNode) -> None:
     world = World("abc", seed=8, node_class=node_class).start()
     world.elect("a")
     world.run(0.3)
-    # From the moment b stands, b and c hear each other alone, and nobody tells a.
+    # From the moment b stands, b and c hear each other alone, and no message reaches a.
     cut = False
 
     def intercept(frame: Frame) -> str:
@@ -155,7 +155,7 @@ def two_leases_never_overlap(node_class: NodeClass = RaftNode) -> None:
     world.network.intercept = intercept
     transfer(world, "a", "b")
     world.run_until(lambda: world.nodes["b"].node.lease_until() > 0, 0.2)
-    world.run(0.5)  # The world checks after each step that nobody else holds a lease.
+    world.run(0.5)  # The world checks after each step that no other node holds a lease.
 
 
 def late_target_disturbs_nobody(node_class: NodeClass = RaftNode) -> None:
@@ -183,7 +183,7 @@ def late_target_disturbs_nobody(node_class: NodeClass = RaftNode) -> None:
 
 
 def only_the_leader_may_ask(node_class: NodeClass = RaftNode) -> None:
-    """A request of another node, or of another term, moves nobody."""
+    """A request of another node, or of another term, moves no node."""
     world = World("abc", seed=10, node_class=node_class).start()
     leader = world.elect("a")
     world.run(0.3)

@@ -1,4 +1,4 @@
-"""The peer port on a real loopback socket: members get through, nobody and nothing else does.
+"""The peer port on a real loopback socket: members get through, strangers do not.
 
 Each bad input ends with its connection closed and counted, and the members still connected.
 """
@@ -130,7 +130,7 @@ class Stranger:
                 return message
 
     async def closed(self) -> bytes:
-        """What still came before the other side closed."""
+        """Return the bytes that still came before the other side closed."""
         content = b""
         with contextlib.suppress(ConnectionError):
             content = await asyncio.wait_for(self.reader.read(), 8)
@@ -259,7 +259,7 @@ FIRST_BYTES = {
 
 
 @pytest.mark.parametrize("content", FIRST_BYTES.values(), ids=FIRST_BYTES.keys())
-async def test_bad_first_bytes_close_the_connection_and_harm_nobody(
+async def test_bad_first_bytes_close_the_connection_and_harm_no_member(
     pair: tuple[Member, Member], content: bytes
 ) -> None:
     a, b = pair

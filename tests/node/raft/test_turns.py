@@ -1,4 +1,4 @@
-"""What a commit costs in turns and frames: none that has nothing to do."""
+"""The cost of a commit in turns and frames: none that has nothing to do."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_what_is_submitted_after_the_tick_leaves_in_the_same_turn_too() -> None:
     assert outcomes == [Outcome.COMMITTED]
 
 
-def test_who_is_refused_in_the_midst_of_a_turn_is_told_in_the_next_which_is_asked_for() -> None:
+def test_a_submission_refused_in_the_midst_of_a_turn_is_answered_in_the_next_one() -> None:
     world = World("abc", seed=5).start()
     leader = world.elect()
     world.run(1.0)
@@ -204,7 +204,7 @@ def test_a_follower_acknowledges_at_once_and_applies_what_came_in_a_while_togeth
     assert follower.node.applied_index == leader.node.applied_index == leader.node.last_index
 
 
-def test_a_follower_that_is_told_to_stand_does_not_rest() -> None:
+def test_a_follower_that_is_asked_to_stand_does_not_rest() -> None:
     world = World("abc", seed=7).start()
     leader = world.elect("a")
     world.commit(leader, 3)
