@@ -75,7 +75,7 @@ def test_a_cluster_with_users_starts_without_credentials_and_with(here: Local) -
     unknown = here.process("cluster", "start", "--detach")
     assert unknown.code == 0
     assert [line.split()[1] for line in unknown.out.splitlines()[1:4]] == ["ready"] * 3
-    assert unknown.err.count("runs but reports no status: this cluster wants a user: connect") == 3
+    assert unknown.err.count("runs but reports no status: this cluster needs a user: connect") == 3
     assert here.ok("cluster", "restart", "2").out.endswith(", ready\n")
 
     killed(here)

@@ -256,7 +256,7 @@ async def test_a_read_only_disk_is_refused_at_start_with_a_clear_line(tmp_path: 
             if mode == "ro":
                 line = await nodes.ended(SICK)
                 assert str(nodes.data) in line
-                assert "cannot be written: is its disk read-only?" in line
+                assert "cannot be written: change its owner, or remount a read-only disk" in line
                 continue
             async with fifo.connect(config.url, connect_timeout=60) as client:
                 await client.declare(fifo.QueueSpec("orders"))

@@ -50,7 +50,7 @@ async def test_users_are_reloaded_and_a_broken_file_keeps_the_old_ones(tmp_path:
             assert "name" in line
             node.write(replace(config, users=()))
             node.hang_up()
-            assert "need a restart" in await node.told("event=reload_failed", 2)
+            assert "needs a restart" in await node.told("event=reload_failed", 2)
             await ann.publish("q", b"still here")
 
             # Ann may only read from now on, on the connection that she has.
@@ -221,7 +221,7 @@ async def test_the_status_of_a_cluster_with_users_needs_credentials(
 
         unknown = await status()
         assert "down" in unknown.stdout
-        assert "n1 runs, but: this cluster wants a user" in unknown.stderr
+        assert "n1 runs but reports no status: this cluster needs a user" in unknown.stderr
         ann = f"fifo://ann:ann-password@{node.address}"
         view = json.loads((await status("--url", ann, "--json")).stdout)
         assert (view["leader"], view["nodes"][0]["role"]) == ("n1", "leader")
@@ -231,4 +231,4 @@ async def test_the_status_of_a_cluster_with_users_needs_credentials(
         assert "monitor = true" in (await status()).stderr
         # A URL of another cluster is about that one: its secret is not sent here.
         monkeypatch.setenv("FIFO_URL", "fifo://ann:ann-password@127.0.0.1:1")
-        assert "n1 runs, but: this cluster wants a user" in (await status()).stderr
+        assert "n1 runs but reports no status: this cluster needs a user" in (await status()).stderr
