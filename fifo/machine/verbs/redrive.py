@@ -168,11 +168,16 @@ def _target(step: Step, queue: Queue, name: str, position: int) -> Queue | str:
     target = step.open_queue(number)
     if target.number == queue.number:
         return "a message would be moved to its own queue"
-    size = queue.blocks[position >> BLOCK_BITS].sizes[position & ready.BLOCK_MASK]
-    over = overflow.is_over(target, more=1, more_bytes=size)
-    if over and target.spec.overflow == "reject":
+    if not _fits(queue, position, target):
         return f"the target {name!r} is full"
     return target
+
+
+def _fits(queue: Queue, position: int, target: Queue) -> bool:
+    """Whether the target has room as it is. Nothing is dropped for a message that is moved: what
+    is in the target is alive, and what moves can wait."""
+    size = queue.blocks[position >> BLOCK_BITS].sizes[position & ready.BLOCK_MASK]
+    return not overflow.is_over(target, more=1, more_bytes=size)
 
 
 def _take_and_move(step: Step, queue: Queue, position: int, target: Queue, *, reset: bool) -> None:
@@ -219,8 +224,7 @@ def move(step: Step, command: Move) -> Reply:
         position = _front(queue)
         if position is None:
             break
-        size = queue.blocks[position >> BLOCK_BITS].sizes[position & ready.BLOCK_MASK]
-        if overflow.is_over(target, more=1, more_bytes=size) and target.spec.overflow == "reject":
+        if not _fits(queue, position, target):
             if moved:
                 break
             return overflow.full(target)

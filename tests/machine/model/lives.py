@@ -421,8 +421,7 @@ def move(world: World, name: str, target_name: str, limit: int) -> Answer:
         return ("refused", "invalid")
     moved = 0
     for message in world.in_queue(name, READY)[:limit]:
-        over = moving.over_limit(world, target, 1, world.size(message))
-        if over and target.spec.overflow == "reject":
+        if moving.over_limit(world, target, 1, world.size(message)):
             return ("moved", moved) if moved else ("refused", "queue_full")
         moving.transfer(world, message, target)
         moved += 1

@@ -272,6 +272,12 @@ BUGS: dict[str, Switch] = {
         "skipped=redrive.skipped + skipped",
         "skipped=redrive.skipped",
     ),
+    "a redrive or a move drops live messages of a full target": edited(
+        redrive,
+        "_fits",
+        "return not overflow.is_over(",
+        'return target.spec.overflow == "drop_oldest" or not overflow.is_over(',
+    ),
     "what is new overtakes what is sent again": edited(
         consumers,
         "is_present",

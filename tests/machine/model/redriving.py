@@ -105,8 +105,7 @@ def move_one(world: World, redrive: Redriving, message: Message) -> bool:
     target = world.queues.get(name)
     if target is None or name == message.queue:
         return False
-    over = moving.over_limit(world, target, 1, world.size(message))
-    if over and target.spec.overflow == "reject":
+    if moving.over_limit(world, target, 1, world.size(message)):
         return False
     if redrive.reset_counts:
         message.attempts = message.failures = 0
