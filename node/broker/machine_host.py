@@ -34,7 +34,7 @@ _FREQUENT: dict[Any, Callable[..., Command]] = {
 
 
 class HostView:
-    """A frozen state, as Raft reads it (`node.raft.state_source.StateView`)."""
+    """A frozen state, as Raft reads it (`node.raft.environment.StateView`)."""
 
     def __init__(self, frozen: Frozen) -> None:
         self._frozen = frozen

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from fifo.machine.contract import Machine, RedriveState
 from node.broker.lock_clock import LockClock
-from node.journal.stats import SYNC_BUCKET_SECONDS
+from node.journal.writer import SYNC_BUCKET_SECONDS
 from node.raft import RaftStatus
 
 View: TypeAlias = dict[str, Any]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from node.http.exposition import Page
 from node.http.process import add_process
-from node.journal.stats import SYNC_BUCKET_SECONDS
+from node.journal.writer import SYNC_BUCKET_SECONDS
 
 if TYPE_CHECKING:
     from fifo.machine.contract import Machine, QueueFigures

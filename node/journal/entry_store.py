@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from node.journal.errors import JournalRefused
 from node.journal.index import NOWHERE
 from node.journal.locations import COMPACTED_BIT, EntryLocation, EntryLocations
-from node.journal.record_reader import RecordFile, read_run
+from node.journal.record_files import RecordFile, read_run
 
 if TYPE_CHECKING:
     from array import array
 
-    from node.journal.file_header import JournalIdentity
     from node.journal.index import LogIndex
     from node.journal.io.storage import OpenFiles, Storage
+    from node.journal.records import JournalIdentity
     from node.journal.segments import Segment, Segments
     from node.journal.snapshots.catalog import Catalog
     from node.journal.snapshots.compacted_file import CompactedFile

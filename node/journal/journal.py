@@ -11,37 +11,64 @@ from __future__ import annotations
 import contextlib
 import time
 from array import array
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from node.journal import limits
-from node.journal.config import JournalLimits
 from node.journal.errors import JournalRefused, SnapshotFailed
-from node.journal.file_header import JournalIdentity
-from node.journal.io.body_fetcher import BodyFetch
-from node.journal.io.job import read_off_loop, submit
+from node.journal.io.jobs import read_off_loop, submit
+from node.journal.io.readers import BodyFetch
 from node.journal.io.storage import OpenFiles
+from node.journal.limits import JournalLimits
 from node.journal.locations import LOCATION_BYTES
 from node.journal.log import DurableLog, check_name
-from node.journal.records import Entry
+from node.journal.records import Entry, JournalIdentity
 from node.journal.recovery import recovery_marker
 from node.journal.recovery.open import take
 from node.journal.snapshots.file import SnapshotBuilder, SnapshotFile, SnapshotMeta
 from node.journal.snapshots.install import InstallWriter
 from node.journal.snapshots.store import SnapshotWriter
-from node.journal.stats import JournalStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from node.journal.io.job import Job, OffLoop
+    from node.journal.io.jobs import Job, OffLoop
     from node.journal.io.storage import Storage
     from node.journal.recovery.open import RecoveredJournal
+    from node.journal.snapshots.store import SnapshotStats
 
 __all__ = ["Entry", "Journal", "JournalStats"]
 
 T = TypeVar("T")
 
 CLUSTER_ID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class JournalStats:
+    """Statistics of one journal at one moment.
+
+    `sync_buckets` counts syncs per upper bound of `SYNC_BUCKET_SECONDS`, with one more at the end
+    for those above all; the counts are not cumulative. `sync_seconds` is the time in all of them.
+    """
+
+    segments: int
+    disk_bytes: int
+    free_bytes: int
+    entries: int
+    cached_bytes: int
+    written_bytes: int
+    syncs: int
+    sync_seconds: float
+    last_sync_seconds: float
+    sync_buckets: tuple[int, ...]
+    bytes_since_snapshot: int
+    snapshots: SnapshotStats
+
+    @property
+    def mean_sync_seconds(self) -> float:
+        """Mean time of one write and sync; 0 before the first."""
+        return self.sync_seconds / self.syncs if self.syncs else 0.0
 
 
 class Journal(DurableLog):

@@ -5,6 +5,7 @@ A limit that an operator may change is a field of `JournalLimits`, whose default
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 KIB: Final = 1024
@@ -114,3 +115,40 @@ SYNC_WEIGHT: Final = 0.2
 READ_ENTRIES_MAX: Final = 1_000
 """Maximum number of entries that one reader of the log gets at once, so that no other work waits
 for a peer that catches up."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalLimits:
+    """The settings of one journal, in bytes, but for `open_segments`, which counts files."""
+
+    segment_bytes: int = SEGMENT_BYTES
+    preallocation_bytes: int = PREALLOCATION_BYTES
+    command_bytes: int = COMMAND_BYTES_MAX
+    cache_bytes: int = CACHE_BYTES
+    replay_chunk_bytes: int = REPLAY_CHUNK_BYTES
+    open_segments: int = OPEN_SEGMENTS_MAX
+
+    def __post_init__(self) -> None:
+        if not SEGMENT_BYTES_MIN <= self.segment_bytes <= SEGMENT_BYTES_MAX:
+            raise ValueError(
+                f"segment_bytes must be {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}, "
+                f"not {self.segment_bytes}"
+            )
+        if not 1 <= self.command_bytes <= COMMAND_BYTES_MAX:
+            raise ValueError(
+                f"command_bytes must be 1 to {COMMAND_BYTES_MAX}, not {self.command_bytes}"
+            )
+        if self.preallocation_bytes < 0:
+            raise ValueError(
+                f"preallocation_bytes must be 0 or more, not {self.preallocation_bytes}"
+            )
+        if self.cache_bytes < 0 or self.replay_chunk_bytes < 1:
+            raise ValueError(
+                "cache_bytes must be 0 or more and replay_chunk_bytes 1 or more, "
+                f"not {self.cache_bytes} and {self.replay_chunk_bytes}"
+            )
+        if self.open_segments < 2:
+            raise ValueError(
+                "open_segments must be 2 or more, one to write and one to read, "
+                f"not {self.open_segments}"
+            )

@@ -24,20 +24,19 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from node.journal import limits, records
-from node.journal.cache import CommandCache
+from node.journal.commands import CommandCache, RunReader
 from node.journal.errors import JournalDamaged, JournalFailed, JournalRefused
 from node.journal.index import in_order
 from node.journal.io.storage import FULL_ERRNOS
-from node.journal.runs import RunReader
 from node.journal.segments import Preamble
 from node.journal.writer import LogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from node.journal.config import JournalLimits
-    from node.journal.io.job import Job, OffLoop
+    from node.journal.io.jobs import Job, OffLoop
     from node.journal.io.storage import Storage
+    from node.journal.limits import JournalLimits
     from node.journal.records import Entry
     from node.journal.recovery.open import RecoveredJournal
     from node.journal.snapshots.file import SnapshotMeta

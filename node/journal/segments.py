@@ -1,8 +1,13 @@
-"""The segments of a journal folder, and the synced mark.
+"""The segments of a journal folder, the preallocation at the end of the last, and the synced mark.
 
 Owns their names, creation, writing, and which file holds a position. Writes the records that
 open a segment; the records behind them are the journal's, and what an invalid one means is the
-recovery's. The format is in `records.py`, `file_header.py` and `docs/storage.md`.
+recovery's. The format is in `records.py` and `docs/storage.md`. The journal judges an OSError.
+
+An append changes a file's size and its map of blocks, which the file system has to bring to the
+disk with every sync, beside the data. So a small group that would pass the end of the file brings
+zeros with it, in the same write, and the groups behind it are written into them: their syncs have
+only data to bring. A file ends with its last record when the log goes on in another.
 """
 
 from __future__ import annotations
@@ -13,17 +18,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from node.journal import records
-from node.journal.file_header import SEGMENT_MAGIC, FileHeader, seed_of
-from node.journal.preallocation import Preallocation
-from node.journal.record_reader import RecordFile
-from node.journal.record_writer import TEMPORARY_SUFFIX
+from node.journal import limits, records
+from node.journal.io.storage import FULL_ERRNOS
+from node.journal.record_files import TEMPORARY_SUFFIX, RecordFile
+from node.journal.records import SEGMENT_MAGIC, FileHeader, seed_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from node.journal.file_header import JournalIdentity
     from node.journal.io.storage import OpenFiles, Storage, StorageFile
+    from node.journal.records import JournalIdentity
+
 
 MARK_NAME: Final = "synced"
 _SEGMENT_NAME: Final = re.compile(r"(\d{10})-(\d{20})\.segment")
@@ -313,3 +318,54 @@ class Segments:
         if self._mark is not None:
             self._mark.close()
             self._mark = None
+
+
+class Preallocation:
+    """Zero-filled preallocation at the end of one segment file. Not thread-safe."""
+
+    def __init__(
+        self, file: StorageFile, size: int, *, full: int, preallocation_bytes: int
+    ) -> None:
+        """The file ends at `size`. Below `full`, `preallocation_bytes` of zeros are added at a
+        time; a group that reaches `full` is the last of the file, and none are added beyond it."""
+        self._file = file
+        self._size = size
+        self._full = full
+        self._zeros = bytes(preallocation_bytes)
+
+    def write(self, offset: int, parts: Sequence[bytes], size: int) -> None:
+        """Write and sync a group of `parts`, `size` bytes together, at `offset`."""
+        end = offset + size
+        if end > self._size:
+            self._extend(offset, parts, end, size)
+        else:
+            self._file.write(offset, parts)
+        self._file.sync()
+
+    def _extend(self, offset: int, parts: Sequence[bytes], end: int, size: int) -> None:
+        """A large group brings no zeros: its own data takes the time."""
+        ahead = (
+            self._zeros[: max(self._full - end, 0)]
+            if size <= limits.PREALLOCATION_GROUP_BYTES
+            else b""
+        )
+        self._size = end + len(ahead)
+        try:
+            self._file.write(offset, [*parts, ahead] if ahead else parts)
+        except OSError as problem:
+            if not ahead or problem.errno not in FULL_ERRNOS:
+                raise
+            # The disk is nearly full: this file preallocates no more. A failed write, unlike a
+            # failed sync, dropped no page of the cache, so the group itself may still fit.
+            self._zeros = b""
+            self._file.write(offset, parts)
+            self.cut(end)
+
+    def cut(self, end: int) -> bool:
+        """Truncate the file to `end`, where its last record ends; durable after a sync. False if it
+        ends there already."""
+        if self._size == end:
+            return False
+        self._file.truncate(end)
+        self._size = end
+        return True

@@ -7,17 +7,32 @@ pass through: the journal judges them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final
 
-from node.journal import records
-from node.journal.io.job import Job
-from node.journal.stats import SyncStats
+from node.journal import limits, records
+from node.journal.io.jobs import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from node.journal.records import Entry
     from node.journal.segments import NewSegment, Preamble, Segments
+
+SYNC_BUCKET_SECONDS: Final = (
+    0.000_25,
+    0.000_5,
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.25,
+    1.0,
+)
+"""Upper bounds of the sync histogram: from a fast NVMe disk to one that makes elections fail."""
 
 
 class GroupJob(Job[None]):
@@ -113,7 +128,7 @@ class LogWriter:
         describes: records that are added from now on go there.
         """
         # One group at a time: each group's head says that all before it was synced, which the
-        # judgement of a torn tail stands on (`recovery/torn_tail.py`).
+        # judgement of a torn tail stands on (`recovery/recovery.py`).
         assert self._job is None, "one group after the other"
         size = self.end - self.synced_end
         parts, self._parts = self._parts, []
@@ -160,3 +175,36 @@ class LogWriter:
         if self._marked_end != self.synced_end:
             self._segments.write_mark(self.synced_end)
             self._marked_end = self.synced_end
+
+
+class SyncStats:
+    """Counts syncs and their times."""
+
+    __slots__ = (
+        "buckets",
+        "last_seconds",
+        "recent_seconds",
+        "syncs",
+        "total_seconds",
+        "written_bytes",
+    )
+
+    def __init__(self) -> None:
+        self.syncs = 0
+        self.total_seconds = 0.0
+        self.last_seconds = 0.0
+        self.recent_seconds = 0.0
+        self.written_bytes = 0
+        self.buckets = [0] * (len(SYNC_BUCKET_SECONDS) + 1)
+
+    def __repr__(self) -> str:
+        return f"<SyncStats {self.syncs} syncs, {self.total_seconds:.3f} s>"
+
+    def note(self, seconds: float, size: int) -> None:
+        """Count a group of `size` bytes that was written and synced in `seconds`."""
+        self.syncs += 1
+        self.total_seconds += seconds
+        self.last_seconds = seconds
+        self.recent_seconds += (seconds - self.recent_seconds) * limits.SYNC_WEIGHT
+        self.written_bytes += size
+        self.buckets[bisect_left(SYNC_BUCKET_SECONDS, seconds)] += 1

@@ -1,17 +1,21 @@
-"""A message between members in memory, and the types of the entries that it carries.
+"""A message between members in memory, and the identity of a member.
 
-Owns the form of a message and the refusal of one that no correct peer sends. Must not know how a
-message is written on the wire (`frames.py`) or what it makes a node do.
+Owns the form of a message, the refusal of one that no correct peer sends, and the name of a member,
+hashed alike in every process: the iteration of sets of members is then independent of
+PYTHONHASHSEED, which simulation needs, for the same seed has to give the same trace. Must not know
+how a message is written on the wire (`frames.py`) or what it makes a node do.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import zlib
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from node.journal.errors import NodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
 
 Message = dict[str, Any]
 """A message in the library's own form: `type` and the fields of that type."""
@@ -35,3 +39,30 @@ def known_command(command: bytes) -> bool:
 def known_commands(commands: Iterable[bytes]) -> bool:
     """Whether all of them are."""
     return not [one for one in commands if not one.startswith(COMMAND_BYTE) and one != NO_OP]
+
+
+class PeerNode:
+    """A member by name. Equal names give the same object, so that looking one up in a table of
+    peers compares identities and never runs Python code."""
+
+    __slots__ = ("_hash", "id")
+
+    id: str
+    _hash: int
+    _made: ClassVar[dict[str, PeerNode]] = {}
+
+    def __new__(cls, name: str) -> PeerNode:
+        """Return the node of this name; made on first use."""
+        found = cls._made.get(name)
+        if found is None:
+            found = cls._made[name] = super().__new__(cls)
+            found.id = name
+            # Kept, because tables of the peers are looked into many times a turn.
+            found._hash = zlib.crc32(name.encode())
+        return found
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"PeerNode({self.id!r})"

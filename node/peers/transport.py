@@ -24,8 +24,7 @@ from node.peers import limits
 from node.peers.accepting import Acceptor, listening_socket
 from node.peers.frames import HANDSHAKE_TYPES, Bytes, Decoder, FrameInvalid, encode
 from node.peers.handshake import DialerSide, Identity, ListenerSide, PeerRefused, new_incarnation
-from node.peers.message import MessageRefused
-from node.peers.peer import PeerNode
+from node.peers.message import MessageRefused, PeerNode
 from node.peers.tls import names_in
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ Owns consensus: elections, replication, commit, the lease, snapshots between mem
 use the names below; the rest is private to the package. Must not know queues or clients.
 """
 
-from node.journal.config import JournalLimits
 from node.journal.errors import (
     JournalDamaged,
     JournalError,
@@ -15,11 +14,11 @@ from node.journal.errors import (
     JournalUnusable,
     JournalWhole,
 )
-from node.journal.io.body_fetcher import FetchWaiter, NotCached
+from node.journal.io.jobs import Inline, Worker, WorkerThread
+from node.journal.io.readers import FetchWaiter, NotCached
 from node.journal.io.storage import OsStorage, Storage
-from node.journal.io.worker import Inline, Worker, WorkerThread
-from node.journal.journal import Journal
-from node.journal.stats import JournalStats
+from node.journal.journal import Journal, JournalStats
+from node.journal.limits import JournalLimits
 from node.peers.accepting import Acceptor, listening_socket
 from node.peers.tls import PeerTls
 from node.peers.transport import TcpTransport, TransportCounters

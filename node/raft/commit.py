@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from node.journal.io.log_reader import LogReader
+from node.journal.io.readers import LogReader
 from node.peers import limits as peers_limits
 from node.peers.message import COMMAND_BYTE, known_command
 from node.raft import limits

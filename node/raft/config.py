@@ -21,7 +21,7 @@ from node.raft.errors import RaftError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from node.journal.stats import JournalStats
+    from node.journal.journal import JournalStats
     from node.peers.tls import PeerTls
 
 CLUSTER_ID_BYTES = 16

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from node.peers.peer import PeerNode
+    from node.peers.message import PeerNode
     from node.raft.config import RaftConfig
     from node.raft.environment import Environment
 

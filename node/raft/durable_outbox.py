@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from node.peers.message import Message
-    from node.peers.peer import PeerNode
+    from node.peers.message import Message, PeerNode
     from node.raft.config import RaftCounters
 
 HELD_TYPES = frozenset({"next_node_idx", "response_vote", "request_vote"})

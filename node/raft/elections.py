@@ -1,14 +1,17 @@
-"""Elections: votes, pre-votes, the hand-over, and the silence of a member without its journal.
+"""Elections: pre-votes, votes, the hand-over, and the silence of a member without its journal.
 
 Owns every answer to a member that wants to lead, and when this member itself stands (raft.md 3.8).
-The library counts the votes and keeps the timer. Must not know how entries are appended, committed
-or applied: that is for `commit.py`, which derives from this. The rules that need no library are in
-`prevote.py`, `transfer.py`, `lease.py` and `rejoin.py`.
+The library counts the votes and keeps the timer; before it stands, a pre-vote asks whether the
+election could be won, so that a node that was cut off does not depose a healthy leader with a
+raised term when it comes back. Must not know how entries are appended, committed or applied: that
+is for `commit.py`, which derives from this. The other rules that need no library are in
+`transfer.py`, `lease.py` and `rejoin.py`.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from node.raft import limits, rejoin
@@ -16,7 +19,6 @@ from node.raft.config import RaftCounters
 from node.raft.durable_outbox import DurableOutbox
 from node.raft.lease import NEVER, Lease
 from node.raft.membership import Membership
-from node.raft.prevote import LogEnd, PreVote, would_grant
 from node.raft.pysyncobj.library import CANDIDATE, FOLLOWER, LEADER, Library
 from node.raft.replication import Replicator
 from node.raft.snapshots.manager import SnapshotManager
@@ -25,11 +27,67 @@ from node.raft.transfer import Transfer, best_target, find_target
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from node.peers.message import Message
-    from node.peers.peer import PeerNode
+    from node.peers.message import Message, PeerNode
     from node.raft.config import RaftConfig
     from node.raft.environment import Environment
     from node.raft.rejoin import Rejoin
+
+
+@dataclass(slots=True)
+class PreVote:
+    """The question of one node. `needed` counts the grants of others that make a majority."""
+
+    needed: int
+    number: int = 0
+    asking: bool = False
+    granted_by: set[str] = field(default_factory=set)
+
+    def ask(self) -> int:
+        """Open a new question and return its number; answers to older ones no longer count."""
+        self.number += 1
+        self.asking = True
+        self.granted_by = set()
+        return self.number
+
+    def stop(self) -> None:
+        """Give the question up: a leader was heard, or another node should stand."""
+        self.asking = False
+
+    def grant(self, voter: str, number: int) -> bool:
+        """Count a grant once per voter. True when it completes a majority."""
+        if not self.asking or number != self.number:
+            return False
+        self.granted_by.add(voter)
+        if len(self.granted_by) < self.needed:
+            return False
+        self.asking = False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Term and index of a log's last entry; the order is Raft's "more up to date"."""
+
+    term: int
+    index: int
+
+    def reaches(self, other: LogEnd) -> bool:
+        """Whether this log is at least as up to date as `other`."""
+        return (self.term, self.index) >= (other.term, other.index)
+
+
+def would_grant(
+    candidate: LogEnd, own: LogEnd, *, asking: bool, candidate_name: str, own_name: str
+) -> bool:
+    """Whether to tell a node that it may stand.
+
+    While asking itself, a node gives way only to a longer log, or to an equal one under the
+    greater name: else two survivors would block each other for another timeout.
+    """
+    if not candidate.reaches(own):
+        return False
+    return not asking or candidate != own or candidate_name > own_name
+
 
 logger = logging.getLogger(__name__)
 

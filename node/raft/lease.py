@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from node.peers.peer import PeerNode
+    from node.peers.message import PeerNode
     from node.raft.membership import Membership
 
 NEVER = float("-inf")

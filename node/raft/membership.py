@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from node.peers.peer import PeerNode
+from node.peers.message import PeerNode
 from node.raft.errors import RaftStopped
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from node.journal.io.body_fetcher import BodyFetcher, FetchWaiter, NotCached
+from node.journal.io.readers import BodyFetcher, FetchWaiter, NotCached
 from node.raft import limits
 from node.raft.config import EntryTooLarge, PeerStatus, RaftConfig, RaftStatus
 from node.raft.core import CANDIDATE, FOLLOWER, LEADER, Core, command_of
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from node.journal.io.worker import Worker
+    from node.journal.io.jobs import Worker
     from node.journal.journal import Journal
     from node.journal.writer import GroupJob
     from node.raft.config import Outcome
-    from node.raft.state_source import StateSource
+    from node.raft.environment import StateSource
 
 ROLES = {FOLLOWER: "follower", LEADER: "leader", CANDIDATE: "candidate"}
 

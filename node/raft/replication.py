@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING
 
 from node.journal import limits as journal_limits
 from node.journal.errors import SnapshotFailed
-from node.journal.io.log_reader import LogReader
+from node.journal.io.readers import LogReader
 from node.raft import limits
 from node.raft.snapshots.sender import SnapshotSender
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from node.journal.io.worker import Worker
+    from node.journal.io.jobs import Worker
     from node.journal.journal import Journal
     from node.journal.records import Entry
-    from node.peers.message import Message
-    from node.peers.peer import PeerNode
+    from node.peers.message import Message, PeerNode
     from node.raft.config import RaftConfig, RaftCounters
     from node.raft.durable_outbox import Sender
 

@@ -16,7 +16,7 @@ from node.raft.errors import RaftError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from node.peers.peer import PeerNode
+    from node.peers.message import PeerNode
     from node.raft.replication import Progress
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from node.journal.config import JournalLimits
-from node.journal.file_header import SEGMENT_MAGIC, decode_header
 from node.journal.journal import Entry, Journal
+from node.journal.limits import JournalLimits
+from node.journal.records import SEGMENT_MAGIC, decode_header
 from node.journal.segments import SegmentHeader
 
 if TYPE_CHECKING:

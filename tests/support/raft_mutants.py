@@ -25,10 +25,9 @@ from tests.support import raft_probe
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from node.journal.io.steps import Work
+    from node.journal.io.jobs import Work
     from node.journal.journal import Journal
-    from node.peers.message import Message
-    from node.peers.peer import PeerNode
+    from node.peers.message import Message, PeerNode
     from node.raft.config import Outcome
     from node.raft.rejoin import Rejoin
 

@@ -17,15 +17,12 @@ from unittest.mock import patch
 import pysyncobj.syncobj
 
 from node.journal import records
-from node.journal.io.job import Job
-from node.journal.io.log_reader import LogReader
-from node.journal.io.steps import Prefetch, Steps
-from node.journal.io.worker import Inline
+from node.journal.io.jobs import Inline, Job, Prefetch, Steps
+from node.journal.io.readers import LogReader
 from node.journal.journal import Journal
-from node.journal.preallocation import Preallocation
 from node.journal.recovery import recovery
 from node.journal.recovery.recovery import Recovery, ReplayedLog
-from node.journal.segments import NewSegment
+from node.journal.segments import NewSegment, Preallocation
 from node.journal.writer import GroupJob
 from node.peers.accepting import Acceptor
 from tests.mutants.switch import Switch, replaced

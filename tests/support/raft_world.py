@@ -17,12 +17,11 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from node.journal.config import JournalLimits
 from node.journal.journal import Journal
+from node.journal.limits import JournalLimits
 from node.journal.recovery.recovery_marker import MARKER_NAME
 from node.peers.frames import LENGTHS, decode, encode
-from node.peers.message import MessageRefused
-from node.peers.peer import PeerNode
+from node.peers.message import MessageRefused, PeerNode
 from node.raft.config import Outcome, RaftConfig
 from node.raft.errors import RaftStopped
 from node.raft.node import RaftNode

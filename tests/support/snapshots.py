@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from node.journal.io.job import OffLoop
+    from node.journal.io.jobs import OffLoop
     from node.journal.journal import Entry, Journal
     from node.journal.snapshots.file import SnapshotMeta
 

@@ -30,7 +30,7 @@ from node.credentials import (
     SECRET_BYTES_MAX,
     PasswordHash,
 )
-from node.journal.io.worker import Worker
+from node.journal.io.jobs import Worker
 from node.users import User
 
 logger = logging.getLogger(__name__)

@@ -19,9 +19,9 @@ from node.journal.segments import Segments
 from node.journal.snapshots.store import SnapshotStore
 
 if TYPE_CHECKING:
-    from node.journal.config import JournalLimits
-    from node.journal.file_header import JournalIdentity
     from node.journal.io.storage import Storage
+    from node.journal.limits import JournalLimits
+    from node.journal.records import JournalIdentity
     from node.journal.recovery.recovery_marker import Marker
 
 logger = logging.getLogger(__name__)

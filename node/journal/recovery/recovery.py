@@ -5,7 +5,7 @@ comes out is exactly what was written, or an error that names file, offset and w
 snapshot stands for the beginning of the log, segments below it are not read now, only their
 headers; their entries are checked when they are. The
 rule (raft.md 3.2): a tail is torn, and may be cut, only in the last segment, only where no valid
-record follows that proves otherwise (`torn_tail.py`), and only above every position known to be
+record follows that proves otherwise (`proof_of_damage`), and only above every position known to be
 synced. The one thing this cannot tell from a tear is damage to the very last group while no mark
 says that it was synced.
 """
@@ -13,7 +13,7 @@ says that it was synced.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from node.journal import records
 from node.journal.errors import (
@@ -24,13 +24,11 @@ from node.journal.errors import (
     JournalFull,
     JournalUnusable,
 )
-from node.journal.file_header import SEGMENT_MAGIC
 from node.journal.index import LogIndex
 from node.journal.io.storage import FULL_ERRNOS
-from node.journal.record_reader import RecordReader
-from node.journal.record_writer import TEMPORARY_SUFFIX
+from node.journal.record_files import TEMPORARY_SUFFIX, RecordReader
+from node.journal.records import SEGMENT_MAGIC, RecordHead
 from node.journal.recovery.recovery_marker import MARKER_NAME, is_aside
-from node.journal.recovery.torn_tail import proof_of_damage
 from node.journal.segments import (
     MARK_NAME,
     Preamble,
@@ -44,9 +42,10 @@ from node.journal.snapshots.compacted_file import parse_compacted_name
 from node.journal.snapshots.file import parse_snapshot_name
 
 if TYPE_CHECKING:
-    from node.journal.file_header import JournalIdentity
+    from collections.abc import Iterator
+
     from node.journal.io.storage import OpenFiles, Storage
-    from node.journal.records import RecordHead
+    from node.journal.records import JournalIdentity
     from node.journal.snapshots.file import SnapshotFile
 
 
@@ -219,7 +218,7 @@ class Recovery:
         problem, offset, base = reader.problem, reader.offset, segment.header.base
         # Three proofs that these bytes were once durable, and are damage now: a later segment is
         # made after the sync of this one; the mark or a group's head names a synced position
-        # beyond them; or a record follows that was written after them (`torn_tail.py`). Without
+        # beyond them; or a record follows that was written after them (`proof_of_damage`). Without
         # any of them they were never acknowledged, and may go.
         if segment is not self._segments.current:
             problem = f"{problem}, and later segments follow"
@@ -379,3 +378,52 @@ def unusable(folder: str, problem: OSError) -> JournalError:
         f"cannot use the journal folder {folder}: {reason}; "
         "it has to be a folder that this user can read and write"
     )
+
+
+_SECTOR_BYTES: Final = 512
+"""The unit that a disk writes whole or not at all, counted from the start of a file; many disks
+have a larger one."""
+
+
+def proof_of_damage(rest: bytes, offset: int, base: int, seed: int) -> int | None:
+    """Where a valid record follows that could not be there if an invalid one, at `offset` of a
+    segment, were the beginning of a torn tail; None if it is one. `rest` is the file from there on.
+    """
+    # A group's head was written after the sync of the group before it, so it proves damage wherever
+    # it stands. Any other record belongs to the group of the gap in front of it: a power cut can
+    # lose a sector of that one write, which then still holds zeros, and a gap without such a sector
+    # is damage. Only the first record is judged so, because whatever follows a torn record is cut.
+    first = True
+    for at, head in _whole_records(rest, base + offset, seed):
+        if head.kind == records.GROUP or (first and not _lost_sector(rest, at, offset)):
+            return offset + at
+        first = False
+    return None
+
+
+def _whole_records(rest: bytes, position: int, seed: int) -> Iterator[tuple[int, RecordHead]]:
+    """(offset in `rest`, head) of each valid record behind the first byte."""
+    view = memoryview(rest)
+    at = rest.find(records.MAGIC, 1)
+    while 0 <= at <= len(rest) - records.RECORD_BYTES:
+        head = records.decode_record(view, at, position + at)
+        end = at + records.RECORD_BYTES
+        if (
+            isinstance(head, RecordHead)
+            and end + head.size <= len(rest)
+            and records.record_is_whole(view, at, head, seed)
+        ):
+            yield at, head
+            at = rest.find(records.MAGIC, end + head.size)
+        else:
+            at = rest.find(records.MAGIC, at + 1)
+
+
+def _lost_sector(rest: bytes, end: int, offset: int) -> bool:
+    """Whether a sector that ends in the first `end` bytes of `rest` is all zeros there."""
+    begin = 0
+    for sector_end in range(_SECTOR_BYTES - offset % _SECTOR_BYTES, end + 1, _SECTOR_BYTES):
+        if not any(rest[begin:sector_end]):
+            return True
+        begin = sector_end
+    return False

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from node.journal.errors import REMEDY, JournalDamaged
-from node.journal.record_writer import TEMPORARY_SUFFIX
+from node.journal.record_files import TEMPORARY_SUFFIX
 
 if TYPE_CHECKING:
     from node.journal.io.storage import Storage

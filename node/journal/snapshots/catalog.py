@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from node.journal import limits
 from node.journal.errors import REMEDY, JournalDamaged
-from node.journal.io.job import off_loop
+from node.journal.io.jobs import off_loop
 from node.journal.locations import EntryLocations, FileUse
 from node.journal.snapshots.compacted_file import CompactedFile, parse_compacted_name
 from node.journal.snapshots.file import SnapshotFile, parse_snapshot_name
@@ -20,9 +20,9 @@ from node.journal.snapshots.file import SnapshotFile, parse_snapshot_name
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
-    from node.journal.file_header import JournalIdentity
-    from node.journal.io.job import Job, OffLoop
+    from node.journal.io.jobs import Job, OffLoop
     from node.journal.io.storage import OpenFiles
+    from node.journal.records import JournalIdentity
     from node.journal.segments import Segments
 
 SNAPSHOTS_KEPT: Final = 2

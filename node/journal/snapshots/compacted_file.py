@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from node.journal import limits, records
 from node.journal.errors import REMEDY, JournalDamaged
-from node.journal.file_header import COMPACTED_MAGIC
 from node.journal.locations import COMPACTED_BIT, EntryLocation, EntryLocations
-from node.journal.record_reader import RecordReader, read_record
-from node.journal.record_writer import RecordWriter
+from node.journal.record_files import RecordReader, RecordWriter, read_record
+from node.journal.records import COMPACTED_MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from node.journal.file_header import JournalIdentity
     from node.journal.io.storage import OpenFiles, Storage
+    from node.journal.records import JournalIdentity
 
 _COMPACTED_NAME: Final = re.compile(r"(\d{10})\.kept")
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from node.journal import limits, records
 from node.journal.errors import SnapshotFailed
-from node.journal.io.job import Job, off_loop
+from node.journal.io.jobs import Job, off_loop
 from node.journal.io.storage import OpenFiles
 from node.journal.locations import FileUse
-from node.journal.record_reader import read_entries
+from node.journal.record_files import read_entries
 from node.journal.snapshots.catalog import Catalog, check_uses, choose_base, load_locations
 from node.journal.snapshots.compacted_file import CompactedFileWriter
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from node.journal.entry_store import EntryStore
     from node.journal.locations import EntryLocation
-    from node.journal.record_reader import RecordFile
+    from node.journal.record_files import RecordFile
 
 
 class Compaction:

@@ -14,18 +14,15 @@ from typing import TYPE_CHECKING, Final
 
 from node.journal import limits, records
 from node.journal.errors import REMEDY, JournalDamaged, JournalRefused
-from node.journal.file_header import SNAPSHOT_MAGIC
 from node.journal.locations import LOCATION_BYTES, EntryLocations
-from node.journal.record_reader import RecordReader, read_record
-from node.journal.record_writer import RecordWriter
-from node.journal.records import SnapshotEnd
+from node.journal.record_files import RecordReader, RecordWriter, read_record
+from node.journal.records import SNAPSHOT_MAGIC, SnapshotEnd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from node.journal.file_header import JournalIdentity
     from node.journal.io.storage import OpenFiles, Storage
-    from node.journal.records import RecordHead
+    from node.journal.records import JournalIdentity, RecordHead
 
 DIGEST_BYTES: Final = 32
 _SNAPSHOT_NAME: Final = re.compile(r"(\d{20})-(\d{20})\.snapshot")

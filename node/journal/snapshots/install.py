@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from node.journal.errors import JournalRefused, SnapshotFailed
-from node.journal.io.job import off_loop
+from node.journal.io.jobs import off_loop
 from node.journal.locations import EntryLocations
-from node.journal.record_writer import aborting
+from node.journal.record_files import aborting
 from node.journal.snapshots.compacted_file import CompactedFile, CompactedFileWriter
 from node.journal.snapshots.file import SnapshotBuilder, SnapshotMeta
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-    from node.journal.io.job import OffLoop
+    from node.journal.io.jobs import OffLoop
     from node.journal.snapshots.store import SnapshotStore
 
 

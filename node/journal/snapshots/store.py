@@ -6,7 +6,7 @@ not know Raft, nor what a state means.
 
 Three rules make every crash harmless:
 
-1. A file appears whole (`record_writer.py`), and nothing is removed before what replaces it is on
+1. A file appears whole (`record_files.py`), and nothing is removed before what replaces it is on
    the disk.
 2. What is on the disk always serves the *oldest* snapshot that is kept, and therefore the newer
    ones too: an entry that is live in a later one was live in an earlier one, or came after it.
@@ -18,30 +18,55 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from node.journal import limits
 from node.journal.entry_store import EntryStore
 from node.journal.errors import SnapshotFailed
-from node.journal.io.job import Job
+from node.journal.io.jobs import Job
 from node.journal.locations import EntryLocations
-from node.journal.record_writer import aborting
+from node.journal.record_files import aborting
 from node.journal.snapshots.catalog import newest_to_keep
 from node.journal.snapshots.compaction import Compaction
 from node.journal.snapshots.file import SnapshotBuilder, SnapshotFile, SnapshotMeta
-from node.journal.stats import SnapshotStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-    from node.journal.file_header import JournalIdentity
     from node.journal.index import LogIndex
     from node.journal.io.storage import OpenFiles, Storage
-    from node.journal.record_writer import Abortable
+    from node.journal.record_files import Abortable
+    from node.journal.records import JournalIdentity
     from node.journal.segments import Segments
     from node.journal.snapshots.catalog import Catalog
     from node.journal.snapshots.compacted_file import CompactedFile
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotStats:
+    """Statistics of the snapshots and of what they keep.
+
+    `index` and `state_bytes` are of the newest, 0 without one; `disk_bytes` is of all. `entries`
+    and `live_bytes` are what the base keeps of the log before it, in `segments` segments and
+    `compacted_files` compacted files that take `held_bytes` together.
+    """
+
+    count: int
+    index: int
+    state_bytes: int
+    disk_bytes: int
+    entries: int
+    live_bytes: int
+    segments: int
+    compacted_files: int
+    held_bytes: int
+
+    @property
+    def live_ratio(self) -> float:
+        """Part of the bytes before the log that is still needed; 1 where there are none."""
+        return self.live_bytes / self.held_bytes if self.held_bytes else 1.0
 
 
 class SnapshotStore(EntryStore):

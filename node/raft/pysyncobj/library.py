@@ -1,4 +1,4 @@
-"""The only subclass of pysyncobj's SyncObj: its state and its hooks under plain names.
+"""The only subclass of pysyncobj's SyncObj, and the journal in its language: all under plain names.
 
 Owns every mangled name of the library, its settings, and the doors into it that stay shut. Must not
 know queues, nor decide anything: the library keeps the election timer, the counting of votes, the
@@ -13,16 +13,16 @@ speed of a slot, where a property would cost a call on each of some sixty reads 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, overload
 
+import pysyncobj.journal
 from pysyncobj.config import SyncObjConf
 from pysyncobj.syncobj import _RAFT_STATE, SyncObj
 from pysyncobj.transport import Transport
 
-from node.peers.peer import PeerNode
+from node.peers.message import PeerNode
 from node.raft.errors import RaftStopped
 from node.raft.pysyncobj import pin, seams
-from node.raft.pysyncobj.library_log import LibraryLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from node.journal.records import Entry
     from node.peers.message import Message
     from node.raft.membership import Membership
+
 
 pin.check_names()
 seams.install()
@@ -334,3 +335,66 @@ def library_conf(settings: Settings) -> SyncObjConf:
         password=None,
         serializer=None,
     )
+
+
+class LibraryLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj ships no types
+    """Adapter that the library takes for its journal."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def __len__(self) -> int:
+        return len(self._journal)
+
+    @overload
+    def __getitem__(self, item: int) -> Entry: ...
+
+    @overload
+    def __getitem__(self, item: slice) -> list[Entry]: ...
+
+    def __getitem__(self, item: int | slice) -> Entry | list[Entry]:
+        """Return entries by place in the log, not by index."""
+        return self._journal[item]
+
+    def add(self, command: bytes, index: int, term: int) -> None:
+        """Append the no-op of a new leader."""
+        self._journal.add(command, index, term)
+
+    def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
+        """Persist term and vote."""
+        self._journal.set_term(term, votedForNodeId)
+
+    def getCurrentTerm(self) -> int:
+        """Return the persisted term."""
+        return self._journal.term
+
+    def getVotedForNodeId(self) -> str | None:
+        """Return the vote of the persisted term."""
+        return self._journal.voted_for
+
+    def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
+        """Note how far the log is committed."""
+        self._journal.note_commit(raftCommitIndex)
+
+    def getRaftCommitIndex(self) -> int:
+        """Return the newest commit index noted."""
+        return self._journal.commit_hint()
+
+    def onOneSecondTimer(self) -> None:
+        """Have the journal buffer its commit hint."""
+        self._journal.each_second()
+
+    def deleteEntriesFrom(self, entryFrom: int) -> None:
+        """Keep the first `entryFrom` entries only."""
+        self._journal.truncate(entryFrom)
+
+    def clear(self) -> NoReturn:
+        """Refuse: entries that no snapshot holds would be lost (b02, b03)."""
+        raise RaftStopped("raft: refusing to clear the log: no snapshot holds its entries")
+
+    def deleteEntriesTo(self, entryTo: int) -> NoReturn:
+        """Refuse: the head of the log is released by a snapshot only."""
+        raise RaftStopped(f"raft: refusing to drop {entryTo} entries at the head of the log")
+
+    def _destroy(self) -> None:
+        self._journal.close()

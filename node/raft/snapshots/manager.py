@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from node.journal import limits as journal_limits
 from node.journal.errors import SnapshotFailed
-from node.journal.io.steps import Steps
+from node.journal.io.jobs import Steps
 from node.raft import limits
 from node.raft.errors import RaftError, RaftStopped
 from node.raft.snapshots.receiver import SnapshotReceiver, offered
@@ -21,13 +21,12 @@ from node.raft.snapshots.taker import SnapshotTaker
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from node.journal.io.steps import Work
-    from node.journal.io.worker import Worker
+    from node.journal.io.jobs import Work, Worker
     from node.journal.journal import Journal
     from node.journal.snapshots.file import SnapshotMeta
     from node.peers.message import Message
     from node.raft.config import RaftConfig, RaftCounters
-    from node.raft.state_source import StateSource
+    from node.raft.environment import StateSource
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from node.journal.snapshots.file import SnapshotMeta
 from node.peers.message import MessageRefused
 
 if TYPE_CHECKING:
-    from node.journal.io.job import OffLoop
+    from node.journal.io.jobs import OffLoop
     from node.journal.journal import Journal
     from node.journal.snapshots.install import InstallWriter
     from node.peers.message import Message

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from node.journal.io.steps import Prefetch
+from node.journal.io.jobs import Prefetch
 from node.raft import limits
 from node.raft.config import SnapshotSent
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Generator
 
-    from node.journal.io.job import Job
-    from node.journal.io.worker import Worker
+    from node.journal.io.jobs import Job, Worker
     from node.journal.journal import Journal
     from node.peers.message import Message
     from node.raft.config import RaftConfig

@@ -13,19 +13,18 @@ from array import array
 from typing import TYPE_CHECKING
 
 from node.journal.errors import SnapshotFailed
-from node.journal.io.steps import Steps
-from node.journal.record_writer import aborting
+from node.journal.io.jobs import Steps
+from node.journal.record_files import aborting
 from node.raft import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from node.journal.io.steps import Work
-    from node.journal.io.worker import Worker
+    from node.journal.io.jobs import Work, Worker
     from node.journal.journal import Journal
     from node.journal.snapshots.store import SnapshotWriter
     from node.raft.config import RaftConfig, RaftCounters
-    from node.raft.state_source import StateSource
+    from node.raft.environment import StateSource
 
 logger = logging.getLogger(__name__)
 

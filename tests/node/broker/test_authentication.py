@@ -22,7 +22,7 @@ from node.users import User
 from tests.support.users import user
 
 if TYPE_CHECKING:
-    from node.journal.io.worker import Done, Work
+    from node.journal.io.jobs import Done
 
 
 class Bench:
@@ -30,7 +30,7 @@ class Bench:
 
     def __init__(self, *users: User) -> None:
         self.now = 1000.0
-        self.works: list[tuple[Work, Done]] = []
+        self.works: list[tuple[Callable[[], None], Done]] = []
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.closed = False
         self.verdicts: list[Verdict] = []
@@ -41,7 +41,7 @@ class Bench:
             thread=lambda: self,
         )
 
-    def run(self, work: Work, done: Done) -> None:
+    def run(self, work: Callable[[], None], done: Done) -> None:
         self.works.append((work, done))
 
     def close(self) -> None:

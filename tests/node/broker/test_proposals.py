@@ -20,7 +20,7 @@ from node.broker.counters import Counters
 from node.broker.proposals import Proposals, Waiter
 from node.broker.turns import Turns
 from node.config import LimitSettings
-from node.journal.io.worker import Inline
+from node.journal.io.jobs import Inline
 from node.raft import Outcome, RaftNode
 
 NODES: Nodes = (("n1", "127.0.0.1:1"),)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 import pytest
 
 from node.journal import limits
-from node.journal.config import JournalLimits
 from node.journal.errors import JournalDamaged, JournalFailed
-from node.journal.io.body_fetcher import BodyFetcher
-from node.journal.io.worker import Inline
+from node.journal.io.jobs import Inline
+from node.journal.io.readers import BodyFetcher
+from node.journal.limits import JournalLimits
 from tests.support.journals import SMALL, command, fill, open_journal
 from tests.support.raft_world import World
 from tests.support.simdisk import SimStorage

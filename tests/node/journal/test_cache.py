@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from node.journal.cache import ENTRY_OVERHEAD_BYTES, CommandCache
+from node.journal.commands import ENTRY_OVERHEAD_BYTES, CommandCache
 
 COUNT = 60_000
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from node.journal.config import JournalLimits
 from node.journal.errors import JournalRefused, SnapshotFailed
+from node.journal.limits import JournalLimits
 from tests.node.journal.test_snapshots import filled, names, reopened
 from tests.support.journals import command, fill, open_journal, state_of
 from tests.support.simdisk import SimStorage

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from node.journal.config import JournalLimits
 from node.journal.errors import JournalFailed, JournalRefused
 from node.journal.journal import Journal
-from node.journal.stats import SYNC_BUCKET_SECONDS
+from node.journal.limits import JournalLimits
+from node.journal.writer import SYNC_BUCKET_SECONDS
 from tests.support.journals import (
     CLUSTER,
     NODE,

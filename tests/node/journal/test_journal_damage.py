@@ -33,7 +33,7 @@ from tests.support.simdisk import SimStorage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from node.journal.config import JournalLimits
+    from node.journal.limits import JournalLimits
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from node.journal import file_header
-from node.journal.file_header import JournalIdentity
+from node.journal import records
 from node.journal.io.storage import OpenFiles
+from node.journal.records import JournalIdentity
 from node.journal.snapshots.compacted_file import CompactedFileWriter, compacted_name
 from node.journal.snapshots.file import snapshot_name
 from tests.node.raft import stranger
@@ -66,7 +66,7 @@ def test_a_journal_of_format_1_is_opened_and_goes_on_in_format_2(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     storage = SimStorage()
-    monkeypatch.setattr(file_header, "FORMAT", 1)
+    monkeypatch.setattr(records, "FORMAT", 1)
     journal = open_journal(storage, limits=SMALL)
     for step in busy_script(journal):
         step()

@@ -15,8 +15,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from node.journal.config import JournalLimits
 from node.journal.journal import Entry, Journal
+from node.journal.limits import JournalLimits
 from tests.support.journals import State, open_journal, state_of
 from tests.support.simdisk import SimStorage
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from node.journal import limits
-from node.journal.config import JournalLimits
 from node.journal.errors import JournalForeign, JournalLocked, JournalUnusable
 from node.journal.io import storage
 from node.journal.io.storage import LOCK_NAME, OsStorage
+from node.journal.limits import JournalLimits
 from node.journal.segments import MARK_NAME, parse_segment_name
 from tests.support.journals import SMALL, command, fill, open_journal, state_of
 from tests.support.privileges import ordinary_user

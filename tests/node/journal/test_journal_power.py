@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from node.journal.config import JournalLimits
 from node.journal.errors import JournalFailed, JournalFull, JournalUnusable
 from node.journal.journal import Journal
+from node.journal.limits import JournalLimits
 from tests.support.journals import (
     NODE,
     ONE_SEGMENT,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from node.journal import limits, records
-from node.journal.config import JournalLimits
 from node.journal.errors import JournalDamaged, JournalFailed
 from node.journal.journal import Journal
+from node.journal.limits import JournalLimits
 from node.journal.segments import segment_name
 from tests.support.journals import (
     NO_ROOM,

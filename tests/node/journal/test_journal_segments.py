@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from node.journal.config import JournalLimits
-from node.journal.file_header import seed_of
+from node.journal.limits import JournalLimits
+from node.journal.records import seed_of
 from node.journal.segments import Preamble, SegmentHeader, parse_segment_name, segment_name
 from tests.support.journals import (
     CLUSTER,

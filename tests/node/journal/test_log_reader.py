@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from node.journal.config import JournalLimits
 from node.journal.errors import JournalDamaged, JournalFailed
-from node.journal.io.log_reader import LogReader
-from node.journal.io.worker import Inline
-from node.peers.peer import PeerNode
+from node.journal.io.jobs import Inline
+from node.journal.io.readers import LogReader
+from node.journal.limits import JournalLimits
+from node.peers.message import PeerNode
 from node.raft import limits
 from node.raft.config import RaftConfig, RaftCounters
 from node.raft.node import RaftNode

@@ -13,7 +13,7 @@ import pytest
 from crc32c import crc32c
 
 from node.journal.errors import JournalDamaged, JournalFailed, JournalForeign
-from node.journal.file_header import SNAPSHOT_MAGIC, decode_header
+from node.journal.records import SNAPSHOT_MAGIC, decode_header
 from node.journal.snapshots.file import snapshot_name
 from tests.support.journals import command, fill, open_journal
 from tests.support.simdisk import SimStorage

@@ -17,8 +17,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from node.journal.config import JournalLimits
 from node.journal.journal import Journal
+from node.journal.limits import JournalLimits
 from tests.support.journals import command, open_journal
 from tests.support.simdisk import SimStorage
 from tests.support.snapshots import kept_entry, live_entries, state_at

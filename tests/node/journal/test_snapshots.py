@@ -13,11 +13,11 @@ import pytest
 
 from node.journal import limits
 from node.journal.errors import JournalDamaged, JournalFailed, JournalRefused, SnapshotFailed
-from node.journal.io.job import Job
+from node.journal.io.jobs import Job
 from node.journal.journal import Journal
 from node.journal.log import PLACEHOLDER
 from node.raft.errors import RaftStopped
-from node.raft.pysyncobj.library_log import LibraryLog
+from node.raft.pysyncobj.library import LibraryLog
 from tests.support.journals import command, fill, open_journal
 from tests.support.simdisk import SimStorage
 from tests.support.snapshots import clean_up, kept_entry, live_entries, state_at, take

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from node.journal.io.worker import Inline, Worker, WorkerThread
+from node.journal.io.jobs import Inline, Worker, WorkerThread
 
 
 async def outcomes(worker: Worker, *works: object) -> list[BaseException | None]:

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from node.peers.peer import PeerNode
+from node.peers.message import PeerNode
 from node.raft import limits
 from node.raft.config import Outcome
+from node.raft.elections import LogEnd, PreVote, would_grant
 from node.raft.node import RaftNode
-from node.raft.prevote import LogEnd, PreVote, would_grant
 from tests.node.raft.scenarios import Rule, as_tests
 from tests.support import raft_mutants as mutants
 from tests.support import raft_probe

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from node.peers.message import MessageRefused
-from node.peers.peer import PeerNode
+from node.peers.message import MessageRefused, PeerNode
 from node.raft.config import Outcome
 from node.raft.errors import RaftStopped
 from node.raft.node import RaftNode

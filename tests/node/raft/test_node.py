@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from node.peers.peer import PeerNode
+from node.peers.message import PeerNode
 from node.raft import limits
 from node.raft.config import EntryTooLarge, Outcome
 from node.raft.errors import RaftStopped

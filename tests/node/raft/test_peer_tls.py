@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from node.peers import limits
-from node.peers.peer import PeerNode
+from node.peers.message import PeerNode
 from node.peers.tls import CertificateUnusable, PeerTls, names_in
 from node.raft.config import ConfigInvalid, RaftConfig
 from tests.node.raft.test_transport import CLUSTER, Member, free_ports, until

@@ -18,8 +18,7 @@ from node.raft.config import boot_clock
 from node.raft.core import CANDIDATE, FOLLOWER, LEADER, Core
 from node.raft.errors import RaftStopped
 from node.raft.pysyncobj import pin, seams
-from node.raft.pysyncobj.library import STATE, Library, mangled
-from node.raft.pysyncobj.library_log import LibraryLog
+from node.raft.pysyncobj.library import STATE, Library, LibraryLog, mangled
 from tests.support import raft_probe
 from tests.support.journals import fill, open_journal
 from tests.support.raft_world import World

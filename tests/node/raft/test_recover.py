@@ -24,7 +24,7 @@ from tests.support.raft_world import Frame, SimNode, World
 from tests.support.simdisk import PowerCut, SimStorage
 
 if TYPE_CHECKING:
-    from node.peers.peer import PeerNode
+    from node.peers.message import PeerNode
 
 NodeClass = type[RaftNode]
 STAMP = "20261122T043238Z"

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from node.journal.io.worker import Inline
+from node.journal.io.jobs import Inline
 from node.journal.journal import Journal
 from node.peers.handshake import DialerSide, Identity, ListenerSide, PeerRefused
-from node.peers.message import MessageRefused
-from node.peers.peer import PeerNode
+from node.peers.message import MessageRefused, PeerNode
 from node.raft.append_entries import accept, check
 from node.raft.config import Outcome, RaftConfig, RaftCounters
 from node.raft.lease import NEVER

@@ -20,8 +20,7 @@ import pytest
 from node.peers import limits
 from node.peers.frames import LENGTHS, PROTOCOL_VERSION, Decoder, encode
 from node.peers.handshake import DialerSide, Identity
-from node.peers.message import MessageRefused
-from node.peers.peer import PeerNode
+from node.peers.message import MessageRefused, PeerNode
 from node.peers.transport import TcpTransport
 from node.raft.config import ConfigInvalid, RaftConfig
 

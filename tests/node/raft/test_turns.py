@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from node.peers.peer import PeerNode
+from node.peers.message import PeerNode
 from node.raft import limits
 from node.raft.config import Outcome
 from tests.support import raft_probe

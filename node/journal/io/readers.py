@@ -1,9 +1,10 @@
-"""Entries that are not in memory, read off the event loop for those that wait for them.
+"""Readers of entries that are not in memory, off the event loop: in order, or by index.
 
-Owns the waiters and one fetch after the other, each for all that gathered while the one before was
-under way. A fetch reads neighbours on the disk in one read, and checks each entry as if it were
-read alone. Its entries are in the cache while its waiters are called, whatever the cache's bound;
-a waiter that does not use them then asks again. Must not know what is done with an entry.
+Owns who waits for what. A `LogReader` follows the log for a reader that may be far behind (a peer,
+the state machine) and keeps a chunk or two ahead of it. A `BodyFetcher` serves those that wait for
+entries anywhere, one fetch after the other, each for all that gathered while the one before was
+under way. Its entries are in the cache while its waiters are called, whatever the cache's bound; a
+waiter that does not use them then asks again. Must not know peers, nor what is done with an entry.
 """
 
 from __future__ import annotations
@@ -14,20 +15,19 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from node.journal import limits
-from node.journal.io.job import Job
-from node.journal.io.steps import Steps
-from node.journal.record_reader import read_entries
+from node.journal.io.jobs import Job, Prefetch, Steps
+from node.journal.record_files import read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from node.journal.cache import CommandCache
-    from node.journal.io.steps import Work
+    from node.journal.commands import CommandCache
+    from node.journal.io.jobs import Work, Worker
     from node.journal.io.storage import Storage
-    from node.journal.io.worker import Worker
     from node.journal.journal import Journal
     from node.journal.locations import EntryLocation
-    from node.journal.record_reader import RecordFile
+    from node.journal.log import DurableLog
+    from node.journal.record_files import RecordFile
     from node.journal.records import Entry
     from node.journal.snapshots.store import SnapshotStore
 
@@ -208,3 +208,63 @@ class BodyFetcher:
             self._served[waiter] = None
             fetch.add(waiter.needs())
         return fetch
+
+
+class LogReader:
+    """A reader's way through the log. Keeps at most three chunks of `limits.RUN_BYTES`: the one
+    in use, the next, and one that is being read."""
+
+    def __init__(
+        self, log: DurableLog, worker: Worker, wake: Callable[[], None], last: Callable[[], int]
+    ) -> None:
+        """Read no entry above `last()`: another could replace it before it is taken. Where the log
+        is truncated at or below that, `stop` has to come first."""
+        self._log = log
+        self._worker = worker
+        self._wake = wake
+        self._last = last
+        self._chunk: list[Entry] = []
+        self._prefetch: Prefetch[list[Entry]] | None = None
+        self._next_index = 0
+
+    def __repr__(self) -> str:
+        return f"<LogReader {self._prefetch} from {self._next_index}>"
+
+    def waits(self, first: int) -> bool:
+        """Whether the entries from `first` on are being read."""
+        prefetch = self._prefetch
+        return prefetch is not None and prefetch.waiting and self._next_index == first
+
+    def take(self, first: int, max_bytes: int, max_count: int) -> list[Entry]:
+        """Entries from `first` on, up to `max_bytes` of commands and `max_count`, at least one.
+
+        None of them where there is none, or while they are read: `wake` is called then. Raises
+        what `DurableLog.read` does, which is final.
+        """
+        entries = self._log.cached_entries(first, max_bytes, max_count)
+        if entries or first > self._last():
+            return entries
+        chunk = self._chunk
+        if not (chunk and chunk[0][1] <= first <= chunk[-1][1]):
+            chunk = self._chunk = self._next_chunk(first)
+        if not chunk:
+            return []
+        last = self._log.last_of(first, max_bytes, max_count)
+        return chunk[first - chunk[0][1] : last - chunk[0][1] + 1]
+
+    def _next_chunk(self, first: int) -> list[Entry]:
+        if self._prefetch is None or self._prefetch.ended or self._next_index != first:
+            self.stop()
+            chunks = self._log.reading_log(first, self._last)
+            self._prefetch = Prefetch(chunks, self._worker, self._wake)
+            self._next_index = first
+        entries = self._prefetch.take() or []
+        self._next_index += len(entries)
+        return entries
+
+    def stop(self) -> None:
+        """Drop what was read. Does not wait for what is being read."""
+        self._chunk = []
+        if self._prefetch is not None:
+            self._prefetch.stop()
+            self._prefetch = None
