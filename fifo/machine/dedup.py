@@ -82,7 +82,7 @@ def repeats(
     found: list[Repeat] = []
     for place in range(stop):
         held = queue.dedup.get(ids[place])
-        if held is None or held.until_ms <= step.now or not held.producer:
+        if held is None or held.until_ms <= step.now:
             continue
         if held.producer == producer and held.number >= numbers[place]:
             continue  # itself, or what came after it

@@ -1,9 +1,9 @@
 """The form of every record in a snapshot: which fields, in which order, and how each is read back.
 
-Owns the field tables. The form is a list per record in the order of its table; a field is only ever
-added at the end of its table. A new `FORMAT` needs its entry in `_EARLIER`, so that the one before
-is still read, and a fixture in `tests/machine/snapshots`. Bodies are handles and
-stay where they are. Must not know slices: `snapshot_stream.py` does.
+Owns the field tables. The form is a list per record in the order of its table. Any change of a form
+is a new `FORMAT`, and a new fixture in `tests/machine/snapshots`; until the first release no other
+format is read. Bodies are handles and stay where they are. Must not know slices:
+`snapshot_stream.py` does.
 """
 
 import sys
@@ -170,16 +170,6 @@ def _add_records(records: tables.Table[int, Record], rows: list[Any]) -> None:
         records[position] = _read_record(row)
 
 
-def _add_records_1(records: tables.Table[int, Record], rows: list[Any]) -> None:
-    """Only a stack could lie in the log, and its place had a field of its own behind it."""
-    for position, row in rows:
-        letter = row[-1]
-        if letter is not None:
-            place = letter.pop(5)
-            letter[4] = place if letter[4] is None else letter[4]
-        records[position] = _read_record(row)
-
-
 def _write_lanes(lanes: dict[int, HoldLane]) -> list[Any]:
     """Leave out fields that are only kept for speed, as they differ after a restore: an empty lane,
     and how far a bound lags behind the first deadline."""
@@ -215,11 +205,6 @@ def _add_delayed(delayed: Any, rows: list[Any]) -> None:
 def _add_remembered(dedup: tables.Table[bytes, Remembered], rows: list[Any]) -> None:
     for name, held in rows:
         dedup[name] = Remembered(*held)
-
-
-def _add_remembered_1(dedup: tables.Table[bytes, Remembered], rows: list[Any]) -> None:
-    for name, until_ms in rows:
-        dedup[name] = Remembered(until_ms, 0, 0)
 
 
 def _add_tags(tags: dict[tuple[int, str], int], rows: list[Any]) -> None:
@@ -271,8 +256,8 @@ def _all(names: str, read: Reader = same) -> dict[str, Form]:
     return dict.fromkeys(names.split(), (same, read))
 
 
-FORMAT = 2
-"""The format that snapshots are written in; docs/machine.md lists the changes of each."""
+FORMAT = 3
+"""The format that snapshots are written in, and the only one that is read."""
 
 FORMS: dict[str, dict[str, Form]] = {
     "session": _all("number session_id user address incarnation epochs attached disconnected")
@@ -313,27 +298,6 @@ FORMS: dict[str, dict[str, Form]] = {
     },
 }
 """By kind, the fields of its records in order: how each is made plain, and how it is read."""
-
-_EARLIER: dict[int, dict[tuple[str, str], Reader]] = {
-    1: {
-        ("queue", "dedup"): LongReader(tables.Table, _add_remembered_1),
-        ("queue", "records"): LongReader(tables.Table, _add_records_1),
-    },
-}
-"""Earlier formats that are read: the fields that had another form in them."""
-
-
-def forms_of(version: int) -> dict[str, dict[str, Form]] | None:
-    """The readers for snapshots of this format; None where this code does not know it."""
-    if version == FORMAT:
-        return FORMS
-    if version not in _EARLIER:
-        return None
-    found = {kind: dict(forms) for kind, forms in FORMS.items()}
-    for (kind, name), reader in _EARLIER[version].items():
-        found[kind][name] = (found[kind][name][0], reader)
-    return found
-
 
 TYPES: dict[str, Any] = {
     "session": Session,

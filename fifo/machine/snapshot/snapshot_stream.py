@@ -22,7 +22,6 @@ from fifo.machine.snapshot.snapshot_layout import (
     Form,
     LongReader,
     Reader,
-    forms_of,
     plain,
     same,
 )
@@ -229,9 +228,8 @@ def _read(source: _Source) -> Generator[None, None, State]:
     if source.list_header() != 4 or source.value() != MAGIC:
         raise SnapshotError("not a snapshot of a queue machine")
     version = source.value()
-    forms = forms_of(version) if type(version) is int else None
-    if forms is None:
-        raise SnapshotError(f"snapshot format {version} is not known here")
+    if version != FORMAT:
+        raise SnapshotError(f"snapshot format {version}; this program reads format {FORMAT}")
     state = State()
     if source.list_header() != len(SCALARS):
         raise SnapshotError("not a snapshot: unexpected fields")
@@ -248,7 +246,7 @@ def _read(source: _Source) -> Generator[None, None, State]:
     for kind, table in KINDS.items():
         items = getattr(state, table)
         for count in range(source.list_header()):
-            item = yield from _item(source, kind, forms[kind])
+            item = yield from _item(source, kind, FORMS[kind])
             item.generation = state.generation
             items[item.number] = item
             if count % (STEP_ITEMS // 8) == 0:

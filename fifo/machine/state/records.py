@@ -84,10 +84,7 @@ class Record(NamedTuple):
 
 
 class Remembered(NamedTuple):
-    """A dedup id: until when it is remembered, and the producer and number of its message.
-
-    `producer` is 0 where a snapshot of the first format did not say.
-    """
+    """A dedup id: until when it is remembered, and the producer and number of its message."""
 
     until_ms: int
     producer: int

@@ -1,8 +1,4 @@
-"""The state that the snapshots of earlier formats in `snapshots/` hold, as commands.
-
-Owns that one state. A fixture is made once, by the code that wrote its format, and never again:
-`encode(build().state)` of that day.
-"""
+"""The state that the fixture in `snapshots/` holds, as commands; owns that one state."""
 
 from fifo.machine import Machine, commands
 from fifo.words.settlement import Verb
@@ -10,8 +6,8 @@ from tests.support.machine import Area, Bench
 
 
 def build() -> Bench:
-    """Something of every table that a format has changed: dedup ids, dead letters, both ways to
-    keep a stack, and what stands around them."""
+    """Build something of every table: dedup ids, dead letters, both ways to keep a stack, a
+    delayed message, a lock, a session that a change of leader has detached, a notice."""
     bench = Bench(Machine())
     bench.do(commands.Lead(1))
     bench.declare("q", dead_letter="d", dedup_window_ms=60_000, nack_backoff="fixed:5s")
@@ -33,5 +29,10 @@ def build() -> Bench:
     bench.terminate(consumer, 2, reason="worse", exception_type="E", stack="short")
     bench.nack(consumer, 3)
     bench.advance(1_000)
-    bench.publish(session, "q", "e", dedup=[b"3"])
+    bench.publish(session, "q", "e", "f", dedup=[b"3", b"4"])
+    bench.advance(30_000)
+    bench.tick_all()
+    bench.do(commands.Alive(session, consumer))
+    bench.nack(consumer, 6)
+    bench.do(commands.Lead(2))
     return bench
