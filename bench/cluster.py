@@ -9,17 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import fifo
 import fifo.client
+from bench.loopback import NODES, ClusterFailed, free_base, until
 from bench.processes import environment
 from node.cli.local import plan
 from node.cli.state import ClusterFolder
@@ -30,12 +28,8 @@ if TYPE_CHECKING:
 
     from bench.processes import Child, Household
 
-NODES = 3
-PORTS_PER_NODE = 10
+NODE_PORTS = tuple(10 * node + use for node in range(NODES) for use in (1, 2, 3))
 """`fifo cluster start` gives node i the ports base + 10 i + 1, 2 and 3."""
-
-BASE_PORTS = range(17_100, 32_000, 100)
-"""Below those that systems hand out by themselves, and away from the default of 7100."""
 
 PORT_ATTEMPTS = 5
 PORT_TAKEN = "already in use"
@@ -45,12 +39,6 @@ START_LIMIT_S = 40.0
 ELECTION_LIMIT_S = 30.0
 CATCH_UP_LIMIT_S = 60.0
 OBSERVE_TIMEOUT_S = 0.5
-LOOK_S = 0.02
-"""Interval of looks for a change of leader, and so the precision of its length."""
-
-
-class ClusterFailed(Exception):
-    """The cluster did not do what was asked of it; the text says what, and quotes its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +73,7 @@ class BenchCluster:
             process = self._process = self._household.start(
                 f"cluster-{attempt}",
                 *_command("start", self._folder, "--json"),
-                *("--nodes", str(NODES), "--base-port", str(free_base_port())),
+                *("--nodes", str(NODES), "--base-port", str(free_base(NODE_PORTS))),
                 stdout=output,
             )
             view = await self._started(process, output)
@@ -107,15 +95,15 @@ class BenchCluster:
         folder.write_config(replace(usual, raft=raft))
 
     async def _started(self, process: Child, output: Path) -> dict[str, Any] | None:
-        """Status of the started cluster; None where somebody else took its ports."""
-        deadline = time.monotonic() + START_LIMIT_S
-        while not (view := _parsed(output)):
-            ended = process.exit_code() is not None
-            if ended and PORT_TAKEN in process.last_lines():
-                return None
-            if ended or time.monotonic() > deadline:
-                raise ClusterFailed(f"no cluster came up:\n{process.last_lines()}")
-            await asyncio.sleep(LOOK_S)
+        """Status of the started cluster; None where another program took its ports."""
+
+        async def look() -> bool:
+            return bool(_parsed(output)) or process.exit_code() is not None
+
+        await until(look, START_LIMIT_S, f"no cluster came up ({process.log})")
+        view = _parsed(output)
+        if view is None and PORT_TAKEN not in process.last_lines():
+            raise ClusterFailed(f"no cluster came up:\n{process.last_lines()}")
         return view
 
     @property
@@ -126,19 +114,17 @@ class BenchCluster:
 
     async def leader(self, *, above_term: int = -1) -> tuple[Node, int]:
         """Wait for a node that leads in a term above this one: (node, term)."""
-        deadline = time.monotonic() + ELECTION_LIMIT_S
-        while time.monotonic() < deadline:
+
+        async def look() -> tuple[Node, int] | None:
             views = await asyncio.gather(*map(observe, self.nodes))
             leading = [
-                (int(view["term"]), node)
+                (node, int(view["term"]))
                 for view, node in zip(views, self.nodes, strict=True)
                 if view and view["role"] == "leader" and int(view["term"]) > above_term
             ]
-            if leading:
-                term, node = max(leading, key=lambda found: found[0])
-                return node, term
-            await asyncio.sleep(LOOK_S)
-        raise ClusterFailed(f"no leader within {ELECTION_LIMIT_S:.0f} s")
+            return max(leading, key=lambda found: found[1], default=None)
+
+        return await until(look, ELECTION_LIMIT_S, "no leader")
 
     def views(self) -> list[dict[str, Any]]:
         """Every node as `fifo cluster status --json` prints it: its role, pid and addresses."""
@@ -171,16 +157,8 @@ class BenchCluster:
 
     async def caught_up(self, node: Node) -> None:
         """Wait until a node has applied what was committed when this was asked."""
-        deadline = time.monotonic() + CATCH_UP_LIMIT_S
         leader, _ = await self.leader()
-        view = await observe(leader)
-        goal = int(view["commit"]) if view else 0
-        while time.monotonic() < deadline:
-            view = await observe(node)
-            if view and int(view["applied"]) >= goal:
-                return
-            await asyncio.sleep(LOOK_S)
-        raise ClusterFailed(f"{node.name} did not catch up within {CATCH_UP_LIMIT_S:.0f} s")
+        await applied(node, await commit_index(leader), CATCH_UP_LIMIT_S)
 
     def _fifo(self, verb: str, *arguments: str) -> str:
         outcome = subprocess.run(
@@ -203,23 +181,22 @@ async def observe(node: Node) -> dict[str, Any] | None:
         return None
 
 
-def free_base_port() -> int:
-    """A base of which every port that the nodes will use is free now: a different one each time."""
-    for base in random.sample(BASE_PORTS, len(BASE_PORTS)):
-        ports = [base + PORTS_PER_NODE * node + use for node in range(NODES) for use in (1, 2, 3)]
-        if all(map(_is_free, ports)):
-            return base
-    raise ClusterFailed("no free ports on the loopback address")
+async def commit_index(node: Node) -> int:
+    """Commit index of a node. Raises ClusterFailed where it does not answer."""
+    view = await observe(node)
+    if view is None:
+        raise ClusterFailed(f"{node.name} does not answer")
+    return int(view["commit"])
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+async def applied(node: Node, goal: int, limit_s: float) -> None:
+    """Wait until a node has applied the log up to this index."""
+
+    async def look() -> bool:
+        view = await observe(node)
+        return view is not None and int(view["applied"]) >= goal
+
+    await until(look, limit_s, f"{node.name} did not catch up")
 
 
 def _command(verb: str, folder: Path, *arguments: str) -> list[str]:

@@ -24,8 +24,9 @@ from rich.console import Console
 from rich.table import Table
 
 import fifo
-from bench.cluster import NODES, BenchCluster, ClusterFailed, observe
+from bench.cluster import BenchCluster, applied, commit_index
 from bench.hardware import describe, machine
+from bench.loopback import NODES, until
 from bench.measuring import measured
 from bench.nodes import Nodes
 from bench.processes import Household
@@ -35,8 +36,6 @@ from bench.statistics import percentile, spread
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bench.cluster import Node
-
 QUEUE = "deep"
 BODY_BYTES = 1024
 BATCH = 2_000
@@ -45,7 +44,6 @@ CALL_TIMEOUT_S = 120.0
 PATIENCE_S = 900.0
 """For one long thing: a restart on a large journal, or catching up."""
 
-LOOK_S = 0.02
 STEADY_S = 0.01
 """Between two publishes of the load under which a follower catches up: it is there, no more."""
 
@@ -63,7 +61,7 @@ USUAL_SNAPSHOT_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class DepthSizes:
     """Amounts of one size of the benchmark."""
 
     messages: int
@@ -93,7 +91,7 @@ class Place:
 
     household: Household
     folder: Path
-    sizes: Sizes
+    sizes: DepthSizes
     measured: Measured
 
 
@@ -124,18 +122,16 @@ async def fill(url: str, count: int) -> float:
 
 async def serve_again(url: str) -> None:
     """Wait until a message was published and another delivered, under any leader."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
+
+    async def look() -> bool:
         try:
             async with fifo.connect(url, timeout=1.0) as client:
                 await client.publish(QUEUE, b"x" * BODY_BYTES, timeout=5.0)
-                if await client.get(QUEUE, timeout=5.0):
-                    return
+                return bool(await client.get(QUEUE, timeout=5.0))
         except (fifo.FifoError, OSError):
-            pass
-        if time.monotonic() > deadline:
-            raise ClusterFailed(f"the cluster does not serve within {PATIENCE_S:.0f} s")
-        await asyncio.sleep(LOOK_S)
+            return False
+
+    await until(look, PATIENCE_S, "the cluster does not serve")
 
 
 @asynccontextmanager
@@ -232,11 +228,13 @@ async def _catch_up(place: Place, way: str, snapshot_bytes: int) -> None:
             async with steady_load(cluster.url) as taken:
                 await asyncio.sleep(STEADY_BEFORE_S)
                 before, taken[:] = sorted(taken), []
-                goal = await _commit_index(leader)
+                goal = await commit_index(leader)
                 began = time.monotonic()
                 cluster.begin_restart((follower,))
-                started = await _applied(follower, 1)
-                caught_up = await _applied(follower, goal)
+                await applied(follower, 1, PATIENCE_S)
+                started = time.monotonic()
+                await applied(follower, goal, PATIENCE_S)
+                caught_up = time.monotonic()
                 during = sorted(taken)
             note = place.measured.note
             megabytes = sizes.behind_bytes / 1e6
@@ -246,24 +244,6 @@ async def _catch_up(place: Place, way: str, snapshot_bytes: int) -> None:
             note(title, "confirm p99 alone, ms", percentile(before, 99))
             note(title, "confirm p99 meanwhile, ms", percentile(during, 99))
             note(title, "longest confirm meanwhile, ms", percentile(during, 100))
-
-
-async def _commit_index(node: Node) -> int:
-    view = await observe(node)
-    if view is None:
-        raise ClusterFailed(f"{node.name} does not answer")
-    return int(view["commit"])
-
-
-async def _applied(node: Node, goal: int) -> float:
-    """The time at which a node has applied so much."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        view = await observe(node)
-        if view is not None and int(view["applied"]) >= goal:
-            return time.monotonic()
-        await asyncio.sleep(LOOK_S)
-    raise ClusterFailed(f"{node.name} did not catch up within {PATIENCE_S:.0f} s")
 
 
 @asynccontextmanager
@@ -347,7 +327,7 @@ def _options() -> argparse.Namespace:
 def main() -> int:
     """Measure and print; SystemExit where the cluster failed."""
     options = _options()
-    sizes = Sizes(
+    sizes = DepthSizes(
         options.messages,
         int(options.restart_gb * 1e9) // BODY_BYTES,
         int(options.behind_gb * 1e9),

@@ -10,7 +10,7 @@ import asyncio
 import os
 import resource
 
-from bench.cluster import ClusterFailed
+from bench.loopback import ClusterFailed
 from fifo.wire import VERSION_MAX, VERSION_MIN, BadMessage, Opening, encode
 from fifo.wire.messages import ROLE_CONTROL, ROLE_DATA, Hello, Ping, Pong, Welcome
 

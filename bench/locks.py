@@ -25,9 +25,10 @@ from rich.console import Console
 from rich.table import Table
 
 import fifo
-from bench.cluster import BenchCluster, ClusterFailed
+from bench.cluster import BenchCluster
 from bench.hardware import describe, machine
 from bench.idle import descriptors, open_idle
+from bench.loopback import until
 from bench.measuring import measured
 from bench.nodes import Nodes
 from bench.processes import Household
@@ -40,6 +41,9 @@ BODY = b"x" * 16
 BATCH = 5_000
 PREFETCH_MAX = 65_000
 PATIENCE_S = 300.0
+LOOK_S = 0.1
+"""Interval of looks at a node that is being measured: rare enough to cost it nothing."""
+
 SETTLE_S = 3.0
 """Between the end of a load and the measuring of what is left of it."""
 
@@ -47,7 +51,7 @@ _BUCKET = re.compile(r'fifo_lock_expiry_lateness_seconds_bucket\{le="(\S+)"\} (\
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class LockFigure:
     """A line of the report."""
 
     workload: str
@@ -57,7 +61,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class LockSizes:
     """Amounts of one size of the benchmark."""
 
     expiring: int
@@ -70,7 +74,7 @@ class Sizes:
 # --- workloads -----------------------------------------------------------------------------------
 
 
-async def expire_at_once(cluster: BenchCluster, sizes: Sizes) -> list[Figure]:
+async def expire_at_once(cluster: BenchCluster, sizes: LockSizes) -> list[LockFigure]:
     """Locks of ten consumers that were taken at one moment and run out at another."""
     nodes = Nodes(cluster)
     async with fifo.connect(cluster.url) as client, AsyncExitStack() as consumers:
@@ -84,17 +88,17 @@ async def expire_at_once(cluster: BenchCluster, sizes: Sizes) -> list[Figure]:
             await consumers.enter_async_context(consumer)
         await client.resume(QUEUE)
         await _until_locked(client, sizes.expiring)
-        deadline = time.monotonic() + PATIENCE_S
-        name = "fifo_lock_expiry_lateness_seconds_count"
-        while await nodes.metric(name) < sizes.expiring:
-            if time.monotonic() > deadline:
-                raise ClusterFailed("the locks do not run out")
-            await asyncio.sleep(0.2)
+
+        async def expired() -> bool:
+            name = "fifo_lock_expiry_lateness_seconds_count"
+            return await nodes.metric(name) >= sizes.expiring
+
+        await until(expired, PATIENCE_S, f"not all of {sizes.expiring} locks expired", LOOK_S)
     page = await nodes.metrics()
     title = f"{sizes.expiring:,} locks run out at once"
     return [
-        Figure(title, "lateness p50, ms", _quantile_ms(page, 0.50)),
-        Figure(title, "lateness p99, ms", _quantile_ms(page, 0.99), "250"),
+        LockFigure(title, "lateness p50, ms", _quantile_ms(page, 0.50)),
+        LockFigure(title, "lateness p99, ms", _quantile_ms(page, 0.99), "250"),
     ]
 
 
@@ -110,7 +114,7 @@ def _quantile_ms(page: str, fraction: float) -> float:
     return 0.0
 
 
-async def hold(cluster: BenchCluster, sizes: Sizes) -> list[Figure]:
+async def hold(cluster: BenchCluster, sizes: LockSizes) -> list[LockFigure]:
     """Locks that no client touches: their cost, against the same nodes before."""
     nodes = Nodes(cluster)
     title = f"{sizes.held:,} locks held"
@@ -132,16 +136,16 @@ async def hold(cluster: BenchCluster, sizes: Sizes) -> list[Figure]:
             busy = await nodes.busy(sizes.seconds)
             grown = nodes.grown_mib(memory)
     return [
-        Figure(title, "leader idle without, % of a core", 100 * idle[0]),
-        Figure(title, "leader idle with, % of a core", 100 * busy[0], "the same"),
-        Figure(title, "follower idle without, % of a core", 100 * max(idle[1:])),
-        Figure(title, "follower idle with, % of a core", 100 * max(busy[1:]), "the same"),
-        Figure(title, "leader's memory grew, MiB", grown[0]),
-        Figure(title, "a follower's memory grew, MiB", max(grown[1:])),
+        LockFigure(title, "leader idle without, % of a core", 100 * idle[0]),
+        LockFigure(title, "leader idle with, % of a core", 100 * busy[0], "the same"),
+        LockFigure(title, "follower idle without, % of a core", 100 * max(idle[1:])),
+        LockFigure(title, "follower idle with, % of a core", 100 * max(busy[1:]), "the same"),
+        LockFigure(title, "leader's memory grew, MiB", grown[0]),
+        LockFigure(title, "a follower's memory grew, MiB", max(grown[1:])),
     ]
 
 
-async def renew(cluster: BenchCluster, sizes: Sizes) -> list[Figure]:
+async def renew(cluster: BenchCluster, sizes: LockSizes) -> list[LockFigure]:
     """Locks of a hundred clients, renewed every 10 s: 30 s of lock, and a third of it."""
     nodes = Nodes(cluster)
     title = f"{sizes.renewed:,} locks of 100 sessions renewed every 10 s"
@@ -165,13 +169,13 @@ async def renew(cluster: BenchCluster, sizes: Sizes) -> list[Figure]:
         renewals = await nodes.metric("fifo_lock_renewals_total") - renewals
         await _until_locked(client, 100 * each)
     return [
-        Figure(title, "renewals per second", renewals / seconds, f"{100 * each / 10:,.0f}"),
-        Figure(title, "leader, % of a core above idle", 100 * (busy[0] - idle[0]), "2"),
-        Figure(title, "log entries per 10 s", entries / seconds * 10, "1"),
+        LockFigure(title, "renewals per second", renewals / seconds, f"{100 * each / 10:,.0f}"),
+        LockFigure(title, "leader, % of a core above idle", 100 * (busy[0] - idle[0]), "2"),
+        LockFigure(title, "log entries per 10 s", entries / seconds * 10, "1"),
     ]
 
 
-async def stay(cluster: BenchCluster, sizes: Sizes) -> list[Figure]:
+async def stay(cluster: BenchCluster, sizes: LockSizes) -> list[LockFigure]:
     """Connections that only answer pings."""
     count = descriptors(sizes.connections)
     nodes = Nodes(cluster)
@@ -188,11 +192,11 @@ async def stay(cluster: BenchCluster, sizes: Sizes) -> list[Figure]:
     for one in opened:
         one.close()
     return [
-        Figure(title, "still open at the end", there, f"{count:,}"),
-        Figure(title, "opened per second", count / lasted),
-        Figure(title, "leader, % of a core above idle", 100 * (busy[0] - idle[0])),
-        Figure(title, "leader's memory per connection, KiB", grown[0] * 1024 / count),
-        Figure(title, "a follower's memory per session, KiB", max(grown[1:]) * 2048 / count),
+        LockFigure(title, "still open at the end", there, f"{count:,}"),
+        LockFigure(title, "opened per second", count / lasted),
+        LockFigure(title, "leader, % of a core above idle", 100 * (busy[0] - idle[0])),
+        LockFigure(title, "leader's memory per connection, KiB", grown[0] * 1024 / count),
+        LockFigure(title, "a follower's memory per session, KiB", max(grown[1:]) * 2048 / count),
     ]
 
 
@@ -202,14 +206,13 @@ async def _publish(client: fifo.Client, count: int) -> None:
 
 
 async def _until_locked(client: fifo.Client, count: int) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while (await client.queue(QUEUE)).locked < count:
-        if time.monotonic() > deadline:
-            raise ClusterFailed(f"{QUEUE}: not {count} locks within {PATIENCE_S:.0f} s")
-        await asyncio.sleep(0.1)
+    async def locked() -> bool:
+        return (await client.queue(QUEUE)).locked >= count
+
+    await until(locked, PATIENCE_S, f"{QUEUE}: fewer than {count} locks", LOOK_S)
 
 
-WORKLOADS: dict[str, Callable[[BenchCluster, Sizes], Awaitable[list[Figure]]]] = {
+WORKLOADS: dict[str, Callable[[BenchCluster, LockSizes], Awaitable[list[LockFigure]]]] = {
     "expire": expire_at_once,
     "hold": hold,
     "renew": renew,
@@ -218,10 +221,10 @@ WORKLOADS: dict[str, Callable[[BenchCluster, Sizes], Awaitable[list[Figure]]]] =
 
 
 async def measure(
-    household: Household, folder: Path, names: Sequence[str], sizes: Sizes
-) -> list[Figure]:
+    household: Household, folder: Path, names: Sequence[str], sizes: LockSizes
+) -> list[LockFigure]:
     """Each workload on a cluster of its own."""
-    found: list[Figure] = []
+    found: list[LockFigure] = []
     for name in names:
         print(f"{name}: {WORKLOADS[name].__doc__}", file=sys.stderr, flush=True)
         cluster = BenchCluster(household, folder / name)
@@ -233,7 +236,7 @@ async def measure(
     return found
 
 
-def print_table(figures: Sequence[Figure], console: Console) -> None:
+def print_table(figures: Sequence[LockFigure], console: Console) -> None:
     """Every figure beside its aim."""
     table = Table("workload", "figure", "measured", "aim")
     before = ""
@@ -260,7 +263,7 @@ def main() -> int:
     unknown = [name for name in names if name not in WORKLOADS]
     if unknown:
         parser.error(f"no workload {unknown[0]!r}; there are {', '.join(WORKLOADS)}")
-    sizes = Sizes(
+    sizes = LockSizes(
         options.expiring, options.held, options.renewed, options.connections, options.seconds
     )
     figures = measured("locks", lambda home, folder: measure(home, folder, names, sizes))

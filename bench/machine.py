@@ -38,7 +38,7 @@ MEMORY_MESSAGES = 40_000
 """Enough that a block's own cost and the growth of its arrays are averaged out."""
 
 
-class Figure(NamedTuple):
+class MachineFigure(NamedTuple):
     """A line of the report. `curve` and `at` place it in a picture, where it is part of one."""
 
     name: str
@@ -63,8 +63,8 @@ def _figure(
     most: float | None = None,
     curve: str | None = None,
     at: int = 0,
-) -> Figure:
-    return Figure(name, unit, *spread(values), most, curve, at)
+) -> MachineFigure:
+    return MachineFigure(name, unit, *spread(values), most, curve, at)
 
 
 def _in_turns(works: Sequence[Callable[[], None]], rounds: int, repeats: int) -> list[list[float]]:
@@ -85,7 +85,7 @@ def _ratios(figures: Sequence[float], bases: Sequence[float]) -> list[float]:
     return [figure / base for figure, base in zip(figures, bases, strict=True)]
 
 
-def cycles(batch: int, rounds: int, repeats: int) -> list[Figure]:
+def cycles(batch: int, rounds: int, repeats: int) -> list[MachineFigure]:
     """Publish, checkout and ack, plain and rich, beside the reference."""
     works = (reference(batch), Cycle(batch).work(), Cycle(batch, rich=True).work())
     found = _in_turns(works, rounds, repeats)
@@ -102,7 +102,7 @@ def cycles(batch: int, rounds: int, repeats: int) -> list[Figure]:
     ]
 
 
-def depths(rounds: int, repeats: int) -> list[Figure]:
+def depths(rounds: int, repeats: int) -> list[MachineFigure]:
     """The plain cycle with more and more messages ready, and locked."""
     found = []
     for what in ("ready", "locked"):
@@ -144,7 +144,7 @@ def _expiries(others: int, repeats: int) -> list[float]:
     return found
 
 
-def expiring(repeats: int) -> list[Figure]:
+def expiring(repeats: int) -> list[MachineFigure]:
     """Ten thousand locks that end together, by how many others there are."""
     found = []
     base: list[float] = []
@@ -157,7 +157,7 @@ def expiring(repeats: int) -> list[Figure]:
     return [*found, _figure("expiring beside most against alone", "x", ratio, 3)]
 
 
-def memory() -> list[Figure]:
+def memory() -> list[MachineFigure]:
     """Bytes per message that the state holds, by how it came and where it is."""
     found = []
     for name, batch, rich, most in (
@@ -184,7 +184,7 @@ def memory() -> list[Figure]:
     return found
 
 
-def longest() -> list[Figure]:
+def longest() -> list[MachineFigure]:
     """The longest apply of each kind while a million messages are held, garbage collected as in a
     node."""
     with Collector() as collector:
@@ -242,7 +242,7 @@ def _longest_in_a_crowd(look: Callable[[], None]) -> dict[str, list[float]]:
     return times
 
 
-def held() -> list[Figure]:
+def held() -> list[MachineFigure]:
     """The longest apply with a million messages in each place where they can be held."""
     return [
         _figure(name, "ms", [took_ms])
@@ -290,7 +290,7 @@ def _longest_of_a_lifetime(look: Callable[[], None]) -> dict[str, list[float]]:
     return times
 
 
-def _line(figure: Figure) -> str:
+def _line(figure: MachineFigure) -> str:
     aim = ""
     if figure.most is not None:
         aim = f"{'meets' if figure.met else 'MISSES'} {figure.most:g}"
@@ -307,7 +307,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="a folder for pictures of the curves")
     options = parser.parse_args(arguments)
     rounds = max(options.messages // BATCH, 1)
-    parts: tuple[Callable[[], list[Figure]], ...] = (
+    parts: tuple[Callable[[], list[MachineFigure]], ...] = (
         lambda: cycles(BATCH, rounds, options.repeats),
         lambda: cycles(1, max(options.messages // 25, 1), options.repeats),
         lambda: depths(rounds, options.repeats),
@@ -319,7 +319,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not options.json:
         print(hardware.describe())
         print(f"publish + checkout + ack per message; medians of {options.repeats} (range)")
-    figures: list[Figure] = []
+    figures: list[MachineFigure] = []
     for part in parts:
         found = part()
         figures += found

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import fifo
-from bench.cluster import ClusterFailed
 from bench.interrupts import EXIT_CODE, Interrupts
+from bench.loopback import ClusterFailed
 from bench.processes import Household
 
 if TYPE_CHECKING:
@@ -32,12 +32,11 @@ def measured(
     work: Callable[[Household, Path], Coroutine[Any, Any, T]],
     *,
     within: Path | None = None,
-    failures: tuple[type[Exception], ...] = FAILURES,
 ) -> T:
     """Run `work(household, folder)`; its folder is made in `within`, else among temporary files.
 
     Afterwards no child and no file of it is left. Raises SystemExit, with one line on stderr, where
-    it was interrupted or one of `failures` ended it.
+    it was interrupted or one of FAILURES ended it.
     """
     interrupts = Interrupts()
     with interrupts.caught():
@@ -48,7 +47,7 @@ def measured(
         except asyncio.CancelledError:
             print("interrupted", file=sys.stderr)
             raise SystemExit(EXIT_CODE) from None
-        except failures as error:
+        except FAILURES as error:
             print(f"the benchmark failed: {error}", file=sys.stderr)
             raise SystemExit(1) from None
         finally:

@@ -114,18 +114,6 @@ FLOORS: dict[str, Room] = {
     ),
 }
 
-# Rooms and pages whose texts have not been through the words of CONTRIBUTING.md yet. Only ever
-# shorter: take a name away with the last idiom in its files.
-UNREVISED = words(
-    """
-    """
-)
-
-# Class names that stand for two things in one package; only ever fewer.
-TWO_MEANINGS = {
-    "bench": words("Figure Sizes"),
-}
-
 LARGEST_ROOM = 0.30
 """Share of node's lines that its largest room may have: more is a house within the house."""
 
@@ -400,21 +388,14 @@ def leaves_nothing_for_later(module: Module) -> Iterator[str]:
 
 def speaks_the_language_of_the_field(module: Module) -> Iterator[str]:
     """Docstrings, comments, strings and names of tests keep to the words of CONTRIBUTING.md."""
-    if not is_unrevised(module.name):
-        for line, offence in language.idioms_of_source(module.text, module.nodes):
-            yield f"{module.name}:{line}: {offence}"
+    for line, offence in language.idioms_of_source(module.text, module.nodes):
+        yield f"{module.name}:{line}: {offence}"
 
 
 def begins_its_docstrings_with_a_verb_or_a_noun(module: Module) -> Iterator[str]:
     """A docstring begins with a verb in the imperative or a noun phrase, never with a pronoun."""
-    if not is_unrevised(module.name):
-        for line, opening in language.openings(module.nodes):
-            yield f"{module.name}:{line}: {opening}"
-
-
-def is_unrevised(name: str) -> bool:
-    """Whether a module or page lies in a room that UNREVISED still exempts."""
-    return any(name == exempt or name.startswith(exempt + ".") for exempt in UNREVISED)
+    for line, opening in language.openings(module.nodes):
+        yield f"{module.name}:{line}: {opening}"
 
 
 # A rule, and a module that breaks it (name, source). Each rule must find its examples, so one that
@@ -518,9 +499,7 @@ def test_a_class_name_has_one_meaning_in_its_package() -> None:
                     package = ".".join(module.name.split(".")[:-1][:2])
                     homes.setdefault((package, node.name), []).append(module.name)
     twice = {key: names for key, names in homes.items() if len(names) > 1}
-    exempt = {(own, name) for own, names in TWO_MEANINGS.items() for name in names}
-    assert {key: names for key, names in twice.items() if key not in exempt} == {}
-    assert sorted(exempt - twice.keys()) == [], "take these out of TWO_MEANINGS"
+    assert twice == {}
 
 
 def cycles(modules: Iterable[Module], *, for_types: bool = False) -> list[str]:
@@ -637,31 +616,9 @@ def test_no_page_has_an_idiom_to_avoid() -> None:
     found = [
         f"{name}:{line}: {offence}"
         for name, text in pages()
-        if not is_unrevised(name)
         for line, offence in language.idioms(text.replace(table, "\n" * table.count("\n")))
     ]
     assert not found, "\n".join(found)
-
-
-def breaks_the_words() -> Iterator[tuple[str, bool]]:
-    """Each module and page by name, and whether an idiom or an opening in it is to go."""
-    for module in house():
-        wrong = (
-            language.idioms_of_source(module.text, module.nodes),
-            language.openings(module.nodes),
-        )
-        yield module.name, any(map(any, wrong))
-    for name, text in pages():
-        yield name, any(language.idioms(text))
-
-
-def test_a_room_is_exempt_from_the_words_only_while_it_has_to_be() -> None:
-    """UNREVISED shrinks: a room that keeps to the words leaves it."""
-    needed: set[str] = set()
-    for name, wrong in breaks_the_words():
-        if wrong:
-            needed.update(exempt for exempt in UNREVISED if f"{name}.".startswith(f"{exempt}."))
-    assert sorted(UNREVISED - needed) == [], "take these out of UNREVISED"
 
 
 def test_the_lock_pins_every_requirement_with_a_hash() -> None:

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench.cluster import ClusterFailed
 from bench.demo.flights import COUNT
 from bench.demo.report import print_report, render_html
 from bench.demo.run import Run, RunFailed
 from bench.interrupts import EXIT_CODE, Interrupts
 from bench.java import INSTALL_HINT, find_java
+from bench.loopback import ClusterFailed
 from bench.processes import Household
 
 if TYPE_CHECKING:

@@ -15,15 +15,8 @@ import signal
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
-from bench.peers.servers import (
-    LOOPBACK,
-    NODES,
-    Running,
-    SystemFailed,
-    answer_of,
-    free_ports,
-    until,
-)
+from bench.loopback import LOOPBACK, NODES, ClusterFailed, check_running, free_ports, until
+from bench.peers.servers import Running, answer_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +26,7 @@ if TYPE_CHECKING:
 PROGRAM = "nats-server"
 ALWAYS_SINCE = (2, 10)
 START_LIMIT_S = 30.0
+LOOK_S = 0.1
 LOOK_TIMEOUT_S = 5.0
 
 CONFIG = """\
@@ -72,7 +66,7 @@ class Nats:
     async def start(self, household: Household, folder: Path) -> Running:
         """See `servers.System`."""
         running = self._launch(household, folder)
-        await until(running.has_leader, START_LIMIT_S, "no NATS leader for JetStream")
+        await until(running.has_leader, START_LIMIT_S, "no NATS leader for JetStream", LOOK_S)
         running.durability = durability(running.settings())
         return running
 
@@ -112,13 +106,11 @@ class _RunningNats:
         self._monitors = monitors
         self.url = ",".join(f"nats://{LOOPBACK}:{port}" for port in clients)
 
-    def has_leader(self) -> bool:
-        """Whether every server knows who leads JetStream's own group. Raises SystemFailed."""
-        for name, server in self._servers.items():
-            if server.exit_code() is not None:
-                raise SystemFailed(f"{PROGRAM} {name} ended: {server.last_lines(1)}")
-        known = (_seen(port).get("meta_cluster", {}).get("leader") for port in self._monitors)
-        return all(known)
+    async def has_leader(self) -> bool:
+        """Whether every server knows who leads JetStream's own group. Raises ClusterFailed."""
+        check_running(self._servers.values())
+        seen = await asyncio.gather(*(asyncio.to_thread(_seen, port) for port in self._monitors))
+        return all(one.get("meta_cluster", {}).get("leader") for one in seen)
 
     def settings(self) -> dict[str, Any]:
         """JetStream status of a server."""
@@ -129,7 +121,7 @@ class _RunningNats:
         seen = await asyncio.to_thread(_seen, self._monitors[0], "?accounts=1&streams=1")
         leader = leader_of(seen, queue)
         if leader not in self._servers:
-            raise SystemFailed(f"NATS does not say who leads the stream {queue}")
+            raise ClusterFailed(f"NATS does not say who leads the stream {queue}")
         self._servers[leader].signal(signal.SIGKILL)
 
 

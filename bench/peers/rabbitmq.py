@@ -17,17 +17,19 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.peers.servers import LOOPBACK, NODES, Running, SystemFailed, free_ports, until
+from bench.loopback import LOOPBACK, NODES, ClusterFailed, check_running, free_ports, until
 from bench.processes import environment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bench.peers.servers import Running
     from bench.processes import Child, Household
 
 PROGRAMS = ("/usr/lib/rabbitmq/bin", "/opt/homebrew/sbin", "/usr/local/sbin")
 
 START_LIMIT_S = 120.0
+LOOK_S = 0.1
 CTL_LIMIT_S = 60.0
 
 SYNCS = ("datasync", "sync")
@@ -87,18 +89,18 @@ class RabbitMQ:
             await _started(running, name, child)
         together = set(running.ctl("cluster_status").split()) & set(names)
         if len(together) < NODES:
-            raise SystemFailed("the RabbitMQ nodes did not form a cluster")
+            raise ClusterFailed("the RabbitMQ nodes did not form a cluster")
         running.durability = durability(running.evaluated("ra_system:fetch(quorum_queues)."))
         return running
 
 
 async def _started(running: _RunningRabbitMQ, name: str, child: Child) -> None:
-    def runs() -> bool:
-        if child.exit_code() is not None:
-            raise SystemFailed(f"{name} ended: {child.last_lines(3)}")
-        return "true" in running.evaluated("rabbit:is_running().", name)
+    async def runs() -> bool:
+        check_running([child])
+        answer = await asyncio.to_thread(running.evaluated, "rabbit:is_running().", name)
+        return "true" in answer
 
-    await until(runs, START_LIMIT_S, f"{name} did not start")
+    await until(runs, START_LIMIT_S, f"{name} did not start", LOOK_S)
 
 
 class _RunningRabbitMQ:
@@ -120,7 +122,7 @@ class _RunningRabbitMQ:
         leader = leader_of(listed, queue)
         pid = await asyncio.to_thread(self.evaluated, "os:getpid().", leader)
         if leader not in self._names or not pid.strip('"').isdecimal():
-            raise SystemFailed(f"RabbitMQ does not say who leads the queue {queue}")
+            raise ClusterFailed(f"RabbitMQ does not say who leads the queue {queue}")
         os.kill(int(pid.strip('"')), signal.SIGKILL)
 
     def evaluated(self, expression: str, name: str = "") -> str:

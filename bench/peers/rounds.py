@@ -11,13 +11,13 @@ import json
 import os
 import shutil
 import sys
-import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from bench.loopback import ClusterFailed, check_running, ended, until
 from bench.peers.figures import figures_of
 from bench.peers.meeting import Meeting
-from bench.peers.servers import Running, System, SystemFailed
+from bench.peers.servers import Running, System
 from bench.peers.worker import CONSUMER, PUBLISHER, SURVIVOR, Job
 from bench.processes import Child, Household
 
@@ -37,7 +37,7 @@ system whose leader was killed (`worker.PAUSE_LIMIT_S`)."""
 KILL_AFTER_S = 1.0
 """Seconds of confirms one by one before the leader is killed."""
 
-POLL_S = 0.05
+LOOK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Rounds:
                 figures = await self._load(system, running, load, f"{place.name}-{index}")
                 for figure, value in figures.items():
                     self.measured.setdefault((load.name, figure, system.name), []).append(value)
-        except SystemFailed as error:
+        except ClusterFailed as error:
             self.failed[system.name] = str(error)
             self._say(f"{system.name} failed, and is left out from now on: {error}")
         finally:
@@ -139,8 +139,8 @@ class Rounds:
             await asyncio.sleep(self._warm_up_s + KILL_AFTER_S)
             await running.kill_leader(queue)
             meeting.killed()
-        deadline = time.monotonic() + self._warm_up_s + self._seconds + GRACE_S
-        results = [await _result(*worker, deadline) for worker in workers]
+        limit_s = self._warm_up_s + self._seconds + GRACE_S
+        results = [await _result(*worker, limit_s) for worker in workers]
         return figures_of(list(zip(load.roles, results, strict=True)), self._seconds)
 
     def _start(self, job: Job) -> tuple[Child, Path]:
@@ -150,24 +150,17 @@ class Rounds:
 
     async def _all_here(self, meeting: Meeting, workers: Sequence[Child]) -> None:
         """Wait until all are connected."""
-        deadline = time.monotonic() + READY_LIMIT_S
-        while meeting.arrived() < len(workers):
-            for child in workers:
-                if child.exit_code() is not None:
-                    raise SystemFailed(child.last_lines(1) or f"{child.name} ended at once")
-            if time.monotonic() > deadline:
-                raise SystemFailed(f"its clients did not connect within {READY_LIMIT_S:.0f} s")
-            await asyncio.sleep(POLL_S)
+
+        async def connected() -> bool:
+            check_running(workers)
+            return meeting.arrived() == len(workers)
+
+        await until(connected, READY_LIMIT_S, "its clients did not connect", LOOK_S)
 
 
-async def _result(child: Child, output: Path, deadline: float) -> dict[str, Any]:
+async def _result(child: Child, output: Path, limit_s: float) -> dict[str, Any]:
     """Figures of a worker, once it has ended."""
-    while (code := child.exit_code()) is None:
-        if time.monotonic() > deadline:
-            raise SystemFailed(f"{child.name} does not end")
-        await asyncio.sleep(POLL_S)
-    if code != 0:
-        raise SystemFailed(child.last_lines(1) or f"{child.name} ended with code {code}")
+    await ended(child, limit_s)
     return await asyncio.to_thread(_parsed, output)
 
 

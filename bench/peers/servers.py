@@ -6,29 +6,17 @@ anew for every round on empty disks, and ended by the household of the run.
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-import socket
 import subprocess
-import time
 from importlib import metadata
 from typing import TYPE_CHECKING, Protocol
 
-from bench.cluster import BenchCluster, ClusterFailed
+from bench.cluster import BenchCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from bench.processes import Household
-
-NODES = 3
-LOOPBACK = "127.0.0.1"
-POLL_S = 0.1
-
-
-class SystemFailed(Exception):
-    """A peer did not start; the text quotes what it said."""
 
 
 class Running(Protocol):
@@ -42,7 +30,7 @@ class Running(Protocol):
 
     async def kill_leader(self, queue: str) -> None:
         """SIGKILL the node that leads this queue; returns once that is done. Raises
-        SystemFailed."""
+        ClusterFailed."""
 
 
 class System(Protocol):
@@ -57,7 +45,7 @@ class System(Protocol):
         """Status of its server."""
 
     async def start(self, household: Household, folder: Path) -> Running:
-        """Start it on empty disks. Raises SystemFailed."""
+        """Start it on empty disks. Raises ClusterFailed."""
 
 
 class Fifo:
@@ -76,10 +64,7 @@ class Fifo:
     async def start(self, household: Household, folder: Path) -> Running:
         """See `System`."""
         cluster = BenchCluster(household, folder)
-        try:
-            await cluster.start()
-        except ClusterFailed as error:
-            raise SystemFailed(str(error)) from None
+        await cluster.start()
         return _RunningFifo(cluster)
 
 
@@ -92,23 +77,8 @@ class _RunningFifo:
 
     async def kill_leader(self, _queue: str) -> None:
         """See `Running`: one node leads all queues."""
-        try:
-            leader, _ = await self._cluster.leader()
-            await self._cluster.kill(leader)
-        except ClusterFailed as error:
-            raise SystemFailed(str(error)) from None
-
-
-def free_ports(count: int) -> list[int]:
-    """Free ports of the loopback address, all different."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind((LOOPBACK, 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
+        leader, _ = await self._cluster.leader()
+        await self._cluster.kill(leader)
 
 
 def answer_of(*command: str) -> str:
@@ -117,12 +87,3 @@ def answer_of(*command: str) -> str:
         return ""
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     return (done.stdout + done.stderr).strip()
-
-
-async def until(holds: Callable[[], bool], seconds: float, what: str) -> None:
-    """Look until it holds. Raises SystemFailed when the time is over."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            raise SystemFailed(f"{what} within {seconds:.0f} s")
-        await asyncio.sleep(POLL_S)

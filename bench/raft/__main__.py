@@ -12,10 +12,7 @@ import asyncio
 import json
 import shutil
 import signal
-import socket
 import sys
-import time
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.hardware import describe, machine
+from bench.loopback import check_running, free_ports, until
 from bench.measuring import measured
 from bench.processes import Household
 from bench.statistics import Spread, spread
@@ -36,16 +34,11 @@ if TYPE_CHECKING:
 
 KINDS = ("ours", "stock")
 NAMES = ("a", "b", "c")
-LOOK_S = 0.02
 PATIENCE_S = 40.0
 """Time of a run beyond its measured seconds: processes start, a leader is elected."""
 
 SETTLED_S = 2.0
 """Between the restart of a killed member and the next kill: it has to be a member again."""
-
-
-class GroupFailed(Exception):
-    """The group did not do what was asked of it; the text quotes its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +74,7 @@ class Group:
         self._options = (str(workload.size), str(workload.window), str(seconds))
         self._kind = kind
         self._ports = ",".join(
-            f"{name}:{port}" for name, port in zip(NAMES, free_ports(), strict=True)
+            f"{name}:{port}" for name, port in zip(NAMES, free_ports(len(NAMES)), strict=True)
         )
         self._starts = 0
         self.members: dict[str, tuple[Child, Path]] = {}
@@ -102,10 +95,9 @@ class Group:
 
     def said(self, event: str) -> list[tuple[str, dict[str, Any]]]:
         """Lines of this kind from the members that run now: (name, line)."""
+        check_running(child for child, _ in self.members.values())
         found = []
-        for name, (child, output) in self.members.items():
-            if child.exit_code() is not None:
-                raise GroupFailed(f"member {name} ended: {child.last_lines()}")
+        for name, (_, output) in self.members.items():
             for line in output.read_text().splitlines():
                 values = json.loads(line)
                 if values["event"] == event:
@@ -114,14 +106,13 @@ class Group:
 
     async def wait_for(self, event: str, after: float = 0.0) -> tuple[str, dict[str, Any]]:
         """The first such line, of those with a later `at`."""
-        deadline = time.monotonic() + self._seconds % ENDLESS_S + PATIENCE_S
-        while True:
-            found = [one for one in self.said(event) if one[1].get("at", 1.0) > after]
-            if found:
-                return found[0]
-            if time.monotonic() > deadline:
-                raise GroupFailed(f"{self._kind}: no member said {event!r} in time")
-            await asyncio.sleep(LOOK_S)
+
+        async def look() -> tuple[str, dict[str, Any]] | None:
+            found = (one for one in self.said(event) if one[1].get("at", 1.0) > after)
+            return next(found, None)
+
+        limit_s = self._seconds % ENDLESS_S + PATIENCE_S
+        return await until(look, limit_s, f"{self._kind}: no member said {event!r}")
 
     def end(self) -> None:
         """All of it."""
@@ -168,15 +159,6 @@ async def kill_leaders(household: Household, folder: Path, kind: str, kills: int
     finally:
         group.end()
     return gaps
-
-
-def free_ports() -> list[int]:
-    """A port of the loopback address for each member."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in NAMES]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 async def run(
@@ -254,7 +236,6 @@ def main() -> int:
         "raft",
         lambda household, folder: run(household, folder, options),
         within=options.dir,
-        failures=(GroupFailed,),
     )
     if options.json:
         print(json.dumps({"figures": rows, "machine": machine()}, indent=2))

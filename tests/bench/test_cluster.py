@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench import cluster
-from bench.cluster import NODES, PORTS_PER_NODE, ClusterFailed, free_base_port
+from bench import cluster, loopback
+from bench.cluster import NODE_PORTS
+from bench.loopback import NODES, ClusterFailed, free_base
 from bench.processes import Household, environment
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ import bench.cluster as cluster
 from bench.processes import Household
 
 folder, taken = pathlib.Path(sys.argv[1]), int(sys.argv[2])
-bases = [taken, cluster.free_base_port()]
-cluster.free_base_port = lambda: bases.pop(0)
+bases = [taken, cluster.free_base(cluster.NODE_PORTS)]
+cluster.free_base = lambda _: bases.pop(0)
 household = Household(folder / "logs")
 try:
     started = cluster.BenchCluster(household, folder / "cluster")
@@ -41,9 +42,9 @@ finally:
 @pytest.mark.cluster
 def test_a_port_that_is_taken_meanwhile_leads_to_another_try(tmp_path: Path) -> None:
     """Two demos that start together must not both fail."""
-    base = free_base_port()
+    base = free_base(NODE_PORTS)
     with socket.socket() as other:
-        other.bind(("127.0.0.1", base + PORTS_PER_NODE + 1))
+        other.bind(("127.0.0.1", base + NODE_PORTS[3]))
         other.listen()
         done = subprocess.run(
             [sys.executable, "-c", SCRIPT, str(tmp_path), str(base)],
@@ -58,14 +59,14 @@ def test_a_port_that_is_taken_meanwhile_leads_to_another_try(tmp_path: Path) -> 
 
 def test_a_base_with_a_taken_port_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any of the nine ports counts."""
-    base = free_base_port()
-    monkeypatch.setattr(cluster, "BASE_PORTS", range(base, base + 1))
-    assert free_base_port() == base
+    base = free_base(NODE_PORTS)
+    monkeypatch.setattr(loopback, "BASE_PORTS", range(base, base + 1))
+    assert free_base(NODE_PORTS) == base
     with socket.socket() as other:
-        other.bind(("127.0.0.1", base + 2 * PORTS_PER_NODE + 3))
+        other.bind(("127.0.0.1", base + NODE_PORTS[-1]))
         other.listen()
         with pytest.raises(ClusterFailed):
-            free_base_port()
+            free_base(NODE_PORTS)
 
 
 @pytest.mark.process

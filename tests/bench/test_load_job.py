@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyarrow import parquet
 
-from bench.cluster import free_base_port
+from bench.cluster import NODE_PORTS
 from bench.load import sweep
+from bench.loopback import free_base
 from bench.processes import environment
 from tests.jepsen import checkers
 
@@ -43,7 +44,15 @@ def url(tmp_path: Path) -> Iterator[str]:
     where = ("--dir", str(tmp_path / "cluster"))
     cluster = ("node", "cluster")
     started = call(
-        *(*cluster, "start", *where, "--base-port", str(free_base_port()), "--detach", "--json"),
+        *(
+            *cluster,
+            "start",
+            *where,
+            "--base-port",
+            str(free_base(NODE_PORTS)),
+            "--detach",
+            "--json",
+        ),
         folder=tmp_path,
     )
     assert started.returncode == 0, started.stderr

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench import machine_pictures
-from bench.machine import Figure
+from bench.machine import MachineFigure
 from bench.machine_cycle import Cycle
 from tests.test_pictures import PICTURE_BYTES_MAX
 
@@ -38,7 +38,7 @@ def test_every_curve_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="an extra that a plain setup has not")
     curves = ("ready", "locked", "expiring", "memory", "longest", "held")
     figures = [
-        Figure(f"{curve} {at}", "ns", 2.0, 1.0, 3.0, 5.0, curve, at)
+        MachineFigure(f"{curve} {at}", "ns", 2.0, 1.0, 3.0, 5.0, curve, at)
         for curve in curves
         for at in (0, 1_000)
     ]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.cluster import ClusterFailed
+from bench.loopback import ClusterFailed
 from bench.measuring import measured
 from bench.processes import Child, Household
 

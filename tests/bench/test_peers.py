@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.loopback import ClusterFailed
 from bench.peers import __main__ as command
 from bench.peers import nats, rabbitmq, worker
 from bench.peers.drivers import RECONNECT_S
@@ -18,7 +19,7 @@ from bench.peers.meeting import Meeting
 from bench.peers.nats import Nats
 from bench.peers.rabbitmq import RabbitMQ
 from bench.peers.rounds import LOADS, Rounds
-from bench.peers.servers import Running, System, SystemFailed
+from bench.peers.servers import Running, System
 from bench.peers.worker import CONSUMER, PUBLISHER, SURVIVOR, Figures, Job
 from bench.processes import Household, environment
 from fifo.histogram import Histogram
@@ -169,7 +170,7 @@ class Broken:
         return "0"
 
     async def start(self, household: Household, folder: Path) -> Running:
-        raise SystemFailed("no port left")
+        raise ClusterFailed("no port left")
 
 
 async def test_a_system_that_fails_is_left_out_and_the_rest_go_on(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from packaging.requirements import Requirement
 
-from bench.cluster import free_base_port
+from bench.cluster import NODE_PORTS
+from bench.loopback import free_base
 from fifo.__main__ import MISSING
 from node.cli.processes import wait_until
 from tests.packaging.conftest import SERVER_PROJECT, build, installed, pip
@@ -131,7 +132,7 @@ def names_in(environment: Environment) -> set[str]:
 @contextmanager
 def node(environment: Environment) -> Iterator[str]:
     """Serve one node that has the queue `orders`; yields its URL."""
-    base = free_base_port()
+    base = free_base(NODE_PORTS)
     url = f"fifo://127.0.0.1:{base + 1}"
     log = environment.folder / "node.log"
     command = [str(environment.folder / "bin" / "fifo"), "serve", "--base-port", str(base)]

@@ -19,7 +19,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import fifo
-from bench.cluster import free_base_port
+from bench.cluster import NODE_PORTS
+from bench.loopback import free_base
 from bench.processes import environment
 from fifo.blocking import BlockingClient
 from tests.support.spark_session import spark_session
@@ -36,7 +37,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        base = str(free_base_port())
+        base = str(free_base(NODE_PORTS))
         view = self._fifo("start", "--base-port", base, "--detach", "--json")
         self.url = str(json.loads(view)["url"])
 

@@ -1,0 +1,74 @@
+"""The launchers of bench share ports that are free, waits that end, and children that report."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bench.loopback import BASE_PORTS, ClusterFailed, check_running, ended, free_ports, until
+from bench.processes import Child
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FAILING = "import sys; print('port taken', file=sys.stderr); sys.exit(3)"
+WAITING = "import signal; signal.pause()"
+
+
+def child(folder: Path, script: str) -> tuple[Child, subprocess.Popen[bytes]]:
+    log = folder / "n1.log"
+    with log.open("wb") as said:
+        process = subprocess.Popen([sys.executable, "-c", script], stderr=said)
+    return Child("n1", process, log), process
+
+
+def test_free_ports_can_be_listened_on_and_lie_below_those_of_outgoing_connections() -> None:
+    found = free_ports(9)
+    assert len(set(found)) == 9
+    for port in found:
+        assert BASE_PORTS.start <= port < BASE_PORTS.stop + 100
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", port))
+            one.listen()
+
+
+async def test_a_wait_returns_the_first_true_answer_and_fails_with_its_limit() -> None:
+    answers = iter((None, (), "led"))
+
+    async def look() -> object:
+        return next(answers)
+
+    assert await until(look, 5.0, "no leader", 0.0) == "led"
+
+    async def never() -> bool:
+        return False
+
+    with pytest.raises(ClusterFailed, match=r"^no leader within 0 s$"):
+        await until(never, 0.0, "no leader")
+
+
+@pytest.mark.process
+async def test_a_child_that_fails_is_reported_with_its_code_and_the_end_of_its_log(
+    tmp_path: Path,
+) -> None:
+    failing, _ = child(tmp_path, FAILING)
+    with pytest.raises(ClusterFailed, match=r"^n1 ended with code 3: port taken$"):
+        await ended(failing, 30.0)
+    with pytest.raises(ClusterFailed, match=r"^n1 ended with code 3: port taken$"):
+        check_running([failing])
+
+
+@pytest.mark.process
+async def test_a_child_that_does_not_end_is_waited_for_until_the_limit(tmp_path: Path) -> None:
+    waiting, process = child(tmp_path, WAITING)
+    try:
+        check_running([waiting])
+        with pytest.raises(ClusterFailed, match=r"^n1 did not end within 0 s$"):
+            await ended(waiting, 0.0)
+    finally:
+        process.kill()
+        process.wait()
