@@ -19,6 +19,10 @@ RAFT_SEEDS ?= 100000
 HOURS ?= 0.5
 MINUTES ?= 10
 
+# Where a container sets it, each of the suite's hundreds of Python processes would compile every
+# module anew: a third of their start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup check quick test thorough mutants sim jepsen soak demo bench walk lock clean
 
 help: ## this list
