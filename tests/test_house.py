@@ -87,7 +87,7 @@ FLOORS: dict[str, Room] = {
     ),
     "node.cli": room(
         knows="fifo fifo.words fifo.client fifo.wire"
-        " node.raft node.broker node.server node.http node",
+        " node.journal node.raft node.broker node.server node.http node",
         uses="typer click rich",
     ),
     "node.__main__": room(knows="node.cli"),

@@ -6,13 +6,13 @@ Owns their options, and the waiting for a redrive, which the cluster executes on
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import fifo
 from node.cli import output
+from node.cli.confirmation import Yes, confirm
 from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.limits import MOVE_MESSAGES, PROGRESS_S, REDRIVE_POLL_S
 from node.cli.session import Json, Url, run
@@ -205,7 +205,7 @@ def forget_producer(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Name, as `fifo producers QUEUE` shows it.")
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation prompt.")] = False,
+    yes: Yes = False,
     url: Url = None,
 ) -> None:
     """Forget a named producer.
@@ -214,11 +214,11 @@ def forget_producer(
     then be stored twice, and a client that still publishes under the name is refused until it
     opens the name again. Unused producers are forgotten automatically after 7 days.
     """
-    meaning = f"the sequence of producer {name} will be reset: its retries may be stored twice"
     if not yes:
-        if not sys.stdin.isatty():
-            raise UsageProblem(f"{meaning}; confirm with --yes")
-        typer.confirm(f"{meaning}. Forget it?", abort=True, err=True)
+        confirm(
+            f"the sequence of producer {name} will be reset: its retries may be stored twice",
+            "Forget it?",
+        )
 
     async def work(client: fifo.Client) -> None:
         await client.forget_producer(name)

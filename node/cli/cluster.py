@@ -17,6 +17,7 @@ from node.cli import local, observe, output
 from node.cli.errors import CliError
 from node.cli.limits import KILL_WAIT_S, LOG_TAIL_BYTES, POLL_S
 from node.cli.processes import pause_between_polls, wait_gone
+from node.cli.removal import remove_cluster
 from node.cli.session import Json, Url, choose_url, node_options
 from node.cli.state import FOLDER_DEFAULT, ClusterFolder, state_of
 
@@ -132,14 +133,19 @@ def stop(directory: Folder = FOLDER_DEFAULT) -> None:
 
 @app.command(epilog="Example: fifo cluster stop && fifo cluster clean")
 def clean(directory: Folder = FOLDER_DEFAULT) -> None:
-    """Delete a stopped cluster and all its data."""
+    """Delete a stopped cluster and all its data.
+
+    Deletes the files that its cluster.json lists; a folder without one is left alone.
+    """
     folder = ClusterFolder(directory)
     local.refuse_running(folder)
-    removed = folder.remove()
-    for path in removed:
+    removal = remove_cluster(folder)
+    for path in removal.deleted:
         output.say(f"deleted {path}")
-    if not removed:
-        output.say(f"nothing to delete in {directory}")
+    for path in removal.kept:
+        output.note(f"kept {path}: not a file of this cluster")
+    if not removal.deleted:
+        output.say(f"nothing to delete in {directory}: no cluster was started there")
 
 
 @app.command(epilog="Example: fifo cluster kill 1")

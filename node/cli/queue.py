@@ -12,6 +12,7 @@ import typer
 
 import fifo
 from node.cli import output
+from node.cli.confirmation import Yes, confirm
 from node.cli.errors import UsageProblem
 from node.cli.queue_options import takes_options
 from node.cli.session import Json, Url, run
@@ -98,26 +99,50 @@ def show(name: Name, url: Url = None, as_json: Json = False) -> None:
         output.print_pairs(_flat(queue))
 
 
-@app.command(epilog="Example: fifo queue purge orders")
-def purge(name: Name, url: Url = None) -> None:
-    """Delete all messages of a queue that are not locked."""
+@app.command(epilog="Example: fifo queue purge orders --yes")
+def purge(name: Name, yes: Yes = False, url: Url = None) -> None:
+    """Delete all messages of a queue that are not locked.
+
+    Asks at a terminal, and needs --yes elsewhere, where the queue has such messages.
+    """
+
+    async def count(client: fifo.Client) -> int:
+        queue = await client.queue(name)
+        return queue.ready + queue.delayed
 
     async def work(client: fifo.Client) -> int | None:
         return await client.purge(name)
 
+    if not yes:
+        _confirm_loss(run(url, count), f"of queue {name}", "Purge it?")
     purged = run(url, work)
     output.say(f"queue {name} is purged" + ("" if purged is None else f": {messages(purged)}"))
 
 
-@app.command(epilog="Example: fifo queue delete orders")
-def delete(name: Name, url: Url = None) -> None:
-    """Delete a queue and its messages."""
+@app.command(epilog="Example: fifo queue delete orders --yes")
+def delete(name: Name, yes: Yes = False, url: Url = None) -> None:
+    """Delete a queue and its messages.
+
+    Asks at a terminal, and needs --yes elsewhere, where the queue has messages.
+    """
+
+    async def count(client: fifo.Client) -> int:
+        queue = await client.queue(name)
+        return queue.ready + queue.locked + queue.delayed
 
     async def work(client: fifo.Client) -> None:
         await client.delete(name)
 
+    if not yes:
+        _confirm_loss(run(url, count), f"of queue {name}", "Delete it?")
     run(url, work)
     output.say(f"queue {name} is deleted")
+
+
+def _confirm_loss(count: int, place: str, question: str) -> None:
+    """Have the loss of `count` messages confirmed; an empty queue loses nothing."""
+    if count:
+        confirm(f"{messages(count)} {place} will be deleted", question)
 
 
 @app.command(epilog="Example: fifo queue pause orders")

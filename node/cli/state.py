@@ -11,7 +11,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,9 +28,9 @@ SINGLE: Final = "single"
 _CONFIG: Final = "cluster.toml"
 _STATE: Final = "cluster.json"
 _LOCK: Final = "cluster.lock"
+_LOG: Final = "node.log"
+_REQUESTS: Final = {False: "start", True: "recover"}
 _OURS: Final = re.compile(r"cluster\.(toml|json|lock)(\.new)?|n[1-9][0-9]?|single|example")
-_NEIGHBOURS: Final = frozenset({SINGLE, "example"})
-"""Data of a single `fifo serve` and of the example file, which `clean` must not delete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +85,17 @@ class ClusterFolder:
 
     def log_path(self, name: str) -> Path:
         """Path of the log, a node's stderr."""
-        return self.path / name / "node.log"
+        return self.node_path(name) / _LOG
 
     def start_request(self, name: str, *, recover: bool = False) -> Path:
         """Path of the file that requests a restart from the foreground `cluster start`."""
-        return self.path / name / ("recover" if recover else "start")
+        return self.node_path(name) / _REQUESTS[recover]
 
     def load(self) -> ClusterState | None:
         """Read the state; None without one. Raises CliError for a damaged file."""
         path = self.path / _STATE
         try:
-            return _from_plain(json.loads(path.read_text(encoding="utf-8")))
+            return _from_plain(json.loads(path.read_text(encoding="utf-8")), self.path)
         except FileNotFoundError:
             return None
         except NotADirectoryError:
@@ -125,7 +124,7 @@ class ClusterFolder:
         """Replace ``cluster.json`` atomically."""
         path = self.path / _STATE
         new = path.with_suffix(".json.new")
-        new.write_text(json.dumps(_to_plain(state), indent=2) + "\n", encoding="utf-8")
+        new.write_text(json.dumps(_to_plain(state, self.path), indent=2) + "\n", encoding="utf-8")
         new.replace(path)
 
     def existing_config(self) -> ClusterConfig | None:
@@ -173,22 +172,29 @@ class ClusterFolder:
         finally:
             os.close(descriptor)
 
-    def remove(self) -> list[Path]:
-        """Delete the files of the cluster and no others; returns the deleted paths."""
-        if not self.path.is_dir():
-            return []
-        removed = []
-        for entry in sorted(self.path.iterdir()):
-            if not _OURS.fullmatch(entry.name) or entry.name in _NEIGHBOURS:
-                continue
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
-            removed.append(entry)
-        if not any(self.path.iterdir()):
-            self.path.rmdir()
-        return removed
+    @contextlib.contextmanager
+    def locked_if_present(self) -> Iterator[None]:
+        """Lock the folder where a cluster was started in it; write nothing elsewhere."""
+        if not (self.path / _STATE).exists():
+            yield
+            return
+        with self.locked():
+            yield
+
+    def own_files(self) -> list[Path]:
+        """Files of the folder itself, those that exist; ``cluster.json`` near the end, after it
+        only the lock.
+        """
+        names = (f"{_CONFIG}.new", _CONFIG, f"{_STATE}.new", _STATE, _LOCK)
+        return [path for name in names if (path := self.path / name).exists()]
+
+    def node_path(self, name: str) -> Path:
+        """Folder of one node: its log, requests of a restart, by default its data."""
+        return self.path / name
+
+    def is_node_file(self, name: str) -> bool:
+        """Whether a file of this name in a node's folder is one that the commands make."""
+        return name in (_LOG, *_REQUESTS.values())
 
 
 def state_of(config: ClusterConfig) -> ClusterState:
@@ -200,7 +206,7 @@ def state_of(config: ClusterConfig) -> ClusterState:
     return ClusterState(config.url, None, nodes)
 
 
-def _to_plain(state: ClusterState) -> dict[str, object]:
+def _to_plain(state: ClusterState, folder: Path) -> dict[str, object]:
     return {
         "url": state.url,
         "supervisor": _plain_process(state.supervisor),
@@ -211,14 +217,14 @@ def _to_plain(state: ClusterState) -> dict[str, object]:
                 "client": node.client,
                 "peer": node.peer,
                 "http": node.http,
-                "data_dir": node.data_dir,
+                "data_dir": _relative(Path(node.data_dir), folder),
             }
             for node in state.nodes
         ],
     }
 
 
-def _from_plain(value: dict[str, object]) -> ClusterState:
+def _from_plain(value: dict[str, object], folder: Path) -> ClusterState:
     nodes = value["nodes"]
     supervisor = value["supervisor"]
     if not isinstance(nodes, list):
@@ -232,12 +238,19 @@ def _from_plain(value: dict[str, object]) -> ClusterState:
                 client=str(node["client"]),
                 peer=str(node["peer"]),
                 http=str(node["http"]),
-                data_dir=str(node["data_dir"]),
+                data_dir=str(folder / str(node["data_dir"])),
                 process=_process(node),
             )
             for node in nodes
         ),
     )
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """A path as the file has it: relative inside the folder, which may be moved or be named
+    differently by the next command.
+    """
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path.absolute())
 
 
 def _plain_process(process: ProcessId | None) -> dict[str, object] | None:

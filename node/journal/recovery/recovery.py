@@ -314,6 +314,15 @@ class Recovery:
         found.synced = last.end
 
 
+def is_journal_file(name: str) -> bool:
+    """Whether a file of this name in a data folder is the journal's, in use or set aside."""
+    return (
+        name in (MARK_NAME, MARKER_NAME)
+        or is_aside(name)
+        or _is_ours(name.removesuffix(TEMPORARY_SUFFIX))
+    )
+
+
 def _is_ours(name: str) -> bool:
     return bool(
         parse_segment_name(name)

@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -64,6 +65,26 @@ class Local:
             timeout=WAIT_S * 2,
         )
         return Done(done.returncode, done.stdout, done.stderr)
+
+    def at_a_terminal(self, answer: str, *arguments: str) -> tuple[int, str]:
+        """Run a command that asks; returns its exit code and what it printed on stderr."""
+        terminal, stdin = pty.openpty()
+        try:
+            os.write(terminal, answer.encode())
+            done = subprocess.run(
+                self.command(*arguments),
+                cwd=self.folder,
+                env=self.environment,
+                stdin=stdin,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+        finally:
+            os.close(terminal)
+            os.close(stdin)
+        return done.returncode, done.stderr
 
     def type(self, *arguments: str) -> Done:
         """The same in this process, which saves the start of Python."""
@@ -184,8 +205,8 @@ def test_a_queue_is_declared_shown_and_deleted(local: Local) -> None:
     assert sorted(names) == ["jobs", "jobs.dlq"]
     assert local.ok("queue", "show", "jobs", "--json").json["name"] == "jobs"
     assert "jobs" in local.ok("queue", "list").out
-    local.ok("queue", "delete", "jobs")
-    local.ok("queue", "delete", "jobs.dlq")
+    local.ok("queue", "delete", "jobs", "--yes")
+    local.ok("queue", "delete", "jobs.dlq", "--yes")
     missing = local.type("queue", "show", "jobs")
     assert missing.code == 1
     assert "list the queues: fifo queue list" in missing.line
@@ -203,7 +224,7 @@ def test_a_message_keeps_all_its_fields(local: Local) -> None:
     assert (first["body"], first["key"], first["headers"]) == ("hello", "k", {"a": "b=c"})
     assert (first["attempt"], second["body"]) == (1, "two\nlines")
     assert local.ok("queue", "show", "mail", "--json").json["ready"] == 0
-    local.ok("queue", "delete", "mail")
+    local.ok("queue", "delete", "mail", "--yes")
 
 
 def test_a_dedup_id_without_a_window_is_warned_of(local: Local) -> None:
@@ -214,7 +235,7 @@ def test_a_dedup_id_without_a_window_is_warned_of(local: Local) -> None:
     local.ok("queue", "update", "once", "--dedup-window", "1h")
     local.ok("publish", "once", "--body", "x", "--dedup-id", "d")
     assert local.ok("publish", "once", "--body", "x", "--dedup-id", "d", "--json").json["duplicate"]
-    local.ok("queue", "delete", "once")
+    local.ok("queue", "delete", "once", "--yes")
 
 
 def test_a_file_of_lines_is_published_whole_and_in_order(local: Local) -> None:
@@ -225,8 +246,8 @@ def test_a_file_of_lines_is_published_whole_and_in_order(local: Local) -> None:
     some = local.ok("consume", "lines", "--count", "10").out.splitlines()
     rest = local.ok("consume", "lines", "--prefetch", "1000").out.splitlines()
     assert some + rest == wanted
-    local.ok("queue", "purge", "lines")
-    local.ok("queue", "delete", "lines")
+    local.ok("queue", "purge", "lines", "--yes")
+    local.ok("queue", "delete", "lines", "--yes")
 
 
 def test_nack_counts_a_failure_release_does_not_and_terminate_dead_letters(local: Local) -> None:
@@ -240,8 +261,8 @@ def test_nack_counts_a_failure_release_does_not_and_terminate_dead_letters(local
     (dead,) = local.ok("peek", "work.dlq", "--json").json
     assert dead["dead_letter"]["reason"] == "terminated"
     assert dead["dead_letter"]["source"] == "work"
-    local.ok("queue", "delete", "work")
-    local.ok("queue", "delete", "work.dlq")
+    local.ok("queue", "delete", "work", "--yes")
+    local.ok("queue", "delete", "work.dlq", "--yes")
 
 
 def test_a_full_queue_is_an_error_with_a_remedy_and_its_limit_can_be_cleared(local: Local) -> None:
@@ -255,8 +276,26 @@ def test_a_full_queue_is_an_error_with_a_remedy_and_its_limit_can_be_cleared(loc
     spec = local.ok("queue", "show", "small", "--json").json["spec"]
     assert (spec["max_length"], spec["max_deliveries"]) == (None, None)
     local.ok("publish", "small", "--body", "y")
-    assert local.ok("queue", "purge", "small").out == "queue small is purged: 2 messages\n"
-    local.ok("queue", "delete", "small")
+    refused = local.type("queue", "purge", "small")
+    assert refused.code == 2
+    assert "2 messages of queue small will be deleted; confirm with --yes" in refused.err
+    purged = local.ok("queue", "purge", "small", "--yes")
+    assert purged.out == "queue small is purged: 2 messages\n"
+    local.ok("queue", "delete", "small", "--yes")
+
+
+def test_a_queue_with_messages_is_deleted_only_after_a_yes(local: Local) -> None:
+    local.ok("queue", "declare", "full")
+    local.ok("publish", "full", "--body", "x")
+    refused = local.type("queue", "delete", "full")
+    assert refused.code == 2
+    assert "1 message of queue full will be deleted; confirm with --yes" in refused.err
+    code, asked = local.at_a_terminal("n\n", "queue", "delete", "full")
+    assert code == 1
+    assert "1 message of queue full will be deleted. Delete it? [y/N]" in asked
+    assert local.ok("queue", "show", "full", "--json").json["ready"] == 1
+    assert local.at_a_terminal("y\n", "queue", "delete", "full")[0] == 0
+    assert local.ok("queue", "list", "--json").json == []
 
 
 def test_a_delayed_message_is_shown_with_its_due_time(local: Local) -> None:
@@ -275,7 +314,7 @@ def test_a_delayed_message_is_shown_with_its_due_time(local: Local) -> None:
     assert (
         nothing.err == "no message received from queue later; inspect it: fifo queue show later\n"
     )
-    local.ok("queue", "delete", "later")
+    local.ok("queue", "delete", "later", "--yes")
 
 
 def test_consume_follow_settles_and_ends_on_ctrl_c(local: Local) -> None:
@@ -295,7 +334,7 @@ def test_consume_follow_settles_and_ends_on_ctrl_c(local: Local) -> None:
     assert (follower.returncode, err) == (0, b"")
     queue = local.ok("queue", "show", "tail", "--json").json
     assert (queue["ready"], queue["locked"]) == (0, 0)
-    local.ok("queue", "delete", "tail")
+    local.ok("queue", "delete", "tail", "--yes")
 
 
 def test_leadership_is_transferred_to_the_named_node(local: Local) -> None:
@@ -334,8 +373,8 @@ def test_a_redrive_is_counted_executed_and_shown(local: Local) -> None:
     assert local.type("redrive", "shop.dlq", "--rate", "6/m").code == 2
     assert local.type("redrive", "shop.dlq", "--reason", "boredom").code == 2
     assert "no redrive" in local.type("redrive", "shop.dlq", "--cancel").line
-    local.ok("queue", "delete", "shop")
-    local.ok("queue", "delete", "shop.dlq")
+    local.ok("queue", "delete", "shop", "--yes")
+    local.ok("queue", "delete", "shop.dlq", "--yes")
 
 
 def test_a_move_is_counted_and_reports_the_messages_left(local: Local) -> None:
@@ -363,7 +402,7 @@ def test_a_move_is_counted_and_reports_the_messages_left(local: Local) -> None:
     assert "fifo queue list" in local.type("move", "from", "nowhere", "--dry-run").line
     assert local.type("move", "to", "to").code == 1
     for name in ("from", "to", "small"):
-        local.ok("queue", "delete", name)
+        local.ok("queue", "delete", name, "--yes")
 
 
 def test_a_paused_redrive_reports_its_reason(local: Local) -> None:
@@ -376,8 +415,8 @@ def test_a_paused_redrive_reports_its_reason(local: Local) -> None:
     assert "the target 'full' is full" in waits.line
     assert "fifo redrive full.dlq --cancel" in waits.line
     assert "cancelled" in local.ok("redrive", "full.dlq", "--cancel").out
-    local.ok("queue", "delete", "full")
-    local.ok("queue", "delete", "full.dlq")
+    local.ok("queue", "delete", "full", "--yes")
+    local.ok("queue", "delete", "full.dlq", "--yes")
 
 
 @pytest.mark.parametrize("window", ["1000", "1"])
@@ -431,7 +470,7 @@ def test_a_killed_leader_is_replaced_and_comes_back_as_a_follower(local: Local) 
     assert done.line.startswith(f"fifo: {leader} is not running; start it: fifo cluster restart")
     assert "follower" in local.ok("cluster", "restart", leader).out
     local.wait_for(*ALL_UP)
-    local.ok("queue", "delete", "kept")
+    local.ok("queue", "delete", "kept", "--yes")
 
 
 def test_a_paused_node_is_silent_and_a_resumed_one_answers(local: Local) -> None:
@@ -485,7 +524,7 @@ def test_stop_ends_even_a_paused_node_and_the_next_start_has_the_data(local: Loc
     assert "leader" in table
     assert "fifo publish orders --body hello" in table
     assert local.ok("consume", "durable").out == "x\n"
-    local.ok("queue", "delete", "durable")
+    local.ok("queue", "delete", "durable", "--yes")
 
 
 def foreground(folder: Path) -> tuple[Local, subprocess.Popen[str], list[ProcessId]]:

@@ -364,7 +364,9 @@ def test_cluster_commands_without_a_cluster_name_the_start_command(cli: Cli) -> 
         assert done.code == FAILED
         assert done.line == "fifo: no cluster was started in .fifo; start one: fifo cluster start"
     assert cli("cluster", "stop", "--dir", "x").line.endswith("fifo cluster start --dir x")
-    assert cli("cluster", "clean").out == "nothing to delete in .fifo\n"
+    assert (
+        cli("cluster", "clean").out == "nothing to delete in .fifo: no cluster was started there\n"
+    )
 
 
 def test_cluster_start_names_port_and_node_of_a_port_in_use(cli: Cli, base_port: int) -> None:

@@ -51,20 +51,14 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
         ClusterFolder(tmp_path / "f" / "g").prepare()
 
 
-def test_clean_deletes_only_the_files_of_the_cluster(tmp_path: Path) -> None:
-    for name in ("n1/data", "n12", "single", "example", "n1x"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "cluster.toml").write_text("", encoding="utf-8")
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "n3").symlink_to(tmp_path / "outside")
-    removed = ClusterFolder(tmp_path).remove()
-    assert [path.name for path in removed] == ["cluster.toml", "n1", "n12", "n3"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "example",
-        "n1x",
-        "outside",
-        "single",
-    ]
+def test_the_data_folders_move_with_the_cluster_folder(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    ClusterFolder(before).save(state_of(cluster_config(1, 7100, before)))
+    before.rename(after)
+    moved = ClusterFolder(after).load()
+    assert moved is not None
+    assert [node.data_dir for node in moved.nodes] == [str(after / "n1" / "data")]
 
 
 def test_only_one_command_at_a_time_changes_a_cluster(tmp_path: Path) -> None:
