@@ -115,6 +115,10 @@ class LockView(View):
     """The tag of that consumer."""
     session: str = _sent("session", "")
     """The session of that consumer, in hexadecimal; empty for a durable consumer."""
+    user: str = _sent("user", "")
+    """The user of that session."""
+    client: str = _sent("client", "")
+    """The name that the client gave itself: `name=` of `connect`."""
     address: str = _sent("address", "")
     """Where that session connected from."""
     id: str = _sent("id", "")
@@ -159,6 +163,8 @@ class ConsumerView(View):
     """Its session, in hexadecimal."""
     user: str = _sent("user", "")
     """The user of the session."""
+    client: str = _sent("client", "")
+    """The name that the client gave itself: `name=` of `connect`."""
     address: str = _sent("address", "")
     """Where the session connected from."""
     status: str = _sent("status", "")

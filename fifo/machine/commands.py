@@ -47,13 +47,15 @@ class SetVersion:
 
 @value
 class Attach:
-    """Open or resume a session in one role. `incarnation` tells one client object from another."""
+    """Open or resume a session in one role. `incarnation` tells one client object from another;
+    `client` is the name it gives itself, for people to read."""
 
     session_id: bytes
     role: int
     incarnation: bytes
     user: str = ""
     address: str = ""
+    client: str = ""
 
 
 @value

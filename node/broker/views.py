@@ -76,6 +76,8 @@ def locks_of(machine: Machine, locks: LockClock, name: str, limit: int, now_ms: 
                 "consumer": lock["consumer"],
                 "tag": lock["tag"],
                 "session": sessions[number],
+                "user": lock["user"],
+                "client": lock["client"],
                 "address": lock["address"],
                 "id": _id(lock["message"]),
                 "attempt": lock["attempt"],

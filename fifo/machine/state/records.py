@@ -154,6 +154,7 @@ class Session:
     __slots__ = (
         "address",
         "attached",
+        "client",
         "consumers",
         "disconnected",
         "disconnected_ms",
@@ -180,6 +181,7 @@ class Session:
         self.generation = 0
         self.session_id = session_id
         self.user = user
+        self.client = ""  # its name, for people
         self.address = ""
         self.incarnation = b""
         self.epochs = [0, 0]

@@ -65,6 +65,7 @@ def attach(step: Step, command: Attach) -> Reply:
         step.effects.append(Fenced(number, role, session.epochs[role]))
     session.epochs[role] += 1
     session.address = command.address
+    session.client = command.client
     _resume(step, session, role)
     listed = tuple(
         (held.number, held.tag, step.state.queues[held.queue].name, held.lock_ms)
@@ -86,6 +87,7 @@ def _open(step: Step, command: Attach) -> Reply:
     session.generation = state.generation
     session.incarnation = command.incarnation
     session.address = command.address
+    session.client = command.client
     session.epochs[command.role] = 1
     session.attached[command.role] = True
     session.lead_epoch = state.lead_epoch

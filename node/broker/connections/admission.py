@@ -72,7 +72,12 @@ class Admission:
             return
         user = "" if connection.rights is None else connection.rights.user.name
         command = commands.Attach(
-            hello.session, hello.role, hello.incarnation, user, connection.address
+            hello.session,
+            hello.role,
+            hello.incarnation,
+            user,
+            connection.address,
+            hello.client,
         )
 
         def answer(reply: Reply) -> None:
