@@ -414,7 +414,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
         (sequence(validators.record(positive, positive, positive), limits.EVAL_RANGES),),
     ),
     3: (SetVersion, (positive,)),
-    4: (Attach, (validators.raw(16), _role, validators.raw(16), label, label)),
+    4: (Attach, (validators.raw(16), _role, validators.raw(16), label, label, label)),
     5: (Detach, (positive, _role, positive)),
     6: (
         Disconnect,

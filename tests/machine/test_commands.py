@@ -1,5 +1,6 @@
 """The plain form of commands: it round-trips, and malformed values are refused."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ SAMPLES: list[commands.Command] = [
     commands.Tick(),
     commands.Tick(((1, 2, 3), (4, 5, 6))),
     commands.SetVersion(1),
-    commands.Attach(bytes(16), 1, bytes(range(16)), "user", "host:1"),
+    commands.Attach(bytes(16), 1, bytes(range(16)), "user", "host:1", "worker"),
     commands.Detach(1, 0, 2),
     commands.Disconnect(1, 2, 0, ((3, 4),)),
     commands.EndSession(1, 1),
@@ -129,3 +130,10 @@ def test_random_values_are_a_command_or_a_value_error(code: int, values: list[An
     except ValueError:
         return
     assert commands.from_list(commands.to_list(command)) == command
+
+
+@pytest.mark.parametrize("code", sorted(commands._FORMS))
+def test_every_field_of_a_command_has_its_check(code: int) -> None:
+    """A field without one is refused when the entry is applied, which stops every node."""
+    kind, checks = commands._FORMS[code]
+    assert len(checks) == len(dataclasses.fields(kind))
