@@ -260,8 +260,8 @@ FORMAT = 3
 """The format that snapshots are written in, and the only one that is read."""
 
 FORMS: dict[str, dict[str, Form]] = {
-    "session": _all("number session_id user client address incarnation epochs attached disconnected")
-    | _all("disconnected_ms lead_epoch producer next_notice end_cause timer_ms")
+    "session": _all("number session_id user client address incarnation epochs attached")
+    | _all("disconnected disconnected_ms lead_epoch producer next_notice end_cause timer_ms")
     | _all("resend", _tuple)
     | _all("consumers gets", _DICT)
     | _all("tags", LongReader(dict, _add_tags))
