@@ -63,7 +63,8 @@ def bury(
 def transfer(step: Step, source: Queue, position: int, target: Queue, record: Record | None) -> int:
     """Move a message to the end of its lane in another queue; its position there.
 
-    Its id, key, headers and priority stay, its ttl and delay end; the target's own ttl holds.
+    Its id, key (and what orders it by that), headers and priority stay, its ttl and delay end; the
+    target's own ttl holds.
     """
     priority = source.priority_of(position)
     block = source.blocks[position >> BLOCK_BITS]
@@ -71,10 +72,6 @@ def transfer(step: Step, source: Queue, position: int, target: Queue, record: Re
     extras = batch.extras._replace(
         priorities=None if priority == PRIORITY_DEFAULT else bytes([priority]),
     )
-    has_hash = extras.key_hashes is not None and extras.key_hashes[0]
-    if target.spec.ordering == "key" and extras.key_lengths is not None and not has_hash:
-        # It was published where keys are not hashed: all such messages share their order.
-        extras = extras._replace(key_hashes=array("Q", [1]))
     if target.spec.ttl_ms is not None:
         extras = extras._replace(expires=array("Q", [step.now + target.spec.ttl_ms]))
     lane = ready.lane_of(target, priority)

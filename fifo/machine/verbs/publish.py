@@ -262,7 +262,7 @@ def _extras(step: Step, command: Publish, queue: Queue, columns: _Columns) -> Ex
         expires = _expires(step, queue, columns)
     elif keys is None and headers is None and priorities is None:
         return PLAIN
-    if keys is not None and queue.spec.ordering == "key":
+    if keys is not None:
         key_hashes = _hashes(step, command, keys)
     return Extras(
         command.keys[1] if command.keys else 0,
@@ -288,24 +288,22 @@ def _expires(step: Step, queue: Queue, columns: _Columns) -> "array[int]":
 
 
 def _hashes(step: Step, command: Publish, lengths: "array[int]") -> "array[int]":
-    """Seeded 64-bit hashes of the keys, for a queue that they order; 0 where there is no key."""
+    """64-bit hashes of the keys, by which a key-ordered queue orders them; 0 where there is no key.
+
+    In every queue: a message may be moved, and its key lies in the log, which apply does not read.
+    """
     assert command.keys is not None, "there are keys only with a column of them"
     hashes = array("Q")
     at = command.keys[1]
     for length in lengths:
-        hashes.append(key_hash(bytes(step.area[at : at + length])) if length else 0)
+        hashes.append(_key_hash(step.area[at : at + length]) if length else 0)
         at += length
     return hashes
 
 
-_KEY_SEED = b"fifo key ordering"
-
-
-def key_hash(key: bytes) -> int:
-    """The hash by which keys order a queue; never 0. One seed for all queues: messages that move
-    between queues keep it."""
-    digest = blake2b(key, digest_size=8, key=_KEY_SEED).digest()
-    return int.from_bytes(digest, "little") or 1
+def _key_hash(key: memoryview) -> int:
+    """The same for a key in all queues; never 0."""
+    return int.from_bytes(blake2b(key, digest_size=8).digest(), "little") or 1
 
 
 def _read(area: memoryview, command: Publish) -> _Columns:

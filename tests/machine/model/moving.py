@@ -51,8 +51,6 @@ def transfer(world: World, message: Message, target: Queue) -> None:
         set_ttl(world, message, target.spec.ttl_ms)
     message.avoid_until_ms = message.avoid = 0
     message.late_ok = False
-    if target.spec.ordering == "key" and message.key and not message.ordered_by:
-        message.ordered_by = b"moved here"  # all that no queue has ordered so far share their order
     target.ordered += 1
     message.queue, message.order, message.where = target.name, target.ordered, READY
     drop_own_oldest(world, target, message)

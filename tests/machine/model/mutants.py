@@ -278,6 +278,12 @@ BUGS: dict[str, Switch] = {
         "return not overflow.is_over(",
         'return target.spec.overflow == "drop_oldest" or not overflow.is_over(',
     ),
+    "a key is known to the queue alone that it was published to": edited(
+        publish,
+        "_extras",
+        "if keys is not None:",
+        'if keys is not None and queue.spec.ordering == "key":',
+    ),
     "what is new overtakes what is sent again": edited(
         consumers,
         "is_present",

@@ -55,7 +55,6 @@ class Message:
     queue: str
     order: int  # publish order within the queue
     published_wall_ms: int
-    ordered_by: bytes = b""  # by what a queue ordered by key tells it from others
     expires_ms: int | None = None
     expires_slack_ms: int = 0  # how much later than that it may really be
     where: str = READY

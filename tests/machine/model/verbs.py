@@ -118,7 +118,6 @@ def store(world: World, queue: Queue, producer: int, letter: Letter) -> str | No
         queue.name,
         queue.ordered + 1,
         world.wall_ms,
-        ordered_by=letter.key if queue.spec.ordering == "key" else b"",
         published_at=world.entry,
     )
     if not make_room(world, queue, message):

@@ -170,8 +170,8 @@ class World:
         """Whether the queue's order holds a ready message back (semantics.md sections 6 and 11)."""
         queue = self.queues[message.queue]
         others = [m for m in self.in_queue(queue.name) if m is not message]
-        if queue.spec.ordering == "key" and message.ordered_by:
-            same = [m for m in others if m.ordered_by == message.ordered_by]
+        if queue.spec.ordering == "key" and message.key:
+            same = [m for m in others if m.key == message.key]
             return any(
                 m.where == LOCKED
                 or (m.where == DELAYED and m.returned and m.blocks)
