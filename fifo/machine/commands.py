@@ -239,7 +239,7 @@ class Settle:
 
 @value
 class NoticeAck:
-    """The client's library has the notice: it need not be sent again."""
+    """The client's library has all notices up to this one: they need not be sent again."""
 
     session: int
     notice: int

@@ -170,7 +170,7 @@ def producers_of(state: State, name: str, limit: int) -> list[Plain]:
             "producer": producer.number,
             "last": last,
             "queues": len(_queues_of(state, producer)),
-            "unused_ms": state.cluster_time_ms - producer.used_ms,
+            "used_ms": producer.used_ms,
         }
         for producer, last in islice(named, limit)
     ]
@@ -277,7 +277,6 @@ def delayed_of(state: State, name: str, limit: int) -> list[Plain]:
                 "message": message_id(queue, position),
                 "cause": Cause(queue.delayed[position][1]).name.lower(),
                 "due_ms": due_ms,
-                "remaining_ms": max(due_ms - state.cluster_time_ms, 0),
                 "attempts": record.attempts if record else 0,
                 "failures": record.failures if record else 0,
             }

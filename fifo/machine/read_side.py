@@ -240,6 +240,15 @@ class ReadSide:
         found = self.state.consumers.get(consumer)
         return 0 if found is None else found.held
 
+    def returned_by_expiry(self, consumer: int, tokens: int) -> int:
+        """Messages that go back when so many locks of a consumer end: on a single-active queue all
+        that it holds."""
+        found = self.state.consumers.get(consumer)
+        if found is None:
+            return 0
+        queue = self.state.queues[found.queue]
+        return found.held if queue.spec.ordering == "single_active" else min(tokens, found.held)
+
     def durable(self, queue: str, name: str) -> DurableView | None:
         """A queue's durable consumer."""
         found = self._queue(queue)

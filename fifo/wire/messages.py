@@ -503,7 +503,7 @@ class Notice(Message):
 @_wire(33)
 @dataclass(frozen=True, slots=True)
 class NoticeAck(Message):
-    """The client has seen the notice."""
+    """The client has seen the notice, and all before it."""
 
     notice: Number
 

@@ -52,6 +52,9 @@ class SizedState(Protocol):
     def session_of(self, session_id: bytes) -> int | None:
         """The number of a session; None for a new one."""
 
+    def returned_by_expiry(self, consumer: int, tokens: int) -> int:
+        """Messages that go back when so many locks of a consumer end."""
+
 
 def published(state: SizedState, queue: str, count: int) -> int:
     """The weight of a publish of `count` messages."""
@@ -62,6 +65,16 @@ def settled(verb: int, ranges: Iterable[Range]) -> int:
     """The weight of a settlement; one with too many tokens is refused, which is cheap."""
     tokens = min(sum([last - first + 1 for first, last in ranges]), bounds.SETTLE_MESSAGES_MAX)
     return COMMAND + tokens * (ACKED if verb == Verb.ACK else RETURNED)
+
+
+def expired(state: SizedState, ranges: Iterable[tuple[int, int, int]]) -> int:
+    """The weight of a tick that takes these locks (consumer, first, last), and has nothing else
+    to do."""
+    tokens: dict[int, int] = {}
+    for consumer, first, last in ranges:
+        tokens[consumer] = tokens.get(consumer, 0) + last - first + 1
+    returned = sum([state.returned_by_expiry(*ended) for ended in tokens.items()])
+    return COMMAND + len(tokens) * COMMAND + returned * RETURNED
 
 
 def _of_session(state: SizedState, session: int) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fifo.machine.contract import Command, Outcome, Reply, commands, replies
+from fifo.machine.contract import Command, Outcome, Reply, commands, replies, to_list
 from fifo.wire.messages import Hello
 from node.broker import cost, limits
 from node.broker.connections.admission import Admission
@@ -29,6 +29,7 @@ from node.broker.requests import table
 from node.broker.requests.consuming import Consuming
 from node.broker.requests.control import Control
 from node.broker.requests.durables import Durables
+from node.broker.requests.notices import NoticeAcks
 from node.broker.requests.proposer import Proposer
 from node.broker.requests.publishing import Publishing
 from node.broker.requests.queries import Queries
@@ -75,6 +76,7 @@ class Leadership:
         return table.Handlers(
             publishing=Publishing(context, proposals, proposer),
             consuming=Consuming(context, proposer, self._gets),
+            notices=NoticeAcks(proposals, context.clocks.now),
             renewals=Renewals(machine, locks, proposals, context.clocks, self.may_answer),
             queues=Queues(machine, proposer, queues_max=settings.queues),
             queries=Queries(machine, locks, self._clock, context.host.read_area, self.may_answer),
@@ -154,8 +156,13 @@ class Leadership:
         self._gets.expire()
         self._requests.renewals.look()
         self._requests.redrives.look()
+        full = self._look_for_due()
+        self._requests.notices.look(full=full)
+
+    def _look_for_due(self) -> bool:
+        """Propose a tick if something is due; whether one is on the way that fills its entry."""
         if self._tick_in_flight:
-            return
+            return True
         now_ms = self._clock.now_ms()
         expired = self.locks.look(now_ms)
         next_ms = self._machine.next_due_ms()
@@ -163,9 +170,12 @@ class Leadership:
         waits = next_ms is not None or len(self.locks) > 0
         stale = self._now() - self.proposals.submitted_at >= limits.TICK_SECONDS
         if expired or due or self._tick_again or (waits and stale):
-            self._tick(expired)
+            alone = next_ms is not None and next_ms <= now_ms + limits.DUE_SOON_MS
+            self._tick(expired, alone=alone)
+            return alone
+        return False
 
-    def _tick(self, expired: tuple[tuple[int, int, int], ...]) -> None:
+    def _tick(self, expired: tuple[tuple[int, int, int], ...], *, alone: bool) -> None:
         self._tick_in_flight, self._tick_again = True, False
 
         def decided(*, applied: bool) -> None:
@@ -176,11 +186,13 @@ class Leadership:
         def answer(reply: Reply) -> None:
             self._tick_again = isinstance(reply, replies.Ticked) and reply.more
             decided(applied=True)
-            if self._tick_again or expired:
-                self.look()  # Whatever did not fit into this tick is due already.
+            if self._tick_again:
+                self.look()  # What did not fit into this tick is due already; the rest has time.
 
         waiter = Waiter(answer, lost=lambda _: decided(applied=False))
-        self.proposals.propose_command(commands.Tick(expired), waiter)
+        plain = to_list(commands.Tick(expired))
+        known = self.proposals.weigh(plain) if alone else cost.expired(self._machine, expired)
+        self.proposals.propose(lambda _: plain, waiter, weight=known)
 
     # --- connections ------------------------------------------------------------------------------
 

@@ -49,6 +49,13 @@ TICK_SECONDS: Final = 10.0
 LOOK_SECONDS: Final = 0.05
 """Period of the lock clock: a fifth of the 250 ms by which an expiry may be late."""
 
+DUE_SOON_MS: Final = 1_000
+"""A tick shares its entry with other commands only if nothing but the locks that it names falls due
+for this long, which is longer than a batch waits for its entry."""
+
+NOTICE_ACK_SECONDS: Final = 1.0
+"""Acknowledgements of notices wait no longer than this for a tick that leaves them room."""
+
 LOOK_CONSUMERS_MAX: Final = 10_000
 """Consumers looked at in one look; the next look goes on."""
 

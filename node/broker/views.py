@@ -92,17 +92,31 @@ def locks_of(machine: Machine, locks: LockClock, name: str, limit: int, now_ms: 
     return found
 
 
-def delayed_of(machine: Machine, name: str, limit: int) -> list[View]:
-    """The delayed messages of a queue, the first to be due first."""
+def delayed_of(machine: Machine, name: str, limit: int, now_ms: int) -> list[View]:
+    """The delayed messages of a queue, the first to be due first. `now_ms` is cluster time."""
     return [
         {
             "id": _id(one["message"]),
             "cause": one["cause"],
-            "due_in_ms": one["remaining_ms"],
+            "due_in_ms": max(0, one["due_ms"] - now_ms),
             "attempt": one["attempts"],
             "failures": one["failures"],
         }
         for one in machine.delayed_of(name, limit)
+    ]
+
+
+def producers_of(machine: Machine, name: str, limit: int, now_ms: int) -> list[View]:
+    """The named producers of a queue. `now_ms` is cluster time."""
+    return [
+        {
+            "name": one["name"],
+            "producer": one["producer"],
+            "last": one["last"],
+            "queues": one["queues"],
+            "unused_ms": max(0, now_ms - one["used_ms"]),
+        }
+        for one in machine.producers_of(name, limit)
     ]
 
 

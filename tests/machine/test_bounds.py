@@ -123,6 +123,20 @@ def test_a_resend_that_is_cut_short_begins_anew_with_the_next_resume() -> None:
     assert list(bench.machine.state.chores) == [("resend", 1, 0)]
 
 
+def test_a_second_resume_with_little_left_to_send_leaves_no_chore_behind() -> None:
+    bench = filled(holders=3)
+    bench.detach(1)
+    bench.attach()
+    assert list(bench.machine.state.chores) == [("resend", 1, 0)]
+    for consumer in (1, 2, 3):
+        bench.ack(consumer, (1, MANY // 3 - 1))
+    bench.attach()
+    invariants.check(bench.machine.state)
+    bench.tick_all()
+    assert not bench.machine.state.chores
+    assert [one.consumer for one in bench.delivered()] == [1, 2, 3], "all of it, and once"
+
+
 @pytest.mark.parametrize("holders", [0, 3])
 def test_a_delete_is_one_command_and_later_ones_free_its_memory(holders: int) -> None:
     bench = filled(holders=holders)

@@ -6,16 +6,22 @@ import pytest
 
 from fifo.machine import commands, limits, replies
 from fifo.machine.effects import Deliver, Fenced, Notify, SessionEnded
+from fifo.machine.types import Role
 from fifo.words import bounds
 from tests.support.machine import Bench, absent, expect, present, refused, sixteen, statuses
 
 
-@pytest.fixture
-def bench() -> Bench:
+def opened() -> Bench:
+    """A queue, and a session with its data connection."""
     bench = Bench()
     bench.declare("q", lock_ms=5_000)
     bench.attach()
     return bench
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return opened()
 
 
 def flags(bench: Bench, queue: str = "q") -> list[str]:
@@ -77,10 +83,54 @@ def test_a_resume_sends_the_same_tokens_and_the_notices_again(bench: Bench) -> N
     assert reply.consumers == ((1, "t", "q", 5_000),)
     (message,) = bench.delivered()
     assert (message.token, message.repeat, message.attempt) == (2, True, 2)
-    assert [notice.ranges for notice in present(bench.effects, Notify)] == [((1, 1),)]
-    assert bench.do(commands.NoticeAck(1, 1)) == replies.Done()
+    (notice,) = present(bench.effects, Notify)
+    assert notice.ranges == ((1, 1),)
+    assert bench.do(commands.NoticeAck(1, notice.notice)) == replies.Done()
     bench.attach()
     assert absent(bench.effects, Notify)
+
+
+def noticed(bench: Bench, times: int) -> list[int]:
+    """Let so many locks of a consumer with a prefetch of 1 end; the numbers of their notices."""
+    found = []
+    for _ in range(times):
+        bench.publish(1, "q", "a")
+        bench.advance(5_000)
+        bench.tick_all()
+        found += [notice.notice for notice in present(bench.effects, Notify)]
+        bench.do(commands.Alive(1, 1))
+    return found
+
+
+def waiting_notices(bench: Bench) -> list[int]:
+    view = bench.machine.session_view(1)
+    assert view is not None
+    return list(view["notices"])
+
+
+def test_an_acknowledgement_covers_all_notices_up_to_its_number() -> None:
+    bench = opened()
+    bench.subscribe(1, "q", prefetch=1)
+    numbers = noticed(bench, 3)
+    assert bench.do(commands.NoticeAck(1, numbers[1])) == replies.Done()
+    assert waiting_notices(bench) == numbers[2:]
+    assert bench.do(commands.NoticeAck(1, numbers[2] + 100)) == replies.Done()
+    assert waiting_notices(bench) == []
+
+
+def test_no_acknowledgement_covers_what_the_control_connection_lost() -> None:
+    """What it has not brought comes again, with numbers above all that others may have brought."""
+    bench = opened()
+    bench.subscribe(1, "q", prefetch=1)
+    bench.attach(role=Role.CONTROL)
+    _, seen = noticed(bench, 2)  # the node has seen it close: the second came on the data one
+    bench.detach(1, Role.CONTROL)
+    again = [notice.notice for notice in present(bench.effects, Notify)]
+    bench.do(commands.NoticeAck(1, seen))
+    assert waiting_notices(bench) == again == [seen + 1, seen + 2]
+    bench.attach(role=Role.CONTROL)
+    bench.do(commands.NoticeAck(1, seen + 2))
+    assert waiting_notices(bench) == [seen + 3, seen + 4]
 
 
 EVENTS = ("detach", "disconnect", "disconnect", "expire", "lead", "cancel", "resubscribe")

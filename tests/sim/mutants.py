@@ -27,10 +27,11 @@ from node.broker.clock import ClusterClock
 from node.broker.connections.connection import Binding, Connection
 from node.broker.leadership import Leadership
 from node.broker.lock_clock import LockClock
+from node.broker.requests.notices import NoticeAcks
 from node.broker.requests.publishing import Publishing
-from tests.mutants.hunting import Mutant, scenario, seeds
-from tests.mutants.switch import Switch
-from tests.sim import test_slow_reads
+from tests.mutants.hunting import Mutant, named, scenario, seeds
+from tests.mutants.switch import Switch, edited
+from tests.sim import test_expiries, test_slow_reads
 from tests.sim.plan import Consuming, Fault, Plan, basic
 from tests.sim.run import run
 from tests.support.simdisk import SimFile
@@ -178,13 +179,14 @@ def no_recheck() -> Iterator[None]:
     """An evaluation takes the messages it was about from their present holders."""
     with _remembering() as positions:
 
-        def evaluate(step: Step, named: tuple[tuple[int, int, int], ...]) -> None:
+        def evaluate(step: Step, named: tuple[tuple[int, int, int], ...]) -> bool:
             for number, first, last in named:
                 for token in range(first, last + 1):
                     found = _holder(step.state, positions.get((id(step.state), number, token)))
                     if found is not None:
                         consumer = step.open_consumer(found[0])
                         returns.time_out(step, consumer, [(found[1], found[1])])
+            return False
 
         with patch.object(tick, "_evaluate", evaluate):
             yield
@@ -307,6 +309,20 @@ def found_by(switch: Switch, search: Search, seed: int) -> str | None:
 
 _DIRECTED = test_slow_reads.a_slow_read_delays_no_other_client
 
+ENTRIES: tuple[tuple[str, Switch, Callable[[], None]], ...] = (
+    (
+        "a tick that took locks is followed by a look at once",
+        edited(Leadership, "_tick", "if self._tick_again:", "if self._tick_again or expired:"),
+        test_expiries.test_expiries_that_trickle_cost_one_entry_per_look,
+    ),
+    (
+        "an acknowledgement of a notice does not wait for room in an entry",
+        edited(NoticeAcks, "look", "full and self._now()", "False and self._now()"),
+        test_expiries.test_what_expires_while_other_things_fall_due_costs_little_more,
+    ),
+)
+"""What costs an entry too many: found by counting them."""
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "cluster",
@@ -314,6 +330,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "old bodies are read on the loop",
         test_slow_reads.reads_on_the_loop,
         (scenario(_DIRECTED, _DIRECTED.__name__),),
+    ),
+    *(
+        Mutant("cluster", breaks, breaks, switch, (scenario(work, named(work)),))
+        for breaks, switch, work in ENTRIES
     ),
     *(
         Mutant(

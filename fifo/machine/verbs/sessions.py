@@ -110,15 +110,30 @@ def _resume(step: Step, session: Session, role: int) -> None:
     if role == Role.DATA:
         begun = session.resend is not None
         session.resend = (0, 0)
-        checkout.send_again(step, session)
-        if session.resend is not None and not begun:
-            state.chores.append(("resend", session.number, 0))
+        if not begun:  # else the chore of the resume before begins anew with all of it
+            checkout.send_again(step, session)
+            if session.resend is not None:
+                state.chores.append(("resend", session.number, 0))
     _reconsider(step, session)
-    for number, notice in session.notices.items():
+    _send_notices(step, session)
+    assert state.session_ids[session.session_id] == session.number, "a resumed session has its id"
+
+
+def _send_notices(step: Step, session: Session) -> None:
+    """Send all that wait, under new numbers: another connection carries them from now on.
+
+    An acknowledgement covers all numbers up to its own. Under their old numbers it would cover what
+    was lost with the connection before, if the client got a later one on this connection.
+    """
+    waiting = list(session.notices.values())
+    session.notices.clear()
+    for notice in waiting:
+        number = session.next_notice
+        session.next_notice += 1
+        session.notices[number] = notice
         step.effects.append(
             Notify(session.number, number, notice.kind, notice.consumer, notice.ranges)
         )
-    assert state.session_ids[session.session_id] == session.number, "a resumed session has its id"
 
 
 def _reconsider(step: Step, session: Session) -> None:
@@ -163,6 +178,8 @@ def detach(step: Step, command: Detach) -> Reply:
     session = step.open_session(command.session)
     session.attached[command.role] = False
     _reconsider(step, session)
+    if command.role == Role.CONTROL and session.attached[Role.DATA]:
+        _send_notices(step, session)
     return Done()
 
 
@@ -315,9 +332,11 @@ def forget_producer(step: Step, number: int) -> None:
 
 
 def notice_ack(step: Step, command: NoticeAck) -> Reply:
-    """The client's library has the notice. It proves nothing about the program."""
+    """The client's library has all notices up to this one. It proves nothing about the program."""
     refused = checks.session(step, command.session, command.fence)
     if refused is not None:
         return refused
-    step.open_session(command.session).notices.pop(command.notice, None)
+    session = step.open_session(command.session)
+    while session.notices and (first := next(iter(session.notices))) <= command.notice:
+        del session.notices[first]
     return Done()

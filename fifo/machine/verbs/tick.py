@@ -16,16 +16,17 @@ from fifo.machine.verbs import durable, queues, sessions
 
 def tick(step: Step, command: Tick) -> Reply:
     """Do what is due, as far as one step goes."""
-    _evaluate(step, command.eval_consumer_timeouts)
+    cut_short = _evaluate(step, command.eval_consumer_timeouts)
     _disconnect_unresumed(step)
     _fire_timers(step)
     _do_chores(step)
     due_ms = next_due_ms(step.state)
-    return Ticked(more=due_ms is not None and due_ms <= step.now)
+    return Ticked(more=cut_short or (due_ms is not None and due_ms <= step.now))
 
 
-def _evaluate(step: Step, named: tuple[tuple[int, int, int], ...]) -> None:
-    """The locks that the leader found expired: what the state confirms is returned."""
+def _evaluate(step: Step, named: tuple[tuple[int, int, int], ...]) -> bool:
+    """The locks that the leader found expired: what the state confirms is returned. Whether the
+    step was too small for all of them."""
     lost: dict[int, list[Range]] = {}
     left = -(-step.budget // limits.RECORD_COST)
     for number, first, last in named:
@@ -38,6 +39,7 @@ def _evaluate(step: Step, named: tuple[tuple[int, int, int], ...]) -> None:
     for number, ranges in lost.items():
         if number in step.state.consumers:
             returns.time_out(step, step.open_consumer(number), returns.joined(ranges))
+    return left <= 0
 
 
 def _disconnect_unresumed(step: Step) -> None:

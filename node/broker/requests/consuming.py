@@ -19,7 +19,6 @@ from fifo.wire.messages import (
     Credit,
     Get,
     Got,
-    NoticeAck,
     Ok,
     Receipt,
     Settle,
@@ -152,12 +151,6 @@ class Consuming:
         """Note that the program behind a consumer is alive."""
         message = message_of(frame, Alive)
         command = commands.Alive(session.number, message.consumer, fence(connection))
-        self._proposer.ask(connection, frame, command, ok(connection, frame))
-
-    def notice_ack(self, connection: Connection, session: Binding, frame: Frame) -> None:
-        """Acknowledge a notice."""
-        message = message_of(frame, NoticeAck)
-        command = commands.NoticeAck(session.number, message.notice, fence(connection))
         self._proposer.ask(connection, frame, command, ok(connection, frame))
 
     def settle(self, connection: Connection, session: Binding, frame: Frame) -> None:

@@ -68,18 +68,18 @@ class Queries:
         self, connection: Connection, frame: Frame, query: QueueQuery, name: str
     ) -> None:
         found: object
+        now_ms = self._clock.now_ms()
         match query.query:
             case "show":
                 found = views.overview(self._machine, name)
             case "locks":
-                now_ms = self._clock.now_ms()
                 found = views.locks_of(self._machine, self._locks, name, query.limit, now_ms)
             case "delayed":
-                found = views.delayed_of(self._machine, name, query.limit)
+                found = views.delayed_of(self._machine, name, query.limit, now_ms)
             case "consumers":
                 found = views.consumers_of(self._machine, name, query.limit)
             case "producers":
-                found = self._machine.producers_of(name, query.limit)
+                found = views.producers_of(self._machine, name, query.limit, now_ms)
             case _:
                 connection.refuse(
                     frame.correlation,

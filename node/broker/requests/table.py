@@ -14,6 +14,7 @@ from fifo.wire.messages import Message
 from node.broker.requests.consuming import Consuming
 from node.broker.requests.control import Control
 from node.broker.requests.durables import Durables
+from node.broker.requests.notices import NoticeAcks
 from node.broker.requests.proposer import Handler
 from node.broker.requests.publishing import Publishing
 from node.broker.requests.queries import Queries
@@ -28,6 +29,7 @@ class Handlers:
 
     publishing: Publishing
     consuming: Consuming
+    notices: NoticeAcks
     renewals: Renewals
     queues: Queues
     queries: Queries
@@ -46,7 +48,7 @@ HANDLERS: Final[dict[type[Message], Callable[[Handlers], Handler]]] = {
     wire.Get: lambda term: term.consuming.get,
     wire.Settle: lambda term: term.consuming.settle,
     wire.Alive: lambda term: term.consuming.alive,
-    wire.NoticeAck: lambda term: term.consuming.notice_ack,
+    wire.NoticeAck: lambda term: term.notices.acknowledge,
     wire.Renew: lambda term: term.renewals.renew,
     wire.Declare: lambda term: term.queues.declare,
     wire.Update: lambda term: term.queues.update,

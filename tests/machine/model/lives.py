@@ -50,10 +50,19 @@ def attach(world: World, session_id: bytes, role: int, incarnation: bytes, user:
         for consumer in world.of_session(session):
             for message in world.held_by(consumer):
                 world.effects.append(("repeat", session.number, consumer.number, message.token))
-    for number in session.notices:
-        world.effects.append(("notice", session.number, number))
+    send_notices(world, session)
     listed = {(c.number, c.tag, c.queue, c.lock_ms) for c in world.of_session(session)}
     return ("attached", session.number, bool(known), listed)
+
+
+def send_notices(world: World, session: Session) -> None:
+    """What waits is sent by another connection: under new numbers, which no older ack covers."""
+    waiting = list(session.notices.values())
+    session.notices = {}
+    for consumer, tokens in waiting:
+        session.last_notice += 1
+        session.notices[session.last_notice] = (consumer, tokens)
+        world.effects.append(("notice", session.number, session.last_notice))
 
 
 def reseat_all(world: World, consumers: list[Consumer]) -> None:
@@ -71,6 +80,8 @@ def detach(world: World, number: int, role: int, epoch: int) -> Answer:
         return ("refused", "fenced")
     session.attached[role] = False
     reseat_all(world, world.of_session(session))
+    if role == 1 and session.attached[0]:
+        send_notices(world, session)
     return ("done",)
 
 
@@ -161,11 +172,11 @@ def lead(world: World, term: int) -> Answer:
 
 
 def notice_ack(world: World, number: int, notice: int) -> Answer:
-    """Acknowledge a notice."""
+    """Acknowledge the notices up to this one."""
     session = world.sessions.get(number)
     if session is None:
         return ("refused", "unknown_session")
-    session.notices.pop(notice, None)  # acknowledged twice is acknowledged
+    session.notices = {one: held for one, held in session.notices.items() if one > notice}
     return ("done",)
 
 

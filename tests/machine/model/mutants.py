@@ -9,7 +9,14 @@ from fifo.machine import checkout, checks, consumers, deadletter, dedup, overflo
 from fifo.machine.snapshot import bodies, snapshot_layout
 from fifo.machine.state import locks, ordering, positions, ready, records, tables
 from fifo.machine.verbs import publish, redrive, sessions, settle, subscribe, tick
-from tests.machine import story, test_bounds, test_cut_short, test_settle, test_tables
+from tests.machine import (
+    story,
+    test_bounds,
+    test_cut_short,
+    test_sessions,
+    test_settle,
+    test_tables,
+)
 from tests.machine.model import driving
 from tests.mutants.hunting import Catch, Hunt, Mutant, named, scenario, seeds
 from tests.mutants.switch import Switch, edited, entry
@@ -284,6 +291,24 @@ BUGS: dict[str, Switch] = {
         "if keys is not None:",
         'if keys is not None and queue.spec.ordering == "key":',
     ),
+    "an acknowledgement covers one notice alone": edited(
+        sessions,
+        "notice_ack",
+        "(first := next(iter(session.notices))) <= command.notice",
+        "(first := command.notice) in session.notices",
+    ),
+    "a notice that a connection lost keeps its number": edited(
+        sessions,
+        "detach",
+        "_send_notices(step, session)",
+        "pass",
+    ),
+    "a second resume leaves the chore of the first behind": edited(
+        sessions,
+        "_resume",
+        "if not begun:",
+        "if True:",
+    ),
     "what is new overtakes what is sent again": edited(
         consumers,
         "is_present",
@@ -387,6 +412,15 @@ _SHARING = (
 )
 
 DIRECTED = {
+    "an acknowledgement covers one notice alone": (
+        test_sessions.test_an_acknowledgement_covers_all_notices_up_to_its_number,
+    ),
+    "a notice that a connection lost keeps its number": (
+        test_sessions.test_no_acknowledgement_covers_what_the_control_connection_lost,
+    ),
+    "a second resume leaves the chore of the first behind": (
+        test_bounds.test_a_second_resume_with_little_left_to_send_leaves_no_chore_behind,
+    ),
     "what is new overtakes what is sent again": (
         test_bounds.test_a_resume_sends_again_in_slices_and_nothing_new_before_the_end,
     ),

@@ -44,6 +44,21 @@ def test_what_is_refused_for_its_size_weighs_no_more_than_what_is_done() -> None
     assert weight(settle(Verb.ACK, (1, 1 << 40))) == weight(settle(Verb.ACK, (1, most)))
 
 
+def test_a_tick_for_expired_locks_alone_weighs_what_goes_back() -> None:
+    bench = Bench(check=False)
+    for name, ordering in (("plain", "none"), ("alone", "single_active")):
+        bench.declare(name, ordering=ordering)
+    session = bench.attach()
+    for name in ("plain", "alone"):
+        bench.subscribe(session, name, prefetch=2_000)
+        bench.publish(session, name, *[b""] * 2_000)
+    machine = bench.machine
+    assert cost.expired(machine, ((1, 1, 3), (1, 5, 5))) < 300
+    assert cost.expired(machine, ((1, 1, 2_000),)) > MOST
+    assert cost.expired(machine, ((2, 1, 1),)) > MOST, "all that a single active consumer holds"
+    assert cost.expired(machine, ((3, 1, 9),)) < 100, "a consumer that is gone"
+
+
 def test_a_publish_weighs_more_where_each_message_drops_another() -> None:
     bench = Bench()
     bench.declare("plain")

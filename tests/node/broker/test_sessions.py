@@ -328,8 +328,9 @@ async def test_a_notice_comes_again_at_the_resume_until_it_is_acknowledged(node:
     await client.close()
     again = await RawClient(client.session, client.incarnation).connect(node.me.client)
     await again.welcome(resume=True)
-    assert (await again.next(Notice)).notice == notice.notice
-    await again.ask(NoticeAck(notice.notice))
+    same = await again.next(Notice)
+    assert (same.tokens, same.notice > notice.notice) == (notice.tokens, True)
+    await again.ask(NoticeAck(same.notice))
     await again.close()
     third = await RawClient(client.session, client.incarnation).connect(node.me.client)
     await third.welcome(resume=True)
@@ -518,6 +519,28 @@ async def test_a_long_list_of_queues_is_answered_without_its_long_parts_and_read
     answer = await client.ask(QueueQuery(None, "list", 1))
     assert isinstance(answer, Ok), answer
     assert "spec" in answer.result[0]
+
+
+async def test_delayed_messages_are_shown_by_the_leaders_clock(node: Node) -> None:
+    client = await connected(node.me.client)
+    await client.declare("q")
+    listed, raw = columns.pack_publication(columns.Publication([b"one"], delays_ms=[60_000]))
+    correlation = client.next_correlation()
+    client.send(Publish("q", 0, 0, 1, 1, listed), correlation, raw)
+    await client.confirmed(correlation)
+    committed = node.broker.status()["commit"]
+
+    async def due_in_ms() -> int:
+        answer = await client.ask(QueueQuery("q", "delayed"))
+        assert isinstance(answer, Ok), answer
+        found: int = answer.result[0]["due_in_ms"]
+        return found
+
+    first_ms = await due_in_ms()
+    async with asyncio.timeout(5.0):
+        while await due_in_ms() > first_ms - 200:
+            await passed(0.02)
+    assert node.broker.status()["commit"] == committed, "the time was not that of an entry"
 
 
 async def test_every_column_of_a_publish_arrives(node: Node) -> None:
