@@ -20,11 +20,11 @@ from node.journal.record_files import read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     from node.journal.commands import CommandCache
     from node.journal.io.jobs import Work, Worker
     from node.journal.io.storage import Storage
-    from node.journal.journal import Journal
     from node.journal.locations import EntryLocation
     from node.journal.log import DurableLog
     from node.journal.record_files import RecordFile
@@ -140,11 +140,22 @@ class BodyFetch(Job[None]):
         return location is not None and location.term == entry[2]
 
 
+class FetchSource(Protocol):
+    """A journal, as a fetcher asks it for entries."""
+
+    def begin_fetch(self) -> BodyFetch:
+        """Return a fetch to gather in."""
+
+    def fetched(self, fetch: BodyFetch) -> AbstractContextManager[None]:
+        """Keep what was read in memory within the context. Raises `JournalFailed` or `JournalDamaged`,
+        which are final."""
+
+
 class BodyFetcher:
     """The waiters of one journal, and the one fetch that may be under way."""
 
     def __init__(
-        self, journal: Journal, worker: Worker, failed: Callable[[Exception], None]
+        self, journal: FetchSource, worker: Worker, failed: Callable[[Exception], None]
     ) -> None:
         """`failed` gets the error that ends the node: a disk that does not read what was
         written."""
