@@ -8,7 +8,6 @@ A new room gets a line in FLOORS; a module in no room fails a test.
 from __future__ import annotations
 
 import ast
-import gc
 import re
 import sys
 from collections import Counter
@@ -22,7 +21,7 @@ import pytest
 from tests.support import language
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from typing import TypeAlias
 
     Rule: TypeAlias = "Callable[[Module], Iterator[str]]"
@@ -147,7 +146,10 @@ class Import(NamedTuple):
 
 @dataclass(frozen=True)
 class Module:
-    """A module's dotted name, its text and its tree; what several rules ask for is found once."""
+    """A module's dotted name, its text and its tree; what several rules ask for is found once.
+
+    It lives while its file is judged: the trees of all files would take half a gigabyte.
+    """
 
     name: str
     text: str
@@ -206,14 +208,35 @@ def module_of(name: str, text: str, *, is_package: bool = False) -> Module:
     return Module(name, text, ast.parse(text), is_package)
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A module of the house as the tests ask for it: without its tree, but with its offences."""
+
+    name: str
+    room: str | None
+    lines: int
+    imports: tuple[Import, ...]
+    classes: tuple[str, ...]
+    offences: dict[Rule, list[str]]
+
+
 @cache
-def house() -> tuple[Module, ...]:
-    """Every Python file of the project, parsed once."""
-    gc.disable()  # It would go through every node made so far, again and again: half of the time.
-    try:
-        return tuple(_modules())
-    finally:
-        gc.enable()
+def house() -> tuple[Judged, ...]:
+    """Every Python file of the project, read once for all rules."""
+    return tuple(map(judged, _modules()))
+
+
+def judged(module: Module) -> Judged:
+    """The module before every rule."""
+    classes = (node.name for node in module.tree.body if isinstance(node, ast.ClassDef))
+    return Judged(
+        name=module.name,
+        room=module.room,
+        lines=module.text.count("\n"),
+        imports=module.imports,
+        classes=tuple(classes),
+        offences={rule: list(rule(module)) for rule in dict.fromkeys(line[0] for line in RULES)},
+    )
 
 
 def _modules() -> Iterator[Module]:
@@ -454,7 +477,7 @@ def named(rule: Rule) -> str:
 @pytest.mark.parametrize("rule", list(dict.fromkeys(line[0] for line in RULES)), ids=named)
 def test_the_house_keeps_the_rule(rule: Rule) -> None:
     """Every module of the project, one rule."""
-    found = [offence for module in house() for offence in rule(module)]
+    found = [offence for module in house() for offence in module.offences[rule]]
     assert not found, f"{rule.__doc__}\n" + "\n".join(found)
 
 
@@ -484,7 +507,7 @@ def test_no_room_of_node_is_a_house_within_the_house() -> None:
     lines: Counter[str] = Counter()
     for module in house():
         if module.name.startswith("node."):
-            lines[".".join(module.name.split(".")[:2])] += module.text.count("\n")
+            lines[".".join(module.name.split(".")[:2])] += module.lines
     ((name, most),) = lines.most_common(1)
     assert most < LARGEST_ROOM * lines.total(), f"{name} has {most} of {lines.total()} lines"
 
@@ -494,15 +517,14 @@ def test_a_class_name_has_one_meaning_in_its_package() -> None:
     homes: dict[tuple[str, str], list[str]] = {}
     for module in house():
         if module.room not in (None, "tests"):
-            for node in module.tree.body:
-                if isinstance(node, ast.ClassDef):
-                    package = ".".join(module.name.split(".")[:-1][:2])
-                    homes.setdefault((package, node.name), []).append(module.name)
+            package = ".".join(module.name.split(".")[:-1][:2])
+            for name in module.classes:
+                homes.setdefault((package, name), []).append(module.name)
     twice = {key: names for key, names in homes.items() if len(names) > 1}
     assert twice == {}
 
 
-def cycles(modules: Iterable[Module], *, for_types: bool = False) -> list[str]:
+def cycles(modules: Collection[Module | Judged], *, for_types: bool = False) -> list[str]:
     """Import cycles at run time, or those `for_types` too, each as a > b > a."""
     graph: dict[str, set[str]] = {module.name: set() for module in modules}
     for module in modules:
@@ -535,7 +557,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 @pytest.mark.parametrize("name", sorted(FLOORS.keys() - CIRCLES_FOR_TYPES))
 def test_no_modules_of_a_room_need_each_other_for_types(name: str) -> None:
     """Where it is so, it stays so: each file can be read after those that it names."""
-    assert not cycles((module for module in house() if module.room == name), for_types=True)
+    assert not cycles([module for module in house() if module.room == name], for_types=True)
 
 
 def test_a_circle_is_found() -> None:
