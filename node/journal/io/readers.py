@@ -147,8 +147,8 @@ class FetchSource(Protocol):
         """Return a fetch to gather in."""
 
     def fetched(self, fetch: BodyFetch) -> AbstractContextManager[None]:
-        """Keep what was read in memory within the context. Raises `JournalFailed` or `JournalDamaged`,
-        which are final."""
+        """Keep what was read in memory within the context. Raises `JournalFailed` or
+        `JournalDamaged`, which are final."""
 
 
 class BodyFetcher:
