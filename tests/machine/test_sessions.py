@@ -91,7 +91,7 @@ def test_a_resume_sends_the_same_tokens_and_the_notices_again(bench: Bench) -> N
 
 
 def noticed(bench: Bench, times: int) -> list[int]:
-    """Let so many locks of a consumer with a prefetch of 1 end; the numbers of their notices."""
+    """Expire locks of a consumer with a prefetch of 1; return the numbers of their notices."""
     found = []
     for _ in range(times):
         bench.publish(1, "q", "a")
@@ -119,7 +119,7 @@ def test_an_acknowledgement_covers_all_notices_up_to_its_number() -> None:
 
 
 def test_no_acknowledgement_covers_what_the_control_connection_lost() -> None:
-    """What it has not brought comes again, with numbers above all that others may have brought."""
+    """Lost notices come again, with numbers above all that another connection has brought."""
     bench = opened()
     bench.subscribe(1, "q", prefetch=1)
     bench.attach(role=Role.CONTROL)

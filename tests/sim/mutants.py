@@ -321,7 +321,7 @@ ENTRIES: tuple[tuple[str, Switch, Callable[[], None]], ...] = (
         test_expiries.test_what_expires_while_other_things_fall_due_costs_little_more,
     ),
 )
-"""What costs an entry too many: found by counting them."""
+"""The bugs that cost an entry too many, found by counting entries."""
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(

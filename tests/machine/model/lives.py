@@ -56,7 +56,7 @@ def attach(world: World, session_id: bytes, role: int, incarnation: bytes, user:
 
 
 def send_notices(world: World, session: Session) -> None:
-    """What waits is sent by another connection: under new numbers, which no older ack covers."""
+    """Send the waiting notices again, under new numbers, which no older ack covers."""
     waiting = list(session.notices.values())
     session.notices = {}
     for consumer, tokens in waiting:
