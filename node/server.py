@@ -42,10 +42,12 @@ from node.raft import (
     OsStorage,
     PeerTls,
     RaftConfig,
+    RaftEnvironment,
     RaftError,
     RaftNode,
     RaftStatus,
     RaftStopped,
+    RaftWorkers,
     Storage,
     TcpTransport,
     TransferRefused,
@@ -91,7 +93,7 @@ class Environment:
     """Everything around a node that a simulation replaces. Clocks are in seconds.
 
     `clock` is monotonic and counts suspended time, `wall` is for people. `storage` opens the
-    journal's folder, `transport` makes the peer port, `listener` the client port, and `offload` a
+    journal's folder, `transport` makes the peer port, `listener` the client port, and `worker` a
     worker for blocking work off the event loop, by the name of its thread. `journal_limits` sizes
     the journal's files and cache (None: the defaults), `disk_clock` measures its syncs.
     """
@@ -101,7 +103,7 @@ class Environment:
     rng: random.Random = field(default_factory=random.Random)
     storage: Callable[[Path], Storage] = OsStorage
     transport: Callable[[RaftConfig, random.Random], TcpTransport] = tcp
-    offload: Callable[[str], Worker] = WorkerThread
+    worker: Callable[[str], Worker] = WorkerThread
     listener: MakePort = Listener
     journal_limits: JournalLimits | None = None
     disk_clock: Callable[[], float] = time.perf_counter
@@ -151,7 +153,7 @@ class Node:
             self.config.users,
             now=self._env.clock,
             call_later=lambda delay, call: asyncio.get_running_loop().call_later(delay, call),
-            thread=lambda: self._env.offload("logins"),
+            thread=lambda: self._env.worker("logins"),
         )
 
     def _make_broker(self) -> Broker:
@@ -219,24 +221,29 @@ class Node:
         )
         try:
             transport = self._peer_port = env.transport(config, env.rng)
-            return RaftNode(
-                config,
-                journal=journal,
-                transport=transport,
-                clock=env.clock,
-                rng=env.rng,
-                apply=self.broker.apply,
-                before_sync=self.broker.carry_out,
-                wake=self._turns.ask,
-                on_role=self._on_role,
-                offload=env.offload("syncs"),
-                background=env.offload("snapshots"),
-                reads=env.offload("reads"),
-                source=self.broker.host,
-            )
+            return RaftNode(config, self._raft_environment(journal, transport))
         except BaseException:
             journal.close()
             raise
+
+    def _raft_environment(self, journal: Journal, transport: TcpTransport) -> RaftEnvironment:
+        env = self._env
+        return RaftEnvironment(
+            journal=journal,
+            transport=transport,
+            clock=env.clock,
+            rng=env.rng,
+            apply=self.broker.apply,
+            before_sync=self.broker.carry_out,
+            wake=self._turns.ask,
+            on_role=self._on_role,
+            source=self.broker.host,
+            workers=RaftWorkers(
+                syncs=env.worker("syncs"),
+                snapshots=env.worker("snapshots"),
+                reads=env.worker("reads"),
+            ),
+        )
 
     def _stamp(self) -> str:
         """The wall time, for names of files."""
@@ -462,17 +469,20 @@ class Node:
     def unready(self) -> str | None:
         """The reason why this node should get no traffic, or None."""
         raft = self._raft
-        if raft is None or self._stopping:
-            return "stopping"
-        waits_for = raft.waits_for()
-        if waits_for is not None:
-            return f"recovering: waits for {waits_for}"
-        if raft.leader is None:
-            return "no leader known"
-        lag = raft.commit_index - raft.applied_index
-        if lag > limits.READY_LAG_ENTRIES:
-            return f"{lag} entries behind"
-        return None
+        return "stopping" if raft is None or self._stopping else not_ready(raft)
+
+
+def not_ready(raft: RaftNode) -> str | None:
+    """The reason why the node of `raft` should get no traffic, or None."""
+    waits_for = raft.waits_for()
+    if waits_for is not None:
+        return f"recovering: waits for {waits_for}"
+    if raft.leader is None:
+        return "no leader known"
+    lag = raft.commit_index - raft.applied_index
+    if lag > limits.READY_LAG_ENTRIES:
+        return f"{lag} entries behind"
+    return None
 
 
 __all__ = ["Node", "NodeStopped", "RaftError"]

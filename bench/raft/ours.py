@@ -17,6 +17,7 @@ from node.raft import (
     OsStorage,
     Outcome,
     RaftConfig,
+    RaftEnvironment,
     RaftNode,
     TcpTransport,
     boot_clock,
@@ -56,14 +57,16 @@ class Member:
         )
         self._node = RaftNode(
             config,
-            journal=Journal.open(OsStorage(folder), cluster_id=CLUSTER_ID, node=name),
-            transport=TcpTransport(config, rng=random.Random()),
-            clock=boot_clock,
-            rng=random.Random(),
-            apply=lambda index, term, payload: None,
-            before_sync=self._pump,
-            wake=self._wake,
-            on_role=self._on_role,
+            RaftEnvironment(
+                journal=Journal.open(OsStorage(folder), cluster_id=CLUSTER_ID, node=name),
+                transport=TcpTransport(config, rng=random.Random()),
+                clock=boot_clock,
+                rng=random.Random(),
+                apply=lambda index, term, payload: None,
+                before_sync=self._pump,
+                wake=self._wake,
+                on_role=self._on_role,
+            ),
         )
 
     async def run(self) -> None:

@@ -80,7 +80,7 @@ class Broker:
         )  # fmt: skip
 
     def _read(self, index: int) -> memoryview:
-        return self._raft.at_hand(index)
+        return self._raft.read_cached(index)
 
     def _taken_over(self) -> None:
         """Follow the cluster time of a snapshot's state, which has replaced this node's."""

@@ -189,7 +189,7 @@ class Journal(DurableLog):
 
     # --- reading off the event loop ---
 
-    def at_hand(self, index: int) -> bytes | None:
+    def read_cached(self, index: int) -> bytes | None:
         """The command of an entry of the log, or of one that a snapshot needs, from memory; None
         where it has to be fetched. IndexError if there is no such entry."""
         command = self._cache.get(index)
@@ -292,14 +292,14 @@ class Journal(DurableLog):
 
     def reading_state(self, meta: SnapshotMeta, offset: int, size: int) -> OffLoop[bytes]:
         """The same, read off the event loop."""
-        return self._beside(meta, lambda snapshot: snapshot.read_state(offset, size))
+        return self._read_snapshot(meta, lambda snapshot: snapshot.read_state(offset, size))
 
     def reading_live_indexes(self, meta: SnapshotMeta, first: int) -> OffLoop[array[int]]:
         """Some thousand indexes of the entries that a snapshot needs, ascending, from the `first`
         of them on, counted from 0, of which there has to be one. Otherwise as `reading_state`."""
-        return self._beside(meta, lambda snapshot: next(snapshot.indexes(first)))
+        return self._read_snapshot(meta, lambda snapshot: next(snapshot.indexes(first)))
 
-    def _beside(self, meta: SnapshotMeta, read: Callable[[SnapshotFile], T]) -> OffLoop[T]:
+    def _read_snapshot(self, meta: SnapshotMeta, read: Callable[[SnapshotFile], T]) -> OffLoop[T]:
         snapshot = self._snapshots.of(meta)
 
         def work() -> T:

@@ -67,7 +67,7 @@ class DurableLog:
         self._log = recovered.log
         self._term = recovered.term
         self._term_end = 0
-        self.votes_aside = False
+        self.defers_vote_sync = False
         """Whether `set_term` leaves its sync to the next one, which a slow disk does off the
         event loop: whatever promises something by the term or the vote has to wait for that."""
         self._voted_for = recovered.voted_for
@@ -362,7 +362,7 @@ class DurableLog:
 
     def set_term(self, term: int, voted_for: str | None) -> None:
         """Set term and vote, and return when they and all before them are on the disk; with
-        `votes_aside` that may be later, see `term_synced`."""
+        `defers_vote_sync` that may be later, see `term_synced`."""
         self._check_usable()
         if term < self._term:
             raise JournalRefused(f"term {term} cannot follow term {self._term}")
@@ -377,7 +377,7 @@ class DurableLog:
             self._writer.add(records.HARD_STATE, term, 0, (voted_for or "").encode())
             self._term, self._voted_for = term, voted_for
             self._term_end = self._writer.end
-        if not self.votes_aside:
+        if not self.defers_vote_sync:
             self.sync()
             self._write_mark()
 

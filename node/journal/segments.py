@@ -344,16 +344,16 @@ class Preallocation:
 
     def _extend(self, offset: int, parts: Sequence[bytes], end: int, size: int) -> None:
         """A large group brings no zeros: its own data takes the time."""
-        ahead = (
+        zeros = (
             self._zeros[: max(self._full - end, 0)]
             if size <= limits.PREALLOCATION_GROUP_BYTES
             else b""
         )
-        self._size = end + len(ahead)
+        self._size = end + len(zeros)
         try:
-            self._file.write(offset, [*parts, ahead] if ahead else parts)
+            self._file.write(offset, [*parts, zeros] if zeros else parts)
         except OSError as problem:
-            if not ahead or problem.errno not in FULL_ERRNOS:
+            if not zeros or problem.errno not in FULL_ERRNOS:
                 raise
             # The disk is nearly full: this file preallocates no more. A failed write, unlike a
             # failed sync, dropped no page of the cache, so the group itself may still fit.

@@ -18,7 +18,7 @@ import msgpack
 from node.journal import limits as journal_limits
 from node.journal.errors import NodeError
 from node.peers import limits
-from node.peers.message import known_commands
+from node.peers.message import SAME_VERSION, known_command, known_commands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,11 +30,20 @@ LENGTHS: Final = struct.Struct("<II")
 UINT_MAX: Final = 2**62
 """Terms, indexes and rounds stay far below; a larger one is a mistake or an attack."""
 
+SHOWN_CHARACTERS_MAX: Final = 60
+"""Characters of a refused value that are quoted: enough to recognize it in a log."""
+
 Bytes = bytes | bytearray | memoryview
 
 
 class FrameInvalid(NodeError):
     """Bytes that are no frame, or a frame that no correct peer sends."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"frame refused: {problem}; {SAME_VERSION}, and let no other program reach the "
+            "peer port"
+        )
 
 
 def _uint(value: object) -> bool:
@@ -217,21 +226,23 @@ def decode(header: Bytes, raw: memoryview) -> Message:
     try:
         values = msgpack.unpackb(header)
     except (ValueError, TypeError, OverflowError, msgpack.exceptions.UnpackException) as error:
-        raise FrameInvalid(f"header is not msgpack: {error}") from error
+        raise FrameInvalid(f"the header is not msgpack ({error})") from error
     if type(values) is not list or not values or type(values[0]) is not int:
-        raise FrameInvalid("header is not an array that begins with a type")
+        raise FrameInvalid(
+            f"the header must be an array that begins with a type, not {_shown(values)}"
+        )
     known = _BY_NUMBER.get(values[0])
     if known is None:
-        raise FrameInvalid(f"unknown frame type {values[0]}")
+        raise FrameInvalid(f"unknown frame type {_shown(values[0])}")
     name, fields = known
     if len(values) != len(fields) + 1:
-        raise FrameInvalid(f"{name} has {len(values) - 1} fields, not {len(fields)}")
+        raise FrameInvalid(f"{name} has {len(values) - 1} fields, must have {len(fields)}")
     message: Message = {"type": name}
     for (field, fits), value in zip(fields, values[1:], strict=True):
         # Most are numbers, and a call for each of them costs more than all else here.
         number = type(value) is int
         if not (0 <= value < UINT_MAX and fits is _uint if number else fits(value)):
-            raise FrameInvalid(f"{name}.{field} is ill-typed or out of range")
+            raise FrameInvalid(f"{name}.{field} is ill-typed or out of range: {_shown(value)}")
         message[field] = value
     if name == "append_entries":
         _attach_entries(message, raw)
@@ -240,7 +251,7 @@ def decode(header: Bytes, raw: memoryview) -> Message:
     elif name == "snapshot_state":
         message["data"] = bytes(raw)
     elif len(raw):
-        raise FrameInvalid(f"{name} carries {len(raw)} raw bytes")
+        raise FrameInvalid(f"{name} carries {len(raw)} raw bytes, must carry none")
     return message
 
 
@@ -248,9 +259,12 @@ def _attach_entries(message: dict[str, Any], raw: memoryview) -> None:
     """Cut the raw bytes into entries. Their indexes follow from the previous one."""
     terms, sizes = message.pop("terms"), message.pop("sizes")
     if len(terms) != len(sizes) or sum(sizes) != len(raw):
-        raise FrameInvalid("append_entries: terms, sizes and bytes do not fit together")
+        raise FrameInvalid(
+            f"append_entries: {len(terms)} terms and {len(sizes)} sizes of {sum(sizes)} bytes "
+            f"do not fit {len(raw)} raw bytes"
+        )
     if sorted(bounds := [message["prevLogTerm"], *terms, message["term"]]) != bounds:
-        raise FrameInvalid("append_entries: terms out of order")
+        raise FrameInvalid(f"append_entries: terms fall: {_shown(bounds)}")
     commands = _cut("append_entries", raw, sizes)
     indexes = count(message["prevLogIdx"] + 1)
     message["entries"] = list(zip(commands, indexes, terms, strict=False))
@@ -261,7 +275,10 @@ def _attach_kept(message: dict[str, Any], raw: memoryview) -> None:
     indexes, terms = message.pop("indexes"), message.pop("terms")
     sizes = message.pop("sizes")
     if not len(indexes) == len(terms) == len(sizes) or sum(sizes) != len(raw):
-        raise FrameInvalid("snapshot_entries: indexes, terms, sizes and bytes do not fit together")
+        raise FrameInvalid(
+            f"snapshot_entries: {len(indexes)} indexes, {len(terms)} terms and {len(sizes)} "
+            f"sizes of {sum(sizes)} bytes do not fit {len(raw)} raw bytes"
+        )
     commands = _cut("snapshot_entries", raw, sizes)
     message["entries"] = list(zip(commands, indexes, terms, strict=True))
 
@@ -272,14 +289,23 @@ def _cut(name: str, raw: memoryview, sizes: list[int]) -> Sequence[bytes]:
         return ()
     for size in (min(sizes), max(sizes)):
         if not 1 <= size <= _ENTRY_BYTES_MAX:
-            raise FrameInvalid(f"{name}: an entry of {size} bytes")
+            raise FrameInvalid(
+                f"{name}: an entry of {size} bytes, must have 1 to {_ENTRY_BYTES_MAX}"
+            )
     commands: Sequence[bytes] = (bytes(raw),)
     if len(sizes) > 1:
         # One call for all of them; not `struct.unpack`, which would keep the formats.
         commands = struct.Struct("%ds" * len(sizes) % tuple(sizes)).unpack(raw)
     if not known_commands(commands):
-        raise FrameInvalid(f"{name}: an entry of unknown type")
+        unknown = next(one for one in commands if not known_command(one))
+        raise FrameInvalid(f"{name}: an entry of unknown type {_shown(unknown[:1])}")
     return commands
+
+
+def _shown(value: object) -> str:
+    """Quote a received value, however long it is."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS_MAX else text[:SHOWN_CHARACTERS_MAX] + "..."
 
 
 class Decoder:
@@ -323,7 +349,10 @@ class Decoder:
         whole = header_bytes + raw_bytes
         limit = limits.FRAME_BYTES_MAX if self.trusted else limits.HANDSHAKE_BYTES_MAX
         if header_bytes > limits.HEADER_BYTES_MAX or whole > limit:
-            raise FrameInvalid(f"a frame of {header_bytes} + {raw_bytes} bytes")
+            raise FrameInvalid(
+                f"a frame of {header_bytes} + {raw_bytes} bytes, at most {limit} are allowed, "
+                f"{limits.HEADER_BYTES_MAX} of them before the raw bytes"
+            )
 
     def _make_room(self, need: int) -> None:
         """Keep the incomplete frame, in a buffer where the whole of it fits."""

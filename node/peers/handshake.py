@@ -20,11 +20,10 @@ import msgpack
 
 from node.journal.errors import NodeError
 from node.peers.frames import INCARNATION_BYTES, NONCE_BYTES, PROTOCOL_VERSION
+from node.peers.message import SAME_VERSION, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from node.peers.message import Message
 
 
 class PeerRefused(NodeError):
@@ -68,7 +67,9 @@ class _Side:
 
     def _check(self, message: Message, role: bytes) -> None:
         if not hmac.compare_digest(message["proof"], self._proof(role)):
-            raise PeerRefused(f"{self.peer!r} does not know the secret")
+            raise PeerRefused(
+                f"{self.peer!r} does not know the secret; set the same secret_file on every node"
+            )
 
 
 _DIALER, _LISTENER = b"fifo peer dialer\0", b"fifo peer listener\0"
@@ -103,7 +104,10 @@ class DialerSide(_Side):
         if message["type"] == "welcome" and self._transcript:
             self._check(message, _LISTENER)
             return None, True
-        raise PeerRefused(f"{message['type']} out of turn from {self.peer!r}")
+        expected = "welcome" if self._transcript else "challenge"
+        raise PeerRefused(
+            f"{self.peer!r} sent {message['type']}, must send {expected}; {SAME_VERSION}"
+        )
 
 
 class ListenerSide(_Side):
@@ -122,20 +126,33 @@ class ListenerSide(_Side):
         if message["type"] == "proof" and self._transcript:
             self._check(message, _DIALER)
             return {"type": "welcome", "proof": self._proof(_LISTENER)}, True
-        raise PeerRefused(f"{message['type']} out of turn")
+        expected = "proof" if self._transcript else "hello"
+        raise PeerRefused(f"{message['type']} received, must be {expected}; {SAME_VERSION}")
 
     def _hello(self, message: Message) -> Message:
         identity = self._identity
         if message["version"] != PROTOCOL_VERSION:
-            raise PeerRefused(f"protocol version {message['version']}, ours is {PROTOCOL_VERSION}")
+            raise PeerRefused(
+                f"{message['from']!r} speaks protocol version {message['version']}, this node "
+                f"{PROTOCOL_VERSION}; {SAME_VERSION}"
+            )
         if message["cluster_id"] != identity.cluster_id:
             raise PeerRefused(
-                f"cluster {message['cluster_id'].hex()}, ours is {identity.cluster_id.hex()}"
+                f"{message['from']!r} is of cluster {message['cluster_id'].hex()}, this node of "
+                f"{identity.cluster_id.hex()}; set the same name in [cluster] on every node, or "
+                "correct the addresses of the nodes"
             )
         if message["to"] != identity.name:
-            raise PeerRefused(f"meant for {message['to']!r}")
+            raise PeerRefused(
+                f"{message['from']!r} dialed {message['to']!r} and reached {identity.name!r}; "
+                f"correct the peer address of {message['to']!r} that {message['from']!r} has"
+            )
         if message["from"] not in self._members:
-            raise PeerRefused(f"{message['from']!r} is no member that dials this node")
+            dialing = ", ".join(sorted(self._members)) or "no member"
+            raise PeerRefused(
+                f"{message['from']!r} dialed {identity.name!r}, which is dialed by {dialing}; list "
+                "the same nodes in the configuration of every node"
+            )
         self.peer = message["from"]
         self.peer_incarnation = message["incarnation"]
         self._agree((self.peer, self.peer_incarnation, message["nonce"]), self._own())

@@ -9,7 +9,7 @@ how a message is written on the wire (`frames.py`) or what it makes a node do.
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from node.journal.errors import NodeError
 
@@ -27,8 +27,15 @@ NO_OP = b"\x01"
 """The library's own entry at the start of a term."""
 
 
+SAME_VERSION: Final = "run the same version of fifo on every node of the cluster"
+"""The remedy where a member sends what no correct peer of this version sends."""
+
+
 class MessageRefused(NodeError):
     """A message that no correct peer sends. Nothing was changed; its connection is to be closed."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"message refused: {problem}; {SAME_VERSION}")
 
 
 def known_command(command: bytes) -> bool:

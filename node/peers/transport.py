@@ -103,6 +103,11 @@ class PeerLink(asyncio.BufferedProtocol):
         self.ended = asyncio.get_running_loop().create_future()
 
     @property
+    def unsent_bytes(self) -> int:
+        """Bytes that wait for the socket to take them."""
+        return 0 if self._socket is None else self._socket.get_write_buffer_size()
+
+    @property
     def peer(self) -> str:
         """Name of the other side; before it is proven, the name it claims."""
         return self._side.peer
@@ -186,7 +191,10 @@ class PeerLink(asyncio.BufferedProtocol):
         """With TLS, the other side is who it says only if its certificate says so too."""
         if self._certified is not None and self.peer not in self._certified:
             found = ", ".join(sorted(self._certified)) or "no member"
-            raise PeerRefused(f"the certificate is one of {found}, not of {self.peer!r}")
+            raise PeerRefused(
+                f"the certificate is of {found}, must be of {self.peer!r}; give each node a "
+                "certificate in its own name"
+            )
 
     def _refuse(self, error: Exception) -> None:
         logger.warning("raft: closing the connection of peer %s: %s", self.peer or "?", error)
@@ -232,9 +240,7 @@ class PeerLink(asyncio.BufferedProtocol):
             self._socket.write(buffers[0])
         else:
             self._socket.writelines(buffers)
-        if self._socket is not None and self._socket.get_write_buffer_size() > (
-            limits.UNSENT_BYTES_MAX
-        ):
+        if self.unsent_bytes > limits.UNSENT_BYTES_MAX:
             self._owner.counters.connections_clogged_total += 1
             self.close()
             return False
@@ -299,6 +305,16 @@ class TcpTransport:
         """Write to the connection of `node`. False when there is none."""
         link = self._links.get(node.id)
         return link is not None and link.send(message)
+
+    def unsent_bytes(self, node: PeerNode) -> int:
+        """Bytes for `node` that wait for its socket; 0 where there is no connection."""
+        link = self._links.get(node.id)
+        return 0 if link is None else link.unsent_bytes
+
+    @property
+    def handshakes(self) -> int:
+        """Number of connections whose peer is not proven yet."""
+        return len(self._unproven)
 
     def encoded(self, message: Message) -> list[Bytes]:
         """The bytes of a message, which does not change any more. Those of the last one are kept:

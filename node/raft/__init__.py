@@ -32,6 +32,7 @@ from node.raft.config import (
     RaftStatus,
     boot_clock,
 )
+from node.raft.environment import RaftEnvironment, RaftWorkers
 from node.raft.errors import RaftError, RaftStopped
 from node.raft.node import RaftNode
 from node.raft.rejoin import RecoverRefused, check_members
@@ -42,6 +43,8 @@ __all__ = [
     "listening_socket",
     "RaftNode",
     "RaftConfig",
+    "RaftEnvironment",
+    "RaftWorkers",
     "RaftStatus",
     "RaftCounters",
     "PeerStatus",

@@ -21,15 +21,15 @@ from node.raft.submissions import Submissions
 if TYPE_CHECKING:
     from node.journal.records import Entry
     from node.raft.config import RaftConfig
-    from node.raft.environment import Environment
+    from node.raft.environment import RaftEnvironment
 
 
-class Committing(Elections):
+class CommitPath(Elections):
     """The part of a core that moves entries forward."""
 
     submissions_class = Submissions
 
-    def __init__(self, config: RaftConfig, environment: Environment) -> None:
+    def __init__(self, config: RaftConfig, environment: RaftEnvironment) -> None:
         self._apply = environment.apply
         self._apply_most = limits.APPLY_ENTRIES_PER_TURN
         """Upper bound of entries applied in the next turn, from the time that the last ones took.
@@ -42,9 +42,9 @@ class Committing(Elections):
         """Index up to which `log_bytes` was reduced by what is committed."""
         super().__init__(config, environment)
         self.submissions = self.submissions_class(config, self.counters)
-        self._feed = LogReader(
+        self._reader = LogReader(
             environment.journal,
-            environment.reads,
+            environment.workers.reads,
             environment.wake,
             last=lambda: self.commit_index,
         )
@@ -116,20 +116,20 @@ class Committing(Elections):
     def replicate(self) -> None:
         """After a tick: send what is new at once; tell a mere commit with the next frames."""
         if self.role != LEADER:
-            self.replicator.end()
+            self.replication.end()
             return
         now = self.clock()
-        if self.replicator.wanted() and self._send_round(now, heartbeat=False):
+        if self.replication.wanted() and self._send_round(now, heartbeat=False):
             # These frames carry the commit index, so a heartbeat would add nothing.
             self.next_heartbeat_at = now + self.config.heartbeat_seconds
 
     @property
     def sending_on(self) -> bool:
         """Whether a peer can take more than one turn may send."""
-        return self.role == LEADER and self.replicator.wanted()
+        return self.role == LEADER and self.replication.wanted()
 
     def _send_round(self, now: float, *, heartbeat: bool) -> bool:
-        return self.replicator.send(
+        return self.replication.send(
             self.term,
             self.commit_index,
             self.lease.next_round(now),
@@ -153,7 +153,7 @@ class Committing(Elections):
         most = min(self._apply_most, limits.APPLY_ENTRIES_PER_TURN)
         count = min(commit_index - first + 1, most)
         until = self.clock() + limits.APPLY_SECONDS_PER_TURN
-        entries = self._feed.take(first, limits.APPLY_BYTES_PER_TURN, count)
+        entries = self._reader.take(first, limits.APPLY_BYTES_PER_TURN, count)
         clock, submissions, awaited = self.clock, self.submissions, self.submissions.awaited
         for command, index, term in entries:
             if index != self.last_applied + 1:
@@ -177,7 +177,7 @@ class Committing(Elections):
         first = self.last_applied + 1
         if first > self.commit_index or self.snapshots.restoring:
             return False
-        return not self._feed.waits(first)
+        return not self._reader.waits(first)
 
     def apply_entry(self, command: bytes, index: int = 0, term: int = 0) -> None:
         """Apply an entry: ours goes to the owner, a no-op nowhere, anything else stops the node."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from node.peers.message import COMMAND_BYTE, Message, MessageRefused
 from node.raft import limits
 from node.raft.append_entries import accept, check
-from node.raft.commit import Committing
+from node.raft.commit import CommitPath
 from node.raft.errors import RaftError, RaftStopped, describe
 from node.raft.lease import NEVER
 from node.raft.pysyncobj import seams
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
     from node.peers.message import PeerNode
     from node.raft.config import RaftConfig
-    from node.raft.environment import Environment
+    from node.raft.environment import RaftEnvironment
 
 __all__ = ["CANDIDATE", "FOLLOWER", "LEADER", "Core", "command_of"]
 
 
-class Core(Committing):
+class Core(CommitPath):
     """A member with our log, our append rules, our apply loop and our idea of an election."""
 
     accept_rules = staticmethod(accept)  # A class attribute, as those of `Elections`.
 
-    def __init__(self, config: RaftConfig, environment: Environment) -> None:
+    def __init__(self, config: RaftConfig, environment: RaftEnvironment) -> None:
         seams.run_as(environment.clock, environment.rng)
         self.failure: RaftStopped | None = None
         self._wake = environment.wake
@@ -226,14 +226,14 @@ class Core(Committing):
             self.lease.answered(node, message["round"])
             self.last_response[node] = self.clock()
         self.counters.resets_total += message["reset"]
-        news = self.replicator.acknowledged(node, message)
-        progress = self.replicator.peers[node]
+        news = self.replication.acknowledged(node, message)
+        progress = self.replication.peers[node]
         self.match_index[node] = progress.counted_index
         self.next_index[node] = progress.next_index
         return news and (
             progress.counted_index > self.commit_index
             or self.transfer is not None
-            or self.replicator.wanted()
+            or self.replication.wanted()
         )
 
     def on_snapshot(self, node: PeerNode, message: Message) -> bool:
@@ -266,9 +266,9 @@ class Core(Committing):
         if message["term"] < self.term or self.role != LEADER:
             self.counters.stale_acks_dropped_total += 1
             return False
-        if self.replicator.peers[node].counted:
+        if self.replication.peers[node].counted:
             self.last_response[node] = self.clock()
-        return self.replicator.snapshot_acknowledged(node, message)
+        return self.replication.snapshot_acknowledged(node, message)
 
     def work_on_snapshots(self) -> bool:
         """A slice of what there is to do about snapshots, at the end of a turn. True while there
@@ -332,7 +332,7 @@ class Core(Committing):
         """A new leadership: nothing of an earlier one counts, and nothing is proven yet."""
         self.lease.begin()
         self.snapshots.not_needed()
-        self.replicator.begin(self.lease.round)
+        self.replication.begin(self.lease.round)
         no_op_index = self.journal.last_index + 1
         self._counted_index = self.commit_index
         # Counted from here on: what this leader still has to get committed.
@@ -349,14 +349,14 @@ class Core(Committing):
         self.enter()
         super().connected(node)
         self.outbox.forget(node)
-        self.replicator.connected(node, self.lease.round)
+        self.replication.connected(node, self.lease.round)
         self._wake()
 
     def disconnected(self, node: PeerNode) -> None:
         self.enter()
         super().disconnected(node)
         self.outbox.forget(node)
-        self.replicator.disconnected(node)
+        self.replication.disconnected(node)
         if node == self.leader and self.role == FOLLOWER:
             self._miss_the_leader()
         self._wake()

@@ -20,7 +20,7 @@ from node.raft.durable_outbox import DurableOutbox
 from node.raft.lease import NEVER, Lease
 from node.raft.membership import Membership
 from node.raft.pysyncobj.library import CANDIDATE, FOLLOWER, LEADER, Library
-from node.raft.replication import Replicator
+from node.raft.replication import Replication
 from node.raft.snapshots.manager import SnapshotManager
 from node.raft.transfer import Transfer, best_target, find_target
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from node.peers.message import Message, PeerNode
     from node.raft.config import RaftConfig
-    from node.raft.environment import Environment
+    from node.raft.environment import RaftEnvironment
     from node.raft.rejoin import Rejoin
 
 
@@ -96,10 +96,10 @@ class Elections(Library):
     """The part of a core that decides about leaders, and what it needs of the other parts."""
 
     # Class attributes, so that a test can put a stock behaviour back and see what it breaks.
-    replicator_class = Replicator
+    replication_class = Replication
     snapshots_class: type[SnapshotManager] = SnapshotManager
 
-    def __init__(self, config: RaftConfig, environment: Environment) -> None:
+    def __init__(self, config: RaftConfig, environment: RaftEnvironment) -> None:
         journal, clock = environment.journal, environment.clock
         self.config = config
         self.clock = clock
@@ -117,27 +117,33 @@ class Elections(Library):
         self.prevote = PreVote(membership.peers_needed)
         self.outbox = DurableOutbox(environment.transport, journal, self.counters)
         self.send_through(self.outbox)
-        self.replicator = self.replicator_class(
-            self.nodes,
-            config,
-            journal,
-            self.outbox,
-            clock=clock,
-            counters=self.counters,
-            offload=environment.reads,
-            wake=environment.wake,
-        )
-        self.snapshots = self.snapshots_class(
-            config,
-            journal,
-            environment.source,
-            self.counters,
-            clock,
-            environment.background,
-            environment.wake,
-        )
+        self.replication = self._make_replication(environment)
+        self.snapshots = self._make_snapshots(environment)
         self._heard_at = NEVER
         """When a leader was last heard; set at the end of a start, too."""
+
+    def _make_replication(self, environment: RaftEnvironment) -> Replication:
+        return self.replication_class(
+            self.nodes,
+            self.config,
+            self.journal,
+            self.outbox,
+            clock=self.clock,
+            counters=self.counters,
+            worker=environment.workers.reads,
+            wake=environment.wake,
+        )
+
+    def _make_snapshots(self, environment: RaftEnvironment) -> SnapshotManager:
+        return self.snapshots_class(
+            self.config,
+            self.journal,
+            environment.source,
+            self.counters,
+            self.clock,
+            environment.workers.snapshots,
+            environment.wake,
+        )
 
     def log_end(self) -> LogEnd:
         """Where this log ends."""
@@ -297,7 +303,7 @@ class Elections(Library):
             return False
         if self.role != LEADER:
             return False
-        target = best_target(self.replicator.peers, self.journal.last_index)
+        target = best_target(self.replication.peers, self.journal.last_index)
         if target is None:
             return False  # It asks again.
         logger.info("event=transfer target=%s reason=%s recovers", target, node.id)
@@ -369,7 +375,7 @@ class Elections(Library):
         target = find_target(
             name,
             own_name=self.config.name,
-            peers=self.replicator.peers,
+            peers=self.replication.peers,
             last_index=self.journal.last_index,
         )
         deadline = self.clock() + self.config.max_timeout_seconds

@@ -8,7 +8,7 @@ owner's. Must not know what a core does with them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from node.journal.io.jobs import Inline, Worker
@@ -39,31 +39,6 @@ class PeerTransport(Protocol):
         """End listener, dialers and connections. Idempotent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """Surroundings of one member. Times of `clock` are seconds."""
-
-    journal: Journal
-    transport: PeerTransport
-    clock: Callable[[], float]
-    rng: random.Random
-    apply: Callable[[int, int, memoryview], None]
-    """Called once per committed entry with index, term and payload, in order."""
-    wake: Callable[[], None]
-    """Asks the owner for a turn soon."""
-    source: StateSource | None
-    """Owner of the replicated state; None: no snapshots are taken or installed."""
-    background: Worker
-    """Takes the syncs of snapshots and of the clean-up behind them."""
-    reads: Worker
-    """Takes reads from the disk: fetched entries, and entries for a peer that is far behind."""
-
-
-def worker(offload: Worker | None) -> Worker:
-    """Return `offload`, or one that runs its work at once on the caller's thread."""
-    return Inline() if offload is None else offload
-
-
 class StateView(Protocol):
     """The state as it was at one applied index, while entries go on being applied.
 
@@ -90,3 +65,48 @@ class StateSource(Protocol):
         """Take over the state that `chunks` hold, in steps. After the last one, and not before,
         it is this node's state, and what was known of the old one is dropped. Raises for bytes
         that it cannot read, which stops the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class RaftWorkers:
+    """Workers for what blocks on the disk; by default all of it runs on the caller's thread.
+
+    The node closes them.
+    """
+
+    syncs: Worker = field(default_factory=Inline)
+    """Runs the syncs of the log while the disk is slow."""
+    snapshots: Worker = field(default_factory=Inline)
+    """Runs the syncs of snapshots and of the clean-up behind them."""
+    reads: Worker = field(default_factory=Inline)
+    """Reads entries that are fetched, and those for a peer that is far behind."""
+
+    def close(self) -> None:
+        """Return when nothing runs any more."""
+        for worker in (self.syncs, self.snapshots, self.reads):
+            worker.close()
+
+
+@dataclass(frozen=True, slots=True)
+class RaftEnvironment:
+    """Surroundings of one member. Times of `clock` are seconds."""
+
+    journal: Journal
+    transport: PeerTransport
+    clock: Callable[[], float]
+    rng: random.Random
+    apply: Callable[[int, int, memoryview], None]
+    """Called with index, term and payload, once per submitted entry and index, in order, on every
+    node; what it raises stops the node. The library's own no-ops take indexes too, but are not
+    handed to it."""
+    before_sync: Callable[[], None]
+    """Called in each turn after replication and apply, before the last sync."""
+    wake: Callable[[], None]
+    """Asks the owner for a turn soon, from inside any call."""
+    on_role: Callable[[str, int], None]
+    """Called with role and term at every change, before anything of the new role happens; entries
+    are accepted once it has reported "leader"."""
+    source: StateSource | None = None
+    """Owner of the state that is applied to: what the newest snapshot holds is handed to it at the
+    start, before the first entry. None: no snapshots are taken or installed."""
+    workers: RaftWorkers = field(default_factory=RaftWorkers)

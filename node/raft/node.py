@@ -14,91 +14,44 @@ from node.journal.io.readers import BodyFetcher, FetchWaiter, NotCached
 from node.raft import limits
 from node.raft.config import EntryTooLarge, PeerStatus, RaftConfig, RaftStatus
 from node.raft.core import CANDIDATE, FOLLOWER, LEADER, Core, command_of
-from node.raft.environment import Environment, PeerTransport, worker
 from node.raft.errors import RaftStopped
 from node.raft.submissions import Submission
 from node.raft.transfer import TransferRefused, best_target
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Callable, Sequence
 
     from typing_extensions import Buffer
 
-    from node.journal.io.jobs import Worker
-    from node.journal.journal import Journal
     from node.journal.writer import GroupJob
     from node.raft.config import Outcome
-    from node.raft.environment import StateSource
+    from node.raft.environment import RaftEnvironment
 
 ROLES = {FOLLOWER: "follower", LEADER: "leader", CANDIDATE: "candidate"}
 
 
 class RaftNode:
-    """A member of one group. Everything runs on the caller's thread, inside `turn`.
-
-    `apply(index, term, payload)` runs once per submitted entry and index, in order, on every
-    node; what it raises stops the node. The library's own no-ops take indexes too, but are not
-    handed to it. `on_role(role, term)` tells every change before anything of the new role
-    happens; entries are accepted once it has reported "leader". `before_sync()` runs in each turn
-    after replication and apply, before the last sync. `wake()` asks the owner for a turn soon,
-    from inside any call. `transport` is a `TcpTransport`, or what stands in for one.
-    `offload` takes the syncs of a slow disk, `background` all syncs of snapshots and of cleaning up
-    behind them, `reads` what is fetched and what a peer that is far behind is sent (None: they stay
-    on the caller's thread); the node closes all three. `source` owns the state that is applied to:
-    what the newest snapshot holds is handed to it here, before the first entry; without one there
-    are no snapshots.
-    """
+    """A member of one group. Everything runs on the caller's thread, inside `turn`, but for what
+    the environment's workers do. Closes journal, transport and workers with itself."""
 
     core_class: type[Core] = Core
 
-    def __init__(
-        self,
-        config: RaftConfig,
-        *,
-        journal: Journal,
-        transport: PeerTransport,
-        clock: Callable[[], float],
-        rng: random.Random,
-        apply: Callable[[int, int, memoryview], None],
-        before_sync: Callable[[], None],
-        wake: Callable[[], None],
-        on_role: Callable[[str, int], None],
-        offload: Worker | None = None,
-        background: Worker | None = None,
-        reads: Worker | None = None,
-        source: StateSource | None = None,
-    ) -> None:
+    def __init__(self, config: RaftConfig, environment: RaftEnvironment) -> None:
         self._config = config
-        self._journal = journal
-        self._transport = transport
-        self._clock = clock
-        self._before_sync = before_sync
-        self._wake = wake
-        self._on_role = on_role
-        self._offload = worker(offload)
-        self._background = worker(background)
-        self._reads = worker(reads)
-        self._fetching = BodyFetcher(journal, self._reads, self._read_failed)
-        self._core = self.core_class(
-            config,
-            Environment(
-                journal=journal,
-                transport=transport,
-                clock=clock,
-                rng=rng,
-                apply=apply,
-                wake=wake,
-                source=source,
-                background=self._background,
-                reads=self._reads,
-            ),
-        )
+        self._journal = environment.journal
+        self._transport = environment.transport
+        self._clock = environment.clock
+        self._before_sync = environment.before_sync
+        self._wake = environment.wake
+        self._on_role = environment.on_role
+        self._workers = environment.workers
+        self._fetcher = BodyFetcher(self._journal, self._workers.reads, self._read_failed)
+        self._core = self.core_class(config, environment)
         self._announced = FOLLOWER, self.term
         self._announced_leading: int | None = None
         self._closed = False
-        self._syncs_aside = False
-        self._taking = False
+        self._syncs_off_loop = False
+        self._gathering = False
         self._rests_until = 0.0
 
     # --- work ---
@@ -126,7 +79,7 @@ class RaftNode:
         if self._closed or core.failure is not None:
             core.submissions.abandon()
             return
-        if not self._taking:
+        if not self._gathering:
             self._wake()
 
     def transfer(self, target: str, failed: Callable[[str], None]) -> None:
@@ -151,7 +104,9 @@ class RaftNode:
 
     def successor(self) -> str | None:
         """The member that could take over soonest; None while there is none, or no leader here."""
-        return best_target(self._core.replicator.peers, self.last_index) if self.is_leader else None
+        return (
+            best_target(self._core.replication.peers, self.last_index) if self.is_leader else None
+        )
 
     def turn(self) -> float:
         """Run one turn of the loop, and return the seconds until the next one is due at the latest.
@@ -184,7 +139,7 @@ class RaftNode:
             rest = self._rests_until - self._clock()
             if rest > 0:
                 return max(rest, limits.TURN_SECONDS_MIN)
-        self._taking = True  # What is submitted before the last sync is taken by this turn.
+        self._gathering = True  # What is submitted before the last sync is taken by this turn.
         core.submissions.answer_refused()
         core.submissions.expire(self._clock())
         core.prepare_election()
@@ -195,7 +150,7 @@ class RaftNode:
         core.advance_transfer()
         self._before_sync()
         core.take_late()
-        self._taking = False
+        self._gathering = False
         if core.submissions.refused:
             self._wake()  # The next turn tells them.
         appended = self._sync()
@@ -203,7 +158,8 @@ class RaftNode:
         working = core.work_on_snapshots()
         rests = self.applied_index == self.commit_index and core.merely_follows()
         self._rests_until = self._clock() + limits.FOLLOW_SECONDS if rests else 0.0
-        # Alone, the next turn commits what this one made durable; a sync aside asks for it itself.
+        # Alone, the next turn commits what this one made durable; a sync off the event loop asks
+        # for that turn itself.
         again = appended and not self._config.peers and not self._journal.dirty
         delay = self._delay(again=again)
         # Not at once: between two slices the loop reads what has come.
@@ -212,10 +168,10 @@ class RaftNode:
     def _judge_disk(self) -> None:
         """Choose whether fsync runs on the loop or on a worker thread."""
         journal = self._journal
-        bound = limits.FAST_SYNC_SECONDS if self._syncs_aside else limits.SLOW_SYNC_SECONDS
-        self._syncs_aside = journal.recent_sync_seconds > bound
+        bound = limits.FAST_SYNC_SECONDS if self._syncs_off_loop else limits.SLOW_SYNC_SECONDS
+        self._syncs_off_loop = journal.recent_sync_seconds > bound
         # Alone, there is no peer whose answer comes after the sync.
-        journal.votes_aside = self._syncs_aside and bool(self._config.peers)
+        journal.defers_vote_sync = self._syncs_off_loop and bool(self._config.peers)
 
     def _sync(self) -> bool:
         """Make everything gathered durable, then let go what stands on it. False where there was
@@ -227,10 +183,10 @@ class RaftNode:
         dirty = journal.dirty
         if not dirty and not self._core.outbox:
             return False
-        if not self._syncs_aside:
+        if not self._syncs_off_loop:
             journal.sync()
         elif (job := journal.begin_sync()) is not None:
-            self._offload.run(job.run, lambda _: self._synced(job))
+            self._workers.syncs.run(job.run, lambda _: self._synced(job))
         self._core.outbox.release(self.term)
         return dirty
 
@@ -283,24 +239,24 @@ class RaftNode:
         no-op). IndexError if it is not there."""
         return memoryview(self._journal.read(index))[1:]
 
-    def at_hand(self, index: int) -> memoryview:
+    def read_cached(self, index: int) -> memoryview:
         """The same from memory alone. `NotCached` where it has to be fetched."""
-        command = self._journal.at_hand(index)
+        command = self._journal.read_cached(index)
         if command is None:
             raise NotCached(f"entry {index} is not cached; fetch it first")
-        self._fetching.used(index)
+        self._fetcher.used(index)
         return memoryview(command)[1:]
 
-    def fetch(self, asker: FetchWaiter) -> None:
-        """Have the entries that `asker` needs read off the event loop, and notify it once when they
-        are cached; never again after `drop_fetch`. What cannot be read ends the node, as all that
-        the journal cannot do."""
+    def fetch(self, waiter: FetchWaiter) -> None:
+        """Have the entries that `waiter` needs read off the event loop, and notify it once when
+        they are cached; never again after `drop_fetch`. What cannot be read ends the node, as all
+        that the journal cannot do."""
         if not self._closed and self._core.failure is None:
-            self._fetching.ask(asker)
+            self._fetcher.ask(waiter)
 
-    def drop_fetch(self, asker: FetchWaiter) -> None:
-        """Forget the request of `asker`; harmless where there is none."""
-        self._fetching.drop(asker)
+    def drop_fetch(self, waiter: FetchWaiter) -> None:
+        """Forget the request of `waiter`; harmless where there is none."""
+        self._fetcher.drop(waiter)
 
     def _read_failed(self, error: Exception) -> None:
         self._core.fail(error)
@@ -384,7 +340,7 @@ class RaftNode:
         leads = self.role == "leader"
         snapshot = self._journal.snapshot
         peers = []
-        for node, progress in core.replicator.peers.items():
+        for node, progress in core.replication.peers.items():
             match_index = progress.match_index if leads else 0
             peers.append(
                 PeerStatus(
@@ -429,8 +385,6 @@ class RaftNode:
         await self._transport.close()
         self._core.enter()
         self._core.submissions.abandon()
-        self._offload.close()
-        self._background.close()
-        self._reads.close()
+        self._workers.close()
         self._core.snapshots.close()
         self._journal.close()

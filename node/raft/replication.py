@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Progress:
+class PeerProgress:
     """A peer as the leader knows it.
 
     While `probing`, one batch is in flight (`probe_round`, 0 for none) and `next_index` stays
@@ -45,7 +45,7 @@ class Progress:
     """
 
     next_index: int
-    feed: LogReader
+    reader: LogReader
     match_index: int = 0
     connected: bool = False
     probing: bool = True
@@ -81,7 +81,7 @@ class Progress:
         return True
 
 
-class Replicator:
+class Replication:
     """All peers of one leader, and the frames for them."""
 
     def __init__(
@@ -93,25 +93,25 @@ class Replicator:
         *,
         clock: Callable[[], float],
         counters: RaftCounters,
-        offload: Worker,
+        worker: Worker,
         wake: Callable[[], None],
     ) -> None:
-        """`offload` takes what is read for a peer; `wake` asks for a turn when that is there."""
+        """`worker` reads for the peers; `wake` asks for a turn when something was read."""
         self._config = config
         self._clock = clock
         self._counters = counters
-        self._offload = offload
+        self._worker = worker
         self._wake = wake
         self._journal = journal
         self._sender = sender
         # A fixed order, so that a simulation repeats itself.
         ordered = sorted(peers, key=lambda node: node.id)
-        self.peers = {node: Progress(2, self._feed()) for node in ordered}
+        self.peers = {node: PeerProgress(2, self._make_reader()) for node in ordered}
         self._sent_round = 0
 
-    def _feed(self) -> LogReader:
+    def _make_reader(self) -> LogReader:
         return LogReader(
-            self._journal, self._offload, self._wake, last=lambda: self._journal.last_index
+            self._journal, self._worker, self._wake, last=lambda: self._journal.last_index
         )
 
     def begin(self, last_round: int) -> None:
@@ -126,7 +126,7 @@ class Replicator:
         """This node leads no more: nothing is read, and no snapshot held, for a peer."""
         for progress in self.peers.values():
             self._end_sending(progress)
-            progress.feed.stop()
+            progress.reader.stop()
 
     def connected(self, node: PeerNode, last_round: int) -> None:
         """A new connection: what was in flight on the old one may be lost."""
@@ -177,17 +177,17 @@ class Replicator:
             self._begin_sending(progress)
         return True
 
-    def note_loss(self, progress: Progress, message: Message) -> None:
+    def note_loss(self, progress: PeerProgress, message: Message) -> None:
         """A peer that recovers has lost what it said that it had, maybe again."""
         if not message["counted"] and (progress.counted or message["reset"]):
             progress.match_index = 0
         progress.counted = message["counted"]
 
-    def note_forgotten(self, node: PeerNode, progress: Progress, has_index: int) -> None:
+    def note_forgotten(self, node: PeerNode, progress: PeerProgress, has_index: int) -> None:
         """A peer that acknowledged an entry lacks it. Its folder began empty, which only a group of
         two survives; to bring it up to date is the best that can be done in any."""
-        beside = progress.next_index == progress.match_index + 1
-        if not progress.counted or not beside or has_index >= progress.match_index:
+        nothing_in_flight = progress.next_index == progress.match_index + 1
+        if not progress.counted or not nothing_in_flight or has_index >= progress.match_index:
             return
         logger.warning(
             "event=peer_forgot peer=%s acknowledged=%s has=%s advice=the folder of a member that "
@@ -215,14 +215,14 @@ class Replicator:
         sending.acknowledged(message, self._clock())
         return sending.wants()
 
-    def _begin_sending(self, progress: Progress) -> None:
-        progress.feed.stop()
+    def _begin_sending(self, progress: PeerProgress) -> None:
+        progress.reader.stop()
         sending = progress.sending = SnapshotSender(
-            self._journal, self._config, self._clock(), self._offload, self._wake
+            self._journal, self._config, self._clock(), self._worker, self._wake
         )
         progress.next_index = sending.meta.index + 1
 
-    def _end_sending(self, progress: Progress) -> None:
+    def _end_sending(self, progress: PeerProgress) -> None:
         sending, progress.sending = progress.sending, None
         if sending is not None:
             sending.end()
@@ -252,7 +252,7 @@ class Replicator:
             elif (
                 progress.next_index <= last
                 and progress.in_flight_bytes < self._config.window_bytes
-                and not progress.feed.waits(progress.next_index)
+                and not progress.reader.waits(progress.next_index)
             ):
                 return True
         return False
@@ -281,7 +281,7 @@ class Replicator:
             all_heard = all_heard and (heartbeat or sent)
         return all_heard
 
-    def _look_at_sending(self, progress: Progress) -> None:
+    def _look_at_sending(self, progress: PeerProgress) -> None:
         """Ask a silent peer anew; give up one that is gone, for a snapshot is held for it."""
         sending = progress.sending
         if sending is None or sending.reading:
@@ -294,7 +294,7 @@ class Replicator:
             sending.begin_again()
             sending.heard_at = heard_at
 
-    def _send_snapshot(self, node: PeerNode, progress: Progress, frame: _Frame) -> None:
+    def _send_snapshot(self, node: PeerNode, progress: PeerProgress, frame: _Frame) -> None:
         """As much of the snapshot as there is room for, and as one turn may take."""
         sending = progress.sending
         assert sending is not None
@@ -311,7 +311,7 @@ class Replicator:
             self._end_sending(progress)
             self._begin_sending(progress)
 
-    def _send_probe(self, node: PeerNode, progress: Progress, frame: _Frame) -> bool:
+    def _send_probe(self, node: PeerNode, progress: PeerProgress, frame: _Frame) -> bool:
         if progress.probe_round:
             return False
         progress.probe_round = progress.floor_round = frame.round_number
@@ -322,7 +322,7 @@ class Replicator:
         self._send_entries(node, progress, frame, entries)
         return True
 
-    def _send_window(self, node: PeerNode, progress: Progress, frame: _Frame) -> bool:
+    def _send_window(self, node: PeerNode, progress: PeerProgress, frame: _Frame) -> bool:
         sent = False
         budget_bytes, budget_entries = limits.SEND_BYTES_PER_TURN, journal_limits.READ_ENTRIES_MAX
         while (
@@ -348,7 +348,7 @@ class Replicator:
         return sent
 
     def _window_message(
-        self, progress: Progress, frame: _Frame, count_max: int
+        self, progress: PeerProgress, frame: _Frame, count_max: int
     ) -> tuple[Message, int, int] | None:
         """The next entries, how many and the bytes of their commands; peers that are level are sent
         the very same message. None while they are read."""
@@ -356,7 +356,7 @@ class Replicator:
         found = frame.messages.get((first, count_max))
         if found is None:
             previous = first - 1
-            entries = progress.feed.take(first, self._config.batch_bytes, count_max)
+            entries = progress.reader.take(first, self._config.batch_bytes, count_max)
             if not entries:
                 return None
             message = self._message(frame, previous, self._journal.term_at(previous), entries)
@@ -368,7 +368,7 @@ class Replicator:
     def _send_entries(
         self,
         node: PeerNode,
-        progress: Progress,
+        progress: PeerProgress,
         frame: _Frame,
         entries: list[Entry],
     ) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from node.peers.message import PeerNode
-    from node.raft.replication import Progress
+    from node.raft.replication import PeerProgress
 
 
 class TransferRefused(RaftError):
@@ -37,7 +37,7 @@ class Transfer:
 
 
 def find_target(
-    name: str, *, own_name: str, peers: Mapping[PeerNode, Progress], last_index: int
+    name: str, *, own_name: str, peers: Mapping[PeerNode, PeerProgress], last_index: int
 ) -> PeerNode:
     """Return the member of that name, if it can lead. Raises `TransferRefused`."""
     if name == own_name:
@@ -57,13 +57,13 @@ def find_target(
     return node
 
 
-def keeps_up(progress: Progress, last_index: int) -> bool:
+def keeps_up(progress: PeerProgress, last_index: int) -> bool:
     """Whether everything there is has at least been sent: at most a window is missing."""
     up_to_date = not progress.probing and progress.next_index > last_index
     return progress.connected and progress.counted and up_to_date
 
 
-def best_target(peers: Mapping[PeerNode, Progress], last_index: int) -> str | None:
+def best_target(peers: Mapping[PeerNode, PeerProgress], last_index: int) -> str | None:
     """Return the member closest to taking over, for a leader that stops; None where none can."""
     able = [
         (progress.match_index, node.id)

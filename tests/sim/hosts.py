@@ -158,7 +158,7 @@ class Host:
                 clock=program.clock,
                 wall=program.wall,
                 rng=rng,
-                offload=partial(SlowDisk, self),
+                worker=partial(SlowDisk, self),
                 disk_clock=self._disk_clock,
                 listener=ClientPort,
                 # So small that most bodies come from the disk, and files are dropped and compacted.

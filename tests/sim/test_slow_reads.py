@@ -13,7 +13,7 @@ import pytest
 
 import fifo
 from fifo.wire.limits import PEEK_MESSAGES_MAX
-from node.broker.broker import Broker
+from node.raft import RaftNode
 from tests.sim.hosts import Host
 from tests.sim.plan import Plan
 from tests.sim.run import until
@@ -149,12 +149,7 @@ def test_a_slow_read_delays_no_other_client() -> None:
 
 def reads_on_the_loop() -> Any:
     """Read what a delivery needs on the loop, which blocks meanwhile."""
-
-    def read(broker: Any, index: int) -> memoryview:
-        found: memoryview = broker._raft.read(index)
-        return found
-
-    return patch.object(Broker, "_read", read)
+    return patch.object(RaftNode, "read_cached", RaftNode.read)
 
 
 def test_with_reads_on_the_loop_every_client_waits() -> None:

@@ -16,7 +16,7 @@ from node.raft.append_entries import Verdict
 from node.raft.core import LEADER, Core
 from node.raft.node import RaftNode
 from node.raft.pysyncobj.library import stock
-from node.raft.replication import Progress, Replicator
+from node.raft.replication import PeerProgress, Replication
 from node.raft.snapshots.manager import SnapshotManager
 from node.raft.snapshots.taker import SnapshotTaker
 from node.raft.submissions import Submission, Submissions
@@ -219,7 +219,7 @@ class TakesForwarded(Core):
         self.stock_receive(node, message)
 
 
-class Boundless(Replicator):
+class Boundless(Replication):
     """b26: the peer's word is taken for where to probe."""
 
     def probe_start(self, hint: int) -> int:
@@ -229,7 +229,7 @@ class Boundless(Replicator):
 class ProbesAnywhere(Core):
     """b26."""
 
-    replicator_class = Boundless
+    replication_class = Boundless
 
 
 class CountsVotes(Core):
@@ -344,8 +344,8 @@ class _Rewriting(SnapshotTaker):
 class _TakesRewriting(SnapshotManager):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        if self._taking is not None:
-            self._taking.__class__ = _Rewriting
+        if self._taker is not None:
+            self._taker.__class__ = _Rewriting
 
 
 class RewritesOnCompaction(Core):
@@ -412,18 +412,18 @@ class CountsAtOnce(Core):
             return super()._answer(next_index, reset=reset, success=success)
 
 
-class _Trusting(Replicator):
-    def note_loss(self, progress: Progress, message: Message) -> None:
+class _Trusting(Replication):
+    def note_loss(self, progress: PeerProgress, message: Message) -> None:
         pass
 
-    def note_forgotten(self, node: PeerNode, progress: Progress, has_index: int) -> None:
+    def note_forgotten(self, node: PeerNode, progress: PeerProgress, has_index: int) -> None:
         pass
 
 
 class KeepsOldMatch(Core):
     """A leader goes on counting what a member had before it lost its journal."""
 
-    replicator_class = _Trusting
+    replication_class = _Trusting
 
 
 class DoneAtTheCurrentLeader(Core):

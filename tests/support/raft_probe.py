@@ -57,7 +57,7 @@ def journal(raft: RaftNode) -> Journal:
 
 def syncs_off_loop(raft: RaftNode) -> bool:
     """Whether the disk is so slow that syncs run off the event loop."""
-    return raft._syncs_aside
+    return raft._syncs_off_loop
 
 
 def rests_until(raft: RaftNode) -> float:
@@ -67,7 +67,7 @@ def rests_until(raft: RaftNode) -> float:
 
 def fetches_wait(raft: RaftNode) -> bool:
     """Whether an entry is being read for a caller of `fetch`."""
-    return bool(raft._fetching._waiting)
+    return bool(raft._fetcher._waiting)
 
 
 def on_before_sync(raft: RaftNode, hook: Callable[[], Any]) -> None:
@@ -112,12 +112,12 @@ def left_indexes(raft: RaftNode) -> list[int]:
 
 def received_state_bytes(raft: RaftNode) -> int:
     """Bytes received of the snapshot that is on its way to this node."""
-    return raft._core.snapshots._receiving.state_bytes
+    return raft._core.snapshots._receiver.state_bytes
 
 
 def install_waits(raft: RaftNode) -> bool:
     """Whether the installation of a snapshot waits for the disk."""
-    return raft._core.snapshots._installing.waiting
+    return raft._core.snapshots._installation.waiting
 
 
 def fields(raft: RaftNode) -> dict[str, Any]:

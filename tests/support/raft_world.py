@@ -23,6 +23,7 @@ from node.journal.recovery.recovery_marker import MARKER_NAME
 from node.peers.frames import LENGTHS, decode, encode
 from node.peers.message import MessageRefused, PeerNode
 from node.raft.config import Outcome, RaftConfig
+from node.raft.environment import RaftEnvironment, RaftWorkers
 from node.raft.errors import RaftStopped
 from node.raft.node import RaftNode
 from tests.support import raft_probe
@@ -382,18 +383,22 @@ class SimNode:
         self.transport = SimTransport(self._world.network, self)
         self._node = self.node_class(
             self.config,
-            journal=self.journal,
-            transport=self.transport,
-            clock=self.clock,
-            rng=random.Random(self._world.rng.getrandbits(64)),
-            apply=self._apply,
-            before_sync=lambda: None,
-            wake=self.wake,
-            on_role=lambda role, term: self.roles.append((role, term)),
-            offload=SimOffload(self._world, self),
-            background=SimOffload(self._world, self),
-            reads=SimOffload(self._world, self),
-            source=self.state,
+            RaftEnvironment(
+                journal=self.journal,
+                transport=self.transport,
+                clock=self.clock,
+                rng=random.Random(self._world.rng.getrandbits(64)),
+                apply=self._apply,
+                before_sync=lambda: None,
+                wake=self.wake,
+                on_role=lambda role, term: self.roles.append((role, term)),
+                source=self.state,
+                workers=RaftWorkers(
+                    syncs=SimOffload(self._world, self),
+                    snapshots=SimOffload(self._world, self),
+                    reads=SimOffload(self._world, self),
+                ),
+            ),
         )
         self.wake()
         for other in self._world.nodes:

@@ -54,7 +54,7 @@ class Owner(Protocol):
         """Output waits: call `flush` in this turn."""
 
     def to_read(self, connection: Connection) -> None:
-        """Entries that it `needs` have to be read from the disk; call `came` afterwards."""
+        """Read the entries that it `needs` from the disk, then call `entries_cached`."""
 
     def to_watch(self, connection: Connection) -> None:
         """Check it in each sweep while `holding`."""
@@ -253,7 +253,7 @@ class Connection(asyncio.Protocol):
         """Entries of the log that have to be read before more can be sent."""
         return self.output.needs()
 
-    def came(self) -> None:
+    def entries_cached(self) -> None:
         """Continue: some of those entries were read."""
         self.flush()
 

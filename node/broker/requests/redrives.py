@@ -47,9 +47,9 @@ Filter = tuple[tuple[str, Any], ...]
 class _Reading:
     """Entries of the log that a filter has to read."""
 
-    def __init__(self, runs: Sequence[Run], came: Callable[[], None]) -> None:
+    def __init__(self, runs: Sequence[Run], entries_cached: Callable[[], None]) -> None:
         self._runs = runs
-        self.came = came
+        self.entries_cached = entries_cached
 
     def needs(self) -> Iterable[Sequence[int]]:
         """See `node.raft.FetchWaiter`."""
@@ -274,13 +274,16 @@ class Redrives:
         return looked
 
     def _read(
-        self, one: _Running | _DryRun, found: list[tuple[int, Run]], came: Callable[[], object]
+        self,
+        one: _Running | _DryRun,
+        found: list[tuple[int, Run]],
+        then: Callable[[], object],
     ) -> None:
-        """Read the entries of the next messages, and call `came` afterwards."""
+        """Read the entries of the next messages, and call `then` afterwards."""
 
         def go_on() -> None:
             one.reading = None
-            came()
+            then()
 
         one.reading = _Reading([run for _, run in found], go_on)
         self._raft.fetch(one.reading)

@@ -43,7 +43,7 @@ class FetchWaiter(Protocol):
         """Indexes of entries in the order of need, in groups each of which is of use only as a
         whole. Asked when the reading begins; it may be cut off behind a group."""
 
-    def came(self) -> None:
+    def entries_cached(self) -> None:
         """Called when entries were read, which are in memory until this returns: at least the first
         group, but for entries that are gone or have moved meanwhile."""
 
@@ -58,7 +58,7 @@ class ReadAhead:
         """See `FetchWaiter`."""
         return [[self._index]]
 
-    def came(self) -> None:
+    def entries_cached(self) -> None:
         """Nothing to do: the entry is in the cache."""
 
 
@@ -78,7 +78,7 @@ class BodyFetch(Job[None]):
         self.entries: list[Entry] = []
         self.gone: list[EntryLocation] = []
         """Entries whose file was removed before it was opened."""
-        self.ahead = range(0)
+        self.read_ahead = range(0)
         """Entries that are read ahead of any need: what follows in the log."""
 
     def add(self, needs: Iterable[Sequence[int]]) -> None:
@@ -101,7 +101,7 @@ class BodyFetch(Job[None]):
             if not self.want(index):
                 break
             index += 1
-        self.ahead = range(first, index)
+        self.read_ahead = range(first, index)
 
     def want(self, index: int) -> bool:
         """Have an entry read, or held until then; False if there is no such entry."""
@@ -164,14 +164,14 @@ class BodyFetcher:
         self._waiting: dict[FetchWaiter, None] = {}
         self._served: dict[FetchWaiter, None] = {}
         self._steps: Steps[None] = Steps(worker, self._advance)
-        self._ahead = range(0)
+        self._read_ahead = range(0)
 
     def __repr__(self) -> str:
         return f"<BodyFetcher {len(self._waiting)} waiting, {len(self._served)} in the fetch>"
 
     def ask(self, waiter: FetchWaiter) -> None:
-        """Have `waiter.came` called once what it needs was read; once, however often this is
-        asked."""
+        """Have `waiter.entries_cached` called when what it needs was read: once, however often
+        this is asked."""
         if waiter not in self._served:
             self._waiting[waiter] = None
             self._advance()
@@ -179,9 +179,9 @@ class BodyFetcher:
     def used(self, index: int) -> None:
         """Note that an entry is used. Where it was read ahead, the next ones are read from now on,
         so that a reader in the order of the log need not wait again."""
-        if index in self._ahead:
-            following = self._ahead.stop
-            self._ahead = range(0)
+        if index in self._read_ahead:
+            following = self._read_ahead.stop
+            self._read_ahead = range(0)
             self.ask(ReadAhead(following))
 
     def drop(self, waiter: FetchWaiter) -> None:
@@ -208,8 +208,8 @@ class BodyFetcher:
                 while self._served:
                     waiter = next(iter(self._served))
                     del self._served[waiter]
-                    waiter.came()
-            self._ahead = fetch.ahead
+                    waiter.entries_cached()
+            self._read_ahead = fetch.read_ahead
 
     def _gather(self) -> BodyFetch:
         fetch = self._journal.begin_fetch()

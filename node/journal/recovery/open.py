@@ -81,7 +81,7 @@ def _marker(storage: Storage, recover: str | None) -> Marker | None:
         return recovery_marker.begin(storage, recover)
     if found is not None or recover is None:
         return found
-    if all(recovery_marker.is_aside(name) for name in storage.listdir()):
+    if all(recovery_marker.is_set_aside(name) for name in storage.listdir()):
         logger.warning("event=journal_lost reason=the folder %s is empty", storage.folder)
         return recovery_marker.begin(storage, recover)
     return None

@@ -23,7 +23,7 @@ MARKER_NAME: Final = "recovering"
 _TEMPORARY: Final = MARKER_NAME + TEMPORARY_SUFFIX
 _MARKER: Final = re.compile(rb"fifo (lost|empty) (\d{8}T\d{6}Z)\n")
 _STAMP: Final = re.compile(r"\d{8}T\d{6}Z")
-_ASIDE: Final = re.compile(r".+\.lost-\d{8}T\d{6}Z")
+_SET_ASIDE: Final = re.compile(r".+\.lost-\d{8}T\d{6}Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class Marker:
     emptied: bool
 
 
-def is_aside(name: str) -> bool:
+def is_set_aside(name: str) -> bool:
     """Whether a file is none of the journal's any more."""
-    return _ASIDE.fullmatch(name) is not None
+    return _SET_ASIDE.fullmatch(name) is not None
 
 
 def read_marker(storage: Storage) -> Marker | None:
@@ -73,7 +73,7 @@ def finish(storage: Storage, marker: Marker) -> tuple[Marker, int]:
     is now and how many files there were."""
     count = 0
     for name in storage.listdir():
-        if name not in (MARKER_NAME, _TEMPORARY) and not is_aside(name):
+        if name not in (MARKER_NAME, _TEMPORARY) and not is_set_aside(name):
             storage.rename(name, f"{name}.lost-{marker.stamp}")
             count += 1
     storage.sync_folder()

@@ -106,23 +106,23 @@ class InstallWriter:
                 yield from off_loop(self._builder.file.sync)
                 yield from self._syncing_log()
                 published: list[CompactedFile] = []
-                if not self._beside_log:
+                if not self._log_has_it:
                     published = yield from self._publish_kept()
                     self._check_use()
-                if self._beside_log:
+                if self._log_has_it:
                     yield from self._syncing_log()  # The snapshot's own entry may be new.
                     self._store.catalog.unneeded += [kept.name for kept in published]
-                    yield from self._adopt_beside_log()
+                    yield from self._adopt_keeping_log()
                     return True
                 self._sync_log()
-                self._adopt_instead_of_log(published)
+                self._adopt_replacing_log(published)
         except OSError as problem:
             self._fail(problem)
         self._restart_log(self._meta)
         return False
 
     @property
-    def _beside_log(self) -> bool:
+    def _log_has_it(self) -> bool:
         """Whether the log holds all that the snapshot holds: its own entries serve then."""
         return self._store.holds(self._meta.index, self._meta.term)
 
@@ -161,7 +161,7 @@ class InstallWriter:
                 "the snapshot that is to be installed"
             )
 
-    def _adopt_beside_log(self) -> OffLoop[None]:
+    def _adopt_keeping_log(self) -> OffLoop[None]:
         store, meta = self._store, self._meta
         position = store.log.extent_at(meta.index).position
         for kept in self._kept:
@@ -173,7 +173,7 @@ class InstallWriter:
         store.writer = None
         store.adopt(snapshot)
 
-    def _adopt_instead_of_log(self, published: list[CompactedFile]) -> None:
+    def _adopt_replacing_log(self, published: list[CompactedFile]) -> None:
         """The log must not grow between the position that the snapshot names and its restart."""
         store = self._store
         locations = EntryLocations()

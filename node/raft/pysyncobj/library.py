@@ -13,6 +13,7 @@ speed of a slot, where a property would cost a call on each of some sixty reads 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, overload
 
 import pysyncobj.journal
@@ -106,10 +107,11 @@ class _NoTransport(Transport):  # type: ignore[misc]  # pysyncobj ships no types
         super().__init__(None, None, None)
 
 
-class Library(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
+class Library(SyncObj, ABC):  # type: ignore[misc]  # pysyncobj ships no types
     """State of one member as the library keeps it, and the calls between the library and us.
 
-    Subclasses override the methods in the section of hooks. `journal` has to answer from the
+    The hooks are what the library calls: a subclass has to give the abstract ones, and may extend
+    the others. `journal` has to answer from the
     constructor on, because SyncObj's constructor asks for the end of the log.
     """
 
@@ -175,7 +177,7 @@ class Library(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         timeout: float = self._SyncObj__generateRaftTimeout()
         return timeout
 
-    # --- hooks: what the library calls, and subclasses override ---
+    # --- hooks: what the library calls ---
 
     def connected(self, node: PeerNode) -> None:
         """Note a connection to `node`."""
@@ -197,16 +199,17 @@ class Library(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         """Return the term of the newest entry."""
         return self.journal.last_term
 
+    @abstractmethod
     def log_entries(
         self, first: int | None, count: int | None, max_bytes: int | None
     ) -> list[Entry]:
         """Return entries from `first` on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def send_heartbeat(self) -> None:
         """Send every peer what it can take, or at least a heartbeat."""
-        raise NotImplementedError
 
+    @abstractmethod
     def acknowledge(
         self,
         node: PeerNode,
@@ -216,19 +219,18 @@ class Library(SyncObj):  # type: ignore[misc]  # pysyncobj ships no types
         success: bool = False,
     ) -> None:
         """Answer the entries or the heartbeat of a leader."""
-        raise NotImplementedError
 
+    @abstractmethod
     def apply_committed(self) -> None:
         """Apply what is committed and not applied."""
-        raise NotImplementedError
 
+    @abstractmethod
     def apply_entry(self, command: bytes, index: int = 0, term: int = 0) -> None:
         """Apply one entry."""
-        raise NotImplementedError
 
+    @abstractmethod
     def append_submitted(self) -> None:
         """Append what was submitted."""
-        raise NotImplementedError
 
     def _SyncObj__onBecomeLeader(self) -> None:
         self.become_leader()

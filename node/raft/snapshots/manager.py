@@ -41,24 +41,24 @@ class SnapshotManager:
         source: StateSource | None,
         counters: RaftCounters,
         clock: Callable[[], float],
-        offload: Worker,
+        worker: Worker,
         wake: Callable[[], None],
     ) -> None:
-        """`offload` takes what has to wait for the disk, and is closed before this is; `wake` asks
+        """`worker` does what waits for the disk, and is closed before this is; `wake` asks
         for a turn when a wait is over."""
         self._journal = journal
         self._source = source
         self._counters = counters
         self._clock = clock
-        self._taking = (
+        self._taker = (
             None
             if source is None
-            else SnapshotTaker(journal, source, config, counters, clock, offload, wake)
+            else SnapshotTaker(journal, source, config, counters, clock, worker, wake)
         )
-        self._receiving = SnapshotReceiver(journal)
+        self._receiver = SnapshotReceiver(journal)
         self._heard_at = 0.0
         self._applied_index = 0
-        self._installing: Steps[None] = Steps(offload, wake)
+        self._installation: Steps[None] = Steps(worker, wake)
         self.restoring = False
         """A snapshot stands in the journal that is not the owner's state yet: nothing may be
         applied."""
@@ -96,39 +96,39 @@ class SnapshotManager:
     @property
     def busy(self) -> bool:
         """Whether a snapshot is being installed: this node does not stand for election."""
-        return not self._installing.idle or self._receiving.complete
+        return not self._installation.idle or self._receiver.complete
 
     @property
     def at_work(self) -> bool:
         """Whether anything is under way: one is taken, cleaned up after, received or installed."""
-        taking = self._taking
-        return self.busy or self._receiving.meta is not None or not (taking is None or taking.idle)
+        taker = self._taker
+        return self.busy or self._receiver.meta is not None or not (taker is None or taker.idle)
 
     def received(self, message: Message, commit_index: int) -> Message | None:
         """Take an offer or a piece; what to answer, if anything."""
         if message["index"] <= commit_index:
             self.not_needed()
             return self.done()
-        if self.busy or self._source is None or (self._taking is not None and self._taking.waiting):
+        if self.busy or self._source is None or (self._taker is not None and self._taker.waiting):
             return None  # It asks again, and there will be an answer then.
         self._heard_at = self._clock()
-        receiving = self._receiving
+        receiver = self._receiver
         try:
             if message["type"] == "snapshot_offer":
-                if self._taking is not None:
-                    self._taking.stop()
-                receiving.begin(offered(message))
+                if self._taker is not None:
+                    self._taker.stop()
+                receiver.begin(offered(message))
                 return self._answer(gap=True)
-            if not receiving.takes(message):
+            if not receiver.takes(message):
                 return None
-            return self._answer(gap=not receiving.add(message))
+            return self._answer(gap=not receiver.add(message))
         except SnapshotFailed as failed:
-            receiving.stop()
+            receiver.stop()
             self._refused(failed)
             return None
 
     def _answer(self, *, gap: bool) -> Message:
-        return self._receiving.position() | {"gap": gap, "done": False}
+        return self._receiver.position() | {"gap": gap, "done": False}
 
     def done(self) -> Message:
         """The answer for a snapshot that this node has, or does not need."""
@@ -136,8 +136,8 @@ class SnapshotManager:
 
     def not_needed(self) -> None:
         """The leader sends entries that follow this node's log, or this node leads."""
-        if not self._receiving.complete:
-            self._receiving.stop()
+        if not self._receiver.complete:
+            self._receiver.stop()
 
     def _refused(self, failed: SnapshotFailed) -> None:
         self._counters.snapshots_refused_total += 1
@@ -148,29 +148,29 @@ class SnapshotManager:
     def step(self, applied_index: int) -> bool:
         """Run one step of what is due. True while there is more."""
         self._applied_index = applied_index
-        if self._installing.idle and self._receiving.complete:
-            self._installing.begin(self._install())
-        if not self._installing.idle:
-            self._installing.step()
-            return self._installing.runnable
-        if self._receiving.meta is not None:
+        if self._installation.idle and self._receiver.complete:
+            self._installation.begin(self._install())
+        if not self._installation.idle:
+            self._installation.step()
+            return self._installation.runnable
+        if self._receiver.meta is not None:
             if self._clock() - self._heard_at >= limits.SNAPSHOT_PIN_SECONDS:
-                self._receiving.stop()
+                self._receiver.stop()
             return False
-        return self._taking is not None and self._taking.step(applied_index)
+        return self._taker is not None and self._taker.step(applied_index)
 
     def _install(self) -> Work:
         """From the last piece that came to the owner's new state."""
         assert self._source is not None
-        assert self._taking is not None
+        assert self._taker is not None
         try:
-            meta = yield from self._receiving.finishing()
+            meta = yield from self._receiver.finishing()
         except SnapshotFailed as failed:
             self._refused(failed)
             return
         if self._applied_index >= meta.index:
             # The log came further while the disk took its time: there is nothing to take over.
-            self._taking.clean_up()
+            self._taker.clean_up()
             return
         self.restoring = True
         self.installed_index = meta.index
@@ -181,11 +181,11 @@ class SnapshotManager:
         self.installed_index = meta.index
         self._counters.snapshots_installed_total += 1
         logger.info("event=installed index=%d state_bytes=%d", meta.index, meta.state_bytes)
-        self._taking.clean_up()
+        self._taker.clean_up()
 
     def close(self) -> None:
         """Give up what is in the making."""
-        self._installing.stop()
-        if self._taking is not None:
-            self._taking.stop()
-        self._receiving.stop()
+        self._installation.stop()
+        if self._taker is not None:
+            self._taker.stop()
+        self._receiver.stop()

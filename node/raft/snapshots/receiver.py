@@ -89,8 +89,12 @@ class SnapshotReceiver:
             data, offset = message["data"], message["offset"]
             if offset != self.state_bytes or not data:
                 return bool(offset < self.state_bytes)
-            if offset + len(data) > self.meta.state_bytes:
-                raise MessageRefused("more state than the snapshot has")
+            end = offset + len(data)
+            if end > self.meta.state_bytes:
+                raise MessageRefused(
+                    f"state up to byte {end} of snapshot {self.meta.name}, which has "
+                    f"{self.meta.state_bytes}"
+                )
             self._writer.add_state(data)
             self.state_bytes += len(data)
             return True
@@ -103,11 +107,17 @@ class SnapshotReceiver:
     def _add_entries(
         self, meta: SnapshotMeta, writer: InstallWriter, entries: list[tuple[bytes, int, int]]
     ) -> None:
-        if self.live_count + len(entries) > meta.live_count:
-            raise MessageRefused("more entries than the snapshot needs")
+        count = self.live_count + len(entries)
+        if count > meta.live_count:
+            raise MessageRefused(
+                f"{count} entries of snapshot {meta.name}, which needs {meta.live_count}"
+            )
         for command, index, term in entries:
             if not self._last_index < index <= meta.index or term > meta.term:
-                raise MessageRefused(f"entry {index} of term {term} does not belong here")
+                raise MessageRefused(
+                    f"entry {index} of term {term} after entry {self._last_index} of snapshot "
+                    f"{meta.name}: indexes must rise up to {meta.index}, terms go up to {meta.term}"
+                )
             writer.add_entry(command, index, term)
             self._last_index = index
             self.live_count += 1

@@ -42,17 +42,17 @@ class SnapshotSender:
         journal: Journal,
         config: RaftConfig,
         now: float,
-        offload: Worker,
+        worker: Worker,
         wake: Callable[[], None],
     ) -> None:
-        """Sends the newest snapshot, which there must be. `offload` takes what is read; `wake` is
+        """Sends the newest snapshot, which there must be. `worker` reads; `wake` is
         called when there is something to send that was not there before."""
         assert journal.snapshot is not None, "entries are gone, and no snapshot stands for them"
         self._journal = journal
         self._config = config
         self.meta = journal.snapshot
         journal.pin(self.meta)
-        self._offload = offload
+        self._worker = worker
         self._wake = wake
         self._pieces: Prefetch[Piece] | None = None
         self._offered = False
@@ -132,7 +132,7 @@ class SnapshotSender:
             self._state_bytes, self._live_count = state_bytes, live_count
             self._stop_reading()
             pieces = self._reading(state_bytes, live_count)
-            self._pieces = Prefetch(pieces, self._offload, self._wake)
+            self._pieces = Prefetch(pieces, self._worker, self._wake)
             return
         while self._on_the_way:
             sent_state, sent_live, size = self._on_the_way[0]

@@ -39,14 +39,14 @@ class SnapshotTaker:
         config: RaftConfig,
         counters: RaftCounters,
         clock: Callable[[], float],
-        offload: Worker,
+        worker: Worker,
         wake: Callable[[], None],
     ) -> None:
         self._journal = journal
         self._source = source
         self._config = config
         self._counters = counters
-        self._steps: Steps[None] = Steps(offload, wake)
+        self._steps: Steps[None] = Steps(worker, wake)
         self._steps.begin(self._clean_up())
         self._not_below_bytes = 0
         self._clock = clock

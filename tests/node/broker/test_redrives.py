@@ -164,7 +164,7 @@ class Scene:
         asked, self.asked[:] = self.asked[:], []
         for asker in asked:
             self.at_hand = {index for group in islice(asker.needs(), groups) for index in group}
-            asker.came()
+            asker.entries_cached()
 
     # In place of `Proposals` and `Proposer`.
 

@@ -10,7 +10,7 @@ import aiohttp
 
 from node.config import Address
 from node.raft import RaftNode
-from node.server import Node
+from node.server import Node, not_ready
 from tests.support.cluster import LocalCluster, eventually, loopback_config, running
 
 
@@ -54,8 +54,7 @@ def test_a_node_that_is_far_behind_or_recovers_is_not_ready(tmp_path: Path) -> N
     ):
         raft = SimpleNamespace(leader="n2", commit_index=5_000, applied_index=5_000 - behind)
         raft.waits_for = lambda told=waits_for: told
-        node._raft = cast("RaftNode", raft)
-        assert node.unready() == reason
+        assert not_ready(cast("RaftNode", raft)) == reason
 
 
 async def test_an_unknown_address_is_not_found(tmp_path: Path) -> None:

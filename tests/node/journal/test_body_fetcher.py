@@ -62,7 +62,7 @@ class Reader:
     def needs(self) -> Iterable[Sequence[int]]:
         return iter(self.left)
 
-    def came(self) -> None:
+    def entries_cached(self) -> None:
         self.called += 1
         self.go_on()
 
@@ -71,7 +71,7 @@ class Reader:
             found = []
             for index in self.left[0]:
                 try:
-                    found.append(self.scene.journal.at_hand(index))
+                    found.append(self.scene.journal.read_cached(index))
                 except IndexError:
                     self.gone.append(index)
             if None in found:
@@ -111,10 +111,10 @@ def commands(indexes: Iterable[int], size: int = 100) -> list[bytes]:
 
 def test_cached_entries_are_given_at_once_and_the_rest_is_fetched() -> None:
     scene = Scene(JournalLimits(cache_bytes=1_000)).write(20)
-    assert scene.journal.at_hand(20) == command(20, 100)
-    assert scene.journal.at_hand(1) is None
+    assert scene.journal.read_cached(20) == command(20, 100)
+    assert scene.journal.read_cached(1) is None
     with pytest.raises(IndexError):
-        scene.journal.at_hand(21)
+        scene.journal.read_cached(21)
     reads = scene.storage.reads
     reader = scene.reader([20], [1], [2])
     assert (reader.taken, scene.storage.reads) == (commands([20]), reads), "not on the loop"
@@ -200,7 +200,7 @@ def test_a_reader_in_order_waits_once(monkeypatch: pytest.MonkeyPatch) -> None:
     scene.disk.go_on()
     assert reader.taken == commands([1])
     for index in range(2, 41):
-        assert scene.journal.at_hand(index) == command(index, 100), "to be waited for"
+        assert scene.journal.read_cached(index) == command(index, 100), "to be waited for"
         scene.fetching.used(index)
         assert len(scene.disk.works) <= 1
         scene.disk.go_on()
@@ -211,7 +211,7 @@ def test_a_reader_in_order_waits_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_read_ahead_ends_at_the_first_cached_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "FETCH_AHEAD_BYTES", 1_000_000)
     scene = Scene(JournalLimits(cache_bytes=8_000)).write(60)
-    kept = next(index for index in range(1, 61) if scene.journal.at_hand(index) is not None)
+    kept = next(index for index in range(1, 61) if scene.journal.read_cached(index) is not None)
     before = scene.storage.read_bytes
     scene.reader([kept - 3])
     scene.disk.go_on()
@@ -345,5 +345,5 @@ def test_an_entry_given_from_memory_counts_as_used(monkeypatch: pytest.MonkeyPat
     used: list[int] = []
     monkeypatch.setattr(BodyFetcher, "used", lambda _, index: used.append(index))
     last = leader.node.last_index
-    assert leader.node.at_hand(last)
+    assert leader.node.read_cached(last)
     assert used == [last]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,8 +17,9 @@ from node.journal.limits import JournalLimits
 from node.peers.message import PeerNode
 from node.raft import limits
 from node.raft.config import RaftConfig, RaftCounters
+from node.raft.environment import RaftEnvironment
 from node.raft.node import RaftNode
-from node.raft.replication import Replicator
+from node.raft.replication import Replication
 from tests.node.journal.test_body_fetcher import Disk
 from tests.node.journal.test_off_the_loop import OnLoop
 from tests.support.journals import SMALL, command, fill, open_journal
@@ -104,7 +106,7 @@ def test_a_piece_is_read_ahead_and_no_more() -> None:
 
 def test_cached_entries_are_not_read() -> None:
     reader = Reader(JournalLimits(cache_bytes=2_000))
-    first = next(i for i in range(1, 61) if reader.journal.at_hand(i) is not None)
+    first = next(i for i in range(1, 61) if reader.journal.read_cached(i) is not None)
     assert first > 20
     assert reader.take(first) == list(range(first, 61))
     assert not reader.disk.works
@@ -202,14 +204,14 @@ class Peer:
             cluster_id=CLUSTER,
             batch_bytes=150,
         )
-        self.replicator = Replicator(
+        self.replication = Replication(
             [self.node],
             config,
             journal,
             self,
             clock=lambda: 0.0,
             counters=RaftCounters(),
-            offload=self.disk,
+            worker=self.disk,
             wake=lambda: None,
         )
 
@@ -219,15 +221,15 @@ class Peer:
 
     def lead(self, term: int, match_index: int) -> None:
         """A new leadership, in which the peer has the log up to there."""
-        self.replicator.begin(term * 10)
-        self.replicator.connected(self.node, term * 10)
-        progress = self.replicator.peers[self.node]
+        self.replication.begin(term * 10)
+        self.replication.connected(self.node, term * 10)
+        progress = self.replication.peers[self.node]
         progress.probing = False
         progress.match_index = match_index
         progress.next_index = match_index + 1
 
     def round(self, term: int) -> None:
-        self.replicator.send(term, 1, term * 10 + 1, heartbeat=False)
+        self.replication.send(term, 1, term * 10 + 1, heartbeat=False)
 
 
 def nothing_old_is_sent() -> None:
@@ -264,9 +266,10 @@ def test_nothing_that_was_read_for_an_earlier_leadership_is_sent() -> None:
 class Patient(RaftNode):
     """A node whose reads end when the test says so."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, config: RaftConfig, environment: RaftEnvironment) -> None:
         self.disk = Disk()
-        super().__init__(*args, **(kwargs | {"reads": self.disk}))
+        workers = replace(environment.workers, reads=self.disk)
+        super().__init__(config, replace(environment, workers=workers))
 
 
 def behind(world: World, name: str, rounds: int = 20) -> None:

@@ -395,7 +395,7 @@ def b26_reset_beyond_the_end(node_class: NodeClass = RaftNode) -> None:
         "success": False,
     }
     core.receive(PeerNode("b"), message)
-    assert core.replicator.peers[PeerNode("b")].next_index <= leader.node.last_index + 1
+    assert core.replication.peers[PeerNode("b")].next_index <= leader.node.last_index + 1
     world.commit(leader, 3)
     world.run(0.3)
     assert world.converged()

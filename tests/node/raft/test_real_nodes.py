@@ -14,6 +14,7 @@ from node.raft import (
     OsStorage,
     Outcome,
     RaftConfig,
+    RaftEnvironment,
     RaftNode,
     TcpTransport,
     boot_clock,
@@ -50,14 +51,16 @@ class Owner:
         journal = Journal.open(OsStorage(self.folder), cluster_id=CLUSTER, node=name)
         self.node = RaftNode(
             config,
-            journal=journal,
-            transport=TcpTransport(config, rng=random.Random()),
-            clock=boot_clock,
-            rng=random.Random(),
-            apply=lambda index, term, payload: self.applied.append(bytes(payload)),
-            before_sync=lambda: None,
-            wake=self.wake,
-            on_role=lambda role, term: None,
+            RaftEnvironment(
+                journal=journal,
+                transport=TcpTransport(config, rng=random.Random()),
+                clock=boot_clock,
+                rng=random.Random(),
+                apply=lambda index, term, payload: self.applied.append(bytes(payload)),
+                before_sync=lambda: None,
+                wake=self.wake,
+                on_role=lambda role, term: None,
+            ),
         )
 
     async def start(self) -> None:

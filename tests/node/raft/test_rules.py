@@ -15,7 +15,7 @@ from node.peers.message import MessageRefused, PeerNode
 from node.raft.append_entries import accept, check
 from node.raft.config import Outcome, RaftConfig, RaftCounters
 from node.raft.lease import NEVER
-from node.raft.replication import Replicator
+from node.raft.replication import Replication
 from node.raft.submissions import Submission, Submissions
 from tests.support import raft_probe
 from tests.support.journals import open_journal
@@ -123,31 +123,31 @@ def answer(round_number: int, next_index: int, *, success: bool) -> dict[str, An
 
 def test_resets_of_rounds_before_the_probe_are_ignored_until_it_succeeds() -> None:
     b, sent = PeerNode("b"), Sent()
-    replicator = Replicator(
+    replication = Replication(
         [b],
         config(),
         log_of(0, *[1] * 19),
         sent,
         clock=lambda: 0.0,
         counters=RaftCounters(),
-        offload=Inline(),
+        worker=Inline(),
         wake=lambda: None,
     )
-    replicator.begin(0)
-    replicator.connected(b, 0)
-    progress = replicator.peers[b]
-    replicator.send(1, 1, 1, heartbeat=True)
-    assert replicator.acknowledged(b, answer(1, 5, success=False))
-    replicator.send(1, 1, 2, heartbeat=True)
+    replication.begin(0)
+    replication.connected(b, 0)
+    progress = replication.peers[b]
+    replication.send(1, 1, 1, heartbeat=True)
+    assert replication.acknowledged(b, answer(1, 5, success=False))
+    replication.send(1, 1, 2, heartbeat=True)
     probe = sent.messages[-1]
     assert probe["prevLogIdx"] == 4
-    assert not replicator.acknowledged(b, answer(1, 15, success=False))
+    assert not replication.acknowledged(b, answer(1, 15, success=False))
     assert (progress.probing, progress.next_index) == (True, 5)
-    replicator.send(1, 1, 3, heartbeat=True)
+    replication.send(1, 1, 3, heartbeat=True)
     assert sent.messages[-1]["entries"] == [], "one batch in flight while probing"
-    assert replicator.acknowledged(b, answer(2, 21, success=True))
+    assert replication.acknowledged(b, answer(2, 21, success=True))
     assert (progress.probing, progress.match_index, progress.next_index) == (False, 20, 21)
-    assert not replicator.acknowledged(b, answer(1, 2, success=False))
+    assert not replication.acknowledged(b, answer(1, 2, success=False))
     assert progress.next_index == 21
 
 

@@ -47,7 +47,7 @@ def test_an_answer_after_the_commit_asks_for_no_turn() -> None:
         "counted": True,
     }
     core.receive(PeerNode("c"), answer)
-    assert core.replicator.peers[PeerNode("c")].match_index == last
+    assert core.replication.peers[PeerNode("c")].match_index == last
     assert asked == []
 
 
@@ -57,7 +57,7 @@ def test_an_answer_that_makes_room_for_more_asks_for_a_turn() -> None:
     world.commit(leader, 3)
     world.run(1.0)
     core = raft_probe.core(leader.node)
-    progress = core.replicator.peers[PeerNode("c")]
+    progress = core.replication.peers[PeerNode("c")]
     world.network.intercept = lambda frame: "drop" if frame.source == "c" else "pass"
     progress.in_flight_bytes = window = core.config.window_bytes
     progress.in_flight.append((leader.node.last_index + 1, window))
@@ -118,7 +118,7 @@ def test_what_is_submitted_after_the_tick_leaves_in_the_same_turn_too() -> None:
     leader.node.turn()
     assert leader.journal is not None
     assert leader.node.last_index == last + 1 == leader.journal.synced_index
-    sent = raft_probe.core(leader.node).replicator.peers.values()
+    sent = raft_probe.core(leader.node).replication.peers.values()
     assert [progress.next_index for progress in sent] == [last + 2] * 2
     world.run(0.2)
     assert outcomes == [Outcome.COMMITTED]
