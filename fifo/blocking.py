@@ -33,11 +33,10 @@ from fifo.client import (
     Options,
     Producer,
     SettleResult,
-    Status,
     Terminal,
     from_url,
 )
-from fifo.client.consuming.message import OPEN
+from fifo.client.consuming.settlement import SENT
 from fifo.client.consuming.verbs import ACK, Settling, nacking, releasing, terminating
 from fifo.client.durations import Duration, patience
 
@@ -135,15 +134,18 @@ class BlockingProcessing:
         message = self._message
         message.ledger.busy.discard(message.token)
         if error is None:
-            message.ack()
+            if not message.settled:
+                message.ack()
             return False
         if isinstance(error, Terminal):
-            message.terminate(error.reason, error.description, error.__cause__ or error)
+            if not message.settled:
+                message.terminate(error.reason, error.description, error.__cause__ or error)
             return True
         if not isinstance(error, Exception):
-            message.release(receipt=False)
+            if not message.settled:
+                message.release(receipt=False)
             return False
-        if message.state == OPEN:
+        if not message.settled:
             _log.warning("handling %r failed; nacked", message, exc_info=error)
             delay = self._on_error(message, error) if self._on_error is not None else None
             message.nack(delay, f"{type(error).__name__}: {error}", receipt=False)
@@ -198,15 +200,16 @@ class _Portal:
 
     def ack(self, message: LockedMessage) -> SettleResult:
         """Hand an ack over without waiting; many share one crossing."""
-        if message.settled:
-            return SettleResult(Status.ALREADY_SETTLED)
+        first = message.settlement
+        if first is not None and first.ended:
+            return first.at_once(message.token)
         loop = self.loop
         self._acks.append(message)
         # Two threads may both see it unset: one crossing too many, and no harm.
         if not self._acks_due and loop is not None and not loop.is_closed():
             self._acks_due = True
             loop.call_soon_threadsafe(self._gather)
-        return SettleResult(Status.SENT)
+        return SENT
 
     def _gather(self) -> None:
         # Unset before the first look: an ack that comes later crosses again.

@@ -5,6 +5,7 @@ Owns the order of the areas, no bug. A new area is one more registry in `MUTANTS
 
 from __future__ import annotations
 
+from tests.client import mutants as client
 from tests.jepsen import mutant_plans as processes
 from tests.machine.model import mutants as machine
 from tests.mutants.hunting import Mutant
@@ -15,5 +16,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *machine.MUTANTS,
     *cluster.MUTANTS,
     *raft.MUTANTS,
+    *client.MUTANTS,
     *processes.MUTANTS,
 )

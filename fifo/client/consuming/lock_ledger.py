@@ -20,15 +20,12 @@ from fifo.client import limits
 from fifo.client.backoff import BackoffCallable
 from fifo.client.consuming import ranges
 from fifo.client.consuming.ranges import Range, Ranges
+from fifo.client.consuming.settlement import Settleable, Settlement
 from fifo.client.consuming.verbs import Settles
 
 
-class Held(Protocol):
+class Held(Settleable, Protocol):
     """A message in the program's hands, as its ledger sees it."""
-
-    @property
-    def token(self) -> int:
-        """The token of its lock."""
 
     @property
     def is_lost(self) -> bool:
@@ -65,9 +62,8 @@ class LockLedger(Generic[_M]):
         "_opened_at",
         "_renewed",
         "_unresolved",
-        "acks",
-        "acks_due",
         "busy",
+        "gathered",
         "handler_timeout_s",
         "in_flight",
         "lock",
@@ -108,11 +104,10 @@ class LockLedger(Generic[_M]):
         self.void = False
         self.suspected = False
         self.retired = False
-        # Of the user's loop only: what the program has in hand, and what it has just acked.
+        # Of the user's loop only: what the program has in hand, and the acks of this turn.
         self.open: dict[int, _M] = {}
         self.busy: set[int] = set()
-        self.acks: list[_M] = []
-        self.acks_due = False
+        self.gathered: Settlement[_M, LockLedger[_M]] | None = None
         self.in_flight = 0
         self._last_seen = 0
         self._gaps = Ranges()

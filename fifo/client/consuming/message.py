@@ -12,9 +12,10 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from fifo.client.consuming.lock_ledger import LockLedger
+from fifo.client.consuming.settlement import Settlement
 from fifo.client.consuming.signals import Signal
 from fifo.client.consuming.verbs import ACK, SettleResult, nacking, releasing, terminating
 from fifo.client.durations import Duration
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
     from fifo.client.consuming.delivery import DeadLetter, Delivery
 
 _log = logging.getLogger("fifo.client")
-
-OPEN: Final = 0
-SETTLING: Final = 1
-SETTLED: Final = 2
 
 
 class StoredMessage:
@@ -99,10 +96,10 @@ class StoredMessage:
 class LockedMessage(StoredMessage):
     """A message that this client holds: its token, its lock, and what became of both.
 
-    `state` (OPEN, SETTLING, SETTLED) and `ledger` are the client's; programs read `settled`.
+    `settlement` (None until it is settled) and `ledger` are the client's; programs read `settled`.
     """
 
-    __slots__ = ("_ack_failed", "_lock_lost", "_lost", "ledger", "state", "token")
+    __slots__ = ("_ack_failed", "_lock_lost", "_lost", "ledger", "settlement", "token")
 
     def __init__(self, delivery: Delivery, index: int) -> None:
         # Not through super(): this is the hot path of a consumer.
@@ -113,7 +110,7 @@ class LockedMessage(StoredMessage):
         ledger = delivery.ledger
         assert ledger is not None, "a locked message belongs to a consumer"
         self.ledger: Ledger = ledger
-        self.state = OPEN
+        self.settlement: LockSettlement | None = None
         self._lost = False
         self._lock_lost: Signal | None = None
         self._ack_failed: Signal | None = None
@@ -125,8 +122,11 @@ class LockedMessage(StoredMessage):
 
     @property
     def settled(self) -> bool:
-        """Whether the program has settled it (the receipt may be outstanding)."""
-        return self.state != OPEN
+        """Whether the program has settled it (the receipt may be outstanding).
+
+        False again once that was refused, or was given up without an answer.
+        """
+        return self.settlement is not None
 
     @property
     def remaining(self) -> float:
@@ -174,6 +174,7 @@ class LockedMessage(StoredMessage):
 
 
 Ledger: TypeAlias = LockLedger[LockedMessage]
+LockSettlement: TypeAlias = Settlement[LockedMessage, Ledger]
 
 
 class Message(LockedMessage):
@@ -280,7 +281,7 @@ class Processing:
         if self._watch is not None:
             message.lock_lost.remove_callback(self._watch)
         if error is None:
-            if message.state == OPEN:
+            if not message.settled:
                 message.ledger.settler.gather(message)
             return False
         if self._cancelled and isinstance(error, asyncio.CancelledError):
@@ -293,16 +294,16 @@ class Processing:
     async def _failed(self, error: BaseException) -> bool:
         message = self._message
         if isinstance(error, Terminal):
-            if message.state == OPEN:
+            if not message.settled:
                 await message.terminate(error.reason, error.description, error.__cause__ or error)
             return True
         if not isinstance(error, Exception):
             # Cancelled, interrupted or leaving: not the message's fault. Nothing is awaited, for a
             # cancelled task must end.
-            if message.state == OPEN:
+            if not message.settled:
                 message.ledger.settler.send(message, releasing(None))
             return False
-        if message.state == OPEN:
+        if not message.settled:
             _log.warning("handling %r failed; nacked", message, exc_info=error)
             delay = self._on_error(message, error) if self._on_error is not None else None
             words = f"{type(error).__name__}: {error}"

@@ -17,8 +17,9 @@ from fifo.client import limits
 from fifo.client.connection.calls import EXPIRED, until
 from fifo.client.connection.session import Session
 from fifo.client.consuming import ranges
-from fifo.client.consuming.message import OPEN, SETTLED, SETTLING, Ledger, LockedMessage
+from fifo.client.consuming.message import Ledger, LockedMessage, LockSettlement
 from fifo.client.consuming.ranges import Range
+from fifo.client.consuming.settlement import LOST, SENT, Follower, Settlement
 from fifo.client.consuming.verbs import ACK, STATUSES, SettleResult, Settling, Status
 from fifo.client.errors import (
     AckRetriesExhausted,
@@ -26,6 +27,7 @@ from fifo.client.errors import (
     FifoError,
     LockLost,
     SessionEnded,
+    again,
     from_code,
 )
 from fifo.wire import Code, Frame
@@ -49,52 +51,6 @@ _log = logging.getLogger("fifo.client")
 _IN_ONE_FRAME = min(wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS)
 """Messages that one frame settles whatever the gaps between them: each has its own receipt."""
 
-_SENT = SettleResult(Status.SENT)
-_OK = SettleResult(Status.OK)
-_ALREADY = SettleResult(Status.ALREADY_SETTLED)
-_LOST = SettleResult(Status.LOCK_LOST)
-
-
-class Settlement:
-    """A settle frame without a receipt yet."""
-
-    __slots__ = (
-        "attempts",
-        "correlation",
-        "future",
-        "ledger",
-        "messages",
-        "ranges",
-        "sent_at",
-        "settler",
-        "waiting",
-        "what",
-    )
-
-    def __init__(
-        self,
-        settler: Settler,
-        ledger: Ledger,
-        messages: Sequence[LockedMessage],
-        tokens: tuple[Range, ...],
-        what: Settling,
-        future: asyncio.Future[Any] | None,
-    ) -> None:
-        self.settler = settler
-        self.ledger = ledger
-        self.messages = messages
-        self.ranges = tokens
-        self.what = what
-        self.future = future
-        self.attempts = 0
-        self.sent_at: float | None = None
-        self.waiting = False
-        self.correlation = settler.session.next_correlation()
-
-    def answered(self, frame: Frame) -> None:
-        """A receipt or an error."""
-        self.settler.answered(self, frame)
-
 
 class Settler:
     """All settlements of one client."""
@@ -104,7 +60,7 @@ class Settler:
         self.loop = session.loop
         self.environment = session.environment
         self.on_unsettled: Callable[[LockedMessage, FifoError], object] | None = None
-        self._outstanding: dict[int, Settlement] = {}
+        self._outstanding: dict[int, LockSettlement] = {}
         self._drained: list[asyncio.Future[None]] = []
         self._sweeping: asyncio.TimerHandle | None = None
         session.parts.append(self)
@@ -113,62 +69,69 @@ class Settler:
 
     def gather(self, message: LockedMessage) -> SettleResult:
         """Ack without waiting: with the others of this turn."""
-        if message.state != OPEN:
-            return _ALREADY
+        if message.settlement is not None:
+            return self._second(message.settlement, Follower(message, ACK, None))
         ledger = message.ledger
-        message.state = SETTLING
         if ledger.void:
-            self._unsettled(message, _session_over())
-            return _LOST
-        ledger.open.pop(message.token, None)
-        ledger.acks.append(message)
-        if not ledger.acks_due:
-            ledger.acks_due = True
+            return self._too_late(message, None)
+        gathered = ledger.gathered
+        if gathered is None:
+            gathered = ledger.gathered = Settlement(self, ledger, [], ACK)
             if ledger.in_flight:
                 self.loop.call_later(limits.ACKS_WAIT_S, self.flush, ledger)
             else:
                 self.loop.call_soon(self.flush, ledger)
-        elif len(ledger.acks) >= limits.ACKS_GATHERED:
+        message.settlement = gathered
+        ledger.open.pop(message.token, None)
+        gathered.messages.append(message)
+        if len(gathered.messages) >= limits.ACKS_GATHERED:
             self.flush(ledger)
-        return _SENT
+        return SENT
 
     def gather_many(self, messages: Sequence[LockedMessage]) -> None:
         """Ack many without waiting; those that are settled already are left out."""
         for message in messages:
             ledger = message.ledger
-            if message.state == OPEN and ledger.acks_due and not ledger.void:
+            gathered = ledger.gathered
+            if message.settlement is None and gathered is not None and not ledger.void:
                 # As in `gather`, without its call: this is the hot path of batches.
-                message.state = SETTLING
+                message.settlement = gathered
                 ledger.open.pop(message.token, None)
-                ledger.acks.append(message)
+                gathered.messages.append(message)
             else:
                 self.gather(message)
         for ledger in self.session.ledgers.values():
-            if len(ledger.acks) >= limits.ACKS_GATHERED:
+            if ledger.gathered is not None and len(ledger.gathered.messages) >= (
+                limits.ACKS_GATHERED
+            ):
                 self.flush(ledger)
 
     def flush(self, ledger: Ledger) -> None:
         """Send the gathered acks now."""
-        ledger.acks_due = False
-        messages, ledger.acks = ledger.acks, []
-        if messages and not ledger.void:
-            self._say(ledger, messages, ACK, None)
+        gathered, ledger.gathered = ledger.gathered, None
+        if gathered is None:
+            return
+        if ledger.void:
+            self._fail(gathered, _session_over())
+        else:
+            self._say(gathered)
 
     def send(
-        self, message: LockedMessage, what: Settling, future: asyncio.Future[Any] | None = None
+        self,
+        message: LockedMessage,
+        what: Settling,
+        future: asyncio.Future[SettleResult] | None = None,
     ) -> SettleResult:
-        """Settle one message; `future` gets its SettleResult."""
-        if message.state != OPEN:
-            return _ALREADY
+        """Settle one message; where this returns `sent`, `future` gets its SettleResult."""
+        if message.settlement is not None:
+            return self._second(message.settlement, Follower(message, what, future))
         ledger = message.ledger
-        message.state = SETTLING
         if ledger.void:
-            if future is None:
-                self._unsettled(message, _session_over())
-            return _LOST
+            return self._too_late(message, future)
+        settlement = message.settlement = Settlement(self, ledger, [message], what, future)
         ledger.open.pop(message.token, None)
-        self._say(ledger, (message,), what, future)
-        return _SENT
+        self._say(settlement)
+        return SENT
 
     async def settle(
         self, message: LockedMessage, what: Settling, *, receipt: bool
@@ -182,7 +145,7 @@ class Settler:
         self.session.check()
         future: asyncio.Future[SettleResult] = self.loop.create_future()
         result = self.send(message, what, future)
-        if result is not _SENT:
+        if result is not SENT:
             return result
         seconds = self.session.options.timeout
         answer = await until(future, self.loop.time() + seconds, self.loop)
@@ -195,42 +158,86 @@ class Settler:
         self, messages: Sequence[LockedMessage], what: Settling = ACK
     ) -> list[SettleResult]:
         """Settle messages in as few frames as can be, and wait for all receipts, in order."""
-        groups: dict[int, list[LockedMessage]] = {}
+        self.session.check()
         results: dict[LockedMessage, SettleResult] = {}
+        parts: dict[int, LockSettlement] = {}
+        waiting: list[tuple[LockedMessage | None, asyncio.Future[Any]]] = []
         for message in messages:
-            if message.state != OPEN:
-                results[message] = _ALREADY
-            elif message.ledger.void:
-                results[message] = _LOST
-            else:
-                message.state = SETTLING
-                message.ledger.open.pop(message.token, None)
-                groups.setdefault(message.ledger.number, []).append(message)
-        futures: list[asyncio.Future[dict[LockedMessage, SettleResult]]] = []
-        for group in groups.values():
-            for at in range(0, len(group), _IN_ONE_FRAME):
-                part = group[at : at + _IN_ONE_FRAME]
-                futures.append(self.loop.create_future())
-                self._say(part[0].ledger, part, what, futures[-1], many=True)
+            ledger = message.ledger
+            if message.settlement is not None or ledger.void:
+                future: asyncio.Future[Any] = self.loop.create_future()
+                results[message] = self.send(message, what, future)
+                if results[message] is SENT:
+                    waiting.append((message, future))
+                continue
+            part = parts.get(ledger.number)
+            if part is None or len(part.messages) >= _IN_ONE_FRAME:
+                if part is not None:
+                    self._say(part)
+                future = self.loop.create_future()
+                waiting.append((None, future))
+                part = parts[ledger.number] = Settlement(self, ledger, [], what, future)
+                part.is_many = True
+            message.settlement = part
+            ledger.open.pop(message.token, None)
+            part.messages.append(message)
+        for part in parts.values():
+            self._say(part)
+        await self._all(waiting, results)
+        return [results[message] for message in messages]
+
+    async def _all(
+        self,
+        waiting: Sequence[tuple[LockedMessage | None, asyncio.Future[Any]]],
+        results: dict[LockedMessage, SettleResult],
+    ) -> None:
+        """Wait for the receipts of a call: of many messages, or of one that was settled before."""
         seconds = self.session.options.timeout
         deadline = self.loop.time() + seconds
-        for future in futures:
-            answer = await until(future, deadline, self.loop)
-            if not isinstance(answer, dict):
-                raise self.session.expired(seconds, "Settle", sent=True)
-            results.update(answer)
-        return [results[message] for message in messages]
+        try:
+            for message, future in waiting:
+                answer: Any = await until(future, deadline, self.loop)
+                if answer is EXPIRED:
+                    raise self.session.expired(seconds, "Settle", sent=True)
+                results.update(answer if message is None else {message: answer})
+        finally:
+            for _, future in waiting:
+                # One error is raised; of the others none is left unheard by anyone.
+                if not future.cancel() and not future.cancelled():
+                    future.exception()
+
+    def _second(self, first: LockSettlement, follower: Follower[LockedMessage]) -> SettleResult:
+        """A settlement of a message that has one: what became of that decides."""
+        if not first.ended:
+            first.followers.append(follower)
+            return SENT
+        if first.error is None:
+            return first.later(follower.message.token)
+        if follower.future is not None:
+            raise again(first.error)
+        self._unsettled(follower.message, first.error)
+        return LOST
+
+    def _too_late(
+        self, message: LockedMessage, future: asyncio.Future[SettleResult] | None
+    ) -> SettleResult:
+        """The session that held the message has ended, and the message was not settled before."""
+        message.settlement = Settlement(self, message.ledger, [], ACK)
+        message.settlement.received(LOST, {})
+        message.settlement.end()
+        if future is None:
+            self._unsettled(message, _session_over())
+        return LOST
 
     def give_up(self, message: LockedMessage) -> None:
         """The program is done with a message whose lock is lost, and says nothing about it."""
-        message.state = SETTLED
         message.ledger.open.pop(message.token, None)
         message.ledger.resolve(((message.token, message.token),))
 
     async def renew(self, message: LockedMessage) -> None:
         """Renew one lock, by the program's own word. Raises LockLost."""
         ledger, token = message.ledger, message.token
-        if message.is_lost or ledger.void or message.state == SETTLED:
+        if message.is_lost or ledger.void:
             raise LockLost(f"the lock of {message!r} is lost")
         sent_at = self.environment.monotonic()
         frame = await self.session.call(Renew(((ledger.number, ((token, token),)),), explicit=True))
@@ -250,29 +257,23 @@ class Settler:
 
     # Sending.
 
-    def _say(
-        self,
-        ledger: Ledger,
-        messages: Sequence[LockedMessage],
-        what: Settling,
-        future: asyncio.Future[Any] | None,
-        *,
-        many: bool = False,
-    ) -> None:
-        tokens = ranges.from_tokens([message.token for message in messages])
+    def _say(self, settlement: LockSettlement) -> None:
+        """Send a settlement, in as many frames as its ranges need."""
+        ledger = settlement.ledger
+        tokens = ranges.from_tokens([message.token for message in settlement.messages])
         ledger.settling(tokens)
-        for part in ranges.chunks(tokens, wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS):
-            said = messages
-            if part != tokens:
-                inside = ranges.Ranges(part)
-                said = [message for message in messages if message.token in inside]
-            settlement = Settlement(self, ledger, said, part, what, future)
-            settlement.waiting = many
-            self._outstanding[settlement.correlation] = settlement
-            self.session.expect(settlement.correlation, settlement)
-            ledger.in_flight += 1
+        pieces = list(ranges.chunks(tokens, wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS))
+        for piece, tokens in zip(settlement.parted(pieces), pieces, strict=True):
             ledger.suspected = False
-            self._send(settlement)
+            self._begin(piece, tokens)
+
+    def _begin(self, settlement: LockSettlement, tokens: tuple[Range, ...]) -> None:
+        settlement.ranges = tokens
+        settlement.correlation = self.session.next_correlation()
+        self._outstanding[settlement.correlation] = settlement
+        self.session.expect(settlement.correlation, settlement)
+        settlement.ledger.in_flight += 1
+        self._send(settlement)
         if self._sweeping is None:
             self._sweep_later()
 
@@ -287,18 +288,13 @@ class Settler:
             self._say_tokens(ledger, (), ACK)
 
     def _say_tokens(self, ledger: Ledger, tokens: tuple[Range, ...], what: Settling) -> None:
-        settlement = Settlement(self, ledger, (), tokens, what, None)
-        self._outstanding[settlement.correlation] = settlement
-        self.session.expect(settlement.correlation, settlement)
-        ledger.in_flight += 1
-        self._send(settlement)
-        if self._sweeping is None:
-            self._sweep_later()
+        self._begin(Settlement(self, ledger, [], what), tokens)
 
-    def _send(self, settlement: Settlement) -> None:
+    def _send(self, settlement: LockSettlement) -> None:
         link = self.session.link
         if link is None or settlement.correlation not in self._outstanding:
             return
+        settlement.sent = True
         settlement.sent_at = self.loop.time()
         what = settlement.what
         link.send(
@@ -317,47 +313,46 @@ class Settler:
             settlement.correlation,
         )
 
-    def _again(self, settlement: Settlement) -> bool:
+    def _again(self, settlement: LockSettlement) -> bool:
         """Count one more attempt; False where there may be none, and it is given up."""
         options = self.session.options
         settlement.attempts += 1
         most = options.max_ack_retries if options.auto_retry_acks else 0
-        if most is not None and settlement.attempts > most:
+        # What the client gives back on its own concerns no message of the program.
+        if most is not None and settlement.attempts > most and settlement.messages:
             self.session.metrics.settlements_exhausted += len(settlement.messages)
-            error = AckRetriesExhausted(
-                f"no receipt for a settlement after {settlement.attempts} attempts", unknown=True
-            )
-            self._end(settlement)
-            self._fail(settlement, error)
+            text = f"no receipt for a settlement after {settlement.attempts} attempts"
+            self._fail(settlement, AckRetriesExhausted(text, unknown=settlement.sent))
             return False
         self.session.metrics.settlements_retried += ranges.count(settlement.ranges)
         return True
 
     # Answers.
 
-    def answered(self, settlement: Settlement, frame: Frame) -> None:
+    def answered(self, settlement: LockSettlement, frame: Frame) -> None:
         """The node's receipt, or its error."""
         message = frame.message
         if isinstance(message, Receipt):
-            self._end(settlement)
             self._receipt(settlement, message)
         elif isinstance(message, Error):
             self._error(settlement, message)
 
-    def _receipt(self, settlement: Settlement, receipt: Receipt) -> None:
+    def _receipt(self, settlement: LockSettlement, receipt: Receipt) -> None:
+        self._end(settlement)
         ledger = settlement.ledger
         ledger.resolve(settlement.ranges)
         total = ranges.count(settlement.ranges)
         if settlement.attempts:
             self.session.metrics.settlements_succeeded_after_retry += total
-        results = receipt.results
-        if all(one[2] == STATUS_OK and not (len(one) > 3 and one[3]) for one in results):
+        if all(one[2] == STATUS_OK and not (len(one) > 3 and one[3]) for one in receipt.results):
             self._count(settlement.what.verb, total)
-            if settlement.future is not None and not settlement.future.done():
-                self._resolve(settlement, dict.fromkeys(settlement.messages, _OK))
         else:
             self._mixed(settlement, receipt)
-        if ledger.acks:
+        awaited = settlement.is_awaited
+        if awaited:
+            settlement.resolve()
+        self._follow(settlement, awaited=awaited)
+        if ledger.gathered is not None:
             self.flush(ledger)
         elif ledger.retired and not ledger.has_unresolved():
             if settlement.ranges:
@@ -365,7 +360,7 @@ class Settler:
             else:
                 self.session.unbind(ledger.number)
 
-    def _mixed(self, settlement: Settlement, receipt: Receipt) -> None:
+    def _mixed(self, settlement: LockSettlement, receipt: Receipt) -> None:
         """Not all were simply ok: each message gets its own result."""
         by_token: dict[int, SettleResult] = {}
         for one in receipt.results:
@@ -373,9 +368,9 @@ class Settler:
             late = len(one) > 3 and one[3]
             for token in range(one[0], one[1] + 1):
                 by_token[token] = SettleResult(status, late)
-        results: dict[LockedMessage, SettleResult] = {}
+        settlement.received(LOST, by_token)
         for message in settlement.messages:
-            result = results[message] = by_token.get(message.token, _LOST)
+            result = settlement.result(message.token)
             if result.status in (Status.LOCK_LOST, Status.UNKNOWN_CONSUMER):
                 if not message.is_lost:
                     self.session.metrics.locks_lost += 1
@@ -385,35 +380,40 @@ class Settler:
             ):
                 # Already settled by the attempt whose answer was lost.
                 self._count(settlement.what.verb, 1)
-            if settlement.future is None and _failed_silently(result, settlement.what):
-                text = f"{message!r} was not settled: {result.status.value}"
-                self._unsettled(message, LockLost(text))
-        if settlement.future is not None and not settlement.future.done():
-            self._resolve(settlement, results)
+            if not settlement.is_awaited and _failed_silently(result, settlement.what):
+                self._unsettled(message, _not_settled(message, result))
 
-    def _resolve(self, settlement: Settlement, results: dict[LockedMessage, SettleResult]) -> None:
-        assert settlement.future is not None
-        if settlement.waiting:
-            settlement.future.set_result(results)
-        else:
-            settlement.future.set_result(results[settlement.messages[0]])
+    def _follow(self, first: LockSettlement, *, awaited: bool) -> None:
+        """Answer the later settlements of its messages; `awaited`: a caller heard of this one."""
+        for message, what, future in first.end():
+            if future is not None and future.done():
+                future = None
+            same = what.verb == first.what.verb
+            if message.settlement is not first and not (same and first.error is not None):
+                # Refused or given up, and the message is in the program's hands again.
+                result = self.send(message, what, future)
+                if result is not SENT and future is not None:
+                    future.set_result(result)
+            elif future is not None and first.error is not None:
+                future.set_exception(again(first.error))
+            elif future is not None:
+                token = message.token
+                future.set_result(first.result(token) if same else first.later(token))
+            elif awaited and first.error is not None:
+                self._unsettled(message, first.error)
+            elif awaited and _failed_silently(first.result(message.token), what):
+                self._unsettled(message, _not_settled(message, first.result(message.token)))
 
-    def _error(self, settlement: Settlement, message: Error) -> None:
+    def _error(self, settlement: LockSettlement, message: Error) -> None:
         if message.code == Code.UNKNOWN_CONSUMER:
-            self._end(settlement)
             if not settlement.ranges:
+                self._end(settlement)
                 self.session.unbind(settlement.ledger.number)
                 return
-            all_of_it = (
-                settlement.ranges[0][0],
-                settlement.ranges[-1][1],
-                STATUS_UNKNOWN_CONSUMER,
-                False,
-            )
-            settlement.ledger.resolve(settlement.ranges)
-            self._mixed(settlement, Receipt(settlement.ledger.number, (all_of_it,)))
+            first, last = settlement.ranges[0][0], settlement.ranges[-1][1]
+            nothing = (first, last, STATUS_UNKNOWN_CONSUMER, False)
+            self._receipt(settlement, Receipt(settlement.ledger.number, (nothing,)))
             return
-        error = from_code(message.code, message.text, message.detail, retryable=message.retryable)
         if message.retryable:
             if self._again(settlement):
                 backoff = self.session.options.ack_retry_backoff
@@ -422,25 +422,32 @@ class Settler:
                 jitter = 0.75 + self.environment.chance() / 2
                 self.loop.call_later(delay * jitter, self._send, settlement)
             return
+        # Refused, so it is as before: locked, and in the program's hands.
+        self._fail(settlement, from_code(message.code, message.text, message.detail))
+
+    def _fail(self, settlement: LockSettlement, error: FifoError) -> None:
+        """End it without a receipt: it was refused, or none will come any more."""
         self._end(settlement)
-        for one in settlement.messages:
-            # Refused, so it is as before: locked, and in the program's hands.
-            if not one.is_lost and not settlement.ledger.void:
-                one.state = OPEN
-                settlement.ledger.open[one.token] = one
-        self._fail(settlement, error)
-
-    def _fail(self, settlement: Settlement, error: FifoError) -> None:
-        if settlement.future is not None:
-            if not settlement.future.done():
-                settlement.future.set_exception(error)
-                return
-            if not settlement.future.cancelled():
-                return
+        ledger = settlement.ledger
+        settlement.error = error
+        over = ledger.void or self.session.fatal is not None
         for message in settlement.messages:
-            self._unsettled(message, error)
+            if not over:
+                message.settlement = None
+                if not message.is_lost:
+                    ledger.open[message.token] = message
+            elif not error.unknown:
+                message.settlement = None
+        awaited = settlement.is_awaited
+        if awaited:
+            assert settlement.future is not None, "a caller waits for it"
+            settlement.future.set_exception(error)
+        else:
+            for message in settlement.messages:
+                self._unsettled(message, error)
+        self._follow(settlement, awaited=awaited)
 
-    def _end(self, settlement: Settlement) -> None:
+    def _end(self, settlement: LockSettlement) -> None:
         if self._outstanding.pop(settlement.correlation, None) is not None:
             self.session.forget(settlement.correlation)
             settlement.ledger.in_flight -= 1
@@ -485,8 +492,7 @@ class Settler:
         if self.session.options.auto_retry_acks:
             return
         for settlement in list(self._outstanding.values()):
-            if settlement.sent_at is not None:
-                self._end(settlement)
+            if settlement.sent_at is not None and settlement.messages:
                 self._fail(settlement, ConnectionLost("lost before the receipt", unknown=True))
 
     def writable(self) -> None:
@@ -503,13 +509,11 @@ class Settler:
             self._sweeping.cancel()
 
     def _abandon(self, error: FifoError) -> None:
+        """No receipt will come: what was sent is unknown."""
         for settlement in list(self._outstanding.values()):
-            self._end(settlement)
-            self._fail(settlement, error)
-        for ledger in self.session.ledgers.values():
-            messages, ledger.acks = ledger.acks, []
-            for message in messages:
-                self._unsettled(message, error)
+            cause = again(error)
+            cause.unknown = settlement.sent
+            self._fail(settlement, cause)
 
     def owes(self) -> bool:
         """Whether receipts are outstanding."""
@@ -547,6 +551,10 @@ def _failed_silently(result: SettleResult, what: Settling) -> bool:
     if result.status in (Status.LOCK_LOST, Status.UNKNOWN_CONSUMER):
         return True
     return result.status is Status.DEAD_LETTERED and what.verb in (VERB_ACK, VERB_RELEASE)
+
+
+def _not_settled(message: LockedMessage, result: SettleResult) -> LockLost:
+    return LockLost(f"{message!r} was not settled: {result.status.value}")
 
 
 def _session_over() -> SessionEnded:
