@@ -16,10 +16,12 @@ import typer
 from node.cli import local, observe, output
 from node.cli.errors import CliError
 from node.cli.limits import KILL_WAIT_S, LOG_TAIL_BYTES, POLL_S
+from node.cli.listing import Watch, repeat
 from node.cli.processes import pause_between_polls, wait_gone
 from node.cli.removal import remove_cluster
 from node.cli.session import Json, Url, choose_url, node_options
 from node.cli.state import FOLDER_DEFAULT, ClusterFolder, state_of
+from node.cli.tables import Column, number
 
 if TYPE_CHECKING:
     from fifo.client.connection.options import Options
@@ -87,18 +89,35 @@ def start(
 
 
 @app.command(epilog="Example: fifo cluster status --json")
-def status(directory: Folder = FOLDER_DEFAULT, url: Url = None, as_json: Json = False) -> None:
+def status(
+    directory: Folder = FOLDER_DEFAULT,
+    watch: Watch = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
     """Show the nodes of the cluster that was started here.
 
     A cluster with users or TLS needs --url (or FIFO_URL): fifo://user:password@host:port.
     """
-    state = ClusterFolder(directory).require()
-    view = asyncio.run(observe.cluster_view(state, options=_who_asks(state, url)))
+    folder = ClusterFolder(directory)
+
+    async def fetch() -> View:
+        state = folder.require()
+        return await observe.cluster_view(state, options=_who_asks(state, url))
+
+    if watch:
+        asyncio.run(repeat(fetch, _draw, plain=_contract_view, as_json=as_json))
+        return
+    view = asyncio.run(fetch())
     if as_json:
         output.print_json(_contract_view(view))
     else:
-        _print_nodes(view)
-        _note_silent(view)
+        _draw(view)
+
+
+def _draw(view: View) -> None:
+    _print_nodes(view)
+    _note_silent(view)
 
 
 def _note_silent(view: View) -> None:
@@ -281,7 +300,14 @@ def _contract_view(view: View) -> View:
 
 def _print_nodes(view: View) -> None:
     output.print_table(
-        ("node", "role", "pid#", "client", "peer", "http"),
+        (
+            Column("node"),
+            Column("role"),
+            number("pid", 2),
+            Column("client"),
+            Column("peer", 3),
+            Column("http", 1),
+        ),
         (
             (
                 node["name"],

@@ -19,6 +19,7 @@ from node.cli.errors import CliError, UsageProblem
 from node.cli.limits import CONSUME_BATCH, CONSUME_IDLE_S
 from node.cli.messages import message_view
 from node.cli.session import Url, run
+from node.cli.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator
@@ -154,9 +155,13 @@ async def _return(batch: list[fifo.Message], *, release: bool, terminate: str | 
 
 
 def _print(message: fifo.Message, *, as_json: bool) -> None:
-    """Print one line per message, bodies byte for byte."""
+    """Print one line per message: bodies byte for byte, but made visible for a terminal, which
+    would obey their control characters."""
     if as_json:
         line = output.json_line(message_view(message)).encode("utf-8", errors="surrogateescape")
+    elif sys.stdout.isatty():
+        text = bytes(message.body).decode("utf-8", errors="backslashreplace")
+        line = "\n".join(map(printable, text.split("\n"))).encode()
     else:
         line = bytes(message.body)
     sys.stdout.buffer.write(line + b"\n")

@@ -5,18 +5,21 @@ Owns the columns of their tables. Update with the client's methods of the same n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
 from node.cli import output
-from node.cli.limits import LIST_COUNT
+from node.cli.limits import LIST_COUNT, SESSION_CHARS
+from node.cli.listing import Watch, print_list
 from node.cli.messages import MESSAGE_COLUMNS, message_lines, message_row, message_view
-from node.cli.session import Json, Url, run
+from node.cli.session import Json, Url
+from node.cli.tables import Column
 from node.cli.text import seconds_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import fifo
 
@@ -31,92 +34,105 @@ def peek(
     queue: Queue,
     count: Count = 10,
     details: Details = False,
+    watch: Watch = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Show the next messages without locking them."""
 
-    async def work(client: fifo.Client) -> list[fifo.StoredMessage]:
+    async def fetch(client: fifo.Client) -> list[fifo.StoredMessage]:
         return list(await client.peek(queue, count))
 
-    messages = run(url, work)
-    if as_json:
-        output.print_json([message_view(message) for message in messages])
-    elif details:
+    def draw(messages: Sequence[fifo.StoredMessage]) -> None:
+        if not details:
+            output.print_table(MESSAGE_COLUMNS, map(message_row, messages))
+            return
         for place, message in enumerate(messages):
             if place:
                 output.say("")
             output.print_pairs(message_lines(message))
-    else:
-        output.print_table(MESSAGE_COLUMNS, map(message_row, messages))
+
+    def plain(messages: Sequence[fifo.StoredMessage]) -> list[dict[str, Any]]:
+        return [message_view(message) for message in messages]
+
+    print_list(url, fetch, draw, plain=plain, as_json=as_json, watch=watch)
 
 
-def locks(queue: Queue, url: Url = None, as_json: Json = False) -> None:
+def locks(queue: Queue, watch: Watch = False, url: Url = None, as_json: Json = False) -> None:
     """Show locked messages, holders and deadlines."""
 
-    async def work(client: fifo.Client) -> list[dict[str, Any]]:
+    async def fetch(client: fifo.Client) -> Rows:
         return [row.as_dict() for row in await client.locks(queue)]
 
-    _print_rows(run(url, work), as_json=as_json)
+    print_list(url, fetch, partial(_draw, _LOCKS), as_json=as_json, watch=watch)
 
 
-def delayed(queue: Queue, url: Url = None, as_json: Json = False) -> None:
+def delayed(queue: Queue, watch: Watch = False, url: Url = None, as_json: Json = False) -> None:
     """Show delayed messages, reasons and due times."""
 
-    async def work(client: fifo.Client) -> list[dict[str, Any]]:
+    async def fetch(client: fifo.Client) -> Rows:
         return [row.as_dict() for row in await client.delayed(queue)]
 
-    _print_rows(run(url, work), as_json=as_json)
+    print_list(url, fetch, partial(_draw, _DELAYED), as_json=as_json, watch=watch)
 
 
-def consumers(queue: Queue, url: Url = None, as_json: Json = False) -> None:
+def consumers(queue: Queue, watch: Watch = False, url: Url = None, as_json: Json = False) -> None:
     """Show the consumers, their states and their locks."""
 
-    async def work(client: fifo.Client) -> list[dict[str, Any]]:
+    async def fetch(client: fifo.Client) -> Rows:
         return [row.as_dict() for row in await client.consumers(queue)]
 
-    _print_rows(run(url, work), as_json=as_json)
+    print_list(url, fetch, partial(_draw, _CONSUMERS), as_json=as_json, watch=watch)
 
 
-def producers(queue: Queue, url: Url = None, as_json: Json = False) -> None:
+def producers(queue: Queue, watch: Watch = False, url: Url = None, as_json: Json = False) -> None:
     """Show named producers.
 
     With the last message of each in this queue.
     """
 
-    async def work(client: fifo.Client) -> list[dict[str, Any]]:
+    async def fetch(client: fifo.Client) -> Rows:
         return [row.as_dict() for row in await client.producers(queue)]
 
-    _print_rows(run(url, work), as_json=as_json)
+    print_list(url, fetch, partial(_draw, _PRODUCERS), as_json=as_json, watch=watch)
 
 
-def _print_rows(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
+Rows: TypeAlias = list[dict[str, Any]]
+
+# Keys of a row by importance: all of the first string are always shown, then the fewer the later.
+_LOCKS: Final = ("id client", "remaining_ms attempt", "user renewals", "failures checkout_ms_ago")
+_DELAYED: Final = ("id cause due_in_ms", "attempt failures")
+_CONSUMERS: Final = ("client status flags held", "tag user suspected_why", "prefetch lock_ms")
+_PRODUCERS: Final = ("name last", "unused_ms", "queues")
+
+
+def _draw(important: Sequence[str], rows: Rows) -> None:
     """Print the rows of the reply; their keys are the columns."""
-    if as_json:
-        output.print_json(rows)
-        return
     if not rows:
         output.note("none")
         return
+    ranks = {key: rank for rank, keys in enumerate(important) for key in keys.split()}
     shown = rows[:LIST_COUNT]
     keys = list(dict.fromkeys(key for row in shown for key in row))
     output.print_table(
-        [_column(key, shown) for key in keys],
+        [_column(key, shown, ranks.get(key, len(important))) for key in keys],
         ([_cell(key, row.get(key)) for key in keys] for row in shown),
     )
     if len(rows) > len(shown):
         output.note(f"{len(rows) - len(shown)} more; --json prints all")
 
 
-def _column(key: str, rows: Iterable[dict[str, Any]]) -> str:
+def _column(key: str, rows: Rows, rank: int) -> Column:
     values = [row.get(key) for row in rows]
     numbers = all(isinstance(v, int | float | None) and not isinstance(v, bool) for v in values)
-    return key.replace("_ms", "").replace("_", " ") + ("#" if numbers else "")
+    return Column(key.replace("_ms", "").replace("_", " "), rank, numbers)
 
 
 def _cell(key: str, value: object) -> object:
-    """Format milliseconds, booleans and lists for a reader."""
+    """Format milliseconds, booleans, lists and session ids for a reader."""
     match value:
+        case str() if key == "session":
+            return value[:SESSION_CHARS] or None
         case bool():
             return "yes" if value else "no"
         case int() | float() if "_ms" in key:

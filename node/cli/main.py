@@ -33,7 +33,6 @@ app = typer.Typer(
     no_args_is_help=True,
     epilog="Example: fifo cluster start",
     context_settings={"help_option_names": ["-h", "--help"]},
-    add_completion=False,
     pretty_exceptions_enable=False,
     # Plain help: the framed one cuts long option names, and takes [[node]] for markup.
     rich_markup_mode=None,
@@ -139,7 +138,8 @@ def _usage_line(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "fifo"
     if type(error).__name__ == "NoArgsIsHelpError":
-        output.say(error.format_message())
+        for line in error.format_message().splitlines():
+            output.say(line)
         return ""
     message = one_line(Exception(error.format_message()))
     if error.exit_code != USAGE or context is None:

@@ -9,6 +9,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from node.cli.limits import CELL_CHARS_MAX
+from node.cli.tables import Column, number
 from node.cli.text import shortened
 
 if TYPE_CHECKING:
@@ -74,7 +75,15 @@ def message_lines(message: fifo.StoredMessage) -> list[tuple[str, object]]:
     return lines
 
 
-MESSAGE_COLUMNS = ("id", "key", "priority#", "failures#", "published", "dead letter", "body")
+MESSAGE_COLUMNS = (
+    Column("id"),
+    Column("key", 2),
+    number("priority", 4),
+    number("failures", 3),
+    Column("published", 5),
+    Column("dead letter", 1),
+    Column("body"),
+)
 
 
 def _bytes_field(name: str, value: str | bytes) -> dict[str, str]:

@@ -6,7 +6,9 @@ behaviour behind them, which is the machine's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -14,12 +16,14 @@ import fifo
 from node.cli import output
 from node.cli.confirmation import Yes, confirm
 from node.cli.errors import UsageProblem
+from node.cli.listing import Watch, print_list
 from node.cli.queue_options import takes_options
 from node.cli.session import Json, Url, run
+from node.cli.tables import Column, number
 from node.cli.text import messages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,6 +32,18 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")]
+
+
+class Sort(StrEnum):
+    """Orders of `fifo queue list`, each an attribute of `fifo.QueueView`."""
+
+    NAME = "name"
+    READY = "ready"
+    LOCKED = "locked"
+    DELAYED = "delayed"
+    MESSAGES = "messages"
+    BYTES = "bytes"
+    CONSUMERS = "consumers"
 
 
 @app.command(
@@ -65,24 +81,71 @@ def update(name: Name, options: dict[str, Any], url: Url = None) -> None:
     output.say(f"queue {name} is updated")
 
 
-@app.command("list", epilog="Example: fifo queue list --json")
-def list_queues(url: Url = None, as_json: Json = False) -> None:
-    """List all queues with their depth."""
+@app.command("list", epilog="Example: fifo queue list 'shop.*' --not-empty --sort locked --watch")
+def list_queues(
+    pattern: Annotated[
+        str,
+        typer.Argument(metavar="PATTERN", help="Only queues with such names; * ? [a-z] match."),
+    ] = "*",
+    sort: Annotated[
+        Sort, typer.Option(help="Sort by name, or by a number, the largest first.")
+    ] = Sort.NAME,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of queues shown.", metavar="N")
+    ] = None,
+    not_empty: Annotated[
+        bool, typer.Option("--not-empty", help="Only queues with messages.")
+    ] = False,
+    paused: Annotated[bool, typer.Option("--paused", help="Only paused queues.")] = False,
+    unconsumed: Annotated[
+        bool, typer.Option("--unconsumed", help="Only queues without a consumer.")
+    ] = False,
+    watch: Watch = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """List queues with their depth."""
 
-    async def work(client: fifo.Client) -> list[dict[str, Any]]:
-        return [queue.as_dict() for queue in await client.queues()]
+    def wanted(queue: fifo.QueueView) -> bool:
+        return (
+            fnmatchcase(queue.name, pattern)
+            and not (not_empty and not queue.messages)
+            and not (paused and not queue.paused)
+            and not (unconsumed and queue.consumers)
+        )
 
-    queues = run(url, work)
-    if as_json:
-        output.print_json(queues)
-        return
+    async def fetch(client: fifo.Client) -> list[dict[str, Any]]:
+        found = sorted(filter(wanted, await client.queues()), key=_KEYS[sort])
+        return [queue.as_dict() for queue in found[:limit]]
+
+    print_list(url, fetch, _draw_queues, as_json=as_json, watch=watch)
+
+
+def _by(number: str) -> Callable[[fifo.QueueView], tuple[Any, ...]]:
+    return lambda queue: (-getattr(queue, number), queue.name)
+
+
+_KEYS: Final[Mapping[Sort, Callable[[fifo.QueueView], tuple[Any, ...]]]] = {
+    Sort.NAME: lambda queue: (queue.name,),
+    **{sort: _by(sort.value) for sort in Sort if sort is not Sort.NAME},
+}
+_COLUMNS: Final = (
+    Column("queue"),
+    number("ready"),
+    number("locked", 1),
+    number("delayed", 2),
+    number("bytes", 4),
+    number("consumers", 3),
+    Column("state", 1),
+)
+_LIST_KEYS: Final = ("name", "ready", "locked", "delayed", "bytes", "consumers")
+
+
+def _draw_queues(queues: list[dict[str, Any]]) -> None:
     output.print_table(
-        ("queue", "ready#", "locked#", "delayed#", "bytes#", "consumers#", "state"),
+        _COLUMNS,
         ([queue.get(key) for key in _LIST_KEYS] + [_queue_state(queue)] for queue in queues),
     )
-
-
-_LIST_KEYS = ("name", "ready", "locked", "delayed", "bytes", "consumers")
 
 
 @app.command(epilog="Example: fifo queue show orders")

@@ -8,23 +8,39 @@ rolling upgrade: a missing one is shown as "-".
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from node.cli import output
 from node.cli.errors import CliError
+from node.cli.listing import Watch, repeat
 from node.cli.observe import observe_all
 from node.cli.session import Json, Url, choose_url, node_options
+from node.cli.tables import Column, number
 from node.cli.text import bytes_text, seconds_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from fifo.client.connection.options import Options
 
-def status(url: Url = None, as_json: Json = False) -> None:
+
+def status(watch: Watch = False, url: Url = None, as_json: Json = False) -> None:
     """Show the nodes: roles, logs, lag and disks."""
-    address = choose_url(url)
-    options = node_options(address)
-    nodes = merged(options.addresses, asyncio.run(observe_all(options.addresses, options=options)))
+    options = node_options(choose_url(url))
+    if watch:
+        asyncio.run(repeat(partial(_fetch, options), _draw, plain=dict, as_json=as_json))
+        return
+    found = asyncio.run(_fetch(options))
+    if as_json:
+        output.print_json(found)
+    else:
+        _draw(found)
+
+
+async def _fetch(options: Options) -> dict[str, Any]:
+    """Ask every node. Raises CliError where none answers."""
+    nodes = merged(options.addresses, await observe_all(options.addresses, options=options))
     if all(node["role"] == "down" for node in nodes):
         refusal = next((node["error"] for node in nodes if node.get("refused")), None)
         if refusal is not None:
@@ -33,10 +49,11 @@ def status(url: Url = None, as_json: Json = False) -> None:
         raise CliError(
             f"no node answers at {options.shown}: {why}; start a cluster: fifo cluster start"
         )
-    leader = leader_name(nodes)
-    if as_json:
-        output.print_json({"url": options.shown, "leader": leader, "nodes": nodes})
-        return
+    return {"url": options.shown, "leader": leader_name(nodes), "nodes": nodes}
+
+
+def _draw(found: dict[str, Any]) -> None:
+    nodes, leader = found["nodes"], found["leader"]
     output.print_table(_COLUMNS, map(_row, nodes))
     peers = [peer for node in nodes if node.get("node") == leader for peer in node.get("peers", ())]
     if peers:
@@ -67,24 +84,31 @@ def leader_name(nodes: Sequence[dict[str, Any]]) -> str | None:
     return max(leaders, key=lambda node: int(node["term"]))["node"] if leaders else None
 
 
-_COLUMNS = (
-    "node",
-    "address",
-    "role",
-    "term#",
-    "commit#",
-    "applied#",
-    "lag#",
-    "journal#",
-    "snapshots#",
-    "fsync p50/p99#",
-    "sessions#",
-    "queues#",
-    "up#",
+_COLUMNS: Final = (
+    Column("node"),
+    Column("address"),
+    Column("role"),
+    number("term", 4),
+    number("commit", 5),
+    number("applied", 5),
+    number("lag", 1),
+    number("journal", 3),
+    number("snapshots", 6),
+    number("fsync p50/p99", 2),
+    number("sessions", 4),
+    number("queues", 5),
+    number("up", 3),
 )
 
 
-_PEER_COLUMNS = ("peer", "state", "match#", "lag#", "in flight#", "snapshot sent")
+_PEER_COLUMNS: Final = (
+    Column("peer"),
+    Column("state"),
+    number("match", 2),
+    number("lag", 1),
+    number("in flight", 3),
+    Column("snapshot sent", 2),
+)
 
 
 def _peer_row(peer: dict[str, Any]) -> tuple[object, ...]:

@@ -112,7 +112,19 @@ def seconds_text(seconds: float) -> str:
     return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
 
 
+UNPRINTABLE: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""Characters that a terminal obeys, or does not show: controls, bidirectional marks, surrogates."""
+
+
+def printable(text: str) -> str:
+    """A text on one line, with escapes in place of what a terminal would obey or hide."""
+    return UNPRINTABLE.sub(lambda match: match.group().encode("unicode_escape").decode(), text)
+
+
 def shortened(text: str, chars_max: int) -> str:
-    """Fit a text into a table cell: one line, truncated with an ellipsis."""
-    line = "".join(ch if ch.isprintable() else "\N{MIDDLE DOT}" for ch in text)
+    """Fit a text into a table cell: printable, truncated with an ellipsis."""
+    line = printable(text[: chars_max + 1])
     return line if len(line) <= chars_max else line[: chars_max - 1] + "\N{HORIZONTAL ELLIPSIS}"

@@ -86,5 +86,5 @@ def test_bytes_and_durations_are_formatted_in_readable_units() -> None:
 
 
 def test_a_body_is_shown_on_one_line_and_cannot_move_the_cursor() -> None:
-    assert text.shortened("a\nb\x1b[2J", 10) == "a·b·[2J"
+    assert text.shortened("a\nb\x1b[2J", 20) == r"a\nb\x1b[2J"
     assert text.shortened("x" * 11, 10) == "x" * 9 + "…"
