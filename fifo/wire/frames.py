@@ -96,11 +96,29 @@ class Decoder:
         if header_bytes > limits.HEADER_BYTES_MAX or total > self.frame_bytes_max:
             raise RemoteProtocolError(
                 Code.TOO_LARGE,
-                f"a frame of {total} bytes with a header of {header_bytes} exceeds the limit"
-                f" of {self.frame_bytes_max} and {limits.HEADER_BYTES_MAX}",
+                _other_protocol(PREFIX.pack(header_bytes, raw_bytes))
+                or f"a frame of {total} bytes with a header of {header_bytes} bytes; at most"
+                f" {self.frame_bytes_max} and {limits.HEADER_BYTES_MAX} are accepted",
             )
         if header_bytes == 0:
             raise RemoteProtocolError(Code.PROTOCOL, "a frame without a header")
+
+
+_OTHER_PROTOCOLS: Final = (
+    (b"HTTP/", "an HTTP answer: this is an http port; give the address of a node's client port"),
+    (b"GET ", "an HTTP request: this is the client port; send it to the node's http port"),
+    (b"POST ", "an HTTP request: this is the client port; send it to the node's http port"),
+    (b"HEAD ", "an HTTP request: this is the client port; send it to the node's http port"),
+    (b"AMQP", "an AMQP greeting: this port speaks the protocol of fifo only"),
+    (b"\x16\x03", "a TLS greeting: this port is not encrypted; connect with fifo://, not fifos://"),
+    (b"\x15\x03", "a TLS alert: this port is encrypted; connect with fifos://, not fifo://"),
+)
+"""First bytes of what is found at a wrong port, and what to do about it."""
+
+
+def _other_protocol(first: bytes) -> str | None:
+    """Name another protocol by its first bytes; None where they are of none that is known."""
+    return next((said for start, said in _OTHER_PROTOCOLS if first.startswith(start)), None)
 
 
 def _frame(data: bytes, start: int, split: int, end: int) -> Frame | BadMessage:

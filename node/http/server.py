@@ -20,6 +20,7 @@ from node.broker import views
 from node.broker.connections.authentication import PASSWORD, TOKEN, Denied, Verdict
 from node.broker.connections.listener import Listener
 from node.http.exposition import CONTENT_TYPE
+from node.http.log import request_logger
 from node.http.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ class HttpServer:
         app.router.add_get("/api/status", self._status)
         app.router.add_get("/api/queues", self._queues)
         app.router.add_get("/api/queues/{name}", self._queue)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, logger=request_logger()
+        )
         self._listener: Listener | None = None
 
     async def start(self) -> None:

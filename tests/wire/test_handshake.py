@@ -127,12 +127,17 @@ def test_an_unknown_first_frame_ends_the_connection() -> None:
 
 
 def test_the_greeting_of_another_protocol_is_refused_at_once() -> None:
-    for greeting in (
-        b"GET / HTTP/1.1\r\n",
-        b"AMQP\x00\x00\x09\x01",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01",
+    for greeting, said in (
+        (b"GET / HTTP/1.1\r\n", "an HTTP request"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "an HTTP answer"),
+        (b"AMQP\x00\x00\x09\x01", "an AMQP greeting"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01", "a TLS greeting"),
+        (b"\x15\x03\x03\x00\x02\x02\x28\x00", "a TLS alert"),
+        (b"SSH-2.0-", "a frame of"),
     ):
-        assert refused(node(), greeting).code is Code.TOO_LARGE
+        error = refused(node(), greeting)
+        assert error.code is Code.TOO_LARGE
+        assert error.text.startswith(said)
 
 
 def test_a_large_frame_before_the_welcome_is_refused() -> None:

@@ -186,8 +186,8 @@ class Link(asyncio.Protocol):
     def _hung_up(self) -> str:
         said = "the node closed the connection"
         plain = self._transport is None or self._transport.get_extra_info("ssl_object") is None
-        # A port that speaks TLS answers a plain opening by nothing else.
-        hint = "; is it fifos:// and not fifo://?"
+        # A port that speaks TLS, and the port for peers, answer a plain opening by nothing else.
+        hint = "; is it fifos:// and not fifo://, and is this a node's client port?"
         return said + hint if plain and not self._opened.done() else said
 
     def pause_writing(self) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import aiohttp
+import pytest
 
 from node.config import Address
 from node.raft import RaftNode
@@ -64,3 +67,32 @@ async def test_an_unknown_address_is_not_found(tmp_path: Path) -> None:
         client.get(f"http://{cluster.nodes['n1'].me.http}/etc/passwd") as answer,
     ):
         assert answer.status == 404
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\nbad header\r\n\r\n",
+        b"GET / HTTP/9.9.9\r\n\r\n",
+        b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+    ],
+)
+async def test_a_malformed_request_is_refused_and_one_line_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, sent: bytes
+) -> None:
+    caplog.set_level("DEBUG")
+    async with running(tmp_path, 1) as cluster:
+        node = cluster.nodes["n1"]
+        reader, writer = await asyncio.open_connection(node.me.http.host, node.me.http.port)
+        writer.write(sent)
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    assert answer.split(b" ", 1)[1].startswith(b"400 Bad Request")
+    told = [record for record in caplog.records if "malformed" in record.getMessage()]
+    assert len(told) == 1
+    line = logging.Formatter().format(told[0])
+    assert line.startswith("event=http_request_malformed host=127.0.0.1 error=")
+    assert "\n" not in line
+    assert "Traceback" not in caplog.text
