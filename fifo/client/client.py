@@ -130,7 +130,11 @@ class BaseClient(Generic[M]):
             if self._session.fatal is None:
                 await self._say_goodbye()
         finally:
-            await self._control.stop()
+            try:
+                await self._control.stop()
+            except asyncio.CancelledError:
+                self._session.stop()  # Cancelled twice: no time to wait, but no connection stays.
+                raise
             await self._session.close()
 
     async def _say_goodbye(self) -> None:

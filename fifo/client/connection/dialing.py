@@ -105,7 +105,7 @@ class Dialer:
                         retry_s = _shorter(retry_s, answer.retry_ms)
                         self._follow(answer, seen, waiting)
         finally:
-            await _drop(running)
+            _let_go(running)
         return None, retry_s
 
     def _order(self) -> list[str]:
@@ -172,13 +172,17 @@ async def connect(
         host, port = split_address(address)
     except InvalidArgument as error:
         raise ConnectionLost(f"a node named the address {address[:60]!r}") from error
+    link = Link(address, environment, loop)
     try:
         async with asyncio.timeout(timeout):
-            _, link = await loop.create_connection(
-                lambda: Link(address, environment, loop), host, port, ssl=context
-            )
+            await loop.create_connection(lambda: link, host, port, ssl=context)
     except TimeoutError:
+        link.close()
         raise Timeout(f"no connection within {timeout:g} s") from None
+    except BaseException:
+        # asyncio closes it too, but over TLS it would first wait for the node to say goodbye.
+        link.close()
+        raise
     return link
 
 
@@ -199,10 +203,17 @@ def _shorter(retry_s: float | None, retry_ms: int) -> float | None:
     return retry_ms / 1000 if retry_s is None else min(retry_s, retry_ms / 1000)
 
 
-async def _drop(running: dict[asyncio.Task[tuple[Link, Welcome | Redirect]], str]) -> None:
-    """End the attempts that lost the race; one that was just welcomed is closed."""
+def _let_go(running: Iterable[asyncio.Task[tuple[Link, Welcome | Redirect]]]) -> None:
+    """End the attempts that lost the race; one that was just welcomed is closed.
+
+    Nothing is awaited: a cancellation that came meanwhile would leave the winner's connection, or
+    one of these, to no one.
+    """
     for task in running:
+        task.add_done_callback(_close_unused)
         task.cancel()
-    for outcome in await asyncio.gather(*running, return_exceptions=True):
-        if not isinstance(outcome, BaseException):
-            outcome[0].close()
+
+
+def _close_unused(task: asyncio.Task[tuple[Link, Welcome | Redirect]]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        task.result()[0].close()

@@ -249,16 +249,14 @@ class Link(asyncio.Protocol):
             self._transport.abort()
 
     def close(self) -> None:
-        """Close after what is unsent; the receiver hears nothing more."""
+        """Close now; the receiver hears nothing more.
+
+        What is unsent is dropped, for no caller waits for its answer any more. To wait until the
+        node has read it, or has said goodbye over TLS, would outlive the program's event loop.
+        """
         self._receiver = None
-        transport = self._transport
-        if transport is None:
-            return
-        if transport.get_extra_info("ssl_object") and not transport.get_write_buffer_size():
-            # TLS would wait for the node to say good-bye, and a program that ends does not wait.
-            transport.abort()
-        else:
-            transport.close()
+        if self._transport is not None:
+            self._transport.abort()
 
     def fileno(self) -> int:
         """The socket's descriptor, -1 without one: for what a forked child must let go of."""

@@ -311,9 +311,13 @@ class Session:
             self.link.close()
             self.link = None
 
-    async def close(self) -> None:
-        """Stop; callers that still wait get ClientClosed."""
+    def stop(self) -> None:
+        """Close the connection now; callers that still wait get ClientClosed."""
         self._fail(ClientClosed("the client is closed"))
+
+    async def close(self) -> None:
+        """Stop, and wait until nothing dials any more."""
+        self.stop()
         if self._keeper is not None:
             await asyncio.gather(self._keeper, return_exceptions=True)
 
