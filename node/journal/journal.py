@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from node.journal import limits
+from node.journal.commands import CommandCache
 from node.journal.errors import JournalRefused, SnapshotFailed
+from node.journal.failstop import FailStop
 from node.journal.io.jobs import read_off_loop, submit
 from node.journal.io.readers import BodyFetch
 from node.journal.io.storage import OpenFiles
@@ -71,20 +73,26 @@ class JournalStats:
         return self.sync_seconds / self.syncs if self.syncs else 0.0
 
 
-class Journal(DurableLog):
-    """The log of a node in one folder. Made by `open`, ended by `close`; not thread-safe."""
+class Journal:
+    """The folder of a node. Made by `open`, ended by `close`; not thread-safe."""
 
     def __init__(
         self,
         storage: Storage,
-        folder: RecoveredJournal,
+        found: RecoveredJournal,
         journal_limits: JournalLimits,
         clock: Callable[[], float],
     ) -> None:
         """Take what `open` has recovered."""
-        super().__init__(storage, folder, journal_limits, clock)
-        self._recovering = folder.marker is not None
-        self._cut_bytes = folder.recovered.cut_bytes
+        self._storage = storage
+        self._limits = journal_limits
+        self._segments = found.segments
+        self._snapshots = found.snapshots
+        self._recovering = found.marker is not None
+        self._cut_bytes = found.recovered.cut_bytes
+        self._cache = CommandCache(journal_limits.cache_bytes)
+        self._failstop = FailStop(storage.folder)
+        self.log = DurableLog(storage, found, journal_limits, clock, self._cache, self._failstop)
 
     @classmethod
     def open(
@@ -97,7 +105,7 @@ class Journal(DurableLog):
         clock: Callable[[], float] = time.perf_counter,
         recover: str | None = None,
     ) -> Journal:
-        """Lock the folder, replay it and return the log, all of which is durable then.
+        """Lock the folder, replay it and return the journal, all of which is durable then.
 
         An empty folder becomes a new journal; a torn tail is cut. `clock` (seconds) only times
         the syncs. `recover`, a time such as `20261122T043238Z`, starts over: damaged files are set
@@ -121,8 +129,8 @@ class Journal(DurableLog):
 
     def end_recovery(self) -> None:
         """The node has back what it had lost; returns when the disk knows."""
-        self._check_usable()
-        with self._final():
+        self._failstop.check()
+        with self._failstop.final():
             recovery_marker.end(self._storage)
         self._recovering = False
 
@@ -139,18 +147,18 @@ class Journal(DurableLog):
     def stats(self) -> JournalStats:
         """Figures for status and metrics."""
         free_bytes = self._free_bytes()
-        figures = self._writer.figures
+        syncs = self.log.sync_stats
         return JournalStats(
             segments=len(self._segments),
             disk_bytes=self._segments.disk_bytes,
             free_bytes=free_bytes,
-            entries=len(self._log),
+            entries=len(self.log),
             cached_bytes=self._cache.held_bytes,
-            written_bytes=figures.written_bytes,
-            syncs=figures.syncs,
-            sync_seconds=figures.total_seconds,
-            last_sync_seconds=figures.last_seconds,
-            sync_buckets=tuple(figures.buckets),
+            written_bytes=syncs.written_bytes,
+            syncs=syncs.syncs,
+            sync_seconds=syncs.total_seconds,
+            last_sync_seconds=syncs.last_seconds,
+            sync_buckets=tuple(syncs.buckets),
             bytes_since_snapshot=self.bytes_since_snapshot,
             snapshots=self._snapshots.figures(),
         )
@@ -160,31 +168,30 @@ class Journal(DurableLog):
 
         After a failure it only gives the folder back.
         """
-        if self._closed:
+        if self._failstop.closed:
             return
         try:
             if self._snapshots.writer is not None:
                 self._snapshots.writer.abort()
             self._snapshots.close()
-            if self._failure is None:
-                self.each_second()
-                self.sync()
-                self._write_mark()
-                with self._final():
+            if self._failstop.failure is None:
+                self.log.finish()
+                with self._failstop.final():
                     self._segments.end_file()
                     self._segments.sync_mark()
         finally:
-            self._closed = True
+            self._failstop.closed = True
             self._segments.close()
             self._snapshots.files.close()
             self._storage.unlock()
 
     def __repr__(self) -> str:
-        state = "failed" if self._failure else "closed" if self._closed else "open"
+        stop, log = self._failstop, self.log
+        state = "failed" if stop.failure else "closed" if stop.closed else "open"
         return (
-            f"<Journal {self._storage.folder} {state}, entries {self.first_index}.."
-            f"{self.last_index}, synced {self._synced_index}, term {self._term}, "
-            f"voted for {self._voted_for}>"
+            f"<Journal {self._storage.folder} {state}, entries {log.first_index}.."
+            f"{log.last_index}, synced {log.synced_index}, term {log.term}, "
+            f"voted for {log.voted_for}>"
         )
 
     # --- reading off the event loop ---
@@ -199,14 +206,14 @@ class Journal(DurableLog):
 
     def begin_fetch(self) -> BodyFetch:
         """Entries to be read together, maybe on another thread; `fetched` has to follow."""
-        self._check_usable()
+        self._failstop.check()
         return BodyFetch(self._storage, self._cache, self._snapshots)
 
     @contextlib.contextmanager
     def fetched(self, fetch: BodyFetch) -> Iterator[None]:
         """A fetch is waited for, or has run: what it brought is at hand until the end of this,
         however small the cache. Raises `JournalFailed` or `JournalDamaged`, which are final."""
-        with self._reading():
+        with self._failstop.reading():
             fetch.result()
             entries = fetch.still_there()
         for command, index, _ in entries:
@@ -214,7 +221,7 @@ class Journal(DurableLog):
         try:
             yield
         finally:
-            self._cache.trim(self._synced_index)
+            self._cache.trim(self.log.synced_index)
 
     # --- snapshots ---
 
@@ -229,7 +236,7 @@ class Journal(DurableLog):
         """Growth of the log since the newest snapshot's last entry, or since its beginning."""
         newest = self._snapshots.newest
         since = newest.end.log_position if newest is not None else self._segments.first.header.base
-        return self._writer.end - since
+        return self.log.gathered_end - since
 
     def begin_snapshot(
         self, index: int, term: int, live: array[int], state_bytes_hint: int = 0
@@ -241,26 +248,30 @@ class Journal(DurableLog):
         before `release`. Raises `SnapshotFailed` if it is not possible now, `JournalRefused` if the
         log has no such entry.
         """
-        self._check_usable()
+        self._failstop.check()
         self._check_snapshot(index, term, live)
         self._check_room(state_bytes_hint + len(live) * LOCATION_BYTES)
-        if index > self._synced_index:
-            self.sync()
-        self._commit_index = max(self._commit_index, index)
+        if index > self.log.synced_index:
+            self.log.sync()
+        self.log.note_commit(index)
         store = self._snapshots
         builder = SnapshotBuilder(
             self._storage,
             store.identity,
             index=index,
             term=term,
-            previous_term=self._log.term_at(index - 1),
+            previous_term=self.log.term_at(index - 1),
             next_number=store.lowest_number_out(),
             what=f"the snapshot of entry {index}",
         )
-        position = self._log.extent_at(index).position
-        writer = SnapshotWriter(store, builder, live, position, self._fail)
+        position = store.log.extent_at(index).position
+        writer = SnapshotWriter(store, builder, live, position, self._failstop.fail)
         store.writer = writer
         return writer
+
+    def _free_bytes(self) -> int:
+        with self._failstop.final():
+            return self._storage.free_bytes()
 
     def _check_snapshot(self, index: int, term: int, live: array[int]) -> None:
         if self._snapshots.writer is not None:
@@ -287,7 +298,7 @@ class Journal(DurableLog):
     def read_state(self, meta: SnapshotMeta, offset: int, size: int) -> bytes:
         """Up to `size` bytes of a snapshot's state from `offset` (checksum verified), fewer only
         where it ends. `SnapshotFailed` if that snapshot is not kept any more."""
-        with self._reading():
+        with self._failstop.reading():
             return self._snapshots.of(meta).read_state(offset, size)
 
     def reading_state(self, meta: SnapshotMeta, offset: int, size: int) -> OffLoop[bytes]:
@@ -307,7 +318,9 @@ class Journal(DurableLog):
                 return read(snapshot.through(files))
 
         kept = self._snapshots.catalog
-        found = yield from read_off_loop(work, self._reading, lambda: snapshot in kept.snapshots)
+        found = yield from read_off_loop(
+            work, self._failstop.reading, lambda: snapshot in kept.snapshots
+        )
         if found is None:
             raise SnapshotFailed(f"snapshot {meta.name} is not kept any more")
         return found
@@ -328,7 +341,7 @@ class Journal(DurableLog):
             if not fetch.want(index):
                 raise IndexError(f"entry {index} is in neither the log nor a snapshot")
         yield from submit(fetch, wait=False)
-        with self._reading():
+        with self._failstop.reading():
             fetch.result()
             found = {entry[1]: entry for entry in fetch.still_there()}
         # A compaction has moved some before their file was opened.
@@ -352,7 +365,7 @@ class Journal(DurableLog):
 
         `SnapshotFailed` if something could not be removed or copied, which harms nothing.
         """
-        self._check_usable()
+        self._failstop.check()
         self._snapshots.retire()
         self.compact_step(limits.RELEASE_BYTES)
 
@@ -362,7 +375,7 @@ class Journal(DurableLog):
 
         `SnapshotFailed` if a compaction was given up; the next `release` tries again.
         """
-        with self._reading():
+        with self._failstop.reading():
             return self._snapshots.step(budget_bytes)
 
     def blocking_work(self) -> Job[Any] | None:
@@ -378,15 +391,15 @@ class Journal(DurableLog):
         Raises `SnapshotFailed` if it is not possible now, or of no use: what it holds is
         committed here, or its term is above this node's.
         """
-        self._check_usable()
+        self._failstop.check()
         if self._snapshots.writer is not None:
             raise SnapshotFailed("another snapshot is being written")
         newest = self.snapshot
-        known = max(self._commit_index, newest.index if newest is not None else 0)
-        if meta.index <= known or meta.index < 2 or meta.term > self._term:
+        known = max(self.log.commit_hint(), newest.index if newest is not None else 0)
+        if meta.index <= known or meta.index < 2 or meta.term > self.log.term:
             raise SnapshotFailed(
                 f"a snapshot of entry {meta.index} of term {meta.term} cannot be installed: "
-                f"{known} is committed here, the term is {self._term}"
+                f"{known} is committed here, the term is {self.log.term}"
             )
         self._check_room(meta.state_bytes + meta.live_count * LOCATION_BYTES)
         store = self._snapshots
@@ -403,11 +416,8 @@ class Journal(DurableLog):
             store,
             meta,
             builder,
-            sync_log=self.sync,
-            syncing_log=self.making_durable,
-            restart_log=self._restart,
-            commit_index=lambda: self._commit_index,
-            fail=self._fail,
+            log=self.log,
+            fail=self._failstop.fail,
         )
         store.writer = writer
         return writer

@@ -2,7 +2,7 @@
 
 Owns the log as the node sees it and when it becomes durable. Gathering and syncing are
 `writer.py`, files are `segments.py`, bytes are `records.py`; opening, snapshots and the entries
-that outlive the log come to it in `journal.py`. Must not know elections, peers or queues.
+that outlive the log are for `journal.py`. Must not know elections, peers or queues.
 
 The rules it stands on (raft.md 3.2):
 
@@ -20,20 +20,19 @@ The rules it stands on (raft.md 3.2):
 
 from __future__ import annotations
 
-import contextlib
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from node.journal import limits, records
 from node.journal.commands import CommandCache, RunReader
-from node.journal.errors import JournalDamaged, JournalFailed, JournalRefused
+from node.journal.errors import JournalRefused
 from node.journal.index import in_order
-from node.journal.io.storage import FULL_ERRNOS
 from node.journal.segments import Preamble
-from node.journal.writer import LogWriter
+from node.journal.writer import LogWriter, SyncStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
+    from node.journal.failstop import FailStop
     from node.journal.io.jobs import Job, OffLoop
     from node.journal.io.storage import Storage
     from node.journal.limits import JournalLimits
@@ -49,47 +48,46 @@ replaces, where their own is gone: a no-op. It is never applied and never sent."
 
 
 class DurableLog:
-    """The log of `Journal`, which opens and closes it. Not for several threads."""
+    """The log of a `Journal`, which makes and closes it. Not for several threads."""
 
     def __init__(
         self,
         storage: Storage,
-        folder: RecoveredJournal,
+        found: RecoveredJournal,
         journal_limits: JournalLimits,
         clock: Callable[[], float],
+        cache: CommandCache,
+        failstop: FailStop,
     ) -> None:
-        """`folder` is what is there; everything in it is durable. `clock` only times the syncs."""
-        recovered, segments = folder.recovered, folder.segments
-        self._storage = storage
-        self._segments = segments
-        self._snapshots = folder.snapshots
+        """`found` is what is there; everything in it is durable. `clock` only times the syncs."""
+        recovered, segments = found.recovered, found.segments
+        self._snapshots = found.snapshots
         self._limits = journal_limits
-        self._log = recovered.log
+        self._cache = cache
+        self._failstop = failstop
+        self._index = recovered.log
         self._term = recovered.term
         self._term_end = 0
         self.defers_vote_sync = False
         """Whether `set_term` leaves its sync to the next one, which a slow disk does off the
         event loop: whatever promises something by the term or the vote has to wait for that."""
         self._voted_for = recovered.voted_for
-        self._commit_index = min(recovered.commit_index, self._log.last_index)
+        self._commit_index = min(recovered.commit_index, self._index.last_index)
         self._commit_written = self._commit_index
-        self._cache = CommandCache(journal_limits.cache_bytes)
         self._runs = RunReader(
-            self._log, self._cache, segments, self._snapshots.files, storage, self._reading
+            self._index, cache, segments, self._snapshots.files, storage, failstop.reading
         )
         self._head: Entry | None = None
         self._tail: Entry | None = None
-        self._synced_index = self._log.last_index
+        self._synced_index = self._index.last_index
         self._writer = LogWriter(segments, clock)
-        self._failure: str | None = None
-        self._closed = False
 
     # --- the log, as the node reads it ---
 
     @property
     def first_index(self) -> int:
         """Index of the oldest entry: 1, or one below the index of the oldest snapshot kept."""
-        return self._log.first_index
+        return self._index.first_index
 
     @property
     def first_whole_index(self) -> int:
@@ -99,12 +97,12 @@ class DurableLog:
     @property
     def last_index(self) -> int:
         """Index of the newest entry, durable or not; `first_index - 1` while there is none."""
-        return self._log.last_index
+        return self._index.last_index
 
     @property
     def last_term(self) -> int:
         """Term of the newest entry; 0 while there is none."""
-        return self._log.last_term
+        return self._index.last_term
 
     @property
     def synced_index(self) -> int:
@@ -113,16 +111,16 @@ class DurableLog:
 
     def term_at(self, index: int) -> int:
         """Term of an entry, without reading it. 0 for index 0. IndexError if not in the log."""
-        return self._log.term_at(index)
+        return self._index.term_at(index)
 
     def size_at(self, index: int) -> int:
         """Bytes of an entry's command, without reading it. IndexError if not in the log."""
-        return self._log.size_at(index)
+        return self._index.size_at(index)
 
     def command_bytes(self, first: int, last: int) -> int:
         """Bytes of the commands of the entries from `first` to `last`, without reading them; 0
         where there are none. IndexError if one is not in the log."""
-        return self._log.command_bytes(first, last)
+        return self._index.command_bytes(first, last)
 
     def read(self, index: int) -> bytes:
         """The command of an entry of the log, or of one that a snapshot needs, from the cache or
@@ -154,7 +152,7 @@ class DurableLog:
         if first == self.last_index > self._snapshots.base_index:
             # One command at a time is all that there is, then.
             command = self._cache.peek(first)
-            return [] if command is None else [(command, first, self._log.term_at(first))]
+            return [] if command is None else [(command, first, self._index.term_at(first))]
         last = self.last_of(first, max_bytes, max_count)
         return self._as_entries(first, self._runs.cached(first, last))
 
@@ -173,13 +171,13 @@ class DurableLog:
         last = self.last_index
         if max_count is not None:
             last = min(last, first + max_count - 1)
-        return self._log.last_within(first, last, max_bytes) if first <= last else first - 1
+        return self._index.last_within(first, last, max_bytes) if first <= last else first - 1
 
     def _as_entries(self, first: int, commands: list[bytes]) -> list[Entry]:
         if not commands:
             return []
         indexes = range(first, first + len(commands))
-        return list(zip(commands, indexes, self._log.terms(first, indexes[-1]), strict=True))
+        return list(zip(commands, indexes, self._index.terms(first, indexes[-1]), strict=True))
 
     # --- durability ---
 
@@ -215,6 +213,11 @@ class DurableLog:
         return self._term_end <= self._writer.synced_end
 
     @property
+    def sync_stats(self) -> SyncStats:
+        """Number and times of the syncs since the start."""
+        return self._writer.figures
+
+    @property
     def recent_sync_seconds(self) -> float:
         """Mean time of the newest syncs."""
         return self._writer.figures.recent_seconds
@@ -224,7 +227,7 @@ class DurableLog:
 
         A sync under way is waited for. Raises `JournalFailed`, which is final.
         """
-        self._check_usable()
+        self._failstop.check()
         if self._writer.job is not None:
             self.finish_sync(self._writer.job)
         if self._writer.gathering:
@@ -236,7 +239,7 @@ class DurableLog:
         None while one is under way, and where nothing is gathered. What is added meanwhile goes
         with the next.
         """
-        self._check_usable()
+        self._failstop.check()
         if self._writer.job is not None or not self._writer.gathering:
             return None
         return self._begin_group()
@@ -244,9 +247,9 @@ class DurableLog:
     def _begin_group(self) -> GroupJob:
         self._write_hint()
         try:
-            return self._writer.begin_group(self._log.last_index, self._next_segment)
+            return self._writer.begin_group(self._index.last_index, self._next_segment)
         except OSError as problem:
-            self._fail(problem)
+            self._failstop.fail(problem)
 
     def making_durable(self) -> OffLoop[None]:
         """Sync off the event loop until everything gathered by now is durable.
@@ -266,7 +269,7 @@ class DurableLog:
             if not self._writer.finish_group(job):
                 return
         except OSError as problem:
-            self._fail(problem)
+            self._failstop.fail(problem)
         if before < self._term_end <= job.end:
             # With the mark, damage to this very record is seen as damage, not as a torn tail.
             self._write_mark()
@@ -276,7 +279,7 @@ class DurableLog:
     # --- the log as a sequence ---
 
     def __len__(self) -> int:
-        return len(self._log)
+        return len(self._index)
 
     @overload
     def __getitem__(self, item: int) -> Entry: ...
@@ -289,7 +292,7 @@ class DurableLog:
         if isinstance(item, slice):
             first = self.first_index
             return [self._entry(first + slot) for slot in range(*item.indices(len(self)))]
-        count = len(self._log)
+        count = len(self._index)
         slot = item + count if item < 0 else item
         if not 0 <= slot < count:
             raise IndexError(f"slot {item} of a log of {count} entries")
@@ -309,7 +312,7 @@ class DurableLog:
 
     def extend(self, entries: Sequence[Entry]) -> None:
         """Add the next entries, uncopied; durable after the next `sync`."""
-        self._check_usable()
+        self._failstop.check()
         if not entries:
             return
         commands, indexes, terms = zip(*entries, strict=True)
@@ -317,12 +320,12 @@ class DurableLog:
         self._check_order(indexes, terms, max(sizes))
         # Every check comes before the first change: a refused call leaves index, writer and cache
         # in step.
-        self._log.extend(terms, self._writer.add_entries(entries), sizes)
+        self._index.extend(terms, self._writer.add_entries(entries), sizes)
         self._cache.put_run(indexes[0], commands, sum(sizes))
         self._tail = entries[-1]
 
     def _check_order(self, indexes: Sequence[int], terms: Sequence[int], largest: int) -> None:
-        last_index, last_term = self._log.last_index, self._log.last_term
+        last_index, last_term = self._index.last_index, self._index.last_term
         if not in_order(indexes, terms, last_index, last_term):
             raise JournalRefused(
                 f"entries {indexes[0]} to {indexes[-1]} of terms {terms[0]} to {terms[-1]} "
@@ -340,7 +343,7 @@ class DurableLog:
 
         Raises `JournalRefused` where a committed entry would go.
         """
-        self._check_usable()
+        self._failstop.check()
         first_removed = self.first_index + length
         last_removed = self.last_index
         if first_removed > last_removed:
@@ -351,7 +354,7 @@ class DurableLog:
                 f"entries up to {max(self._commit_index, self.first_index)} stay"
             )
         self._writer.add(records.TRUNCATE, self._term, first_removed, b"")
-        self._log.truncate_from(first_removed)
+        self._index.truncate_from(first_removed)
         # Durable entries of these indexes are no longer those of the log, and a group under way may
         # carry more of them: neither counts as synced. What replaces them goes with a later group.
         self._cache.drop_range(first_removed, last_removed)
@@ -363,7 +366,7 @@ class DurableLog:
     def set_term(self, term: int, voted_for: str | None) -> None:
         """Set term and vote, and return when they and all before them are on the disk; with
         `defers_vote_sync` that may be later, see `term_synced`."""
-        self._check_usable()
+        self._failstop.check()
         if term < self._term:
             raise JournalRefused(f"term {term} cannot follow term {self._term}")
         if term == self._term and self._voted_for not in (None, voted_for):
@@ -403,8 +406,14 @@ class DurableLog:
 
     def each_second(self) -> None:
         """Buffers the commit hint if it moved, and writes the synced mark if that moved."""
-        self._check_usable()
+        self._failstop.check()
         self._write_hint()
+        self._write_mark()
+
+    def finish(self) -> None:
+        """Make everything durable, and note that it is: the log is about to be closed."""
+        self.each_second()
+        self.sync()
         self._write_mark()
 
     # --- inside ---
@@ -417,72 +426,33 @@ class DurableLog:
     def _next_segment(self) -> tuple[int, int, Preamble]:
         """The first index, previous term and preamble of a segment that would begin now."""
         preamble = Preamble(self._term, self._voted_for, self._commit_index)
-        return self._log.last_index + 1, self._log.last_term, preamble
+        return self._index.last_index + 1, self._index.last_term, preamble
 
     def _entry(self, index: int) -> Entry:
-        return self.read(index), index, self._log.term_at(index)
-
-    def _free_bytes(self) -> int:
-        with self._final():
-            return self._storage.free_bytes()
+        return self.read(index), index, self._index.term_at(index)
 
     def _read_from_disk(self, index: int) -> bytes:
-        with self._reading():
+        with self._failstop.reading():
             location = self._snapshots.locate(index)
             if location is not None:
                 return self._snapshots.read(location)
             # IndexError if it is not one of the two at the head.
-            self._log.size_at(index)
+            self._index.size_at(index)
             return PLACEHOLDER
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Reading what was not written, or not reading at all, ends the journal's work."""
-        self._check_usable()
-        try:
-            with self._final():
-                yield
-        except JournalDamaged as damage:
-            self._failure = str(damage)
-            raise
-
     def _write_mark(self) -> None:
-        with self._final():
+        with self._failstop.final():
             self._writer.write_mark()
 
-    @contextlib.contextmanager
-    def _final(self) -> Iterator[None]:
-        """A write or sync that fails ends the journal's work."""
-        try:
-            yield
-        except OSError as problem:
-            self._fail(problem)
-
-    def _check_usable(self) -> None:
-        if self._failure is not None:
-            raise JournalFailed(self._failure)
-        if self._closed:
-            raise JournalFailed(f"the journal in {self._storage.folder} is closed")
-
-    def _fail(self, problem: OSError) -> NoReturn:
-        """End the journal's work for good: see rule 4 above."""
-        reason = problem.strerror or str(problem)
-        what = "no room left on the disk" if problem.errno in FULL_ERRNOS else "the disk failed"
-        self._failure = (
-            f"the journal in {self._storage.folder} has stopped: {what} ({reason}); "
-            "nothing that was acknowledged is lost; start the node again when the cause is gone"
-        )
-        raise JournalFailed(self._failure) from problem
-
-    def _restart(self, meta: SnapshotMeta) -> None:
+    def restart(self, meta: SnapshotMeta) -> None:
         """The log goes on behind an installed snapshot, with a segment of its own."""
-        self._log.restart(meta.index + 1, meta.term)
-        self._log.begin_at(meta.index, meta.term, meta.previous_term)
+        self._index.restart(meta.index + 1, meta.term)
+        self._index.begin_at(meta.index, meta.term, meta.previous_term)
         self._cache.clear()
         self._head = self._tail = None
         self._commit_index = meta.index
         self._synced_index = meta.index
-        with self._final():
+        with self._failstop.final():
             self._writer.begin_segment(*self._next_segment())
         self._commit_written = self._commit_index
 

@@ -16,7 +16,7 @@ from node.peers.message import MessageRefused, known_commands
 from node.raft.errors import RaftStopped
 
 if TYPE_CHECKING:
-    from node.journal.journal import Journal
+    from node.journal.log import DurableLog
     from node.peers.message import Message
 
 
@@ -52,42 +52,42 @@ def check(message: Message) -> None:
         )
 
 
-def accept(journal: Journal, message: Message, commit_index: int, applied_index: int) -> Verdict:
+def accept(log: DurableLog, message: Message, commit_index: int, applied_index: int) -> Verdict:
     """Bring the log in line with one checked frame of the current leader."""
     previous: int = message["prevLogIdx"]
-    if previous < journal.first_index:
+    if previous < log.first_index:
         # A snapshot stands for that entry here: it is committed, and nothing of it is compared.
         return Verdict(False, commit_index + 1, commit_index)
-    if previous > journal.last_index or journal.term_at(previous) != message["prevLogTerm"]:
+    if previous > log.last_index or log.term_at(previous) != message["prevLogTerm"]:
         if previous <= commit_index:
             raise RaftStopped(
                 f"raft: the leader's entry {previous} is of term {message['prevLogTerm']}, the "
-                f"committed one here of term {journal.term_at(previous)}: the logs have parted"
+                f"committed one here of term {log.term_at(previous)}: the logs have parted"
             )
         # Everything up to the commit index agrees with every leader: one hint is enough (b25).
         return Verdict(False, min(previous, commit_index + 1), commit_index)
     entries = message["entries"]
-    skip, truncated = _skip_present(journal, entries, max(commit_index, applied_index))
-    journal.extend(entries[skip:])
+    skip, truncated = _skip_present(log, entries, max(commit_index, applied_index))
+    log.extend(entries[skip:])
     verified = previous + len(entries)
     commit_index = max(commit_index, min(message["commit_index"], verified))
     return Verdict(True, verified + 1, commit_index, len(entries) - skip, truncated)
 
 
 def _skip_present(
-    journal: Journal, entries: list[tuple[bytes, int, int]], settled_index: int
+    log: DurableLog, entries: list[tuple[bytes, int, int]], settled_index: int
 ) -> tuple[int, bool]:
     """Count the entries that the log has already, and cut the log at the first that differs."""
     for offset, (_, index, term) in enumerate(entries):
-        if index > journal.last_index:
+        if index > log.last_index:
             return offset, False
-        if journal.term_at(index) == term:
+        if log.term_at(index) == term:
             continue
         if index <= settled_index:
             raise RaftStopped(
                 f"raft: the leader wants entry {index} replaced, which is committed or applied "
                 f"here (up to {settled_index}): the logs have parted"
             )
-        journal.truncate(index - journal.first_index)
+        log.truncate(index - log.first_index)
         return offset, True
     return len(entries), False

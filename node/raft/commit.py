@@ -43,7 +43,7 @@ class CommitPath(Elections):
         super().__init__(config, environment)
         self.submissions = self.submissions_class(config, self.counters)
         self._reader = LogReader(
-            environment.journal,
+            environment.journal.log,
             environment.workers.reads,
             environment.wake,
             last=lambda: self.commit_index,
@@ -64,8 +64,8 @@ class CommitPath(Elections):
     def countable_index(self) -> int:
         """Return how far the library, which counts this node for every index, counts rightly: up to
         what is durable here, or what a majority has without this node."""
-        synced_index = self.journal.synced_index
-        if synced_index == self.journal.last_index:
+        synced_index = self.log.synced_index
+        if synced_index == self.log.last_index:
             return synced_index
         others_index = self.membership.reached_without_self(self.match_index.values())
         return synced_index if others_index is None else max(synced_index, others_index)
@@ -81,31 +81,31 @@ class CommitPath(Elections):
         """
         others_index = self.membership.reached_with_self(self.match_index.values())
         if others_index is None:
-            others_index = self.journal.last_index  # Alone: the disk is the only vote.
+            others_index = self.log.last_index  # Alone: the disk is the only vote.
         newest = min(countable_index, others_index)
         # One short of it: the library itself commits the newest, and persists that.
-        if newest - 1 > self.commit_index and self.journal.term_at(newest) == self.term:
+        if newest - 1 > self.commit_index and self.log.term_at(newest) == self.term:
             self.commit_index = newest - 1
 
     def last_log_index(self) -> int:
         if self._countable_index is not None:
             return self._countable_index  # In a leader's tick only its commit rule asks.
-        return self.journal.last_index
+        return self.log.last_index
 
     def last_log_term(self) -> int:
-        return self.journal.last_term
+        return self.log.last_term
 
     def log_entries(
         self, first: int | None, count: int | None, max_bytes: int | None
     ) -> list[Entry]:
         """Return entries from `first` on, stopping at the byte limit before reading beyond it."""
-        journal = self.journal
-        if first is None or not journal.first_index <= first <= journal.last_index:
+        log = self.log
+        if first is None or not log.first_index <= first <= log.last_index:
             return []
         if count == 1:
             # The commit rule and the search for a previous entry look at the term alone.
-            return [(b"", first, journal.term_at(first))]
-        return journal.entries(first, max_bytes or peers_limits.FRAME_BYTES_MAX, count)
+            return [(b"", first, log.term_at(first))]
+        return log.entries(first, max_bytes or peers_limits.FRAME_BYTES_MAX, count)
 
     def send_heartbeat(self) -> None:
         """A heartbeat, with whatever each peer can take."""
@@ -196,7 +196,7 @@ class CommitPath(Elections):
             return
         if self._counted_index == commit_index:
             return
-        self.log_bytes -= self.journal.command_bytes(self._counted_index + 1, commit_index)
+        self.log_bytes -= self.log.command_bytes(self._counted_index + 1, commit_index)
         self._counted_index = commit_index
         # Followers learn of the commit with the next entries, or a little later without any.
         self.next_heartbeat_at = min(
@@ -213,11 +213,11 @@ class CommitPath(Elections):
             return
         entries, taken_bytes = submissions.take(
             self.term,
-            self.journal.last_index + 1,
+            self.log.last_index + 1,
             self.config.uncommitted_bytes_max - self.log_bytes,
         )
         self.log_bytes += taken_bytes
-        self.journal.extend(entries)
+        self.log.extend(entries)
 
     def take_late(self) -> None:
         """Append and send what was submitted since the tick, before the turn's last sync.

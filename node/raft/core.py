@@ -71,24 +71,24 @@ class Core(CommitPath):
 
     def _adopt_journal(self) -> None:
         """Start from what the journal holds."""
-        journal = self.journal
-        if len(journal) == 0:
-            journal.add(b"\x01", 1, 0)
-            journal.sync()
-        if journal.first_index != 1 and journal.snapshot is None:
+        log = self.log
+        if len(log) == 0:
+            log.add(b"\x01", 1, 0)
+            log.sync()
+        if log.first_index != 1 and self.journal.snapshot is None:
             raise RaftStopped(
-                f"raft: the log begins at entry {journal.first_index}, and there is no snapshot of "
+                f"raft: the log begins at entry {log.first_index}, and there is no snapshot of "
                 "what came before; restore the missing files, or start with --recover"
             )
-        term = journal.term
-        if journal.last_term > term:
+        term = log.term
+        if log.last_term > term:
             raise RaftStopped(
-                f"raft: the log ends in term {journal.last_term}, above the stored term {term}"
+                f"raft: the log ends in term {log.last_term}, above the stored term {term}"
             )
         self.term = term
-        self.voted_for = journal.voted_for
+        self.voted_for = log.voted_for
         # The stored commit index is a hint that may run ahead of what survived (b23).
-        commit_index = max(1, min(journal.commit_hint(), journal.last_index))
+        commit_index = max(1, min(log.commit_hint(), log.last_index))
         self.commit_index = commit_index
         self.last_applied = 1
 
@@ -154,18 +154,18 @@ class Core(CommitPath):
             self.acknowledge(node, next_index=1)
             return False
         news = self._follow(node, term)
-        verdict = self.accept_rules(self.journal, message, self.commit_index, self.last_applied)
+        verdict = self.accept_rules(self.log, message, self.commit_index, self.last_applied)
         self.counters.truncations_total += verdict.truncated
         if verdict.success:
             self.snapshots.not_needed()
         self.leader_commit_index = message["commit_index"]
         if verdict.commit_index > self.commit_index:
             self.commit_index = verdict.commit_index
-            self.journal.note_commit(verdict.commit_index)
+            self.log.note_commit(verdict.commit_index)
             news = True
         if verdict.success and not message["entries"] and self.answers_at_once():
             # A slow disk must not look like a dead node: answer by what is durable.
-            durable = min(verdict.next_index, self.journal.synced_index + 1)
+            durable = min(verdict.next_index, self.log.synced_index + 1)
             self.outbox.send_at_once(node, self._answer(durable, reset=False, success=True))
         else:
             self.acknowledge(
@@ -174,7 +174,7 @@ class Core(CommitPath):
                 next_index=verdict.next_index,
                 success=verdict.success,
             )
-        return news or self.journal.dirty
+        return news or self.log.dirty
 
     def merely_follows(self) -> bool:
         """Whether this node has a leader and nothing to do that is urgent, once it has synced what
@@ -191,7 +191,7 @@ class Core(CommitPath):
     def answers_at_once(self) -> bool:
         """Whether a heartbeat may be answered although a sync is under way: what is in the making
         are entries only. An answer in a term that could be forgotten would promise too much."""
-        return self.journal.syncing and self.journal.term_synced
+        return self.log.syncing and self.log.term_synced
 
     def _follow(self, leader: PeerNode, term: int) -> bool:
         """The bookkeeping of having heard the leader of `term`. True when it is a new one."""
@@ -312,7 +312,7 @@ class Core(CommitPath):
     ) -> None:
         """Answer, naming the term (b20) and the round that is answered (raft.md 3.8)."""
         if next_index is None:
-            next_index = self.journal.last_index + 1
+            next_index = self.log.last_index + 1
         self.outbox.send(node, self._answer(next_index, reset=reset, success=success))
 
     def _answer(self, next_index: int, *, reset: bool, success: bool) -> Message:
@@ -333,15 +333,15 @@ class Core(CommitPath):
         self.lease.begin()
         self.snapshots.not_needed()
         self.replication.begin(self.lease.round)
-        no_op_index = self.journal.last_index + 1
+        no_op_index = self.log.last_index + 1
         self._counted_index = self.commit_index
         # Counted from here on: what this leader still has to get committed.
-        self.log_bytes = self.journal.command_bytes(self._counted_index + 1, no_op_index - 1)
+        self.log_bytes = self.log.command_bytes(self._counted_index + 1, no_op_index - 1)
         super().become_leader()
-        self.log_bytes += self.journal.size_at(no_op_index)
+        self.log_bytes += self.log.size_at(no_op_index)
         if not self.nodes:
             # Alone, the tick that elects is also the tick that commits: be durable first (b18).
-            self.journal.sync()
+            self.log.sync()
 
     # --- connections ---
 

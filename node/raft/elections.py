@@ -115,7 +115,7 @@ class Elections(Library):
         super().__init__(membership, config, journal)
         self.lease = Lease(membership, config.lease_seconds)
         self.prevote = PreVote(membership.peers_needed)
-        self.outbox = DurableOutbox(environment.transport, journal, self.counters)
+        self.outbox = DurableOutbox(environment.transport, journal.log, self.counters)
         self.send_through(self.outbox)
         self.replication = self._make_replication(environment)
         self.snapshots = self._make_snapshots(environment)
@@ -147,7 +147,7 @@ class Elections(Library):
 
     def log_end(self) -> LogEnd:
         """Where this log ends."""
-        return LogEnd(self.journal.last_term, self.journal.last_index)
+        return LogEnd(self.log.last_term, self.log.last_index)
 
     def peer_connected(self, node: PeerNode) -> bool:
         """Whether there is a connection to `node` now."""
@@ -203,7 +203,7 @@ class Elections(Library):
             self._advance_rejoin(self.rejoin)
             return
         now = self.clock()
-        if self.snapshots.busy or not self.journal.term_synced:
+        if self.snapshots.busy or not self.log.term_synced:
             # It could lead, but not act, before it has the state that its log begins with; and
             # while its disk takes down what it stood for or voted for, the answers are to come.
             soon = now + self.config.min_timeout_seconds
@@ -239,7 +239,7 @@ class Elections(Library):
 
     def on_pre_vote(self, node: PeerNode, message: Message) -> bool:
         """Answer a peer that asks whether it may stand; adopt and promise nothing."""
-        if self.sticky() or self.rejoin is not None or not self.journal.term_synced:
+        if self.sticky() or self.rejoin is not None or not self.log.term_synced:
             # That includes a member that has voted just now and waits for its disk: were its next
             # agreement faster than its vote, each election would overtake the one before.
             return False
@@ -303,7 +303,7 @@ class Elections(Library):
             return False
         if self.role != LEADER:
             return False
-        target = best_target(self.replication.peers, self.journal.last_index)
+        target = best_target(self.replication.peers, self.log.last_index)
         if target is None:
             return False  # It asks again.
         logger.info("event=transfer target=%s reason=%s recovers", target, node.id)
@@ -347,10 +347,10 @@ class Elections(Library):
             return False
         # Committed, for the leader's own log may still be cut; synced, for a power cut must not
         # take back what the end of the recovery stands on.
-        index = min(self.commit_index, self.journal.synced_index)
+        index = min(self.commit_index, self.log.synced_index)
         # An entry of the leader's own term, not only its word: a new leader's commit index may
         # lag behind what is committed, but its first own entry lies behind all of that.
-        return self.journal.term_at(index) > rejoin.floor
+        return self.log.term_at(index) > rejoin.floor
 
     # --- transfer ---
 
@@ -376,7 +376,7 @@ class Elections(Library):
             name,
             own_name=self.config.name,
             peers=self.replication.peers,
-            last_index=self.journal.last_index,
+            last_index=self.log.last_index,
         )
         deadline = self.clock() + self.config.max_timeout_seconds
         self.transfer = Transfer(target, self.term, deadline, failed)
@@ -404,14 +404,14 @@ class Elections(Library):
             self.outbox.send(transfer.target, {"type": "timeout_now", "term": transfer.term})
         elif now >= transfer.deadline:
             self.transfer = None
-            behind = self.journal.last_index - self.match_index[transfer.target]
+            behind = self.log.last_index - self.match_index[transfer.target]
             transfer.failed(
                 f"{transfer.target.id} did not catch up in time, {behind} entries are missing"
             )
 
     def _drained(self, transfer: Transfer) -> bool:
         """Whether everything here is committed, applied, and on the target's disk."""
-        last = self.journal.last_index
+        last = self.log.last_index
         return last == self.last_applied == self.match_index[transfer.target]
 
     def _retire(self) -> None:

@@ -39,6 +39,7 @@ class RaftNode:
     def __init__(self, config: RaftConfig, environment: RaftEnvironment) -> None:
         self._config = config
         self._journal = environment.journal
+        self._log = environment.journal.log
         self._transport = environment.transport
         self._clock = environment.clock
         self._before_sync = environment.before_sync
@@ -160,18 +161,18 @@ class RaftNode:
         self._rests_until = self._clock() + limits.FOLLOW_SECONDS if rests else 0.0
         # Alone, the next turn commits what this one made durable; a sync off the event loop asks
         # for that turn itself.
-        again = appended and not self._config.peers and not self._journal.dirty
+        again = appended and not self._config.peers and not self._log.dirty
         delay = self._delay(again=again)
         # Not at once: between two slices the loop reads what has come.
         return min(delay, limits.TURN_SECONDS_MIN) if working or core.sending_on else delay
 
     def _judge_disk(self) -> None:
         """Choose whether fsync runs on the loop or on a worker thread."""
-        journal = self._journal
+        log = self._log
         bound = limits.FAST_SYNC_SECONDS if self._syncs_off_loop else limits.SLOW_SYNC_SECONDS
-        self._syncs_off_loop = journal.recent_sync_seconds > bound
+        self._syncs_off_loop = log.recent_sync_seconds > bound
         # Alone, there is no peer whose answer comes after the sync.
-        journal.defers_vote_sync = self._syncs_off_loop and bool(self._config.peers)
+        log.defers_vote_sync = self._syncs_off_loop and bool(self._config.peers)
 
     def _sync(self) -> bool:
         """Make everything gathered durable, then let go what stands on it. False where there was
@@ -179,13 +180,13 @@ class RaftNode:
 
         A slow disk does it off the event loop: turns go on, and what stands on a sync waits for it.
         """
-        journal = self._journal
-        dirty = journal.dirty
+        log = self._log
+        dirty = log.dirty
         if not dirty and not self._core.outbox:
             return False
         if not self._syncs_off_loop:
-            journal.sync()
-        elif (job := journal.begin_sync()) is not None:
+            log.sync()
+        elif (job := log.begin_sync()) is not None:
             self._workers.syncs.run(job.run, lambda _: self._synced(job))
         self._core.outbox.release(self.term)
         return dirty
@@ -197,7 +198,7 @@ class RaftNode:
         core = self._core
         core.enter()
         try:
-            self._journal.finish_sync(job)
+            self._log.finish_sync(job)
             core.outbox.release(self.term)
         except Exception as error:
             core.fail(error)
@@ -237,7 +238,7 @@ class RaftNode:
     def read(self, index: int) -> memoryview:
         """Payload of an entry in the log, or of an older one that the state points to (empty for a
         no-op). IndexError if it is not there."""
-        return memoryview(self._journal.read(index))[1:]
+        return memoryview(self._log.read(index))[1:]
 
     def read_cached(self, index: int) -> memoryview:
         """The same from memory alone. `NotCached` where it has to be fetched."""
@@ -265,9 +266,9 @@ class RaftNode:
     def last_entry_payload(self) -> memoryview | None:
         """Payload of the newest submitted entry in the log, committed or not; None without one:
         a snapshot may stand for all there were."""
-        journal = self._journal
-        for index in range(journal.last_index, journal.first_whole_index - 1, -1):
-            if journal.size_at(index) > 1:
+        log = self._log
+        for index in range(log.last_index, log.first_whole_index - 1, -1):
+            if log.size_at(index) > 1:
                 return self.read(index)
         return None
 
@@ -313,7 +314,7 @@ class RaftNode:
     @property
     def last_index(self) -> int:
         """Index of the newest entry in the log."""
-        return self._journal.last_index
+        return self._log.last_index
 
     @property
     def uncommitted_bytes(self) -> int:

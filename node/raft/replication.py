@@ -103,6 +103,7 @@ class Replication:
         self._worker = worker
         self._wake = wake
         self._journal = journal
+        self._log = journal.log
         self._sender = sender
         # A fixed order, so that a simulation repeats itself.
         ordered = sorted(peers, key=lambda node: node.id)
@@ -110,9 +111,7 @@ class Replication:
         self._sent_round = 0
 
     def _make_reader(self) -> LogReader:
-        return LogReader(
-            self._journal, self._worker, self._wake, last=lambda: self._journal.last_index
-        )
+        return LogReader(self._log, self._worker, self._wake, last=lambda: self._log.last_index)
 
     def begin(self, last_round: int) -> None:
         """A new leadership: nothing is known of anyone, every peer is probed."""
@@ -120,7 +119,7 @@ class Replication:
         for progress in self.peers.values():
             progress.match_index = 0
             progress.counted = True
-            progress.probe(self._journal.last_index + 1, last_round + 1)
+            progress.probe(self._log.last_index + 1, last_round + 1)
 
     def end(self) -> None:
         """This node leads no more: nothing is read, and no snapshot held, for a peer."""
@@ -137,9 +136,7 @@ class Replication:
             return
         known = progress.match_index + 1
         start = (
-            known
-            if progress.match_index
-            else min(progress.next_index, self._journal.last_index + 1)
+            known if progress.match_index else min(progress.next_index, self._log.last_index + 1)
         )
         progress.probe(start, last_round + 1)
 
@@ -159,7 +156,7 @@ class Replication:
             self._end_sending(progress)
             progress.probe(claimed + 1, round_number)
         if message["success"]:
-            news = progress.matched(min(claimed, self._journal.last_index))
+            news = progress.matched(min(claimed, self._log.last_index))
             if progress.probing and round_number >= progress.floor_round:
                 progress.probing = False
                 progress.next_index = progress.match_index + 1
@@ -230,16 +227,16 @@ class Replication:
     @property
     def _sendable_index(self) -> int:
         """The first entry that can be sent; of those below a snapshot stands, or all have it."""
-        return max(2, self._journal.first_whole_index)
+        return max(2, self._log.first_whole_index)
 
     def probe_start(self, hint: int) -> int:
         """Where to probe after a reset: inside this log. A peer may hold more than its leader, an
         uncommitted tail of an earlier one, and name an index beyond it (b26)."""
-        return min(max(hint, 2), self._journal.last_index + 1)
+        return min(max(hint, 2), self._log.last_index + 1)
 
     def wanted(self) -> bool:
         """Whether some peer can be sent entries, or is to be probed, right now."""
-        last = self._journal.last_index
+        last = self._log.last_index
         for progress in self.peers.values():
             if not progress.connected:
                 continue
@@ -316,7 +313,7 @@ class Replication:
             return False
         progress.probe_round = progress.floor_round = frame.round_number
         # Of use without entries too, where these would have to be read first.
-        entries = self._journal.cached_entries(
+        entries = self._log.cached_entries(
             progress.next_index, self._config.batch_bytes, journal_limits.READ_ENTRIES_MAX
         )
         self._send_entries(node, progress, frame, entries)
@@ -329,7 +326,7 @@ class Replication:
             budget_bytes > 0
             and budget_entries > 0
             and progress.connected
-            and progress.next_index <= self._journal.last_index
+            and progress.next_index <= self._log.last_index
             and progress.in_flight_bytes < self._config.window_bytes
         ):
             found = self._window_message(progress, frame, budget_entries)
@@ -359,9 +356,9 @@ class Replication:
             entries = progress.reader.take(first, self._config.batch_bytes, count_max)
             if not entries:
                 return None
-            message = self._message(frame, previous, self._journal.term_at(previous), entries)
+            message = self._message(frame, previous, self._log.term_at(previous), entries)
             count = len(entries)
-            size = self._journal.command_bytes(first, previous + count)
+            size = self._log.command_bytes(first, previous + count)
             found = frame.messages[first, count_max] = message, count, size
         return found
 
@@ -377,7 +374,7 @@ class Replication:
         if sending is not None and previous == sending.meta.index:
             previous_term = sending.meta.term  # The log may begin later by now.
         else:
-            previous_term = self._journal.term_at(previous)
+            previous_term = self._log.term_at(previous)
         return self._sender.send(node, self._message(frame, previous, previous_term, entries))
 
     def _message(

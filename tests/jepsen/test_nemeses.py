@@ -21,7 +21,7 @@ def test_damage_amid_a_journal_is_never_taken_for_a_torn_write(tmp_path: Path) -
     journal = open_journal(OsStorage(whole), limits=ONE_SEGMENT)
     for _ in range(5):
         fill(journal, 20)
-        journal.sync()
+        journal.log.sync()
     journal.close()
     for seed in range(60):
         hurt = tmp_path / str(seed)

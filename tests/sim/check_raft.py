@@ -139,7 +139,7 @@ class RaftChecks:
             node = host.node
             raft = None if node is None else raft_probe.raft_of(node)
             if raft is not None:
-                copies += raft_probe.journal(raft).synced_index >= index
+                copies += raft_probe.journal(raft).log.synced_index >= index
             elif not host.alive:
                 copies += self._on_disk(host.name, host.incarnation) >= index
             else:
@@ -154,7 +154,7 @@ class RaftChecks:
             storage = copy.deepcopy(self._world.hosts[name].storage)
             config = self._world.config
             journal = Journal.open(storage, cluster_id=config.cluster_id, node=name)
-            known = self._last[(name, incarnation)] = journal.last_index
+            known = self._last[(name, incarnation)] = journal.log.last_index
         return known
 
     def converged(self) -> bool:

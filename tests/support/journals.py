@@ -64,13 +64,13 @@ def decode_segment_header(content: bytes) -> tuple[SegmentHeader, int, int]:
 
 def state_of(journal: Journal) -> State:
     """Return the part of what must survive that a reader of the journal can see."""
-    return tuple(journal[:]), journal.term, journal.voted_for
+    return tuple(journal.log[:]), journal.log.term, journal.log.voted_for
 
 
 def fill(journal: Journal, count: int, *, size: int = 20, term: int = 1) -> None:
     """Adds `count` entries, all different."""
-    for index in range(journal.last_index + 1, journal.last_index + 1 + count):
-        journal.add(command(index, size), index, term)
+    for index in range(journal.log.last_index + 1, journal.log.last_index + 1 + count):
+        journal.log.add(command(index, size), index, term)
 
 
 def command(index: int, size: int = 20) -> bytes:
@@ -83,27 +83,27 @@ def busy_script(journal: Journal) -> Iterator[Callable[[], None]]:
 
     Each step adds at most one record to the log, a sync aside.
     """
-    add, vote, cut = journal.add, journal.set_term, journal.truncate
+    add, vote, cut = journal.log.add, journal.log.set_term, journal.log.truncate
     yield lambda: add(b"\x01", 1, 0)
     yield lambda: vote(1, None)
     yield lambda: vote(1, NODE)
     for index in range(2, 8):
         yield lambda index=index: add(command(index), index, 1)  # type: ignore[misc]
         if index % 3 == 0:
-            yield journal.sync
-    yield lambda: journal.note_commit(4)
-    yield journal.sync
+            yield journal.log.sync
+    yield lambda: journal.log.note_commit(4)
+    yield journal.log.sync
     yield lambda: vote(2, "beta")
     yield lambda: cut(5)
     yield lambda: add(command(6, 70), 6, 2)
-    yield journal.sync
-    yield journal.each_second
+    yield journal.log.sync
+    yield journal.log.each_second
     yield lambda: add(command(7, 200), 7, 2)
     yield lambda: add(command(8, 1), 8, 2)
-    yield journal.sync
+    yield journal.log.sync
     yield lambda: vote(3, None)
     yield lambda: cut(6)
-    yield journal.sync
+    yield journal.log.sync
     for index in range(7, 16):
         yield lambda index=index: add(command(index, 90), index, 3)  # type: ignore[misc]
-        yield journal.sync
+        yield journal.log.sync

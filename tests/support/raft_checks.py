@@ -63,10 +63,10 @@ class Checks:
     def died(self, node: SimNode) -> None:
         """Keep what the disk of a dead node holds: it counts as a copy."""
         journal = node.open_journal(copy.deepcopy(node.storage))
-        first = journal.first_index
+        first = journal.log.first_index
         self._dead_logs[node.name] = (
             first,
-            [journal.term_at(index) for index in range(first, journal.last_index + 1)],
+            [journal.log.term_at(index) for index in range(first, journal.log.last_index + 1)],
         )
         self._check_hard_state(node.name, journal)
         self._check_snapshot(node.name, journal)
@@ -169,9 +169,9 @@ class Checks:
     def _check_hard_state(self, name: str, journal: Journal) -> None:
         """Check that no durable term or vote is forgotten. One that is not on the disk yet may be:
         no member was notified of it, for a leader has the votes that are counted here."""
-        if not journal.term_synced:
+        if not journal.log.term_synced:
             return
-        term, vote = journal.term, journal.voted_for
+        term, vote = journal.log.term, journal.log.voted_for
         if term < self._durable_term.get(name, 0):
             self.fail(f"{name} went back to term {term}")
         self._durable_term[name] = term
@@ -179,14 +179,14 @@ class Checks:
             self.fail(f"{name} voted twice in term {term}")
 
     def _check_snapshot(self, name: str, journal: Journal) -> None:
-        snapshot, first_index = journal.snapshot, journal.first_index
+        snapshot, first_index = journal.snapshot, journal.log.first_index
         index = 0 if snapshot is None else snapshot.index
         if index < self._snapshot_index.get(name, 0):
             self.fail(f"{name} went back to snapshot {index}")
         self._snapshot_index[name] = index
         if first_index > 1 and index <= first_index:
             self.fail(f"{name} has a log from {first_index} on and snapshot {index}")
-        if len(journal) == 0:
+        if len(journal.log) == 0:
             self.fail(f"{name} has an empty log")
 
     def _check_applied(self, node: SimNode, applied_index: int) -> None:
@@ -207,9 +207,9 @@ class Checks:
         assert node.journal is not None
         journal = node.journal
         for index, (term, _) in self.entries.items():
-            if self._known_in_term[index] >= node.node.term or index < journal.first_index:
+            if self._known_in_term[index] >= node.node.term or index < journal.log.first_index:
                 continue  # A leader late of its own term need not know what came after it.
-            if index > journal.last_index or journal.term_at(index) != term:
+            if index > journal.log.last_index or journal.log.term_at(index) != term:
                 self.fail(f"{node.name} leads without committed entry {index}")
 
     def _check_votes(self, node: SimNode) -> None:
@@ -244,11 +244,11 @@ class Checks:
             self.fail(f"{node.name} leads term {node.node.term} alone since {since:.2f}")
 
     def _check_commit(self, node: SimNode, journal: Journal, commit: int) -> None:
-        if commit > journal.last_index:
-            self.fail(f"{node.name} has committed {commit} of {journal.last_index}")
+        if commit > journal.log.last_index:
+            self.fail(f"{node.name} has committed {commit} of {journal.log.last_index}")
         if commit > self.committed_index:
             self.committed_index = commit
-            self._commit_term = journal.term_at(commit)
+            self._commit_term = journal.log.term_at(commit)
 
     def _check_disks(self, touched: list[SimNode]) -> None:
         """The newest committed entry is on a majority of disks, not of page caches."""
@@ -265,8 +265,8 @@ class Checks:
         journal = node.journal
         if (
             journal is not None
-            and journal.synced_index >= index
-            and (index < journal.first_index or journal.term_at(index) == self._commit_term)
+            and journal.log.synced_index >= index
+            and (index < journal.log.first_index or journal.log.term_at(index) == self._commit_term)
         ):
             return True
         logs = [*self._lost_logs.get(node.name, ())]

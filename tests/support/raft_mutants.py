@@ -27,30 +27,29 @@ if TYPE_CHECKING:
 
     from node.journal.io.jobs import Work
     from node.journal.journal import Journal
+    from node.journal.log import DurableLog
     from node.peers.message import Message, PeerNode
     from node.raft.config import Outcome
     from node.raft.rejoin import Rejoin
 
 
-def truncating(
-    journal: Journal, message: Message, commit_index: int, applied_index: int
-) -> Verdict:
+def truncating(log: DurableLog, message: Message, commit_index: int, applied_index: int) -> Verdict:
     """b04: everything after the previous entry is deleted, whether it matches or not."""
     previous = message["prevLogIdx"]
-    if previous <= journal.last_index and journal.term_at(previous) == message["prevLogTerm"]:
-        journal.truncate(previous + 1 - journal.first_index)
-    return append_entries.accept(journal, message, commit_index, applied_index)
+    if previous <= log.last_index and log.term_at(previous) == message["prevLogTerm"]:
+        log.truncate(previous + 1 - log.first_index)
+    return append_entries.accept(log, message, commit_index, applied_index)
 
 
 def stepping_back(
-    journal: Journal, message: Message, commit_index: int, applied_index: int
+    log: DurableLog, message: Message, commit_index: int, applied_index: int
 ) -> Verdict:
     """b25: a gap names the log's end, a mismatch the entry before."""
-    verdict = append_entries.accept(journal, message, commit_index, applied_index)
+    verdict = append_entries.accept(log, message, commit_index, applied_index)
     if verdict.success:
         return verdict
     previous = message["prevLogIdx"]
-    return Verdict(False, min(previous, journal.last_index + 1), commit_index)
+    return Verdict(False, min(previous, log.last_index + 1), commit_index)
 
 
 class Truncates(Core):
@@ -131,7 +130,7 @@ class SkipsUnknown(Core):
     def apply_committed(self) -> None:
         first, last = self.last_applied + 1, self.commit_index
         if first <= last:
-            for command, index, term in self.journal.entries(first, 10**9, last - first + 1):
+            for command, index, term in self.log.entries(first, 10**9, last - first + 1):
                 if command[:1] == b"\x03":
                     continue
                 self.apply_entry(command, index, term)
@@ -155,7 +154,7 @@ class CountsItself(Core):
     """A leader counts itself for what its own disk does not have yet."""
 
     def countable_index(self) -> int:
-        return self.journal.last_index
+        return self.log.last_index
 
 
 class ReleasesAll(Core):
@@ -174,14 +173,14 @@ class _WrongEnd:
 
     @property
     def dirty(self) -> bool:
-        return self._journal.dirty
+        return self._journal.log.dirty
 
 
 class AnswersInAnyTerm(Core):
     """A heartbeat is answered at once, in a term that the disk does not have yet too."""
 
     def answers_at_once(self) -> bool:
-        return self.journal.syncing
+        return self.log.syncing
 
 
 class CountsOldAcks(Core):
@@ -209,7 +208,7 @@ class TrustsCommitHint(Core):
 
     def _adopt_journal(self) -> None:
         super()._adopt_journal()
-        self.commit_index = self.journal.commit_hint()
+        self.commit_index = self.log.commit_hint()
 
 
 class TakesForwarded(Core):
@@ -318,7 +317,7 @@ class CommitsOnSnapshotPath(Core):
 
     def on_snapshot(self, node: PeerNode, message: Message) -> bool:
         news = super().on_snapshot(node, message)
-        claimed = min(message["index"], self.journal.last_index)
+        claimed = min(message["index"], self.log.last_index)
         self.commit_index = max(self.commit_index, claimed)
         return news
 
@@ -332,7 +331,7 @@ class ClearsTail(Core):
         if journal.snapshot is not None:
             self.commit_index = journal.snapshot.index
             raft_probe.forget_commit(journal, self.commit_index)
-            journal.truncate(journal.snapshot.index + 1 - journal.first_index)
+            journal.log.truncate(journal.snapshot.index + 1 - journal.log.first_index)
 
 
 class _Rewriting(SnapshotTaker):
@@ -430,8 +429,8 @@ class DoneAtTheCurrentLeader(Core):
     """A lost journal counts as got back when it has what any leader has committed."""
 
     def caught_up(self, rejoin: Rejoin) -> bool:
-        index = min(self.commit_index, self.journal.synced_index)
-        return self.journal.term_at(index) > 0
+        index = min(self.commit_index, self.log.synced_index)
+        return self.log.term_at(index) > 0
 
 
 class DoneWithTheFirstFrame(Core):

@@ -124,8 +124,17 @@ def fields(raft: RaftNode) -> dict[str, Any]:
     """Return every field of the core and its parts as `Class.field`, the library's included."""
     found: dict[str, Any] = {}
     member = raft._core
-    log = raft._journal
-    for part in (member, log, member.submissions, member.lease, member.outbox, log._writer):
+    log = raft._journal.log
+    parts = (
+        member,
+        raft._journal,
+        log,
+        log._writer,
+        member.submissions,
+        member.lease,
+        member.outbox,
+    )
+    for part in parts:
         kind = type(part).__name__
         found |= {f"{kind}.{name}": value for name, value in vars(part).items()}
     return found | {f"{type(member).__name__}.{name}": getattr(member, name) for name in STATE}
@@ -144,13 +153,13 @@ def regain_lease(member: Core) -> None:
     member.lease._given_up = False
 
 
-def forget_commit(log: Journal, index: int) -> None:
-    """Set the journal's commit index, backwards too."""
-    log._commit_index = index
+def forget_commit(journal: Journal, index: int) -> None:
+    """Set the log's commit index, backwards too."""
+    journal.log._commit_index = index
 
 
-def lose_closed_segments(log: Journal) -> None:
+def lose_closed_segments(journal: Journal) -> None:
     """Remove every segment file of the journal but the newest."""
-    for segment in list(log._snapshots.segments)[:-1]:
-        log._storage.unlink(segment.name)
-    log._storage.sync_folder()
+    for segment in list(journal._snapshots.segments)[:-1]:
+        journal._storage.unlink(segment.name)
+    journal._storage.sync_folder()

@@ -215,7 +215,7 @@ def unreadable(world: World, node: SimNode) -> None:
     except RaftError:
         node.refuse_to_start()
     else:
-        if node.journal is not None and node.journal.first_index > 1:
+        if node.journal is not None and node.journal.log.first_index > 1:
             world.checks.fail(f"{node.name} runs without the state of its snapshot")
     finally:
         node.unreadable = False

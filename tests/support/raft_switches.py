@@ -19,7 +19,7 @@ import pysyncobj.syncobj
 from node.journal import records
 from node.journal.io.jobs import Inline, Job, Prefetch, Steps
 from node.journal.io.readers import LogReader
-from node.journal.journal import Journal
+from node.journal.log import DurableLog
 from node.journal.recovery import recovery
 from node.journal.recovery.recovery import Recovery, ReplayedLog
 from node.journal.segments import NewSegment, Preallocation
@@ -35,13 +35,13 @@ def _every_record_is_whole(*_: object) -> bool:
     return True
 
 
-_set_current_term = Journal.set_term
+_set_current_term = DurableLog.set_term
 _run_job = Job.run
 
 
-def _set_without_sync(journal: Journal, term: int, voted_for: str | None) -> None:
-    with patch.object(Journal, "sync"), patch.object(Journal, "_write_mark"):
-        _set_current_term(journal, term, voted_for)
+def _set_without_sync(log: DurableLog, term: int, voted_for: str | None) -> None:
+    with patch.object(DurableLog, "sync"), patch.object(DurableLog, "_write_mark"):
+        _set_current_term(log, term, voted_for)
 
 
 def _run_and_forget(job: Job[object]) -> None:
@@ -132,7 +132,7 @@ SWITCHES: dict[str, tuple[str, Switch]] = {
     ),
     "VotesUnsynced": (
         "b08: term and vote are written, and synced when something else is",
-        replaced(Journal, "set_term", _set_without_sync),
+        replaced(DurableLog, "set_term", _set_without_sync),
     ),
     "ClosesListener": (
         "b13: the first failed accept closes the listener",

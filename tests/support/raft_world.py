@@ -336,7 +336,7 @@ class SimNode:
 
     def _read(self, index: int) -> memoryview:
         assert self.journal is not None
-        return memoryview(self.journal.read(index))[1:]
+        return memoryview(self.journal.log.read(index))[1:]
 
     @property
     def applied(self) -> list[tuple[int, int, bytes]]:

@@ -54,7 +54,7 @@ def leader() -> tuple[Journal, SnapshotMeta]:
     journal = open_journal(SimStorage("leader"))
     fill(journal, 17, size=SIZE)
     fill(journal, 49, size=SIZE, term=3)
-    journal.sync()
+    journal.log.sync()
     return journal, take(journal, LIVE[60], index=60)
 
 
@@ -63,8 +63,8 @@ def script() -> Iterator[Step]:
     yield from _entries(12, 1)
     yield from _snapshot(8)
     yield from _entries(8, 1)
-    yield (lambda j: j.set_term(3, "beta"), lambda m: replace(m, term=3, vote="beta"))
-    yield (lambda j: j.truncate(17 - j.first_index + 1), lambda m: m.cut(18))
+    yield (lambda j: j.log.set_term(3, "beta"), lambda m: replace(m, term=3, vote="beta"))
+    yield (lambda j: j.log.truncate(17 - j.log.first_index + 1), lambda m: m.cut(18))
     yield from _entries(15, 3)
     yield from _snapshot(16)
     yield from _snapshot(30)
@@ -82,7 +82,7 @@ def _entries(count: int, term: int) -> Iterator[Step]:
     for number in range(1, count + 1):
         yield (lambda j: fill(j, 1, size=SIZE, term=term), lambda m: m.added(term))
         if number % 3 == 0 or number == count:
-            yield (lambda j: j.sync(), lambda m: m)
+            yield (lambda j: j.log.sync(), lambda m: m)
 
 
 def _snapshot(index: int) -> Iterator[Step]:
@@ -108,7 +108,7 @@ def _install(source: Journal, meta: SnapshotMeta, journal: Journal) -> None:
 
 
 def _installed(moment: Moment, source: Journal, index: int) -> Moment:
-    entries = tuple((source.read(i), i, source.term_at(i)) for i in range(1, index + 1))
+    entries = tuple((source.log.read(i), i, source.log.term_at(i)) for i in range(1, index + 1))
     return replace(moment, entries=entries, snapshot=index)
 
 
@@ -140,7 +140,7 @@ class Life:
             except SnapshotFailed:
                 self.given_up += 1
                 action(journal)
-            if not journal.dirty and storage.syncs > syncs:
+            if not journal.log.dirty and storage.syncs > syncs:
                 self.acknowledged = len(self.moments) - 1
         journal.close()
 
@@ -154,10 +154,10 @@ def check_holds(journal: Journal, moments: list[Moment]) -> Moment:
     """The journal shows one of `moments`; which one. Everything that it should have is read."""
     newest = journal.snapshot
     found = (
-        journal.last_index,
-        journal.last_term,
-        journal.term,
-        journal.voted_for,
+        journal.log.last_index,
+        journal.log.last_term,
+        journal.log.term,
+        journal.log.voted_for,
         newest.index if newest is not None else 0,
     )
     for moment in moments:
@@ -166,18 +166,18 @@ def check_holds(journal: Journal, moments: list[Moment]) -> Moment:
             break
     else:
         raise AssertionError(f"found {found}, none of {[_brief(m) for m in moments]}")
-    whole = journal.first_whole_index
-    there = [(journal.read(i), i, journal.term_at(i)) for i in range(whole, found[0] + 1)]
+    whole = journal.log.first_whole_index
+    there = [(journal.log.read(i), i, journal.log.term_at(i)) for i in range(whole, found[0] + 1)]
     assert there == list(moment.entries[whole - 1 :])
     if newest is not None:
-        assert journal.first_index < newest.index
+        assert journal.log.first_index < newest.index
         assert whole <= newest.index + 1
-        assert journal.commit_hint() >= newest.index
+        assert journal.log.commit_hint() >= newest.index
         assert journal.read_state(newest, 0, 1000) == state_at(newest.index)
         assert tuple(live_entries(journal, newest)) == LIVE[newest.index]
         for index in LIVE[newest.index]:
             assert kept_entry(journal, index) == moment.entries[index - 1]
-            assert journal.read(index) == moment.entries[index - 1][0]
+            assert journal.log.read(index) == moment.entries[index - 1][0]
     return moment
 
 

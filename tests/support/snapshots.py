@@ -24,8 +24,8 @@ def take(
     journal: Journal, live: Iterable[int], *, index: int | None = None, size: int = 60
 ) -> SnapshotMeta:
     """A snapshot of everything up to `index`, or the newest entry, written in two pieces."""
-    last = journal.last_index if index is None else index
-    writer = journal.begin_snapshot(last, journal.term_at(last), array("Q", sorted(live)))
+    last = journal.log.last_index if index is None else index
+    writer = journal.begin_snapshot(last, journal.log.term_at(last), array("Q", sorted(live)))
     state = state_at(last, size)
     writer.write(state[: size // 2])
     writer.write(state[size // 2 :])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from node.journal.io.jobs import OffLoop
+    from node.journal.log import DurableLog
     from node.journal.snapshots.store import SnapshotStore
 
 
@@ -37,19 +38,13 @@ class InstallWriter:
         meta: SnapshotMeta,
         builder: SnapshotBuilder,
         *,
-        sync_log: Callable[[], None],
-        syncing_log: Callable[[], OffLoop[None]],
-        restart_log: Callable[[SnapshotMeta], None],
-        commit_index: Callable[[], int],
+        log: DurableLog,
         fail: Callable[[OSError], NoReturn],
     ) -> None:
         self._store = store
         self._meta = meta
         self._builder = builder
-        self._sync_log = sync_log
-        self._syncing_log = syncing_log
-        self._restart_log = restart_log
-        self._commit_index = commit_index
+        self._log = log
         self._fail = fail
         self._kept: list[CompactedFileWriter] = []
         self._count = 0
@@ -104,21 +99,21 @@ class InstallWriter:
                 self._check_whole()
                 self._check_use()
                 yield from off_loop(self._builder.file.sync)
-                yield from self._syncing_log()
+                yield from self._log.making_durable()
                 published: list[CompactedFile] = []
                 if not self._log_has_it:
                     published = yield from self._publish_kept()
                     self._check_use()
                 if self._log_has_it:
-                    yield from self._syncing_log()  # The snapshot's own entry may be new.
+                    yield from self._log.making_durable()  # The snapshot's own entry may be new.
                     self._store.catalog.unneeded += [kept.name for kept in published]
                     yield from self._adopt_keeping_log()
                     return True
-                self._sync_log()
+                self._log.sync()
                 self._adopt_replacing_log(published)
         except OSError as problem:
             self._fail(problem)
-        self._restart_log(self._meta)
+        self._log.restart(self._meta)
         return False
 
     @property
@@ -155,7 +150,7 @@ class InstallWriter:
             raise SnapshotFailed(
                 f"the installation of snapshot {meta.name} was overtaken by a newer one"
             )
-        if self._commit_index() >= meta.index and not self._store.holds(meta.index, meta.term):
+        if self._log.commit_hint() >= meta.index and not self._store.holds(meta.index, meta.term):
             raise JournalRefused(
                 f"entry {meta.index} is committed here, in another term than the {meta.term} of "
                 "the snapshot that is to be installed"

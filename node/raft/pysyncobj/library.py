@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from node.journal.journal import Journal
+    from node.journal.log import DurableLog
     from node.journal.records import Entry
     from node.peers.message import Message
     from node.raft.membership import Membership
@@ -140,6 +141,7 @@ class Library(SyncObj, ABC):  # type: ignore[misc]  # pysyncobj ships no types
     def __init__(self, membership: Membership, settings: Settings, journal: Journal) -> None:
         self.membership = membership
         self.journal = journal
+        self.log = journal.log
         self.next_heartbeat_at = 0.0  # SyncObj's constructor reads it before it is set.
         super().__init__(
             membership.own,
@@ -148,7 +150,7 @@ class Library(SyncObj, ABC):  # type: ignore[misc]  # pysyncobj ships no types
             nodeClass=_as_peer,
             transport=_NoTransport(),
         )
-        self._SyncObj__raftLog = LibraryLog(journal)
+        self._SyncObj__raftLog = LibraryLog(self.log)
 
     # --- calls into the library ---
 
@@ -193,11 +195,11 @@ class Library(SyncObj, ABC):  # type: ignore[misc]  # pysyncobj ships no types
 
     def last_log_index(self) -> int:
         """Return the newest index that the commit rule and a candidate go by."""
-        return self.journal.last_index
+        return self.log.last_index
 
     def last_log_term(self) -> int:
         """Return the term of the newest entry."""
-        return self.journal.last_term
+        return self.log.last_term
 
     @abstractmethod
     def log_entries(
@@ -342,11 +344,11 @@ def library_conf(settings: Settings) -> SyncObjConf:
 class LibraryLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj ships no types
     """Adapter that the library takes for its journal."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, log: DurableLog) -> None:
+        self._log = log
 
     def __len__(self) -> int:
-        return len(self._journal)
+        return len(self._log)
 
     @overload
     def __getitem__(self, item: int) -> Entry: ...
@@ -356,39 +358,39 @@ class LibraryLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj 
 
     def __getitem__(self, item: int | slice) -> Entry | list[Entry]:
         """Return entries by place in the log, not by index."""
-        return self._journal[item]
+        return self._log[item]
 
     def add(self, command: bytes, index: int, term: int) -> None:
         """Append the no-op of a new leader."""
-        self._journal.add(command, index, term)
+        self._log.add(command, index, term)
 
     def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:
         """Persist term and vote."""
-        self._journal.set_term(term, votedForNodeId)
+        self._log.set_term(term, votedForNodeId)
 
     def getCurrentTerm(self) -> int:
         """Return the persisted term."""
-        return self._journal.term
+        return self._log.term
 
     def getVotedForNodeId(self) -> str | None:
         """Return the vote of the persisted term."""
-        return self._journal.voted_for
+        return self._log.voted_for
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
         """Note how far the log is committed."""
-        self._journal.note_commit(raftCommitIndex)
+        self._log.note_commit(raftCommitIndex)
 
     def getRaftCommitIndex(self) -> int:
         """Return the newest commit index noted."""
-        return self._journal.commit_hint()
+        return self._log.commit_hint()
 
     def onOneSecondTimer(self) -> None:
         """Have the journal buffer its commit hint."""
-        self._journal.each_second()
+        self._log.each_second()
 
     def deleteEntriesFrom(self, entryFrom: int) -> None:
         """Keep the first `entryFrom` entries only."""
-        self._journal.truncate(entryFrom)
+        self._log.truncate(entryFrom)
 
     def clear(self) -> NoReturn:
         """Refuse: entries that no snapshot holds would be lost (b02, b03)."""
@@ -399,4 +401,4 @@ class LibraryLog(pysyncobj.journal.Journal):  # type: ignore[misc]  # pysyncobj 
         raise RaftStopped(f"raft: refusing to drop {entryTo} entries at the head of the log")
 
     def _destroy(self) -> None:
-        self._journal.close()
+        """Do nothing: the owner of the journal closes it."""

@@ -43,6 +43,7 @@ class SnapshotTaker:
         wake: Callable[[], None],
     ) -> None:
         self._journal = journal
+        self._log = journal.log
         self._source = source
         self._config = config
         self._counters = counters
@@ -70,7 +71,7 @@ class SnapshotTaker:
             if not self._due(applied_index):
                 return False
             self._steps.begin(self._take(applied_index))
-        if self.index > self._journal.synced_index:
+        if self.index > self._log.synced_index:
             return False  # A slow leader: the others have committed what its own disk will have.
         try:
             self._steps.step()
@@ -141,7 +142,7 @@ class SnapshotTaker:
             for indexes in view.live():
                 live.extend(indexes)
                 yield
-            writer = self._journal.begin_snapshot(index, self._journal.term_at(index), live)
+            writer = self._journal.begin_snapshot(index, self._log.term_at(index), live)
             with aborting(writer):
                 for chunk in view.chunks():
                     if chunk:

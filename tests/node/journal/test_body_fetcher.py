@@ -96,7 +96,7 @@ class Scene:
     def write(self, count: int, size: int = 100) -> Scene:
         for _ in range(0, count, 5):
             fill(self.journal, 5, size=size)
-            self.journal.sync()
+            self.journal.log.sync()
         return self
 
     def reader(self, *groups: Sequence[int]) -> Reader:
@@ -270,7 +270,7 @@ def test_a_file_that_is_missing_though_it_is_needed_ends_the_journal() -> None:
     assert reader.called == 0
     assert isinstance(scene.failures[0], JournalFailed)
     with pytest.raises(JournalFailed, match="the disk failed"):
-        scene.journal.sync()
+        scene.journal.log.sync()
 
 
 def test_a_read_that_fails_ends_the_journal() -> None:
@@ -281,7 +281,7 @@ def test_a_read_that_fails_ends_the_journal() -> None:
     assert reader.called == 0
     assert isinstance(scene.failures[0], JournalFailed)
     with pytest.raises(JournalFailed, match="the disk failed"):
-        scene.journal.sync()
+        scene.journal.log.sync()
 
 
 def test_every_entry_is_checked() -> None:
@@ -305,11 +305,11 @@ def test_every_entry_is_checked() -> None:
 def test_an_entry_that_was_replaced_meanwhile_does_not_come_back() -> None:
     scene = Scene().write(10)
     reader = scene.reader([9], [10])
-    scene.journal.truncate(9)
-    scene.journal.add(b"another", 10, 2)
+    scene.journal.log.truncate(9)
+    scene.journal.log.add(b"another", 10, 2)
     scene.disk.go_on()
     assert reader.taken == [command(9, 100), b"another"]
-    assert scene.journal.read(10) == b"another"
+    assert scene.journal.log.read(10) == b"another"
 
 
 def test_a_fetch_reads_what_a_snapshot_keeps_and_what_the_log_holds() -> None:

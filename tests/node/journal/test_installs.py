@@ -23,18 +23,18 @@ def test_an_install_replaces_the_log_of_a_follower_and_survives_a_restart() -> N
     storage = SimStorage()
     target = open_journal(storage)
     fill(target, 3)
-    target.set_term(4, "beta")
+    target.log.set_term(4, "beta")
     assert carry(source, target, meta) is False
     for _ in range(2):
-        assert (target.first_index, target.last_index, target.last_term) == (34, 35, 1)
-        assert target.first_whole_index == 36
-        assert (target.term, target.voted_for) == (4, "beta")
-        assert target.commit_hint() == 35
+        assert (target.log.first_index, target.log.last_index, target.log.last_term) == (34, 35, 1)
+        assert target.log.first_whole_index == 36
+        assert (target.log.term, target.log.voted_for) == (4, "beta")
+        assert target.log.commit_hint() == 35
         assert target.snapshot == meta
         assert target.read_state(meta, 0, 1000) == state_at(35)
-        assert [target.read(index) for index in live] == [command(index, 60) for index in live]
+        assert [target.log.read(index) for index in live] == [command(index, 60) for index in live]
         with pytest.raises(IndexError):
-            target.read(1)
+            target.log.read(1)
         clean_up(target)
         assert len(names(storage, ".segment")) == 1
         target = reopened(storage)
@@ -50,9 +50,9 @@ def test_an_install_keeps_the_tail_of_a_log_that_has_the_entry() -> None:
     meta = take(source, [4, 17], index=35)
     assert carry(source, target, meta) is True
     for _ in range(2):
-        assert (target.first_index, target.last_index) == (1, 45)
+        assert (target.log.first_index, target.log.last_index) == (1, 45)
         assert target.snapshot == meta
-        assert target.read(17) == command(17, 60)
+        assert target.log.read(17) == command(17, 60)
         target = reopened(storage)
     assert names(storage, ".kept") == []
 
@@ -76,10 +76,10 @@ def test_beside_a_log_that_grows_nothing_of_it_waits_for_the_disk() -> None:
     assert storage.syncs == syncs
     assert jobs >= 3
     assert target.snapshot == meta
-    assert target.synced_index >= 35
+    assert target.log.synced_index >= 35
     target = reopened(storage)
     assert target.snapshot == meta
-    assert target.read(35) == command(35, 60)
+    assert target.log.read(35) == command(35, 60)
 
 
 def test_an_install_replaces_a_longer_log_of_another_term() -> None:
@@ -89,17 +89,17 @@ def test_an_install_replaces_a_longer_log_of_another_term() -> None:
     target = open_journal(storage, limits=JournalLimits(segment_bytes=512, cache_bytes=1 << 20))
     fill(target, 10, size=60)
     fill(target, 40, size=30, term=2)
-    target.set_term(5, None)
+    target.log.set_term(5, None)
     meta = replace(meta)
     assert carry(source, target, meta) is False
-    assert (target.first_index, target.last_index, target.last_term) == (34, 35, 1)
+    assert (target.log.first_index, target.log.last_index, target.log.last_term) == (34, 35, 1)
     for index in (1, 30, 36):
         with pytest.raises(IndexError):
-            target.read(index)
-    assert target.read(4) == command(4, 60)
-    assert target[-1][1:] == (35, 1)
+            target.log.read(index)
+    assert target.log.read(4) == command(4, 60)
+    assert target.log[-1][1:] == (35, 1)
     fill(target, 3, term=5)
-    assert target.read(36) == command(36)
+    assert target.log.read(36) == command(36)
 
 
 def test_an_install_over_entries_that_were_not_synced_survives_a_power_loss() -> None:
@@ -108,16 +108,16 @@ def test_an_install_over_entries_that_were_not_synced_survives_a_power_loss() ->
         meta = take(source, [4], index=35)
         storage = SimStorage()
         target = open_journal(storage)
-        target.set_term(2, None)
+        target.log.set_term(2, None)
         fill(target, 5, size=60)
         carry(source, target, meta)
         if seed:
             storage.power_loss(random.Random(seed))
             target = open_journal(storage)
-        assert (target.last_index, target.snapshot) == (35, meta)
+        assert (target.log.last_index, target.snapshot) == (35, meta)
         fill(target, 2, term=2)
-        target.sync()
-        assert reopened(storage).last_index == 37
+        target.log.sync()
+        assert reopened(storage).log.last_index == 37
 
 
 def test_an_install_that_is_not_what_was_announced_is_given_up_and_can_be_repeated() -> None:
@@ -125,9 +125,9 @@ def test_an_install_that_is_not_what_was_announced_is_given_up_and_can_be_repeat
     meta = take(source, [4, 17], index=35)
     storage = SimStorage()
     target = open_journal(storage)
-    target.set_term(1, None)
+    target.log.set_term(1, None)
     fill(target, 3)
-    target.sync()
+    target.log.sync()
     before = storage.listdir(), state_of(target)
     for wrong in (
         replace(meta, digest=bytes(32)),
@@ -178,13 +178,13 @@ def test_the_log_may_grow_while_an_install_waits_for_its_disk(waits: int) -> Non
         for _ in range(waits):
             next(steps)
         fill(target, 10 if has_it else 3, size=60)
-        target.set_term(7, "beta")
+        target.log.set_term(7, "beta")
         assert to_its_end(steps) is has_it
         for _ in range(2):
             assert target.snapshot == meta
-            assert (target.term, target.voted_for) == (7, "beta")
-            assert target.last_index == (40 if has_it else 35)
-            assert [target.read(index) for index in live] == [command(i, 60) for i in live]
+            assert (target.log.term, target.log.voted_for) == (7, "beta")
+            assert target.log.last_index == (40 if has_it else 35)
+            assert [target.log.read(index) for index in live] == [command(i, 60) for i in live]
             clean_up(target)
             assert bool(names(storage, ".kept")) is not has_it
             target = reopened(storage)
@@ -196,9 +196,9 @@ def test_an_install_that_is_stopped_while_it_waits_leaves_the_log_as_it_was() ->
     for waits in (1, 2):
         storage = SimStorage()
         target = open_journal(storage)
-        target.set_term(1, None)
+        target.log.set_term(1, None)
         fill(target, 3)
-        target.sync()
+        target.log.sync()
         before = state_of(target)
         writer = target.begin_install(meta)
         writer.add_state(source.read_state(meta, 0, 100))
@@ -216,7 +216,7 @@ def test_an_install_that_is_stopped_while_it_waits_leaves_the_log_as_it_was() ->
 def test_b22_an_install_of_what_is_committed_here_is_refused() -> None:
     source, target = filled(SimStorage(), 40), filled(SimStorage(), 40)
     meta = take(source, [4], index=35)
-    target.note_commit(35)
+    target.log.note_commit(35)
     with pytest.raises(SnapshotFailed, match="35 is committed here"):
         target.begin_install(meta)
     with pytest.raises(SnapshotFailed, match="the term is 1"):
@@ -228,17 +228,17 @@ def test_b22_an_install_that_was_overtaken_by_the_log_takes_nothing_back() -> No
     meta = take(source, [4], index=35)
     writer = target.begin_install(meta)
     fill(target, 10, size=60)
-    target.note_commit(38)
+    target.log.note_commit(38)
     writer.add_state(source.read_state(meta, 0, 100))
     writer.add_entry(*kept_entry(source, 4))
     assert at_once(writer.finishing()) is True
-    assert (target.first_index, target.last_index) == (1, 40)
+    assert (target.log.first_index, target.log.last_index) == (1, 40)
     # Committed here in another term than the snapshot says: the logs have parted.
     other = open_journal(SimStorage())
-    other.set_term(1, None)
+    other.log.set_term(1, None)
     writer = other.begin_install(meta)
     fill(other, 40, term=0)
-    other.note_commit(38)
+    other.log.note_commit(38)
     writer.add_state(source.read_state(meta, 0, 100))
     writer.add_entry(*kept_entry(source, 4))
     with pytest.raises(JournalRefused, match="entry 35 is committed here, in another term"):
@@ -251,13 +251,13 @@ def test_an_install_spreads_its_entries_over_files_of_the_size_of_a_segment() ->
     meta = take(source, live, index=85)
     storage = SimStorage()
     target = open_journal(storage)
-    target.set_term(1, None)
+    target.log.set_term(1, None)
     carry(source, target, meta)
     assert len(names(storage, ".kept")) > 8
     for journal in (target, reopened(storage)):
-        assert [journal.read(index) for index in live] == [command(i, 60) for i in live]
+        assert [journal.log.read(index) for index in live] == [command(i, 60) for i in live]
     # On from there, as a leader that another follower takes the snapshot from.
     third = open_journal(SimStorage())
-    third.set_term(1, None)
+    third.log.set_term(1, None)
     assert carry(journal, third, meta) is False
-    assert third.read(77) == command(77, 60)
+    assert third.log.read(77) == command(77, 60)

@@ -208,7 +208,7 @@ def test_a_torn_tail_is_cut_and_the_journal_goes_on(one_segment: Written) -> Non
     assert journal.cut_bytes == len(garbage)
     assert state_of(journal) == one_segment.final
     assert storage.content(FIRST_SEGMENT) == content
-    journal.add(b"after", journal.last_index + 1, 3)
+    journal.log.add(b"after", journal.log.last_index + 1, 3)
     expected = state_of(journal)
     journal.close()
     again = open_journal(storage, limits=ONE_SEGMENT)
@@ -221,7 +221,7 @@ def test_a_tail_behind_a_valid_record_is_not_torn() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=ONE_SEGMENT)
     fill(journal, 3)
-    journal.sync()
+    journal.log.sync()
     storage.crash()
     storage.remove(MARK_NAME)
     content = bytearray(storage.content(FIRST_SEGMENT))
@@ -254,16 +254,16 @@ def test_a_record_inside_a_message_is_never_taken_for_one_of_the_log() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=NO_ROOM)
     fill(journal, 3)
-    journal.sync()
+    journal.log.sync()
     stolen = storage.content(FIRST_SEGMENT)
-    journal.add(b"\x10" + stolen * 20, 4, 1)
-    journal.sync()
+    journal.log.add(b"\x10" + stolen * 20, 4, 1)
+    journal.log.sync()
     storage.crash()
     storage.remove(MARK_NAME)
     storage.replace(FIRST_SEGMENT, storage.content(FIRST_SEGMENT)[:-1])
     journal = open_journal(storage, limits=NO_ROOM)
     assert journal.cut_bytes > 20 * len(stolen)
-    assert [entry[0] for entry in journal[:]] == [command(1), command(2), command(3)]
+    assert [entry[0] for entry in journal.log[:]] == [command(1), command(2), command(3)]
 
 
 def test_bytes_of_another_place_are_refused_though_their_own_checksum_is_right() -> None:
@@ -290,7 +290,7 @@ def test_b08_a_vote_that_cannot_be_read_is_damage_even_as_the_last_record() -> N
     storage = SimStorage()
     journal = open_journal(storage, limits=NO_ROOM)
     fill(journal, 2)
-    journal.set_term(7, "beta")
+    journal.log.set_term(7, "beta")
     content = storage.content(FIRST_SEGMENT)
     vote_at = content.rindex(b"beta") - records.RECORD_BYTES
     mark = storage.content(MARK_NAME)
@@ -334,7 +334,7 @@ def test_an_older_copy_of_the_last_segment_is_refused() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=NO_ROOM)
     fill(journal, 3)
-    journal.sync()
+    journal.log.sync()
     copy = storage.content(FIRST_SEGMENT)
     fill(journal, 3)
     journal.close()
@@ -400,7 +400,7 @@ def test_a_record_that_no_correct_node_writes_is_refused(
     storage = SimStorage()
     journal = open_journal(storage, limits=ONE_SEGMENT)
     fill(journal, 2)
-    journal.set_term(5, None)
+    journal.log.set_term(5, None)
     journal.close()
     content = storage.content(FIRST_SEGMENT)
     _, _, seed = decode_segment_header(content)
@@ -421,14 +421,14 @@ def test_an_entry_that_rots_while_the_node_runs_is_never_returned() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=ONE_SEGMENT)
     fill(journal, 3)
-    journal.sync()
+    journal.log.sync()
     content = storage.content(FIRST_SEGMENT)
     at = content.index(command(2))
     inode_content = content[:at] + b"?" + content[at + 1 :]
     storage.rot(FIRST_SEGMENT, inode_content)
-    assert journal.read(1) == command(1)
+    assert journal.log.read(1) == command(1)
     with pytest.raises(JournalDamaged, match="entry 2 does not read as it was written"):
-        journal.read(2)
+        journal.log.read(2)
 
 
 def test_the_node_name_may_be_any_text() -> None:
@@ -456,7 +456,7 @@ def test_records_of_another_journal_at_the_same_position_are_refused() -> None:
         storage = SimStorage()
         journal = open_journal(storage, limits=ONE_SEGMENT, node=node)
         fill(journal, 3)
-        journal.sync()
+        journal.log.sync()
         fill(journal, 3)
         journal.close()
         contents.append(storage.content(FIRST_SEGMENT))
@@ -467,7 +467,7 @@ def test_records_of_another_journal_at_the_same_position_are_refused() -> None:
     storage = SimStorage()
     storage.replace(FIRST_SEGMENT, ours[:at] + theirs[at:])
     journal = open_journal(storage, limits=ONE_SEGMENT)
-    assert journal.last_index == 3, "nothing of the other journal is believed"
+    assert journal.log.last_index == 3, "nothing of the other journal is believed"
 
 
 def test_what_an_opening_found_is_marked_as_synced() -> None:
@@ -475,7 +475,7 @@ def test_what_an_opening_found_is_marked_as_synced() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=NO_ROOM)
     fill(journal, 3)
-    journal.sync()
+    journal.log.sync()
     storage.crash()
     open_journal(storage, limits=NO_ROOM)
     storage.crash()
@@ -489,8 +489,8 @@ def test_a_tick_of_the_timer_marks_what_is_synced() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=NO_ROOM)
     fill(journal, 3)
-    journal.sync()
-    journal.each_second()
+    journal.log.sync()
+    journal.log.each_second()
     storage.crash()
     storage.replace(FIRST_SEGMENT, storage.content(FIRST_SEGMENT)[:-1])
     with pytest.raises(JournalDamaged, match="known to be synced"):

@@ -31,8 +31,8 @@ def test_a_strangers_reader_reads_what_the_journal_wrote() -> None:
     journal = open_journal(storage, limits=SMALL)
     for step in busy_script(journal):
         step()
-    journal.set_term(8, "beta")
-    journal.note_commit(13)
+    journal.log.set_term(8, "beta")
+    journal.log.note_commit(13)
     expected = state_of(journal)
     journal.close()
     log = stranger.read_journal(files_of(storage), CLUSTER, NODE)
@@ -78,25 +78,25 @@ def test_a_journal_of_format_1_is_opened_and_goes_on_in_format_2(
     live = [2, 4]
     for _ in range(3):
         fill(journal, 6, size=90, term=4)
-        journal.sync()
+        journal.log.sync()
         take(journal, live)
         clean_up(journal)
-    assert journal.first_index > 16
+    assert journal.log.first_index > 16
     journal.close()
     formats = [storage.content(name)[8] for name in storage.listdir() if name.endswith("segment")]
     assert set(formats) == {2}
     journal = open_journal(storage, limits=SMALL)
-    assert [journal.read(index) for index in live] == [expected[0][i - 1][0] for i in live]
+    assert [journal.log.read(index) for index in live] == [expected[0][i - 1][0] for i in live]
 
 
 def example() -> SimStorage:
     """The journal that the page prints."""
     storage = SimStorage()
     journal = open_journal(storage, limits=replace(SMALL, preallocation_bytes=35))
-    journal.add(b"\x01", 1, 0)
-    journal.set_term(2, "beta")
-    journal.add(b"\x10hello", 2, 2)
-    journal.sync()
+    journal.log.add(b"\x01", 1, 0)
+    journal.log.set_term(2, "beta")
+    journal.log.add(b"\x10hello", 2, 2)
+    journal.log.sync()
     storage.crash()
     return storage
 
@@ -114,7 +114,7 @@ def example_with_snapshot() -> SimStorage:
     writer.finish()
     identity = JournalIdentity(storage.folder, CLUSTER, NODE)
     kept = CompactedFileWriter(storage, identity, 1, "the example")
-    kept.add(journal.read(2), 2, 2)
+    kept.add(journal.log.read(2), 2, 2)
     kept.publish(OpenFiles(storage, 2))
     return storage
 

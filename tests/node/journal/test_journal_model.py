@@ -73,7 +73,7 @@ class JournalModel(RuleBasedStateMachine):
         self.serial += 1
         command = (b"%d;" % self.serial * size)[:size]
         index = len(self.entries) + 1
-        self.journal.add(command, index, term)
+        self.journal.log.add(command, index, term)
         self.entries.append((command, index, term))
         self.changed()
 
@@ -81,46 +81,46 @@ class JournalModel(RuleBasedStateMachine):
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
         kept = data.draw(st.integers(max(self.commit, 1), len(self.entries) - 1), label="kept")
-        self.journal.truncate(kept)
+        self.journal.log.truncate(kept)
         del self.entries[kept:]
         self.synced_index = min(self.synced_index, kept)
         self.changed()
 
     @rule(step=st.integers(1, 3), vote=st.sampled_from([None, "alpha", "beta"]))
     def next_term(self, step: int, vote: str | None) -> None:
-        self.journal.set_term(self.term + step, vote)
+        self.journal.log.set_term(self.term + step, vote)
         self.term, self.vote = self.term + step, vote
         self.synced()
 
     @precondition(lambda self: self.vote is None)
     @rule(vote=st.sampled_from(["alpha", "beta"]))
     def vote_in_this_term(self, vote: str) -> None:
-        self.journal.set_term(self.term, vote)
+        self.journal.log.set_term(self.term, vote)
         self.vote = vote
         self.synced()
 
     @rule(index=st.integers(0, 60))
     def commit_up_to(self, index: int) -> None:
-        self.journal.note_commit(index)
+        self.journal.log.note_commit(index)
         self.commit = max(self.commit, min(index, len(self.entries)))
 
     @rule()
     def sync(self) -> None:
-        self.journal.sync()
+        self.journal.log.sync()
         self.synced()
 
     @rule()
     def one_second_passes(self) -> None:
-        self.journal.each_second()
+        self.journal.log.each_second()
 
     # --- what happens to it ---
 
     @rule()
     def restart(self) -> None:
         self.journal.close()
-        commit = self.journal.commit_hint()
+        commit = self.journal.log.commit_hint()
         self.reopen()
-        assert self.journal.commit_hint() == commit
+        assert self.journal.log.commit_hint() == commit
         assert self.journal.cut_bytes == 0
 
     @rule()
@@ -141,8 +141,8 @@ class JournalModel(RuleBasedStateMachine):
         self.entries = list(entries)
         # The hint is no promise, but it never goes beyond what was committed.
         self.commit = min(self.commit, len(self.entries))
-        assert self.journal.commit_hint() <= max(self.commit, 1)
-        self.journal.note_commit(self.commit)
+        assert self.journal.log.commit_hint() <= max(self.commit, 1)
+        self.journal.log.note_commit(self.commit)
         self.synced()
 
     # --- what must hold after each step ---
@@ -152,21 +152,21 @@ class JournalModel(RuleBasedStateMachine):
         if not hasattr(self, "journal"):
             return
         journal, entries = self.journal, self.entries
-        assert len(journal) == len(entries)
-        assert (journal.term, journal.voted_for) == (self.term, self.vote)
-        assert journal.last_index == len(entries)
-        assert journal.synced_index == self.synced_index
-        assert journal.last_term == (entries[-1][2] if entries else 0)
-        assert journal.commit_hint() == min(max(self.commit, 1), len(entries))
+        assert len(journal.log) == len(entries)
+        assert (journal.log.term, journal.log.voted_for) == (self.term, self.vote)
+        assert journal.log.last_index == len(entries)
+        assert journal.log.synced_index == self.synced_index
+        assert journal.log.last_term == (entries[-1][2] if entries else 0)
+        assert journal.log.commit_hint() == min(max(self.commit, 1), len(entries))
         if entries:
-            assert journal[-1] == entries[-1]
-            assert journal[0] == entries[0]
+            assert journal.log[-1] == entries[-1]
+            assert journal.log[0] == entries[0]
 
     @precondition(lambda self: self.entries)
     @rule(data=st.data(), max_bytes=st.integers(0, 2000), count=st.none() | st.integers(0, 9))
     def read_a_range(self, data: st.DataObject, max_bytes: int, count: int | None) -> None:
         first = data.draw(st.integers(1, len(self.entries)), label="first")
-        found = self.journal.entries(first, max_bytes, count)
+        found = self.journal.log.entries(first, max_bytes, count)
         assert found == self.entries[first - 1 : first - 1 + len(found)]
         total = sum(len(entry[0]) for entry in found)
         assert len(found) <= 1 or total <= max_bytes
@@ -177,7 +177,7 @@ class JournalModel(RuleBasedStateMachine):
 
     @rule()
     def read_everything(self) -> None:
-        assert self.journal[:] == self.entries
+        assert self.journal.log[:] == self.entries
 
 
 JournalModel.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -31,9 +31,9 @@ def test_a_journal_lives_in_its_folder_and_in_those_it_has_to_make(tmp_path: Pat
     journal = open_journal(OsStorage(folder))
     for term in range(1, 20):
         fill(journal, 3, size=200, term=term)
-        journal.sync()
-    journal.set_term(20, "beta")
-    journal.truncate(30)
+        journal.log.sync()
+    journal.log.set_term(20, "beta")
+    journal.log.truncate(30)
     expected = state_of(journal)
     journal.close()
     journal = open_journal(OsStorage(folder))
@@ -54,7 +54,7 @@ def test_a_second_journal_on_the_folder_is_refused_naming_folder_and_process(
     fill(journal, 3)
     journal.close()
     again = open_journal(OsStorage(tmp_path))
-    assert again.last_index == 3
+    assert again.log.last_index == 3
     again.close()
 
 
@@ -66,13 +66,13 @@ def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
         "from tests.support.journals import fill, open_journal\n"
         "journal = open_journal(OsStorage(sys.argv[1]))\n"
         "fill(journal, 7)\n"
-        "journal.sync()\n"
+        "journal.log.sync()\n"
         "os.kill(os.getpid(), 9)\n"
     )
     killed = subprocess.run([sys.executable, "-c", script, tmp_path], check=False)
     assert killed.returncode == -9
     journal = open_journal(OsStorage(tmp_path))
-    assert journal.last_index == 7
+    assert journal.log.last_index == 7
     journal.close()
 
 
@@ -91,8 +91,8 @@ def test_b15_a_file_size_limit_stops_the_process_cleanly_and_loses_nothing(
         "try:\n"
         "    while True:\n"
         "        fill(journal, 3, size=1000)\n"
-        "        journal.sync()\n"
-        "        print(journal.last_index, flush=True)\n"
+        "        journal.log.sync()\n"
+        "        print(journal.log.last_index, flush=True)\n"
         "except JournalFailed as problem:\n"
         "    print(problem)\n"
         "    journal.close()\n"
@@ -105,9 +105,9 @@ def test_b15_a_file_size_limit_stops_the_process_cleanly_and_loses_nothing(
     last = int(acknowledged[-1])
     assert last > 80
     journal = open_journal(OsStorage(tmp_path))
-    assert last <= journal.last_index <= last + 3
+    assert last <= journal.log.last_index <= last + 3
     for index in range(1, last + 1):
-        assert journal.read(index) == command(index, 1000)
+        assert journal.log.read(index) == command(index, 1000)
     fill(journal, 10, size=1000)
     journal.close()
 
@@ -153,7 +153,7 @@ def test_b18_every_group_is_one_pwritev_and_one_fdatasync(
     monkeypatch.setattr(storage, "_datasync", sync)
     for _ in range(200):
         fill(journal, 5)
-        journal.sync()
+        journal.log.sync()
     assert calls == ["pwritev", "sync"] * 200
     journal.close()
 
@@ -167,7 +167,7 @@ def test_short_writes_and_short_reads_are_continued(
     monkeypatch.setattr(os, "pread", lambda d, size, o: real_read(d, min(size, 13), o))
     journal = open_journal(OsStorage(tmp_path), limits=SMALL)
     fill(journal, 9, size=90)
-    journal.sync()
+    journal.log.sync()
     expected = state_of(journal)
     journal.close()
     monkeypatch.undo()
@@ -195,9 +195,9 @@ def test_a_disk_that_takes_nothing_and_says_nothing_is_an_error(
 def test_a_group_of_more_parts_than_one_call_takes_is_written_whole(tmp_path: Path) -> None:
     journal = open_journal(OsStorage(tmp_path), limits=JournalLimits(cache_bytes=0))
     fill(journal, 3 * limits.WRITE_PARTS_MAX)
-    journal.sync()
-    for index in range(1, journal.last_index + 1, 97):
-        assert journal.read(index) == command(index)
+    journal.log.sync()
+    for index in range(1, journal.log.last_index + 1, 97):
+        assert journal.log.read(index) == command(index)
     journal.close()
 
 
@@ -224,14 +224,14 @@ def test_snapshots_kept_files_and_an_install_on_a_real_folder(tmp_path: Path) ->
     journal = open_journal(storage, limits=small)
     for _ in range(30):
         fill(journal, 5, size=300)
-        journal.sync()
+        journal.log.sync()
     for index in (100, 140):
         meta = take(journal, live, index=index, size=600_000)
         clean_up(journal)
     endings = Counter(name.rpartition(".")[2] for name in storage.listdir())
     assert (endings["snapshot"], endings["kept"], endings["tmp"]) == (2, 1, 0)
     target = open_journal(OsStorage(tmp_path / "target"), limits=small)
-    target.set_term(1, None)
+    target.log.set_term(1, None)
     writer = target.begin_install(meta)
     writer.add_state(journal.read_state(meta, 0, meta.state_bytes))
     for index in live_entries(journal, meta):
@@ -241,7 +241,7 @@ def test_snapshots_kept_files_and_an_install_on_a_real_folder(tmp_path: Path) ->
         opened.close()
     for name, last in (("source", 150), ("target", 140)):
         again = open_journal(OsStorage(tmp_path / name), limits=small)
-        assert (again.last_index, again.snapshot) == (last, meta)
+        assert (again.log.last_index, again.snapshot) == (last, meta)
         assert again.read_state(meta, 0, 1 << 20) == state_at(140, 600_000)
-        assert [again.read(index) for index in live] == [command(i, 300) for i in live]
+        assert [again.log.read(index) for index in live] == [command(i, 300) for i in live]
         again.close()

@@ -59,7 +59,7 @@ class Run:
             finally:
                 # A step that was interrupted may be on the disk, or not.
                 self.states.append(state_in_memory(journal, self.states[-1]))
-            if not journal.dirty and storage.syncs > syncs:
+            if not journal.log.dirty and storage.syncs > syncs:
                 self.acknowledged = len(self.states) - 1
         journal.close()
 
@@ -73,14 +73,14 @@ def state_in_memory(journal: Journal, otherwise: State) -> State:
     """The journal's state, also when it has failed and can no longer read its disk."""
     known = dict(enumerate(otherwise[0]))
     entries = []
-    for place in range(len(journal)):
+    for place in range(len(journal.log)):
         index = place + 1
         old = known.get(place)
-        if old is not None and old[2] == journal.term_at(index):
+        if old is not None and old[2] == journal.log.term_at(index):
             entries.append(old)
         else:
-            entries.append((journal.read(index), index, journal.term_at(index)))
-    return tuple(entries), journal.term, journal.voted_for
+            entries.append((journal.log.read(index), index, journal.log.term_at(index)))
+    return tuple(entries), journal.log.term, journal.log.voted_for
 
 
 def operations_of_a_whole_run() -> int:
@@ -107,13 +107,13 @@ def check_goes_on(storage: SimStorage, expected: list[State], rng: random.Random
     journal = open_journal(storage)
     state = state_of(journal)
     assert state in expected
-    assert journal.synced_index == journal.last_index
+    assert journal.log.synced_index == journal.log.last_index
     # What was found counts as durable from now on, so it has to be.
     storage.power_loss(rng)
     journal = open_journal(storage)
     assert state_of(journal) == state
     fill(journal, 4, term=9)
-    journal.set_term(9, NODE)
+    journal.log.set_term(9, NODE)
     state = state_of(journal)
     storage.power_loss(rng)
     assert state_of(open_journal(storage)) == state
@@ -162,26 +162,26 @@ def test_b18_nothing_unsynced_is_reported_as_synced() -> None:
         storage = SimStorage()
         journal = open_journal(storage)
         fill(journal, 5)
-        journal.sync()
+        journal.log.sync()
         fill(journal, 5)
-        assert (journal.synced_index, journal.last_index) == (5, 10)
+        assert (journal.log.synced_index, journal.log.last_index) == (5, 10)
         storage.power_loss(random.Random(seed))
         journal = open_journal(storage)
-        assert journal.last_index >= 5
-        lost += journal.last_index < 10
+        assert journal.log.last_index >= 5
+        lost += journal.log.last_index < 10
     assert lost, "what was never synced has to be lost sometimes"
 
 
 def test_synced_index_falls_with_a_truncation_and_rises_with_the_sync() -> None:
     journal = open_journal(SimStorage())
     fill(journal, 10)
-    journal.sync()
-    journal.truncate(6)
-    assert journal.synced_index == 6
+    journal.log.sync()
+    journal.log.truncate(6)
+    assert journal.log.synced_index == 6
     fill(journal, 8, term=2)
-    assert journal.synced_index == 6
-    journal.sync()
-    assert journal.synced_index == 14
+    assert journal.log.synced_index == 6
+    journal.log.sync()
+    assert journal.log.synced_index == 14
 
 
 def test_b08_a_vote_survives_every_power_loss_after_the_call() -> None:
@@ -189,24 +189,26 @@ def test_b08_a_vote_survives_every_power_loss_after_the_call() -> None:
         storage = SimStorage()
         journal = open_journal(storage)
         fill(journal, 3)
-        journal.set_term(7, "beta")
+        journal.log.set_term(7, "beta")
         storage.power_loss(random.Random(seed))
         journal = open_journal(storage)
-        assert (journal.term, journal.voted_for) == (7, "beta")
-        assert journal.last_index == 3, "what the voter compared against is durable with the vote"
+        assert (journal.log.term, journal.log.voted_for) == (7, "beta")
+        assert journal.log.last_index == 3, (
+            "what the voter compared against is durable with the vote"
+        )
 
 
 def test_b08_the_vote_is_found_in_the_newest_segment_too() -> None:
     storage = SimStorage()
     journal = open_journal(storage)
-    journal.set_term(7, "beta")
+    journal.log.set_term(7, "beta")
     for _ in range(10):
         fill(journal, 3, size=200, term=7)
-        journal.sync()
+        journal.log.sync()
     journal.close()
     newest = max(name for name in storage.listdir() if name.endswith(".segment"))
     assert b"beta" in storage.content(newest)
-    assert open_journal(storage).voted_for == "beta"
+    assert open_journal(storage).log.voted_for == "beta"
 
 
 def test_b15_a_full_disk_stops_the_journal_and_space_brings_it_back() -> None:
@@ -216,27 +218,27 @@ def test_b15_a_full_disk_stops_the_journal_and_space_brings_it_back() -> None:
     with pytest.raises(JournalFailed, match="no room left on the disk"):  # noqa: PT012
         while True:
             fill(journal, 3, size=100)
-            journal.sync()
-            acknowledged = journal.last_index
+            journal.log.sync()
+            acknowledged = journal.log.last_index
     assert acknowledged > 20
-    assert journal.synced_index == acknowledged
+    assert journal.log.synced_index == acknowledged
     for call in (
-        journal.sync,
-        lambda: journal.add(b"x", journal.last_index + 1, 1),
-        lambda: journal.set_term(2, None),
+        journal.log.sync,
+        lambda: journal.log.add(b"x", journal.log.last_index + 1, 1),
+        lambda: journal.log.set_term(2, None),
     ):
         with pytest.raises(JournalFailed, match="no room left on the disk"):
             call()
     journal.close()
     # The disk is as full as before, and the node starts all the same.
     again = open_journal(storage, limits=ONE_SEGMENT)
-    assert again.last_index >= acknowledged
+    assert again.log.last_index >= acknowledged
     for index in range(1, acknowledged + 1):
-        assert again.read(index) == command(index, 100)
+        assert again.log.read(index) == command(index, 100)
     storage.capacity_bytes = None
     fill(again, 100)
     again.close()
-    assert open_journal(storage, limits=ONE_SEGMENT).last_index == again.last_index
+    assert open_journal(storage, limits=ONE_SEGMENT).log.last_index == again.log.last_index
 
 
 def test_a_full_disk_refuses_a_new_journal_with_a_clear_message() -> None:
@@ -244,7 +246,7 @@ def test_a_full_disk_refuses_a_new_journal_with_a_clear_message() -> None:
     with pytest.raises(JournalFull, match="no room to open the journal in simulated"):
         open_journal(storage)
     storage.capacity_bytes = None
-    assert len(open_journal(storage)) == 0
+    assert len(open_journal(storage).log) == 0
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
@@ -265,7 +267,7 @@ def test_a_failed_sync_is_never_tried_again_on_the_same_descriptor() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=ONE_SEGMENT)
     fill(journal, 3)
-    journal.sync()
+    journal.log.sync()
     attempts: list[str] = []
 
     def fail(operation: str, name: str) -> None:
@@ -276,13 +278,13 @@ def test_a_failed_sync_is_never_tried_again_on_the_same_descriptor() -> None:
     storage.hook = fail
     fill(journal, 3)
     with pytest.raises(JournalFailed, match="the disk failed"):
-        journal.sync()
+        journal.log.sync()
     assert attempts == ["write", "sync"]
-    assert journal.synced_index == 3
+    assert journal.log.synced_index == 3
     with pytest.raises(JournalFailed):
-        journal.sync()
+        journal.log.sync()
     with pytest.raises(JournalFailed):
-        journal.each_second()
+        journal.log.each_second()
     journal.close()
     assert attempts == ["write", "sync"], "nothing touches the disk after a failure"
 
@@ -295,7 +297,7 @@ def test_what_a_failed_sync_left_in_the_page_cache_is_written_again_before_it_co
     storage = SimStorage()
     journal = open_journal(storage, limits=ONE_SEGMENT)
     fill(journal, 3)
-    journal.sync()
+    journal.log.sync()
 
     def fail(operation: str, name: str) -> None:
         if operation == "sync":
@@ -304,12 +306,12 @@ def test_what_a_failed_sync_left_in_the_page_cache_is_written_again_before_it_co
     storage.hook = fail
     fill(journal, 3)
     with pytest.raises(JournalFailed):
-        journal.sync()
+        journal.log.sync()
     storage.crash()
     journal = open_journal(storage, limits=ONE_SEGMENT)
-    assert journal.synced_index == 6
+    assert journal.log.synced_index == 6
     storage.power_loss(random.Random(seed))
-    assert open_journal(storage, limits=ONE_SEGMENT).last_index == 6
+    assert open_journal(storage, limits=ONE_SEGMENT).log.last_index == 6
 
 
 def test_a_failure_while_reading_is_final_too() -> None:
@@ -319,14 +321,14 @@ def test_a_failure_while_reading_is_final_too() -> None:
     )
     for _ in range(4):
         fill(journal, 3, size=300)
-        journal.sync()
+        journal.log.sync()
     names = storage.listdir()
     storage.remove(names[0])
     storage.remove(names[1])
     with pytest.raises(JournalFailed, match="the disk failed"):
-        journal.read(1)
+        journal.log.read(1)
     with pytest.raises(JournalFailed):
-        journal.add(b"x", 13, 1)
+        journal.log.add(b"x", 13, 1)
 
 
 def test_a_failed_opening_gives_the_folder_back() -> None:

@@ -48,7 +48,7 @@ def test_a_small_group_takes_zeros_along_and_the_next_are_written_into_them() ->
     sizes = set()
     for _ in range(20):
         fill(journal, 2, size=100)
-        journal.sync()
+        journal.log.sync()
         sizes.add(size_of(storage))
     assert seen == ["write", "sync"] * 20, "nothing more is done than without room"
     (size,) = sizes
@@ -63,13 +63,13 @@ def test_a_large_group_takes_none_along_and_uses_what_is_there() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=ROOM)
     fill(journal, 2, size=LARGE)
-    journal.sync()
+    journal.log.sync()
     assert size_of(storage) == journal.stats().disk_bytes
     fill(journal, 1)
-    journal.sync()
+    journal.log.sync()
     assert size_of(storage) == journal.stats().disk_bytes + ROOM.preallocation_bytes
     fill(journal, 2, size=LARGE)
-    journal.sync()
+    journal.log.sync()
     assert size_of(storage) == journal.stats().disk_bytes
     expected = state_of(journal)
     storage.crash()
@@ -85,9 +85,9 @@ def the_log_goes_on_where_its_records_end() -> None:
     source, meta = leader()
     storage = SimStorage()
     journal = open_journal(storage, limits=ROOM)
-    journal.set_term(3, None)
+    journal.log.set_term(3, None)
     fill(journal, 5)
-    journal.sync()
+    journal.log.sync()
     used = journal.stats().disk_bytes
     assert size_of(storage) > used
     seen: list[tuple[str, str]] = []
@@ -99,7 +99,7 @@ def the_log_goes_on_where_its_records_end() -> None:
     assert seen[begins - 2 : begins] == [("truncate", FIRST_SEGMENT), ("sync", FIRST_SEGMENT)]
     assert decode_segment_header(storage.content(second))[0].base == used
     storage.crash()
-    assert open_journal(storage, limits=ROOM).last_index == meta.index
+    assert open_journal(storage, limits=ROOM).log.last_index == meta.index
 
 
 def test_a_full_segment_has_no_room() -> None:
@@ -107,7 +107,7 @@ def test_a_full_segment_has_no_room() -> None:
     journal = open_journal(storage, limits=replace(ROOM, segment_bytes=2048))
     while journal.stats().segments < 4:
         fill(journal, 1, size=90)
-        journal.sync()
+        journal.log.sync()
         assert size_of(storage) < 2048 + 200
     headers = [
         decode_segment_header(storage.content(name))[0]
@@ -123,7 +123,7 @@ def after_a_kill() -> SimStorage:
     journal = open_journal(storage, limits=ONE_SEGMENT)
     for _ in range(3):
         fill(journal, 2)
-        journal.sync()
+        journal.log.sync()
     storage.crash()
     assert not any(storage.content(FIRST_SEGMENT)[-1000:])
     return storage
@@ -133,7 +133,7 @@ def test_a_start_drops_the_room_and_does_not_call_it_a_torn_tail() -> None:
     storage = after_a_kill()
     room = len(storage.content(FIRST_SEGMENT).rstrip(b"\0"))
     journal = open_journal(storage, limits=ONE_SEGMENT)
-    assert (journal.last_index, journal.cut_bytes) == (6, 0)
+    assert (journal.log.last_index, journal.cut_bytes) == (6, 0)
     assert size_of(storage) == room
 
 
@@ -163,7 +163,7 @@ def test_an_older_copy_with_its_room_is_refused() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=ONE_SEGMENT)
     fill(journal, 3)
-    journal.sync()
+    journal.log.sync()
     copy = storage.content(FIRST_SEGMENT)
     fill(journal, 3)
     journal.close()
@@ -178,11 +178,11 @@ def test_b18_any_sectors_of_a_torn_group_may_be_on_the_disk() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=ROOM)
     fill(journal, 3)
-    journal.sync()
+    journal.log.sync()
     before = storage.content(FIRST_SEGMENT)
     fill(journal, 14, size=200)
     entries = state_of(journal)[0]
-    journal.sync()
+    journal.log.sync()
     after = storage.content(FIRST_SEGMENT)
     assert len(before) == len(after)
     sectors = [
@@ -216,12 +216,12 @@ def b07_lost_sector_of_a_synced_group() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=ROOM)
     fill(journal, 1)
-    journal.sync()
+    journal.log.sync()
     fill(journal, 10, size=200)
-    journal.sync()
+    journal.log.sync()
     second = journal.stats().disk_bytes
     fill(journal, 1)
-    journal.sync()
+    journal.log.sync()
     content = storage.content(FIRST_SEGMENT)
     for lost in range(SECTOR_BYTES, second - SECTOR_BYTES, SECTOR_BYTES):
         disk = SimStorage()
@@ -237,9 +237,9 @@ def test_damage_in_the_last_group_is_no_lost_sector() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=ROOM)
     fill(journal, 1)
-    journal.sync()
+    journal.log.sync()
     fill(journal, 8, size=200)
-    journal.sync()
+    journal.log.sync()
     storage.crash()
     storage.remove(MARK_NAME)
     content = storage.content(FIRST_SEGMENT)
@@ -261,21 +261,21 @@ def stale_records_behind_a_cut_tail() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=wide)
     fill(journal, 1)
-    journal.sync()
+    journal.log.sync()
     end = journal.stats().disk_bytes
     fill(journal, 3, size=2 * LARGE)
-    journal.sync()
+    journal.log.sync()
     storage.crash()
     content = storage.content(FIRST_SEGMENT)
     sector_end = (end // SECTOR_BYTES + 1) * SECTOR_BYTES
     storage.replace(FIRST_SEGMENT, content[:end] + bytes(sector_end - end) + content[sector_end:])
     journal = open_journal(storage, limits=wide)
-    assert (journal.last_index, journal.cut_bytes > 0) == (1, True)
+    assert (journal.log.last_index, journal.cut_bytes > 0) == (1, True)
     another = b"another".ljust(2 * LARGE, b"?")
-    journal.add(another, 2, 1)
-    journal.sync()
+    journal.log.add(another, 2, 1)
+    journal.log.sync()
     storage.crash()
-    found = open_journal(storage, limits=wide)[:]
+    found = open_journal(storage, limits=wide).log[:]
     assert [entry[0] for entry in found] == [command(1), another]
 
 
@@ -290,7 +290,7 @@ def test_b15_a_disk_without_room_to_spare_is_written_to_the_end() -> None:
     seen: list[str] = []
     storage.hook = lambda operation, name: seen.append(operation)
     fill(journal, 3, size=100)
-    journal.sync()
+    journal.log.sync()
     assert seen == ["write", "write", "truncate", "sync"]
     assert size_of(storage) == journal.stats().disk_bytes
     seen.clear()
@@ -298,12 +298,12 @@ def test_b15_a_disk_without_room_to_spare_is_written_to_the_end() -> None:
     with pytest.raises(JournalFailed, match="no room left on the disk"):  # noqa: PT012
         while True:
             fill(journal, 1, size=100)
-            journal.sync()
-            acknowledged = journal.last_index
+            journal.log.sync()
+            acknowledged = journal.log.last_index
     assert set(seen) == {"write", "sync"}
     assert journal.stats().free_bytes == 0
     storage.crash()
-    assert open_journal(storage, limits=ROOM).last_index >= acknowledged
+    assert open_journal(storage, limits=ROOM).log.last_index >= acknowledged
 
 
 def test_b15_another_error_of_the_same_write_is_final() -> None:
@@ -318,5 +318,5 @@ def test_b15_another_error_of_the_same_write_is_final() -> None:
     storage.hook = fail
     fill(journal, 3)
     with pytest.raises(JournalFailed, match="the disk failed"):
-        journal.sync()
+        journal.log.sync()
     assert attempts == ["write"]

@@ -26,13 +26,13 @@ FIRST_SEGMENT = segment_name(1, 1)
 
 
 def commands(journal: Journal, first: int = 1, count: int | None = None) -> list[bytes]:
-    return [entry[0] for entry in journal.entries(first, EVERYTHING, count)]
+    return [entry[0] for entry in journal.log.entries(first, EVERYTHING, count)]
 
 
 def in_groups(journal: Journal, groups: int, *, of: int, size: int) -> None:
     for _ in range(groups):
         fill(journal, of, size=size)
-        journal.sync()
+        journal.log.sync()
 
 
 @pytest.mark.parametrize("journal_limits", [SMALL, ONE_SEGMENT], ids=["segments", "one segment"])
@@ -41,12 +41,12 @@ def test_every_range_gives_what_single_reads_give(journal_limits: JournalLimits)
     journal = open_journal(SimStorage(), limits=journal_limits)
     for step in busy_script(journal):
         step()
-    journal.sync()
-    singly = journal[:]
+    journal.log.sync()
+    singly = journal.log[:]
     assert len(singly) == 15
     for first in range(1, 16):
         for count in range(1, 17):
-            assert journal.entries(first, EVERYTHING, count) == singly[first - 1 :][:count]
+            assert journal.log.entries(first, EVERYTHING, count) == singly[first - 1 :][:count]
 
 
 def test_one_read_serves_many_entries_of_many_groups() -> None:
@@ -66,8 +66,8 @@ def test_a_run_is_bounded_and_an_entry_beyond_the_bound_is_read_alone() -> None:
     # Ten of these make one run, but not eleven.
     sizes = [limits.RUN_BYTES // 10 - 100] * 20 + [large, 10, 10, large]
     for index, size in enumerate(sizes, 1):
-        journal.add(command(index, size), index, 1)
-    journal.sync()
+        journal.log.add(command(index, size), index, 1)
+    journal.log.sync()
     reads = storage.reads
     assert list(map(len, commands(journal))) == sizes
     assert storage.reads - reads == 5
@@ -90,9 +90,9 @@ def test_what_is_in_memory_is_not_read_and_what_is_not_written_is_in_memory() ->
     storage = SimStorage()
     journal = open_journal(storage, limits=JournalLimits(cache_bytes=1000))
     in_groups(journal, 1, of=20, size=100)
-    assert journal.read(5) == command(5, 100)
+    assert journal.log.read(5) == command(5, 100)
     fill(journal, 5, size=100)
-    job = journal.begin_sync()
+    job = journal.log.begin_sync()
     assert job is not None
     fill(journal, 5, size=100)
     reads, read_bytes = storage.reads, storage.read_bytes
@@ -100,8 +100,8 @@ def test_what_is_in_memory_is_not_read_and_what_is_not_written_is_in_memory() ->
     assert storage.reads - reads == 2, "entries 1 to 4, and those from 6 on"
     assert storage.read_bytes - read_bytes < 20 * (100 + records.RECORD_BYTES)
     job.run()
-    journal.finish_sync(job)
-    journal.sync()
+    journal.log.finish_sync(job)
+    journal.log.sync()
     assert commands(journal) == [command(index, 100) for index in range(1, 31)]
 
 
@@ -137,7 +137,7 @@ def damage_of(content: bytes, journal_limits: JournalLimits, *, singly: bool) ->
     storage.rot(FIRST_SEGMENT, content)
     try:
         for index in range(1, 7) if singly else ():
-            journal.read(index)
+            journal.log.read(index)
         found = commands(journal)
     except JournalDamaged as damage:
         with pytest.raises(JournalFailed):

@@ -34,11 +34,11 @@ def test_the_sync_that_fills_a_segment_begins_the_next() -> None:
     journal = open_journal(storage)
     fill(journal, 2, size=200)
     assert len(segments_of(storage)) == 1
-    journal.sync()
+    journal.log.sync()
     assert segments_of(storage) == [segment_name(1, 1), segment_name(2, 3)]
-    assert not journal.dirty
+    assert not journal.log.dirty
     fill(journal, 1)
-    journal.sync()
+    journal.log.sync()
     assert len(segments_of(storage)) == 2
 
 
@@ -49,7 +49,7 @@ def test_a_new_segment_and_its_name_are_durable_before_it_is_used() -> None:
     seen: list[tuple[str, str]] = []
     storage.hook = lambda operation, name: seen.append((operation, name))
     fill(journal, 2, size=200)
-    journal.sync()
+    journal.log.sync()
     first, second = segment_name(1, 1), segment_name(2, 3)
     assert seen == [
         ("write", first),
@@ -67,14 +67,14 @@ def test_segments_follow_each_other_without_gaps_and_tell_where_they_begin() -> 
     journal = open_journal(storage)
     for term in range(1, 9):
         fill(journal, 3, size=120, term=term)
-        journal.sync()
+        journal.log.sync()
     headers = headers_of(storage)
     assert [header.sequence for header in headers] == list(range(1, len(headers) + 1))
     position = 0
     for header, name in zip(headers, segments_of(storage), strict=True):
         assert header.base == position
         assert (header.cluster_id, header.node) == (CLUSTER, NODE)
-        assert header.previous_term == journal.term_at(header.first_index - 1)
+        assert header.previous_term == journal.log.term_at(header.first_index - 1)
         position += len(storage.content(name))
 
 
@@ -84,8 +84,8 @@ def test_a_segment_that_begins_at_the_same_index_as_an_earlier_one_keeps_its_ord
     fill(journal, 1)
     for term in range(1, 6):
         fill(journal, 4, size=150, term=term)
-        journal.sync()
-        journal.truncate(1)
+        journal.log.sync()
+        journal.log.truncate(1)
     fill(journal, 2, term=9)
     expected = state_of(journal)
     journal.close()
@@ -100,11 +100,11 @@ def test_a_truncation_reaches_back_over_segments() -> None:
     journal = open_journal(storage)
     for _ in range(10):
         fill(journal, 3, size=150)
-        journal.sync()
+        journal.log.sync()
     assert len(segments_of(storage)) >= 10
-    journal.truncate(4)
+    journal.log.truncate(4)
     fill(journal, 2, term=2)
-    assert [entry[1:] for entry in journal[3:]] == [(4, 1), (5, 2), (6, 2)]
+    assert [entry[1:] for entry in journal.log[3:]] == [(4, 1), (5, 2), (6, 2)]
     expected = state_of(journal)
     journal.close()
     assert state_of(open_journal(storage)) == expected
@@ -123,8 +123,8 @@ def test_b14_positions_have_64_bits(end: int) -> None:
         journal = open_journal(storage, limits=limits)
         for _ in range(10):
             fill(journal, 2, size=90)
-            journal.sync()
-        journal.truncate(17)
+            journal.log.sync()
+        journal.log.truncate(17)
         fill(journal, 5, size=90, term=2)
         expected = state_of(journal)
         assert [entry[0] for entry in expected[0]] == [command(i, 90) for i in range(1, 23)]
@@ -139,8 +139,8 @@ def test_an_entry_larger_than_a_segment_and_than_a_read_still_fits() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=limits)
     for index in range(1, 6):
-        journal.add(command(index, 10_000), index, 1)
-    journal.sync()
+        journal.log.add(command(index, 10_000), index, 1)
+    journal.log.sync()
     expected = state_of(journal)
     journal.close()
     assert state_of(open_journal(storage, limits=limits)) == expected
@@ -152,7 +152,7 @@ def test_the_read_size_of_an_opening_changes_nothing(chunk: int) -> None:
     journal = open_journal(storage)
     for _ in range(6):
         fill(journal, 5, size=77)
-        journal.sync()
+        journal.log.sync()
     expected = state_of(journal)
     journal.close()
     limits = JournalLimits(segment_bytes=512, replay_chunk_bytes=chunk)
@@ -165,7 +165,7 @@ def test_opening_reads_every_byte_about_once() -> None:
     journal = open_journal(storage, limits=limits)
     for _ in range(20):
         fill(journal, 50, size=100)
-        journal.sync()
+        journal.log.sync()
     journal.close()
     total = sum(len(storage.content(name)) for name in storage.listdir())
     storage.read_bytes = 0

@@ -46,10 +46,12 @@ class Reader:
         self.journal = open_journal(self.storage, limits=journal_limits)
         for _ in range(0, entries, 5):
             fill(self.journal, 5, size=60)
-            self.journal.sync()
+            self.journal.log.sync()
         self.disk = Disk()
         self.wakes = 0
-        self.feed = LogReader(self.journal, self.disk, self._wake, lambda: self.journal.last_index)
+        self.feed = LogReader(
+            self.journal.log, self.disk, self._wake, lambda: self.journal.log.last_index
+        )
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -147,7 +149,7 @@ def test_a_failed_or_damaged_read_is_raised_once_and_is_final(problem: str) -> N
     with pytest.raises(JournalFailed if problem == "io" else JournalDamaged):
         reader.take(1)
     with pytest.raises(JournalFailed):
-        reader.journal.sync()
+        reader.journal.log.sync()
 
 
 def _fail_with_eio(_: str) -> None:
@@ -160,7 +162,7 @@ def test_a_segment_that_goes_while_it_is_to_be_read_ends_nothing() -> None:
     for index in (40, 50):
         take(reader.journal, [], index=index)
     clean_up(reader.journal)
-    assert reader.journal.first_whole_index == 41
+    assert reader.journal.log.first_whole_index == 41
     reader.land()
     with pytest.raises(IndexError):
         reader.take(1)
@@ -180,7 +182,7 @@ def test_a_file_that_is_gone_and_should_not_be_is_final() -> None:
 
 def test_reads_that_end_at_once_wake_no_reader() -> None:
     reader = Reader()
-    feed = LogReader(reader.journal, Inline(), reader._wake, lambda: 60)
+    feed = LogReader(reader.journal.log, Inline(), reader._wake, lambda: 60)
     found: list[Entry] = []
     while len(found) < 60:
         found += feed.take(len(found) + 1, EVERYTHING, 1000)
@@ -235,25 +237,25 @@ class Peer:
 def nothing_old_is_sent() -> None:
     """Entries that were read for an earlier leadership are not the log any more."""
     journal = Reader(entries=5).journal
-    journal.set_term(1, "a")
+    journal.log.set_term(1, "a")
     fill(journal, 3, size=60)
-    journal.sync()
+    journal.log.sync()
     peer = Peer(journal)
     peer.lead(1, 5)
     peer.round(1)
     peer.disk.go_on()
-    journal.truncate(6 - journal.first_index)
-    journal.set_term(3, "a")
+    journal.log.truncate(6 - journal.log.first_index)
+    journal.log.set_term(3, "a")
     for index in (6, 7, 8):
-        journal.add(command(index, 70), index, 3)
-    journal.sync()
+        journal.log.add(command(index, 70), index, 3)
+    journal.log.sync()
     peer.lead(3, 5)
     peer.round(3)
     peer.disk.go_on()
     peer.round(3)
     entries = [entry for message in peer.sent for entry in message["entries"]]
     assert entries
-    assert entries == journal.entries(6, EVERYTHING)
+    assert entries == journal.log.entries(6, EVERYTHING)
 
 
 def test_nothing_that_was_read_for_an_earlier_leadership_is_sent() -> None:

@@ -38,11 +38,11 @@ def fly(journal: Journal, rounds: int = ROUNDS) -> None:
     and goes with the next."""
     for _ in range(rounds):
         fill(journal, 1, size=100)
-        job = journal.begin_sync()
+        job = journal.log.begin_sync()
         assert job is not None
         fill(journal, 1, size=100)
         job.run()
-        journal.finish_sync(job)
+        journal.log.finish_sync(job)
 
 
 def sweep_of_a_new_segment() -> None:
@@ -70,14 +70,14 @@ def sweep_of_a_new_segment() -> None:
                 try:
                     fly(journal)
                 finally:
-                    landed = journal.synced_index
+                    landed = journal.log.synced_index
             except PowerCut:
                 pass
             storage.power_loss(random.Random(f"{number} {seed}"))
             again = open_journal(storage)
-            assert again.last_index >= landed
-            for index in range(1, again.last_index + 1):
-                assert again.read(index) == command(index, 100)
+            assert again.log.last_index >= landed
+            for index in range(1, again.log.last_index + 1):
+                assert again.log.read(index) == command(index, 100)
             fly(again, 2)
 
 
@@ -90,52 +90,52 @@ def test_a_new_segment_is_begun_by_the_thread_that_syncs_the_old_one() -> None:
     journal = open_journal(storage)
     fill(journal, 5, size=100)
     before = segments(storage)
-    job = journal.begin_sync()
+    job = journal.log.begin_sync()
     assert job is not None
     assert segments(storage) == before, "nothing of it is done on this thread"
-    end = journal.gathered_end
-    assert journal.covered_end == end
+    end = journal.log.gathered_end
+    assert journal.log.covered_end == end
     # What comes meanwhile is read from memory, and goes to the new segment.
     fill(journal, 5, size=100)
-    assert journal.synced_index == 0
-    assert [entry[0] for entry in journal.entries(1, 1 << 20)] == [
+    assert journal.log.synced_index == 0
+    assert [entry[0] for entry in journal.log.entries(1, 1 << 20)] == [
         command(index, 100) for index in range(1, 11)
     ]
     job.run()
     assert len(segments(storage)) == len(before) + 1
-    assert journal.synced_index == 0
-    journal.finish_sync(job)
-    assert (journal.synced_index, journal.synced_end) == (5, end)
-    journal.sync()
-    assert [journal.read(index) for index in range(1, 11)] == [
+    assert journal.log.synced_index == 0
+    journal.log.finish_sync(job)
+    assert (journal.log.synced_index, journal.log.synced_end) == (5, end)
+    journal.log.sync()
+    assert [journal.log.read(index) for index in range(1, 11)] == [
         command(index, 100) for index in range(1, 11)
     ]
     storage.power_loss(random.Random(1))
-    assert open_journal(storage).last_index == 10
+    assert open_journal(storage).log.last_index == 10
 
 
 def test_a_truncation_reaches_back_into_the_segment_on_its_way() -> None:
     storage = SimStorage()
     journal = open_journal(storage)
     fill(journal, 5, size=100)
-    job = journal.begin_sync()
+    job = journal.log.begin_sync()
     assert job is not None
-    journal.truncate(3)
-    journal.set_term(2, "beta")
-    journal.finish_sync(job)
+    journal.log.truncate(3)
+    journal.log.set_term(2, "beta")
+    journal.log.finish_sync(job)
     fill(journal, 2, size=80, term=2)
-    journal.sync()
+    journal.log.sync()
     storage.power_loss(random.Random(1))
     again = open_journal(storage)
-    assert [again.term_at(index) for index in range(1, 6)] == [1, 1, 1, 2, 2]
-    assert (again.term, again.voted_for) == (2, "beta")
+    assert [again.log.term_at(index) for index in range(1, 6)] == [1, 1, 1, 2, 2]
+    assert (again.log.term, again.log.voted_for) == (2, "beta")
 
 
 def test_a_segment_that_cannot_be_begun_ends_the_journal() -> None:
     storage = SimStorage()
     journal = open_journal(storage)
     fill(journal, 5, size=100)
-    job = journal.begin_sync()
+    job = journal.log.begin_sync()
     assert job is not None
 
     def hook(operation: str, name: str) -> None:
@@ -145,11 +145,11 @@ def test_a_segment_that_cannot_be_begun_ends_the_journal() -> None:
     storage.hook = hook
     job.run()
     with pytest.raises(JournalFailed, match="no room left on the disk"):
-        journal.finish_sync(job)
-    assert journal.synced_index == 0
+        journal.log.finish_sync(job)
+    assert journal.log.synced_index == 0
     journal.close()
     storage.crash()
-    assert open_journal(storage, limits=SMALL).last_index == 5
+    assert open_journal(storage, limits=SMALL).log.last_index == 5
 
 
 # --- the node's side ---

@@ -68,7 +68,7 @@ class Disk:
             found = check_holds(journal, expected)
         except JournalDamaged:
             with pytest.raises(JournalFailed):
-                journal.sync()
+                journal.log.sync()
             return "seen"
         if found == self.moment:
             return "same, warned" if journal.warnings else "same"
@@ -173,7 +173,7 @@ def test_a_damaged_segment_below_the_log_never_gives_another_entry() -> None:
     journal = open_journal(storage)
     for _ in range(8):
         fill(journal, 3, size=60)
-        journal.sync()
+        journal.log.sync()
     live = [1, 2, 3, 5, 20]
     take(journal, live, index=20)
     take(journal, live, index=22)
@@ -191,7 +191,7 @@ def test_a_damaged_segment_below_the_log_never_gives_another_entry() -> None:
         try:
             journal = open_journal(disk)
             outcome = "seen"
-            assert [journal.read(index) for index in live] == [command(i, 60) for i in live]
+            assert [journal.log.read(index) for index in live] == [command(i, 60) for i in live]
             outcome = "harmless"
         except (JournalDamaged, JournalForeign):
             pass
@@ -217,7 +217,7 @@ def test_a_snapshot_of_another_log_of_this_node_is_refused(two: Disk) -> None:
     journal = open_journal(other)
     fill(journal, 17, size=50)
     fill(journal, 20, size=50, term=3)
-    journal.sync()
+    journal.log.sync()
     take(journal, LIVE[30], index=30)
     content = other.content(two.newest_name)
     with pytest.raises(JournalDamaged, match="the log has another entry 30"):

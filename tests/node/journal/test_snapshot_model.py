@@ -69,20 +69,20 @@ class SnapshotModel(RuleBasedStateMachine):
         for _ in range(count):
             index = len(self.entries) + 1
             entry = (command(index, size + term), index, term)
-            self.journal.add(*entry)
+            self.journal.log.add(*entry)
             self.entries.append(entry)
         if sync:
             self.sync()
 
     def sync(self) -> None:
-        self.journal.sync()
+        self.journal.log.sync()
         self.settled = len(self.entries)
 
     @precondition(lambda self: len(self.entries) > self.committed)
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
         kept = data.draw(st.integers(self.committed, len(self.entries) - 1), label="kept")
-        self.journal.truncate(kept + 1 - self.journal.first_index)
+        self.journal.log.truncate(kept + 1 - self.journal.log.first_index)
         del self.entries[kept:]
         # Another suffix could come back instead: let nothing depend on it.
         self.sync()
@@ -103,7 +103,7 @@ class SnapshotModel(RuleBasedStateMachine):
         self.writer.write(state_at(index, 40))
         self.writing = (index, live)
         self.committed = max(self.committed, index)
-        self.settled = max(self.settled, self.journal.synced_index)
+        self.settled = max(self.settled, self.journal.log.synced_index)
 
     @precondition(lambda self: self.writer is not None)
     @rule()
@@ -146,9 +146,9 @@ class SnapshotModel(RuleBasedStateMachine):
             self.storage.power_loss(random.Random(seed))
         self.ended()
         self.journal = open_journal(self.storage, limits=self.limits)
-        assert self.settled <= self.journal.last_index <= len(self.entries)
+        assert self.settled <= self.journal.log.last_index <= len(self.entries)
         assert not self.journal.warnings
-        del self.entries[self.journal.last_index :]
+        del self.entries[self.journal.log.last_index :]
         self.settled = len(self.entries)
 
     # --- what must hold after each step ---
@@ -158,9 +158,9 @@ class SnapshotModel(RuleBasedStateMachine):
         if not hasattr(self, "journal"):
             return
         journal, entries = self.journal, self.entries
-        whole = journal.first_whole_index
-        assert journal.last_index == len(entries)
-        assert journal.entries(whole, 1 << 30) == entries[whole - 1 :]
+        whole = journal.log.first_whole_index
+        assert journal.log.last_index == len(entries)
+        assert journal.log.entries(whole, 1 << 30) == entries[whole - 1 :]
         newest = journal.snapshot
         assert (newest.index if newest is not None else 0) == self.index
         if newest is None:

@@ -64,16 +64,16 @@ def check_goes_on(storage: SimStorage, expected: list[Moment], rng: random.Rando
     journal = open_journal(storage)
     check_holds(journal, [moment])
     fill(journal, 4, size=SIZE, term=9)
-    journal.set_term(9, "alpha")
+    journal.log.set_term(9, "alpha")
     live = LIVE[moment.snapshot] if moment.snapshot else ()
     take(journal, live)
     clean_up(journal)
-    last, term = journal.last_index, journal.term
+    last, term = journal.log.last_index, journal.log.term
     storage.power_loss(rng)
     journal = open_journal(storage)
-    assert (journal.last_index, journal.term) == (last, term)
+    assert (journal.log.last_index, journal.log.term) == (last, term)
     for index in live:
-        assert journal.read(index) == moment.entries[index - 1][0]
+        assert journal.log.read(index) == moment.entries[index - 1][0]
 
 
 def check_tidy(storage: SimStorage, snapshots: int) -> None:

@@ -26,10 +26,10 @@ from tests.support.snapshots import clean_up, kept_entry, live_entries, state_at
 def filled(storage: SimStorage, count: int = 30, size: int = 60) -> Journal:
     """A journal of `count` entries over several segments, all synced."""
     journal = open_journal(storage)
-    journal.set_term(1, "alpha")
+    journal.log.set_term(1, "alpha")
     for _ in range(0, count, 3):
         fill(journal, 3, size=size)
-        journal.sync()
+        journal.log.sync()
     return journal
 
 
@@ -82,26 +82,26 @@ def test_the_first_snapshot_lets_nothing_go_the_second_what_the_first_does_not_n
     take(journal, [2], index=12)
     clean_up(journal)
     assert names(storage, ".segment") == segments
-    assert (journal.first_index, journal.first_whole_index) == (1, 1)
+    assert (journal.log.first_index, journal.log.first_whole_index) == (1, 1)
     take(journal, [2, 20], index=24)
     clean_up(journal)
-    assert (journal.first_index, journal.first_whole_index) == (11, 13)
+    assert (journal.log.first_index, journal.log.first_whole_index) == (11, 13)
     left = names(storage, ".segment")
     assert len(left) < len(segments)
     for journal in (journal, reopened(storage)):  # noqa: B020
-        assert journal.first_index == 11
-        assert [journal.term_at(index) for index in (11, 12, 13)] == [1, 1, 1]
-        assert journal.read(2) == command(2, 60)
-        assert journal.read(11) == journal.read(12) == PLACEHOLDER
-        assert journal[0] == (PLACEHOLDER, 11, 1)
-        assert [journal.read(index) for index in range(13, 31)] == [
+        assert journal.log.first_index == 11
+        assert [journal.log.term_at(index) for index in (11, 12, 13)] == [1, 1, 1]
+        assert journal.log.read(2) == command(2, 60)
+        assert journal.log.read(11) == journal.log.read(12) == PLACEHOLDER
+        assert journal.log[0] == (PLACEHOLDER, 11, 1)
+        assert [journal.log.read(index) for index in range(13, 31)] == [
             command(index, 60) for index in range(13, 31)
         ]
         with pytest.raises(IndexError):
-            journal.read(3)
+            journal.log.read(3)
         with pytest.raises(IndexError):
-            journal.entries(12, 1000)
-        assert journal.entries(13, 0)[0] == (command(13, 60), 13, 1)
+            journal.log.entries(12, 1000)
+        assert journal.log.entries(13, 0)[0] == (command(13, 60), 13, 1)
 
 
 def test_live_entries_move_out_of_nearly_empty_segments() -> None:
@@ -115,7 +115,7 @@ def test_live_entries_move_out_of_nearly_empty_segments() -> None:
     before = storage.listdir()
     for journal in (journal, reopened(storage)):  # noqa: B020
         for index in live:
-            assert journal.read(index) == command(index, 60)
+            assert journal.log.read(index) == command(index, 60)
             assert kept_entry(journal, index) == (command(index, 60), index, 1)
         clean_up(journal)
         assert storage.listdir() == before
@@ -125,7 +125,7 @@ def test_live_entries_move_out_of_nearly_empty_segments() -> None:
     take(journal, [22], index=70)
     clean_up(journal)
     assert len(names(storage, ".kept")) == 1
-    assert journal.read(22) == reopened(storage).read(22) == command(22, 60)
+    assert journal.log.read(22) == reopened(storage).log.read(22) == command(22, 60)
 
 
 def test_live_entries_are_read_from_any_of_them_on_without_those_before(
@@ -149,9 +149,9 @@ def test_a_snapshot_of_what_is_not_synced_syncs_it_first() -> None:
     journal = open_journal(storage)
     fill(journal, 5)
     take(journal, [2], index=4)
-    assert journal.synced_index == 5
+    assert journal.log.synced_index == 5
     storage.power_loss(random.Random(1))
-    assert open_journal(storage).read(2) == command(2)
+    assert open_journal(storage).log.read(2) == command(2)
 
 
 def test_b27_what_a_snapshot_holds_is_never_truncated() -> None:
@@ -159,11 +159,14 @@ def test_b27_what_a_snapshot_holds_is_never_truncated() -> None:
     writer = journal.begin_snapshot(20, 1, array("Q", [3]))
     for finish in (writer.abort, lambda: take(journal, [3], index=20)):
         with pytest.raises(JournalRefused, match="entries up to 20 stay"):
-            journal.truncate(19)
+            journal.log.truncate(19)
         finish()
-    journal.truncate(20)
-    assert journal.last_index == 20
-    for refused in (LibraryLog(journal).clear, lambda: LibraryLog(journal).deleteEntriesTo(3)):
+    journal.log.truncate(20)
+    assert journal.log.last_index == 20
+    for refused in (
+        LibraryLog(journal.log).clear,
+        lambda: LibraryLog(journal.log).deleteEntriesTo(3),
+    ):
         with pytest.raises(RaftStopped):
             refused()
 
@@ -172,20 +175,20 @@ def test_a_truncation_that_reaches_below_the_first_segment_of_the_log_is_replaye
     """The segment where the log begins truncates entries whose segments are gone."""
     storage = SimStorage()
     journal = filled(storage, 30)
-    journal.truncate(20)
+    journal.log.truncate(20)
     fill(journal, 2, size=60, term=2)
-    journal.sync()
+    journal.log.sync()
     for index in (21, 22):
         take(journal, [4], index=index)
         fill(journal, 1, size=60, term=2)
-        journal.sync()
-    expected = (journal.last_index, journal.last_term)
+        journal.log.sync()
+    expected = (journal.log.last_index, journal.log.last_term)
     clean_up(journal)
     journal = reopened(storage)
-    assert journal.first_index == 20
-    assert (journal.last_index, journal.last_term) == expected
-    assert [journal.term_at(index) for index in (20, 21)] == [1, 2]
-    assert journal.read(4) == command(4, 60)
+    assert journal.log.first_index == 20
+    assert (journal.log.last_index, journal.log.last_term) == expected
+    assert [journal.log.term_at(index) for index in (20, 21)] == [1, 2]
+    assert journal.log.read(4) == command(4, 60)
 
 
 def test_a_snapshot_that_cannot_be_is_refused() -> None:
@@ -281,7 +284,7 @@ def test_an_unneeded_file_is_removed_on_another_thread() -> None:
     [gone] = set(before) - set(storage.listdir())
     assert gone.endswith(".segment")
     clean_up(journal)
-    assert [journal.read(index) for index in (2, 20)] == [command(2, 60), command(20, 60)]
+    assert [journal.log.read(index) for index in (2, 20)] == [command(2, 60), command(20, 60)]
 
 
 def reads_by(storage: SimStorage, work: Callable[[], object]) -> int:
@@ -308,7 +311,7 @@ def test_what_cleaning_up_reads_is_read_on_another_thread() -> None:
     assert (here, beside) == (0, 3), "the places, and two entries far from each other"
     assert names(storage, ".kept")
     assert storage.open_files <= 3, "the journal's own, and none of the cleaning up"
-    assert [journal.read(index) for index in (2, 20)] == [command(2, 60), command(20, 60)]
+    assert [journal.log.read(index) for index in (2, 20)] == [command(2, 60), command(20, 60)]
 
 
 @pytest.mark.parametrize("what", ["entry", "place"])
@@ -326,7 +329,7 @@ def test_damage_that_cleaning_up_reads_on_another_thread_ends_the_journal(what: 
     with pytest.raises(JournalDamaged, match=name):
         go_on_beside(journal)
     with pytest.raises(JournalFailed):
-        journal.sync()
+        journal.log.sync()
 
 
 def go_on_beside(journal: Journal) -> None:
@@ -384,7 +387,7 @@ def test_a_compaction_waits_for_its_sync_on_another_thread() -> None:
     while journal.compact_step(1):
         pass
     assert len(names(storage, ".kept")) == 1
-    assert journal.read(20) == command(20, 60)
+    assert journal.log.read(20) == command(20, 60)
 
 
 def test_a_sync_that_fails_on_another_thread_gives_the_compaction_up() -> None:
@@ -435,7 +438,7 @@ def test_a_snapshot_that_begins_while_entries_move_finds_them_after_a_restart() 
         take(journal, live, index=58)
         clean_up(journal)
         for later in (journal, reopened(storage)):
-            assert [later.read(index) for index in live] == [command(i, 60) for i in live]
+            assert [later.log.read(index) for index in live] == [command(i, 60) for i in live]
     assert steps > 10
 
 
@@ -489,9 +492,9 @@ def test_a_read_that_fails_is_final(ending: str) -> None:
     with pytest.raises(JournalFailed, match="the disk failed"):  # noqa: PT012
         journal.read_state(meta, 0, 1)
         for index in (1, 20):
-            journal.read(index)
+            journal.log.read(index)
     with pytest.raises(JournalFailed):
-        journal.add(b"x", 61, 1)
+        journal.log.add(b"x", 61, 1)
 
 
 def test_a_file_that_cannot_be_removed_is_reported_and_removed_at_the_next_start() -> None:
@@ -510,12 +513,12 @@ def test_a_file_that_cannot_be_removed_is_reported_and_removed_at_the_next_start
         clean_up(journal)
     assert len(names(storage, ".segment")) == before
     fill(journal, 2)
-    journal.sync()
+    journal.log.sync()
     storage.hook = None
     journal = reopened(storage)
     clean_up(journal)
     assert len(names(storage, ".segment")) < before
-    assert journal.read(2) == command(2, 60)
+    assert journal.log.read(2) == command(2, 60)
 
 
 def test_opening_reads_no_segment_below_the_log() -> None:
@@ -533,4 +536,4 @@ def test_opening_reads_no_segment_below_the_log() -> None:
     headers = len(names(storage, ".segment")) * 400
     assert storage.read_bytes < headers + 2 * snapshots + 40 * 100
     assert total > 90 * 300
-    assert journal.read(100) == command(100, 60)
+    assert journal.log.read(100) == command(100, 60)

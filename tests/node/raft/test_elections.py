@@ -183,7 +183,7 @@ def test_a_node_with_the_longest_log_and_an_old_term_does_not_block_the_rest() -
     for name in "bc":
         node = world.nodes[name]
         assert node.journal is not None
-        node.journal.set_term(9, None)
+        node.journal.log.set_term(9, None)
         node.kill()
     world.nodes["c"].storage.crash()
     world.nodes["a"].start()
@@ -231,7 +231,7 @@ def test_held_frames_of_an_ended_connection_or_another_term_are_dropped() -> Non
     node = world.nodes["b"].node
     assert world.nodes["b"].journal is not None
     held = raft_probe.core(node).outbox
-    world.nodes["b"].journal.add(b"\x10x", node.last_index + 1, node.term)
+    world.nodes["b"].journal.log.add(b"\x10x", node.last_index + 1, node.term)
     answer = {"type": "next_node_idx", "term": node.term, "round": 1, "next_node_idx": 9}
     answer |= {"reset": False, "success": True, "counted": True}
     held.send(PeerNode("a"), dict(answer))
@@ -240,7 +240,7 @@ def test_held_frames_of_an_ended_connection_or_another_term_are_dropped() -> Non
     held.forget(PeerNode("a"))
     sent: list[Frame] = []
     world.network.intercept = lambda frame: sent.append(frame) or "drop"  # type: ignore[func-returns-value]  # to note in passing
-    world.nodes["b"].journal.sync()
+    world.nodes["b"].journal.log.sync()
     held.release(node.term)
     assert [(frame.target, frame.message()["term"]) for frame in sent] == [("c", node.term)]
     assert node.status().counters.held_frames_dropped_total == 2

@@ -210,10 +210,10 @@ def b17_unknown_type(node_class: NodeClass = RaftNode) -> None:
     node = world.nodes["a"]
 
     def fill(journal: Any) -> None:
-        journal.add(b"\x01", 1, 0)
+        journal.log.add(b"\x01", 1, 0)
         for index, command in ((2, b"\x10one"), (3, b"\x03version five"), (4, b"\x10two")):
-            journal.add(command, index, 0)
-        journal.sync()
+            journal.log.add(command, index, 0)
+        journal.log.sync()
 
     node.journal_hook = fill
     world.start()
@@ -234,9 +234,9 @@ def b18_durable_before_answer(node_class: NodeClass = RaftNode) -> None:
         assert journal is not None
         if message["type"] in ("next_node_idx", "response_vote", "request_vote"):
             answers.append(message["type"])
-            assert not journal.dirty
+            assert not journal.log.dirty
             if message.get("success"):
-                assert message["next_node_idx"] - 1 <= journal.synced_index
+                assert message["next_node_idx"] - 1 <= journal.log.synced_index
         return "pass"
 
     world.network.intercept = check
@@ -322,7 +322,7 @@ def b23_commit_hint(node_class: NodeClass = RaftNode) -> None:
     leader.kill()
 
     def exaggerate(journal: Any) -> None:
-        journal.commit_hint = lambda: 50
+        journal.log.commit_hint = lambda: 50
 
     leader.journal_hook = exaggerate
     leader.start()

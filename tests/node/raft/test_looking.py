@@ -66,8 +66,15 @@ def everything_of(node: SimNode) -> dict[str, Any]:
             found[name] = value
         elif isinstance(value, Sized):
             found[name] = len(value)
-    del found["Journal._cache"]  # The check at the end reads, by no step.
-    found["log"] = (node.journal.first_index, node.journal.last_index, node.journal.snapshot)
+    del (
+        found["Journal._cache"],
+        found["DurableLog._cache"],
+    )  # The check at the end reads, by no step.
+    found["log"] = (
+        node.journal.log.first_index,
+        node.journal.log.last_index,
+        node.journal.snapshot,
+    )
     found["answers"] = dict(core.last_response)
     found["waiting"] = raft_probe.waiting_indexes(node.node)
     found["left"] = raft_probe.left_indexes(node.node)

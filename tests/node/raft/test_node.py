@@ -166,7 +166,7 @@ def test_a_turn_replicates_then_tells_the_owner_then_syncs() -> None:
     def watch(frame: Frame) -> str:
         if frame.source == leader.name and frame.message().get("entries"):
             assert leader.journal is not None
-            order.append("sent dirty" if leader.journal.dirty else "sent clean")
+            order.append("sent dirty" if leader.journal.log.dirty else "sent clean")
         return "pass"
 
     world.network.intercept = watch
@@ -211,7 +211,7 @@ def test_a_costly_log_is_applied_a_little_at_a_time_and_no_more_is_read() -> Non
     leader.kill()
     leader.start()
     core, counts, read, spent = raft_probe.core(leader.node), [0], [0], [0.0]
-    clock, entries = core.clock, core.journal.entries
+    clock, entries = core.clock, core.journal.log.entries
 
     def cost(payload: bytes) -> None:
         spent[0] += 0.006 if len(leader.applied) < 40 else 0.0
@@ -224,7 +224,7 @@ def test_a_costly_log_is_applied_a_little_at_a_time_and_no_more_is_read() -> Non
     leader.apply_hook = cost
     raft_probe.on_before_sync(leader.node, lambda: counts.append(len(leader.applied)))
     core.clock = lambda: clock() + spent[0]
-    core.journal.entries = reading  # type: ignore[method-assign]  # counts what is read
+    core.journal.log.entries = reading  # type: ignore[method-assign]  # counts what is read
     world.run(1.0)
     assert len(leader.applied) == 50
     steps = [after - before for before, after in itertools.pairwise(counts) if after <= 40]

@@ -89,7 +89,7 @@ def test_the_abstract_members_of_the_library_are_all_ours() -> None:
 def test_b27_the_log_cannot_be_emptied() -> None:
     journal = open_journal(SimStorage())
     fill(journal, 3)
-    log = LibraryLog(journal)
+    log = LibraryLog(journal.log)
     with pytest.raises(RaftStopped, match="refusing to clear the log"):
         log.clear()
     with pytest.raises(RaftStopped, match="refusing to drop 2 entries"):

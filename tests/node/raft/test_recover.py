@@ -103,12 +103,12 @@ def lost_copy(node_class: NodeClass = RaftNode) -> None:
     submitted = world.submit(leader, world.payload())
     last = leader.node.last_index + 1
     world.run_until(lambda: raft_probe.core(leader.node).match_index[_peer(leader, "b")] >= last)
-    assert leader.journal.synced_index < last
+    assert leader.journal.log.synced_index < last
     lost.lose_disk()
     world.network.intercept = lambda frame: "drop" if entries_to(frame, "b") else "pass"
     lost.start()
     journal = leader.journal
-    world.run_until(lambda: journal.synced_index >= last)
+    world.run_until(lambda: journal.log.synced_index >= last)
     world.run(1.0)
     assert not submitted.outcomes
     world.network.intercept = None
@@ -415,8 +415,8 @@ def written(storage: SimStorage) -> None:
     """A journal of a few entries in several segments, its process gone."""
     journal = open_journal(storage)
     for index in range(1, 40):
-        journal.add(b"\x10" + bytes(100), index, 1)
-        journal.sync()
+        journal.log.add(b"\x10" + bytes(100), index, 1)
+        journal.log.sync()
     journal.close()
     storage.crash()
 
@@ -447,7 +447,7 @@ def test_damaged_files_are_set_aside_and_stay_whatever_is_started_later() -> Non
     old = {name: storage.content(name) for name in storage.listdir()}
     journal = open_journal(storage, recover=STAMP)
     assert journal.recovering
-    assert journal.last_index == 0
+    assert journal.log.last_index == 0
     journal.close()
     for recover in (None, "20270101T000000Z"):
         journal = open_journal(storage, recover=recover)
@@ -477,7 +477,7 @@ def test_a_whole_journal_is_not_given_up() -> None:
         open_journal(storage, recover=STAMP)
     assert storage.listdir() == before
     journal = open_journal(storage)
-    assert journal.last_index == 39
+    assert journal.log.last_index == 39
     assert storage.open_files > 0
     journal.close()
 
@@ -487,7 +487,7 @@ def test_somebody_elses_journal_is_not_given_up() -> None:
     written(storage)
     with pytest.raises(JournalForeign):
         open_journal(storage, node="somebody", recover=STAMP)
-    assert open_journal(storage).last_index == 39
+    assert open_journal(storage).log.last_index == 39
 
 
 def test_a_power_cut_at_any_operation_leaves_the_old_files_or_a_member_that_recovers() -> None:

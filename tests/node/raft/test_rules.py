@@ -27,8 +27,8 @@ def log_of(*terms: int) -> Journal:
     """A journal with entries of these terms, the first being the no-op of term 0."""
     journal = open_journal(SimStorage())
     for index, term in enumerate(terms, start=1):
-        journal.add(b"\x01" if index == 1 else b"\x10x", index, term)
-    journal.sync()
+        journal.log.add(b"\x01" if index == 1 else b"\x10x", index, term)
+    journal.log.sync()
     return journal
 
 
@@ -47,24 +47,24 @@ def frame(previous: int, previous_term: int, *terms: int, commit: int = 1) -> di
 
 def test_the_commit_index_moves_to_what_the_frame_verified_and_not_to_the_end_of_the_log() -> None:
     journal = log_of(0, 1, 1, 1, 1, 1)
-    verdict = accept(journal, frame(2, 1, commit=6), 1, 1)
+    verdict = accept(journal.log, frame(2, 1, commit=6), 1, 1)
     assert (verdict.success, verdict.commit_index, verdict.next_index) == (True, 2, 3)
-    verdict = accept(journal, frame(2, 1, 1, commit=6), 2, 2)
+    verdict = accept(journal.log, frame(2, 1, 1, commit=6), 2, 2)
     assert (verdict.commit_index, verdict.next_index, verdict.added) == (3, 4, 0)
-    assert journal.last_index == 6
+    assert journal.log.last_index == 6
 
 
 def test_the_log_is_cut_at_the_first_conflict_and_nowhere_before() -> None:
     journal = log_of(0, 1, 1, 2, 2)
-    verdict = accept(journal, frame(1, 0, 1, 1, 3), 1, 1)
+    verdict = accept(journal.log, frame(1, 0, 1, 1, 3), 1, 1)
     assert verdict.truncated
-    assert [journal.term_at(index) for index in range(1, 5)] == [0, 1, 1, 3]
-    assert journal.last_index == 4
+    assert [journal.log.term_at(index) for index in range(1, 5)] == [0, 1, 1, 3]
+    assert journal.log.last_index == 4
 
 
 def test_gap_and_mismatch_name_the_entry_after_the_commit_index() -> None:
     for message in (frame(9, 3), frame(4, 3)):
-        verdict = accept(log_of(0, 1, 1, 2, 2), message, 2, 2)
+        verdict = accept(log_of(0, 1, 1, 2, 2).log, message, 2, 2)
         assert (verdict.success, verdict.next_index) == (False, 3)
 
 
@@ -172,14 +172,14 @@ def test_nothing_is_applied_or_reported_before_it_is_on_the_own_disk(names: str)
     for node in world.nodes.values():
 
         def durable(payload: bytes = b"", node: Any = node) -> None:
-            assert node.journal.synced_index >= node.node.commit_index
+            assert node.journal.log.synced_index >= node.node.commit_index
 
         node.apply_hook = durable
     world.start()
     for node in world.nodes.values():
 
         def before_sync(node: Any = node) -> None:
-            assert node.journal.synced_index >= node.node.commit_index
+            assert node.journal.log.synced_index >= node.node.commit_index
 
         raft_probe.on_before_sync(node.node, before_sync)
     leader = world.elect()
@@ -221,7 +221,7 @@ def test_a_run_of_entries_is_passed_over_only_for_a_newest_of_the_own_term() -> 
     world.run(0.5)
     committed = core.commit_index
     term, last = core.term, committed + 5
-    core.journal.extend([(b"\x10x", index, term) for index in range(committed + 1, last + 1)])
+    core.journal.log.extend([(b"\x10x", index, term) for index in range(committed + 1, last + 1)])
     first, second = core.match_index
     core.match_index.update({first: last - 1, second: committed})
     core.term = term + 1

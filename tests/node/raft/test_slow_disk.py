@@ -24,7 +24,7 @@ def make_slow(world: World, node: SimNode, seconds: float) -> None:
     """From now on each sync takes that long on the average, and the node knows it."""
     node.sync_seconds = seconds
     leader = world.leaders[0]
-    while node.journal is not None and node.journal.recent_sync_seconds < 0.002:
+    while node.journal is not None and node.journal.log.recent_sync_seconds < 0.002:
         world.commit(leader, 1)
 
 
@@ -40,7 +40,7 @@ def test_a_slow_leader_commits_what_a_majority_of_others_has() -> None:
         world.run(0.2)
     assert leader.node.is_leader
     assert leader.journal is not None
-    assert leader.journal.synced_index <= leader.node.commit_index
+    assert leader.journal.log.synced_index <= leader.node.commit_index
     world.run(5.0)
     world.checks.at_rest()
 
@@ -86,7 +86,7 @@ def leader_counts_its_disk(node_class: NodeClass = RaftNode) -> None:
     submitted = [world.submit(leader, world.payload()) for _ in range(3)]
     world.run_until(lambda: all(one.outcomes for one in submitted), 9.0)
     assert leader.journal is not None
-    assert leader.journal.synced_index >= submitted[-1].outcomes[0][1]
+    assert leader.journal.log.synced_index >= submitted[-1].outcomes[0][1]
 
 
 def promises_wait_for_their_sync(node_class: NodeClass = RaftNode) -> None:
@@ -101,7 +101,7 @@ def promises_wait_for_their_sync(node_class: NodeClass = RaftNode) -> None:
     def intercept(frame: Frame) -> str:
         message = frame.message()
         if frame.source == "b" and message["type"] == "next_node_idx" and message["success"]:
-            assert message["next_node_idx"] - 1 <= journal.synced_index
+            assert message["next_node_idx"] - 1 <= journal.log.synced_index
         return "pass"
 
     world.network.intercept = intercept
@@ -109,7 +109,7 @@ def promises_wait_for_their_sync(node_class: NodeClass = RaftNode) -> None:
         world.submit(leader, world.payload())
         world.run(0.05)
     world.run(3.0)
-    assert journal.synced_index == leader.node.last_index
+    assert journal.log.synced_index == leader.node.last_index
 
 
 def all_slow(world: World, seconds: float) -> SimNode:
@@ -131,7 +131,7 @@ def votes_wait_for_their_sync(node_class: NodeClass = RaftNode) -> None:
         kind = frame.message()["type"]
         journal = world.nodes[frame.source].journal
         if kind in ("request_vote", "response_vote") and journal is not None:
-            assert journal.term_synced, kind
+            assert journal.log.term_synced, kind
             seen.append(kind)
         return "pass"
 
@@ -161,7 +161,7 @@ def answers_wait_for_their_term(node_class: NodeClass = RaftNode) -> None:
     def intercept(frame: Frame) -> str:
         message = frame.message()
         if frame.source == "b" and message["type"] == "next_node_idx":
-            assert journal.term_synced or message["term"] < journal.term
+            assert journal.log.term_synced or message["term"] < journal.log.term
         return "pass"
 
     world.network.intercept = intercept
@@ -215,59 +215,63 @@ def test_random_faults_find_a_leader_that_counts_itself_too_early() -> None:
 def test_what_is_added_during_a_sync_goes_with_the_next() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=ONE_SEGMENT)
-    journal.add(b"\x01", 1, 0)
-    job = journal.begin_sync()
+    journal.log.add(b"\x01", 1, 0)
+    job = journal.log.begin_sync()
     assert job is not None
-    covered = journal.covered_end
-    journal.add(b"\x10one", 2, 1)
-    assert journal.begin_sync() is None
-    assert journal.synced_end < covered < journal.gathered_end
+    covered = journal.log.covered_end
+    journal.log.add(b"\x10one", 2, 1)
+    assert journal.log.begin_sync() is None
+    assert journal.log.synced_end < covered < journal.log.gathered_end
     job.run()
-    assert journal.synced_index == 0
-    journal.finish_sync(job)
-    assert (journal.synced_index, journal.synced_end, journal.dirty) == (1, covered, True)
-    journal.sync()
-    assert (journal.synced_index, journal.dirty) == (2, False)
+    assert journal.log.synced_index == 0
+    journal.log.finish_sync(job)
+    assert (journal.log.synced_index, journal.log.synced_end, journal.log.dirty) == (
+        1,
+        covered,
+        True,
+    )
+    journal.log.sync()
+    assert (journal.log.synced_index, journal.log.dirty) == (2, False)
 
 
 def test_a_truncation_during_a_sync_takes_back_what_it_would_prove() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=ONE_SEGMENT)
     for index in range(1, 6):
-        journal.add(b"\x10", index, 1)
-    job = journal.begin_sync()
+        journal.log.add(b"\x10", index, 1)
+    job = journal.log.begin_sync()
     assert job is not None
-    journal.truncate(3)
-    journal.add(b"\x10other", 4, 2)
-    journal.add(b"\x10other", 5, 2)
+    journal.log.truncate(3)
+    journal.log.add(b"\x10other", 4, 2)
+    journal.log.add(b"\x10other", 5, 2)
     job.run()
-    journal.finish_sync(job)
-    assert journal.synced_index == 3
-    journal.sync()
-    assert journal.synced_index == 5
+    journal.log.finish_sync(job)
+    assert journal.log.synced_index == 3
+    journal.log.sync()
+    assert journal.log.synced_index == 5
 
 
 def test_a_blocking_sync_finishes_the_one_under_way_first() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=ONE_SEGMENT)
-    journal.add(b"\x01", 1, 0)
-    job = journal.begin_sync()
+    journal.log.add(b"\x01", 1, 0)
+    job = journal.log.begin_sync()
     assert job is not None
-    journal.set_term(4, "b")
-    assert not journal.dirty
-    journal.finish_sync(job)  # Its thread tells later: nothing happens.
-    assert journal.synced_index == 1
+    journal.log.set_term(4, "b")
+    assert not journal.log.dirty
+    journal.log.finish_sync(job)  # Its thread tells later: nothing happens.
+    assert journal.log.synced_index == 1
     storage.crash()
     again = open_journal(storage, limits=ONE_SEGMENT)
-    assert (again.term, again.voted_for, again.last_index) == (4, "b", 1)
+    assert (again.log.term, again.log.voted_for, again.log.last_index) == (4, "b", 1)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 def test_a_sync_that_fails_on_its_thread_ends_the_journal(number: int) -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=ONE_SEGMENT)
-    journal.add(b"\x01", 1, 0)
-    job = journal.begin_sync()
+    journal.log.add(b"\x01", 1, 0)
+    job = journal.log.begin_sync()
     assert job is not None
 
     def hook(operation: str, name: str) -> None:
@@ -276,6 +280,6 @@ def test_a_sync_that_fails_on_its_thread_ends_the_journal(number: int) -> None:
     storage.hook = hook
     job.run()
     with pytest.raises(JournalFailed, match="has stopped"):
-        journal.finish_sync(job)
+        journal.log.finish_sync(job)
     with pytest.raises(JournalFailed):
-        journal.sync()
+        journal.log.sync()

@@ -40,7 +40,7 @@ def compacting(seed: int, node_class: NodeClass, names: str = "abc", **settings:
 def first_index(node: SimNode) -> int:
     """Where a node's log begins."""
     assert node.journal is not None
-    return node.journal.first_index
+    return node.journal.log.first_index
 
 
 def commit_past(world: World, leader: SimNode, behind: SimNode) -> None:

@@ -117,7 +117,7 @@ def test_what_is_submitted_after_the_tick_leaves_in_the_same_turn_too() -> None:
     last = leader.node.last_index
     leader.node.turn()
     assert leader.journal is not None
-    assert leader.node.last_index == last + 1 == leader.journal.synced_index
+    assert leader.node.last_index == last + 1 == leader.journal.log.synced_index
     sent = raft_probe.core(leader.node).replication.peers.values()
     assert [progress.next_index for progress in sent] == [last + 2] * 2
     world.run(0.2)
