@@ -231,7 +231,12 @@ def _consumer(state: State, consumer: Consumer) -> None:
         record = queue.records[position]
         assert (record.consumer, record.token) == (consumer.number, token), "a stale late token"
     if consumer.session:
-        assert consumer.number in state.sessions[consumer.session].consumers, "an orphan"
+        session = state.sessions[consumer.session]
+        assert consumer.number in session.consumers, "an orphan"
+        assert consumer.timer_ms is None or session.disconnected, "a grace while connected"
+        left = consumer.base == Base.CANCELLED and session.disconnected
+        going = consumer.timer_ms is not None or consumer.leaving is not None
+        assert not left or going, f"{consumer!r} keeps its locks for ever"
 
 
 def _indexes(state: State) -> None:

@@ -96,6 +96,14 @@ RELEASE_AVOID_MS: Final = 1_000
 RESUME_MS: Final = 10_000
 """After a change of leader, sessions that have not resumed in this time become disconnected."""
 
+RESUMES: Final = 64
+"""Changes of leader within `RESUME_MS` that have a time each, far more than elections in that time;
+above it the newest two count as one, and their sessions get the later one's time."""
+
+CANCELLED_MS: Final = 10_000
+"""For this long a cancelled consumer of a disconnected session keeps its locks: two heartbeats, so
+that what resumes at all after an interruption has resumed."""
+
 PRODUCER_MS: Final = 7 * 86_400_000
 """A named producer lives for this long after its last use (section 10)."""
 

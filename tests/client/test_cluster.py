@@ -27,7 +27,7 @@ from fifo.client import observe
 from node.cli.main import app
 from node.config import RaftSettings
 from tests.node.cli.conftest import free_base_port
-from tests.support.cluster import LocalCluster, passed, running
+from tests.support.cluster import LocalCluster, leadership_of, passed, running
 from tests.support.wire_peer import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -295,6 +295,29 @@ async def test_a_dropped_connection_redelivers_nothing(tmp_path: Path) -> None:
         assert client.metrics.disconnects >= 3
         overview = await client.queue("orders")
         assert overview.counters["delivered"] == 500
+
+
+async def test_a_worker_that_left_its_iterator_keeps_its_lock_through_an_interruption(
+    tmp_path: Path,
+) -> None:
+    async with three(tmp_path) as (cluster, client), fifo.connect(url_of(cluster)) as other:
+        await client.declare(fifo.QueueSpec("orders"))
+        await client.publish("orders", b"one")
+        async with client.consume("orders") as messages:
+            [held] = await take(messages, 1)
+        [mine] = [
+            session
+            for session in leadership_of(await cluster.leader()).sessions
+            if session.session_id == client._session.identity.session
+        ]
+        await until(lambda: len(mine.connections) == 2)
+        for connection in mine.connections:
+            connection.abort()  # both at once, so that the session is disconnected
+        await until(lambda: client.metrics.connects == 2)
+        [lock] = await other.locks("orders")
+        assert (lock.consumer, lock.attempt) == (held.consumer, 1)
+        assert (await held.ack(receipt=True)).status == "ok"
+        assert (await other.queue("orders")).messages == 0
 
 
 async def test_a_named_producer_is_known_to_the_next_client(tmp_path: Path) -> None:

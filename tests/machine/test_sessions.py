@@ -7,7 +7,6 @@ import pytest
 from fifo.machine import commands, limits, replies
 from fifo.machine.effects import Deliver, Fenced, Notify, SessionEnded
 from fifo.machine.types import Role
-from fifo.words import bounds
 from tests.support.machine import Bench, absent, expect, present, refused, sixteen, statuses
 
 
@@ -237,35 +236,23 @@ def test_ending_a_session_with_many_locks_goes_on_by_ticks() -> None:
     assert ann not in bench.machine.state.sessions
 
 
-@pytest.mark.parametrize("verb", ["subscribe", "get"])
-def test_a_resubscribe_while_the_cancelled_consumer_is_emptied_gets_a_new_one(
-    verb: str,
-) -> None:
+def test_a_drain_that_is_ended_in_steps_stops_with_a_resume() -> None:
     bench = Bench()
     bench.declare("q")
     session = bench.attach()
-    count = limits.STEP_MESSAGES // limits.RECORD_COST + 10  # one step does not give all back
-
-    def begin() -> int:
-        if verb == "subscribe":
-            return bench.subscribe(session, "q", prefetch=2 * count).consumer
-        command = commands.Get(session, "q", bounds.GET_MESSAGES_MAX)
-        return expect(replies.Got, bench.do(command)).consumer
-
-    bench.publish(session, "q", *["m"] * count)
-    old = begin()
-    while bench.counts("q")[0]:
-        assert begin() == old
-    bench.do(commands.Cancel(session, old))
+    in_a_step = limits.STEP_MESSAGES // limits.RECORD_COST
+    bench.publish(session, "q", *["m"] * (in_a_step + 10))
+    consumer = bench.subscribe(session, "q", prefetch=2 * in_a_step).consumer
+    bench.do(commands.Cancel(session, consumer))
     bench.disconnect(session)
+    bench.advance(limits.CANCELLED_MS)
+    assert bench.tick()  # there is more to return
     bench.attach()
-    new = begin()
-    assert new != old
     bench.tick_all()
-    held = {number: one.held for number, one in bench.machine.state.consumers.items()}
-    assert held == {new: count if verb == "subscribe" else bounds.GET_MESSAGES_MAX}
-    assert bench.ack(old, 1, session=session) == ["unknown_consumer"]
-    assert bench.overview("q")["counters"]["redelivered_disconnect"] == count
+    assert bench.counts("q") == (in_a_step, 10, 0)
+    assert bench.subscribe(session, "q", prefetch=1).consumer == consumer
+    assert bench.ack(consumer, (in_a_step + 1, in_a_step + 10)) == ["ok"] * 10
+    assert bench.overview("q")["counters"]["redelivered_disconnect"] == in_a_step
 
 
 def test_deleting_a_queue_notifies_its_consumers() -> None:

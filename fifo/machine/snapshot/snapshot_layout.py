@@ -309,5 +309,6 @@ TYPES: dict[str, Any] = {
 SCALAR_READERS: dict[str, Reader] = {
     "chores": _TUPLES_AS_DEQUE,
     "pending": _DICT,
+    "resumes": _TUPLES,
     "unresumed": LongReader(list, list.extend),
 }

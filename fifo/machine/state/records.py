@@ -281,7 +281,8 @@ class Consumer:
         self.floor_token = 0
         self.leaving: int | None = None  # the cause with which it is being emptied and removed
         self.service_key: tuple[int, int, int] | None = None
-        self.timer_ms: int | None = None  # end of a disconnect grace, or of a durable consumer
+        # until when its locks outlive a disconnect, where that is bounded; a durable one's end
+        self.timer_ms: int | None = None
 
     def clone(self) -> "Consumer":
         """Copy what a frozen view keeps."""
@@ -534,7 +535,7 @@ SCALARS = (
     "term",
     "lead_epoch",
     "lead_ms",
-    "resume_due_ms",
+    "resumes",
     "unresumed",
     "next_queue",
     "next_session",
@@ -555,7 +556,8 @@ class State:
         self.term = 0
         self.lead_epoch = 0  # grows with every lead(term); who has another one is detached
         self.lead_ms = 0
-        self.resume_due_ms: int | None = None
+        # (lead epoch, until when its sessions may resume), of changes of leader, the oldest first
+        self.resumes: list[tuple[int, int]] = []
         self.unresumed: list[int] = []  # sessions still to be disconnected, last one first
         self.next_queue = self.next_session = self.next_consumer = self.next_producer = 1
         self.queues: dict[int, Queue] = {}

@@ -10,7 +10,7 @@ from fifo.machine.commands import Attach, Detach, Disconnect, EndSession, Lead, 
 from fifo.machine.effects import Fenced, Notify, SessionEnded
 from fifo.machine.replies import Attached, Done, Led, Refused, Reply
 from fifo.machine.state import locks
-from fifo.machine.state.records import Producer, Queue, Session, Step
+from fifo.machine.state.records import Consumer, Producer, Queue, Session, Step
 from fifo.machine.types import Base, Cause, EndCause, Role, Suspicion
 from fifo.words import bounds
 from fifo.words.codes import RefusalCode
@@ -24,7 +24,10 @@ def lead(step: Step, command: Lead) -> Reply:
     state.term = command.term
     state.lead_epoch += 1
     state.lead_ms = step.now
-    state.resume_due_ms = step.now + limits.RESUME_MS if state.sessions else None
+    # Those that an earlier term detached, and that have not resumed, keep the time it gave them.
+    del state.resumes[limits.RESUMES - 1 :]
+    if state.sessions:
+        state.resumes.append((state.lead_epoch, step.now + limits.RESUME_MS))
     state.unresumed = []
     return Led(len(state.sessions))
 
@@ -210,30 +213,45 @@ def set_disconnected(step: Step, session: Session) -> None:
     session.disconnected = True
     session.disconnected_ms = step.now
     step.arm(session, step.now + bounds.SESSION_TIMEOUT_MS)
-    cancelled = []
     for number in session.consumers:
-        consumer = step.open_consumer(number)
-        grace_ms = step.state.queues[consumer.queue].spec.disconnect_grace_ms
-        if consumer.base == Base.CANCELLED:
-            cancelled.append(number)
-        elif grace_ms is not None and consumer.held:
-            step.arm(consumer, step.now + grace_ms)
-    _start_leaving_together(step, cancelled, Cause.DISCONNECT)
+        arm_grace(step, session, step.open_consumer(number))
     _reconsider(step, session)
 
 
+def arm_grace(step: Step, session: Session, consumer: Consumer) -> None:
+    """Note until when a consumer of a disconnected session keeps its locks: its queue's
+    `disconnect_grace`, and where it was cancelled a time of its own, the shorter of the two."""
+    grace_ms = step.state.queues[consumer.queue].spec.disconnect_grace_ms
+    if consumer.base == Base.CANCELLED:
+        grace_ms = limits.CANCELLED_MS if grace_ms is None else min(grace_ms, limits.CANCELLED_MS)
+    elif not consumer.held:
+        grace_ms = None
+    step.arm(consumer, None if grace_ms is None else session.disconnected_ms + grace_ms)
+
+
 def grace_over(step: Step, number: int) -> bool:
-    """A queue's `disconnect_grace` has passed: what is still locked is returned. Whether all is."""
+    """A consumer's session has been disconnected for too long: what is still locked is returned,
+    and a cancelled consumer goes. False where the budget was not enough for that.
+
+    Every resume disarms the timer, so the session is disconnected in the epoch that armed it.
+    """
     consumer = step.open_consumer(number)
+    session, queue = step.open_session(consumer.session), step.open_queue(consumer.queue)
+    assert session.disconnected, "a grace runs only while its session is disconnected"
+    decides = consumer.held > 0 or queue.active == number
     lost = returns.give_back_all(step, consumer, Cause.DISCONNECT)
-    emptied = consumer.held == 0
-    if emptied:
-        step.arm(consumer, None)
     if lost:
         # The client hears of it as of any other lock that ended, when it is back.
-        returns.notify(step, step.open_session(consumer.session), number, lost)
-    consumers.elect(step, step.open_queue(consumer.queue))
-    return emptied
+        returns.notify(step, session, number, lost)
+    if consumer.held:
+        return False
+    if consumer.base == Base.CANCELLED:
+        consumers.drop(step, consumer, elects=decides)
+        return True
+    step.arm(consumer, None)
+    if decides:
+        consumers.elect(step, queue)
+    return True
 
 
 def end_session(step: Step, command: EndSession) -> Reply:
@@ -286,6 +304,7 @@ def start_leaving(step: Step, number: int, cause: Cause, *, elects: bool = True)
     if consumer.leaving is None:
         consumer.base = int(Base.CANCELLED)
         consumer.leaving = int(cause)
+        step.arm(consumer, None)
         consumers.refresh(step, queue, consumer)
     if not go_on_leaving(step, number, elects=elects):
         step.state.chores.append(("consumer", number, 0))

@@ -44,7 +44,7 @@ def subscribe(step: Step, command: Subscribe) -> Reply:
     except SpecError as error:
         return Refused(RefusalCode.INVALID, str(error))
     session = step.open_session(command.session)
-    known = _staying(step, session.tags.get((queue.number, command.tag)))
+    known = session.tags.get((queue.number, command.tag))
     refused = _check(step, queue, session.consumers, options, known)
     if refused is not None:
         return refused
@@ -62,18 +62,12 @@ def subscribe(step: Step, command: Subscribe) -> Reply:
         consumer.base = int(Base.ACTIVE)
     else:
         consumer.base = int(Base.WAITING)
+    if session.disconnected:  # proposed before that, applied after
+        sessions.arm_grace(step, session, consumer)
     consumers.refresh(step, queue, consumer)
     consumers.elect(step, queue)
     active = consumer.base == Base.ACTIVE
     return Subscribed(consumer.number, queue.number, consumer.lock_ms, consumer.prefetch, active)
-
-
-def _staying(step: Step, known: int | None) -> int | None:
-    """The session's consumer of that name; not one that is being emptied over several steps, which
-    is as good as gone: what came to it now would go back with the rest."""
-    if known is None or step.state.consumers[known].leaving is not None:
-        return None
-    return known
 
 
 def _check(
@@ -125,7 +119,7 @@ def _set_options(queue: Queue, consumer: Consumer, options: ConsumerOptions) -> 
 
 
 def cancel(step: Step, command: Cancel) -> Reply:
-    """Nothing more for this consumer; what it holds and has opened stays until settled."""
+    """No more for this consumer, and it finishes what it holds: a drain."""
     refused = checks.session(step, command.session, command.fence)
     if refused is not None:
         return refused
@@ -145,10 +139,10 @@ def cancel(step: Step, command: Cancel) -> Reply:
     queue.used_ms = step.now
     consumers.refresh(step, queue, consumer)
     consumers.elect(step, queue)
-    if step.state.sessions[command.session].disconnected:
-        sessions.start_leaving(step, consumer.number, Cause.DISCONNECT)
-    else:
-        consumers.drop_if_done(step, consumer)
+    session = step.open_session(command.session)
+    if session.disconnected:  # proposed before that, applied after
+        sessions.arm_grace(step, session, consumer)
+    consumers.drop_if_done(step, consumer)
     return Done()
 
 
@@ -187,7 +181,7 @@ def get(step: Step, command: Get) -> Reply:
         return Refused(RefusalCode.SUBSCRIBED, "the queue is single-active and has a subscriber")
     session = step.open_session(command.session)
     lock_ms = command.lock_ms or queue.spec.lock_ms
-    known = _staying(step, session.gets.get(queue.number))
+    known = session.gets.get(queue.number)
     if known is None:
         if len(session.consumers) >= limits.CONSUMERS_PER_SESSION:
             most = limits.CONSUMERS_PER_SESSION

@@ -9,7 +9,7 @@ from fifo.machine.commands import Tick
 from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.replies import Reply, Ticked
 from fifo.machine.state import locks, ordering, ready
-from fifo.machine.state.records import Queue, State, Step
+from fifo.machine.state.records import Queue, Session, State, Step
 from fifo.machine.types import NEVER_MS, EndCause, Range
 from fifo.machine.verbs import durable, queues, sessions
 
@@ -45,27 +45,40 @@ def _evaluate(step: Step, named: tuple[tuple[int, int, int], ...]) -> bool:
 def _disconnect_unresumed(step: Step) -> None:
     """Sessions that a change of leader detached and that have not come back in time."""
     state = step.state
-    if state.resume_due_ms is not None and state.resume_due_ms <= step.now:
-        state.resume_due_ms = None
-        state.unresumed = [
-            number
-            for number, session in state.sessions.items()
-            if session.lead_epoch != state.lead_epoch and not session.disconnected
-        ]
-        state.unresumed.reverse()
     objects = limits.STEP_OBJECTS
-    while state.unresumed and objects > 0 and step.budget > 0:
-        number = state.unresumed.pop()
-        objects -= 1
-        session = state.sessions.get(number)
-        if session is None or session.end_cause is not None:
-            continue
-        if session.lead_epoch == state.lead_epoch:
-            continue
-        objects -= len(session.consumers)
-        session = step.open_session(number)
-        sessions.sync(step, session)
-        sessions.set_disconnected(step, session)
+    while state.resumes and state.resumes[0][1] <= step.now:
+        if not state.unresumed:
+            while len(state.resumes) > 1 and state.resumes[1][1] <= step.now:
+                del state.resumes[0]  # the later one is about the same sessions, and more
+        epoch, _ = state.resumes[0]
+        if not state.unresumed:
+            state.unresumed = [
+                number
+                for number, session in state.sessions.items()
+                if _is_unresumed(session, epoch)
+            ]
+            state.unresumed.reverse()
+        while state.unresumed and objects > 0 and step.budget > 0:
+            objects -= _disconnect_if_unresumed(step, state.unresumed.pop(), epoch)
+        if state.unresumed:
+            return
+        del state.resumes[0]
+
+
+def _is_unresumed(session: Session, epoch: int) -> bool:
+    """Whether the session was there before this change of leader and has not resumed since."""
+    return session.lead_epoch < epoch and not session.disconnected and session.end_cause is None
+
+
+def _disconnect_if_unresumed(step: Step, number: int, epoch: int) -> int:
+    """Disconnect the session unless it has resumed meanwhile; the objects that were looked at."""
+    session = step.state.sessions.get(number)
+    if session is None or not _is_unresumed(session, epoch):
+        return 1
+    session = step.open_session(number)
+    sessions.sync(step, session)
+    sessions.set_disconnected(step, session)
+    return 1 + len(session.consumers)
 
 
 def _fire_timers(step: Step) -> None:
@@ -215,9 +228,9 @@ def reschedule(step: Step, queue: Queue) -> None:
 
 def next_due_ms(state: State) -> int | None:
     """The earliest cluster time at which a tick would do something, lock timeouts left aside."""
-    if state.chores or state.pending or state.unresumed:
+    if state.chores or state.pending:
         return state.cluster_time_ms
     due_ms: int | None = state.timers[0][0] if state.timers else None
-    if state.resume_due_ms is not None and (due_ms is None or state.resume_due_ms < due_ms):
-        due_ms = state.resume_due_ms
+    if state.resumes and (due_ms is None or state.resumes[0][1] < due_ms):
+        due_ms = state.resumes[0][1]
     return due_ms

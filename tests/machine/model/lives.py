@@ -13,6 +13,9 @@ from tests.machine.model.records import DELAYED, READY, Consumer, Producer, Queu
 from tests.machine.model.verbs import Answer
 from tests.machine.model.world import World
 
+DRAIN_MS = 10_000
+"""For this long a cancelled consumer keeps its locks while its session is disconnected (4.12)."""
+
 
 def attach(world: World, session_id: bytes, role: int, incarnation: bytes, user: str) -> Answer:
     """Open or resume a session in one role."""
@@ -111,16 +114,10 @@ def raise_floor(world: World, consumer: Consumer, floor_ms: int) -> None:
 
 
 def become_disconnected(world: World, session: Session) -> None:
-    """Its consumers keep their locks; the cancelled ones give everything back and are gone."""
+    """Its consumers keep their locks."""
     session.disconnected, session.disconnected_ms = True, world.now_ms
     session.attached, session.resume_by_ms = [False, False], None
-    consumers = world.of_session(session)
-    for consumer in consumers:
-        if consumer.cancelled:
-            for message in world.held_by(consumer):
-                moving.take(world, message, moving.DISCONNECT)
-            moving.remove_consumer(world, consumer)
-    reseat_all(world, consumers)
+    reseat_all(world, world.of_session(session))
 
 
 def end_session(world: World, number: int, cause: int) -> Answer:
@@ -163,7 +160,8 @@ def lead(world: World, term: int) -> Answer:
         session.attached = [False, False]
         if session.disconnected:
             continue
-        session.resume_by_ms = world.now_ms + limits.RESUME_MS
+        if session.resume_by_ms is None:  # else a further change of leader prolongs nothing
+            session.resume_by_ms = world.now_ms + limits.RESUME_MS
         for consumer in world.of_session(session):
             consumer.lead_ms, consumer.lead_last = world.now_ms, consumer.next_token - 1
     for queue in world.queues.values():
@@ -277,17 +275,21 @@ def timed_out(world: World, consumer: Consumer, tokens: list[int]) -> None:
 
 
 def grace(world: World, session: Session) -> None:
-    """A queue's disconnect_grace returns what a disconnected session still holds there."""
+    """Return what a disconnected session still holds where its time is over: that of the queue's
+    `disconnect_grace`, or of a drain, which ends with it."""
     for consumer in world.of_session(session):
         queue = world.queues[consumer.queue]
-        wait_ms = queue.spec.disconnect_grace_ms
-        if wait_ms is None or session.disconnected_ms + wait_ms > world.now_ms:
+        waits_ms = [queue.spec.disconnect_grace_ms, DRAIN_MS if consumer.cancelled else None]
+        ends_ms = [session.disconnected_ms + wait for wait in waits_ms if wait is not None]
+        if not any(end <= world.now_ms for end in ends_ms):
             continue
         held = world.held_by(consumer)
         for message in held:
             moving.take(world, message, moving.DISCONNECT)
         if held:
             notify(world, session, consumer, {message.token for message in held})
+        if consumer.cancelled:
+            moving.remove_consumer(world, consumer)
         moving.reseat(world, queue)
 
 

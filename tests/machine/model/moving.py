@@ -222,8 +222,7 @@ def drop_if_done(world: World, consumer: Consumer) -> None:
     """A cancelled consumer is gone when its last token is settled and resolved."""
     if not consumer.cancelled or world.held_by(consumer):
         return
-    resolved = consumer.resolved_below >= consumer.next_token or consumer.next_token == 1
-    if resolved or world.sessions[consumer.session].disconnected:
+    if consumer.resolved_below >= consumer.next_token or consumer.next_token == 1:
         remove_consumer(world, consumer)
 
 

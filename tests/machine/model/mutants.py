@@ -209,9 +209,39 @@ BUGS: dict[str, Switch] = {
     ),
     "a cancelled consumer of a disconnected session keeps its locks": edited(
         sessions,
-        "set_disconnected",
+        "arm_grace",
         "if consumer.base == Base.CANCELLED:",
         "if False:",
+    ),
+    "a disconnect returns what a cancelled consumer holds": edited(
+        sessions,
+        "arm_grace",
+        "limits.CANCELLED_MS if grace_ms is None",
+        "0 if grace_ms is None",
+    ),
+    "a longer grace prolongs a drain": edited(
+        sessions,
+        "arm_grace",
+        "min(grace_ms, limits.CANCELLED_MS)",
+        "grace_ms",
+    ),
+    "a resume leaves the time of a drain running": edited(
+        sessions,
+        "_resume",
+        "step.arm(consumer, None)",
+        "pass",
+    ),
+    "a cancelled consumer stays when its time is over": edited(
+        sessions,
+        "grace_over",
+        "consumers.drop(step, consumer, elects=decides)",
+        "step.arm(consumer, None)",
+    ),
+    "a further change of leader prolongs the time to resume": edited(
+        sessions,
+        "lead",
+        "del state.resumes[limits.RESUMES - 1 :]",
+        "state.resumes.clear()",
     ),
     "a drain leaves its credit": edited(
         subscribe,

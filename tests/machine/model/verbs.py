@@ -243,9 +243,6 @@ def cancel(world: World, session: int, number: int, unopened: list[int]) -> Answ
     consumer.cancelled = True
     queue = world.queues[consumer.queue]
     world.used(queue)
-    if world.sessions[session].disconnected:
-        for message in world.held_by(consumer):
-            moving.take(world, message, moving.DISCONNECT)
     moving.drop_if_done(world, consumer)
     moving.reseat(world, queue)
     return ("done",)

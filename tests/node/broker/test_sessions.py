@@ -10,6 +10,7 @@ import pytest
 
 from fifo.wire import Buffer, columns
 from fifo.wire.messages import (
+    Cancel,
     Close,
     Confirms,
     Declare,
@@ -175,6 +176,31 @@ async def test_a_cut_connection_resumes_with_the_same_locks(node: Node) -> None:
     assert tokens == {1: b"one", 3: b"three"}
     assert [one[2] for one in await again.settle(consumer, 1, 3)] == [0, 1, 0]
     await again.close()
+
+
+async def test_a_cancelled_consumer_keeps_its_locks_through_an_interruption(node: Node) -> None:
+    client, consumer = await holding(node, [b"one", b"two"])
+    other = await connected(node.me.client)
+    await other.subscribe("q", tag="t")
+    assert isinstance(await client.ask(Cancel(consumer)), Ok)
+    await client.close()
+
+    async def connected_still() -> bool:
+        answer = await other.ask(QueueQuery("q", "consumers"))
+        assert isinstance(answer, Ok), answer
+        return any(one["consumer"] == consumer and not one["flags"] for one in answer.result)
+
+    async with asyncio.timeout(10):
+        while await connected_still():
+            await passed(0.01)
+    again = await RawClient(client.session, client.incarnation).connect(node.me.client)
+    await again.welcome(resume=True)
+    message, bodies = await again.delivery()
+    assert (message.repeat, message.first_token, bodies) == (True, 1, [b"one", b"two"])
+    assert [one[2] for one in await again.settle(consumer, 1, 2)] == [0]
+    assert not [one for one in other.frames if isinstance(one.message, Deliver)]
+    await again.close()
+    await other.close()
 
 
 async def test_another_client_object_with_the_session_takes_it(node: Node) -> None:
