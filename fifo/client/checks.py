@@ -11,6 +11,7 @@ from typing import Any
 from fifo.client.errors import InvalidArgument, MessageTooLarge
 from fifo.wire import limits as wire
 from fifo.wire.columns import encode_headers
+from fifo.words import names
 from fifo.words.bounds import PRIORITY_MAX
 
 
@@ -24,6 +25,9 @@ def name(value: object, what: str) -> str:
         raise InvalidArgument(f"{what}: cannot be written as UTF-8") from None
     if not 1 <= size <= wire.QUEUE_NAME_BYTES_MAX:
         raise InvalidArgument(f"{what}: must be 1 to {wire.QUEUE_NAME_BYTES_MAX} bytes, not {size}")
+    character = names.refused_character(value)
+    if character is not None:
+        raise InvalidArgument(f"{what}: contains the control character {character}; leave it out")
     return value
 
 

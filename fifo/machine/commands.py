@@ -17,7 +17,17 @@ from typing import Any
 from fifo.machine import limits, validators
 from fifo.machine.record import value
 from fifo.machine.types import Column, Range
-from fifo.machine.validators import integer, label, name, natural, optional, positive, sequence
+from fifo.machine.validators import (
+    integer,
+    label,
+    name,
+    natural,
+    new_label,
+    new_name,
+    optional,
+    positive,
+    sequence,
+)
 from fifo.words import bounds
 
 Fence = tuple[int, int]
@@ -392,17 +402,9 @@ _role = integer(0, 1)
 _queue = name
 _area_offset = optional(validators.offset)
 _options = validators.mapping(limits.SPEC_FIELDS)
-_producer_name = validators.text(bounds.QUEUE_NAME_BYTES_MAX, empty=False)
 _text = optional(validators.text(limits.INLINE_TEXT_BYTES))
 _text_at = optional(validators.record(validators.offset, integer(0, bounds.LETTER_TEXT_BYTES_MAX)))
 _texts_at = validators.record(*[_text_at] * 4)
-
-
-def _places(value: Any) -> Any:
-    """Places of texts; a log from before there were several has (offset, bytes) of the stack."""
-    if isinstance(value, (list, tuple)) and len(value) == 2:
-        value = (None, None, None, value)
-    return _texts_at(value)
 
 
 _milliseconds = optional(integer(0, bounds.DURATION_MS_MAX))
@@ -414,7 +416,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
         (sequence(validators.record(positive, positive, positive), limits.EVAL_RANGES),),
     ),
     3: (SetVersion, (positive,)),
-    4: (Attach, (validators.raw(16), _role, validators.raw(16), label, label, label)),
+    4: (Attach, (validators.raw(16), _role, validators.raw(16), new_label, label, new_label)),
     5: (Detach, (positive, _role, positive)),
     6: (
         Disconnect,
@@ -426,13 +428,13 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
         ),
     ),
     7: (EndSession, (positive, integer(0, 1), validators.fence)),
-    8: (Declare, (_queue, _options)),
+    8: (Declare, (new_name, _options)),
     9: (UpdateQueue, (_queue, _options)),
     10: (DeleteQueue, (_queue,)),
     11: (Purge, (_queue,)),
     12: (PauseQueue, (_queue,)),
     13: (ResumeQueue, (_queue,)),
-    14: (OpenProducer, (_producer_name,)),
+    14: (OpenProducer, (new_name,)),
     15: (
         Publish,
         (
@@ -454,7 +456,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
             validators.fence,
         ),
     ),
-    16: (Subscribe, (positive, label, _queue, _options, validators.fence)),
+    16: (Subscribe, (positive, new_label, _queue, _options, validators.fence)),
     17: (
         Cancel,
         (positive, positive, validators.ranges(bounds.SETTLE_RANGES_MAX), validators.fence),
@@ -488,7 +490,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
             _text,
             _text,
             natural,
-            optional(_places),
+            optional(_texts_at),
             validators.fence,
         ),
     ),
@@ -512,14 +514,14 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
     26: (Move, (_queue, _queue, integer(1, limits.STEP_MESSAGES))),
     27: (
         OpenDurable,
-        (_queue, validators.text(bounds.QUEUE_NAME_BYTES_MAX, empty=False), _options),
+        (_queue, new_name, _options),
     ),
     28: (Reserve, (positive, positive, integer(1, limits.STEP_MESSAGES), natural)),
     29: (Fetch, (positive, positive, positive, positive, natural)),
     30: (AckUpto, (positive, positive, natural, natural, natural)),
     31: (RenewDurable, (positive, positive)),
     32: (Forget, (positive, positive)),
-    33: (ForgetProducer, (_producer_name,)),
+    33: (ForgetProducer, (name,)),
 }
 
 _CODES: dict[type[Any], int] = {form[0]: code for code, form in _FORMS.items()}

@@ -60,7 +60,7 @@ def _checker(option: QueueOption) -> validators.Checker:
         case Kind.CHOICE:
             return _one_of(*option.choices)
         case Kind.QUEUE:
-            return validators.name
+            return validators.new_name
         case Kind.BACKOFF:
             return _backoff
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fifo.machine import limits
-from fifo.words import bounds
+from fifo.words import bounds, names
 
 Checker = Callable[[Any], Any]
 
@@ -66,6 +66,25 @@ def text(max_bytes: int, *, empty: bool = True) -> Checker:
 
 label = text(bounds.QUEUE_NAME_BYTES_MAX)
 name = text(bounds.QUEUE_NAME_BYTES_MAX, empty=False)
+
+
+def without_controls(check: Checker) -> Checker:
+    """What `check` takes, without characters that a terminal obeys: for a name that is new here;
+    where one is only looked up, it is not found.
+    """
+
+    def checked(value: Any) -> Any:
+        found = check(value)
+        character = names.refused_character(found)
+        if character is not None:
+            raise ValueError(f"a name with the control character {character}; leave it out")
+        return found
+
+    return checked
+
+
+new_label = without_controls(label)
+new_name = without_controls(name)
 
 
 def optional(check: Checker) -> Checker:

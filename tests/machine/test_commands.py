@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fifo.machine import commands
+from fifo.machine import commands, spec
 
 SAMPLES: list[commands.Command] = [
     commands.Lead(7),
@@ -137,3 +137,31 @@ def test_every_field_of_a_command_has_its_check(code: int) -> None:
     """A field without one is refused when the entry is applied, which stops every node."""
     kind, checks = commands._FORMS[code]
     assert len(checks) == len(dataclasses.fields(kind))
+
+
+@pytest.mark.parametrize("character", "\x00\n\x1b\x7f\x9b\u2028\u202e\u2066")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda name: commands.Declare(name, {}),
+        lambda name: commands.Declare("q", {"dead_letter": name}),
+        lambda name: commands.OpenProducer(name),
+        lambda name: commands.Subscribe(1, name, "q", {}),
+        lambda name: commands.OpenDurable("q", name, {}),
+        lambda name: commands.Attach(bytes(16), 0, bytes(16), "", "host:1", name),
+    ],
+)
+def test_a_new_name_with_a_control_character_is_refused(make: Any, character: str) -> None:
+    command = make(f"a{character}b")
+    if isinstance(command, commands.Declare) and command.spec:
+        with pytest.raises(spec.SpecError, match="dead_letter: a name with the control character"):
+            spec.queue_spec(command.spec)
+        return
+    with pytest.raises(ValueError, match=f"control character U\\+{ord(character):04X}; leave it"):
+        commands.from_list(commands.to_list(command))
+
+
+def test_a_name_may_have_every_letter_of_the_world() -> None:
+    for name in ("orders", "Bestellungen für Köln", "заказы", "注文", "🐇👩\u200d💻", "a b*[c]"):
+        command = commands.Declare(name, {})
+        assert commands.from_list(commands.to_list(command)) == command
