@@ -69,8 +69,8 @@ name = text(bounds.QUEUE_NAME_BYTES_MAX, empty=False)
 
 
 def without_controls(check: Checker) -> Checker:
-    """What `check` takes, without characters that a terminal obeys: for a name that is new here;
-    where one is only looked up, it is not found.
+    """A new name of the form of `check`, without control characters; one that is only looked up
+    needs no such check, for it is not found.
     """
 
     def checked(value: Any) -> Any:

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 _REFUSED: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""What a terminal or a log obeys: C0, DEL, C1, line separators, marks of direction."""
+"""Characters that a terminal or a log obeys: C0, DEL, C1, line separators, marks of direction."""
 
 
 def refused_character(name: str) -> str | None:

@@ -226,13 +226,6 @@ def test_each_long_text_of_a_dead_letter_keeps_its_entry_of_the_log() -> None:
     assert [index for step in live for index in step] == wanted
 
 
-def test_the_place_of_a_stack_in_an_older_log_is_read() -> None:
-    plain = [21, 1, 2, 3, [[1, 1]], None, "r", None, None, None, None, 0, [4, 9], [0, 1]]
-    command = commands.from_list(plain)
-    assert isinstance(command, commands.Settle)
-    assert (command.texts_at, command.fence) == ((None, None, None, (4, 9)), (0, 1))
-
-
 def test_single_active_no_consumer_is_activated_while_a_get_holds_messages() -> None:
     bench = Bench()
     bench.declare("q", ordering="single_active")
