@@ -201,7 +201,12 @@ def from_code(code: str, text: str, detail: Any = None, *, retryable: bool = Fal
 
 def again(error: FifoError) -> FifoError:
     """The same error for another raise: an exception keeps the traceback of every raise."""
-    copy = type(error)(str(error), detail=error.detail, unknown=error.unknown)
+    return reworded(error, str(error))
+
+
+def reworded(error: FifoError, text: str) -> FifoError:
+    """The same error with another text."""
+    copy = type(error)(text, detail=error.detail, unknown=error.unknown)
     copy.code, copy.retryable = error.code, error.retryable
     copy.__cause__ = error.__cause__
     return copy

@@ -260,6 +260,39 @@ async def test_exhausted_retries_are_reported_to_the_message_and_on_unsettled() 
             assert client.metrics.settlements_exhausted == 2
 
 
+async def test_every_error_of_a_settlement_names_its_message_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    busy = Error(Code.OVERLOADED, "busy", retryable=True)
+    async with Peer() as peer:
+        peer.answers[Subscribe] = subscribe_as(11)
+        peer.answers[Settle] = lambda line, frame: line.send(busy, frame.correlation)
+        options: dict[str, Any] = {"max_ack_retries": 1, "close_timeout": 0.1, "timeout": 0.2}
+        async with fifo.connect(peer.url, **options) as client:
+            messages = client.consume("orders")
+            await messages.subscribe()
+            peer.line().deliver(11, 1, bodies(4))
+            alone, waits, late, lost = await take(messages, 4)
+            await alone.ack()
+            await alone.ack_failed.wait()
+            with pytest.raises(fifo.AckRetriesExhausted) as caught:
+                await waits.nack()
+            errors = [str(caught.value)]
+            assert "; the last refusal: busy" in errors[0]
+            del peer.answers[Settle]
+            with pytest.raises(fifo.Timeout, match="no answer within") as timed_out:
+                await late.nack()
+            errors.append(str(timed_out.value))
+            lost_lock = Receipt(11, ((4, 4, STATUS_LOCK_LOST, False),))
+            peer.answers[Settle] = lambda line, frame: line.send(lost_lock, frame.correlation)
+            await lost.ack()
+            await lost.ack_failed.wait()
+    logged = [one.getMessage() for one in caplog.records if "settled" in one.getMessage()]
+    named = [*zip((waits, late), errors, strict=True), *zip((alone, lost), logged, strict=False)]
+    assert len(named) == 4
+    assert [text.count(repr(message)) for message, text in named] == [1] * 4, named
+
+
 async def test_a_lost_lock_is_the_answer_to_who_waits_and_an_event_to_who_does_not() -> None:
     async with Peer() as peer, consuming(peer, settles=False) as (client, messages):
         peer.answers[Settle] = lambda line, frame: line.send(

@@ -236,6 +236,77 @@ async def test_a_node_that_is_overloaded_is_asked_again_in_order() -> None:
         assert asked[3] - asked[2] > limits.RETRY_MIN_S / 2
 
 
+_LOW = Error(Code.OVERLOADED, "the leader's disk is low: 5 bytes free", retryable=True)
+
+
+async def test_a_publish_that_is_refused_each_time_ends_with_the_refusal_and_did_not_happen() -> (
+    None
+):
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        peer.answers[Publish] = lambda line, frame: line.send(_LOW, frame.correlation)
+        with pytest.raises(fifo.Overloaded) as caught:
+            await client.publish("orders", b"x", timeout=0.3)
+        error = caught.value
+        assert str(error) == f"publish to 'orders': refused for 0.3 s: {_LOW.text}"
+        assert (error.unknown, error.retryable, error.code) == (False, True, Code.OVERLOADED)
+        assert peer.count(Publish) > 1, "it was tried again"
+
+
+async def test_what_ended_as_refused_is_not_stored_later_with_others_of_its_frame() -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        store = Store()
+        peer.answers[Publish] = lambda line, frame: line.send(_LOW, frame.correlation)
+        short = asyncio.create_task(client.publish("orders", b"short", timeout=0.3))
+        long = asyncio.create_task(client.publish("orders", b"long", timeout=5.0))
+        with pytest.raises(fifo.Overloaded) as caught:
+            await short
+        assert not caught.value.unknown
+        peer.answers[Publish] = store
+        await long
+        assert store.bodies == [b"long"]
+        peer.answers[Publish] = lambda line, frame: line.send(_LOW, frame.correlation)
+        with pytest.raises(fifo.Overloaded):
+            await client.publish("orders", b"alone", timeout=0.3)
+        peer.answers[Publish] = store
+        await client.publish("orders", b"next")
+        assert store.bodies == [b"long", b"next"]
+
+
+async def test_frames_behind_a_refused_one_end_with_its_refusal() -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+
+        def refuses(line: Line, frame: Frame) -> None:
+            assert isinstance(frame.message, Publish)
+            gap = Error(Code.GAP, "gap", retryable=True, detail={"expected": 1})
+            line.send(gap if frame.message.previous else _LOW, frame.correlation)
+
+        peer.answers[Publish] = refuses
+        first = asyncio.create_task(client.publish("orders", b"x", timeout=0.6))
+        await peer.hear(Publish)
+        with pytest.raises(fifo.Overloaded, match="disk is low") as caught:
+            await client.publish_many("orders", [b"x"] * 1500, timeout=0.3)
+        assert not caught.value.unknown
+        assert isinstance(caught.value, PublishError)
+        assert caught.value.index == 0
+        with pytest.raises(fifo.Overloaded):
+            await first
+
+
+async def test_a_publish_with_one_transmission_unanswered_is_unknown_and_names_the_refusal() -> (
+    None
+):
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        task = asyncio.create_task(client.publish("orders", b"x", timeout=0.5))
+        line, _, _ = await peer.hear(Publish)
+        peer.answers[Publish] = lambda line, frame: line.send(_LOW, frame.correlation)
+        line.drop()
+        with pytest.raises(fifo.Timeout) as caught:
+            await task
+        assert caught.value.unknown, "the first may be stored"
+        last = f"the last refusal: {_LOW.text}"
+        assert str(caught.value) == f"publish to 'orders': no answer within 0.5 s; {last}"
+
+
 async def test_a_timeout_is_unknown_and_the_message_is_not_sent_again() -> None:
     async with Peer() as peer, fifo.connect(peer.url) as client:
         with pytest.raises(fifo.Timeout) as caught:

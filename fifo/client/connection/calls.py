@@ -53,6 +53,38 @@ async def until(
         handle.cancel()
 
 
+class Tries:
+    """The times that a request was on the wire, and what became of them.
+
+    Each is refused, for the node says so, or unanswered: then it may have happened.
+    """
+
+    __slots__ = ("refusal", "unanswered")
+
+    def __init__(self) -> None:
+        self.unanswered = 0
+        self.refusal: FifoError | None = None
+
+    def begin(self) -> None:
+        """Count one more."""
+        self.unanswered += 1
+
+    def refused(self, error: FifoError) -> None:
+        """Note the node's refusal of one of them."""
+        self.refusal = error
+        if not error.unknown:
+            self.unanswered -= 1
+
+    def passed_over(self) -> None:
+        """Note that the node refused one of them for another request, which stands before it."""
+        self.unanswered -= 1
+
+    @property
+    def unknown(self) -> bool:
+        """Whether one of them may have happened."""
+        return self.unanswered > 0
+
+
 class Call:
     """A request. `safe`: may be sent again after a reconnection, for twice does what once does.
 
@@ -69,6 +101,7 @@ class Call:
         "safe",
         "sent",
         "sent_again",
+        "tries",
     )
 
     def __init__(
@@ -86,6 +119,7 @@ class Call:
         self.future = future
         self.safe = safe
         self.sent = self.sent_again = False
+        self.tries = Tries()
         self.attempts = 0
         self.on_answer = on_answer
         self.retry = retry

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from fifo.client import limits
-from fifo.client.connection.calls import EXPIRED, Call, Expected, until
+from fifo.client.connection.calls import EXPIRED, Call, Expected, Tries, until
 from fifo.client.connection.dialing import Dialer
 from fifo.client.connection.environment import Environment
 from fifo.client.connection.link import Link
@@ -34,6 +34,7 @@ from fifo.client.errors import (
     Timeout,
     again,
     from_code,
+    reworded,
 )
 from fifo.client.metrics import Metrics
 from fifo.wire import VERSION_MAX, VERSION_MIN, Frame
@@ -292,7 +293,7 @@ class Session:
         self.fatal = error
         for call in list(self._calls.values()):
             failed = again(error)
-            failed.unknown |= call.sent
+            failed.unknown |= call.tries.unknown
             call.fail(failed)
         self._calls.clear()
         self._expected.clear()
@@ -374,7 +375,7 @@ class Session:
             self._forget(call)
         if result is EXPIRED:
             what = _CAPITAL.sub(" ", type(message).__name__).lower()
-            raise self.expired(seconds, what, sent=call.sent)
+            raise self.expired(seconds, what, call.tries)
         return result
 
     def begin(
@@ -398,10 +399,20 @@ class Session:
         self._send_call(call)
         return call
 
-    def expired(self, seconds: float, what: str, *, sent: bool) -> FifoError:
-        """The error of a wait that is over: unknown where it was sent, else it never happened."""
-        if sent:
-            return Timeout(f"{what}: no answer within {seconds:g} s", unknown=True)
+    def expired(
+        self, seconds: float, what: str, tries: Tries, *, goes_on: bool = False
+    ) -> FifoError:
+        """The error of a wait that is over; `what` names the request.
+
+        Unknown where it may have happened, or `goes_on` to be tried; the node's own refusal where
+        it refused it each time.
+        """
+        refusal = tries.refusal
+        if tries.unknown or goes_on:
+            last = f"; the last refusal: {refusal}" if refusal is not None else ""
+            return Timeout(f"{what}: no answer within {seconds:g} s{last}", unknown=True)
+        if refusal is not None:
+            return reworded(refusal, f"{what}: refused for {seconds:g} s: {refusal}")
         if self.link is not None:
             return Timeout(f"{what}: could not be sent within {seconds:g} s")
         why = f" after {self._last_error}" if self._last_error is not None else ""
@@ -412,6 +423,7 @@ class Session:
     def _send_call(self, call: Call) -> None:
         if self.link is not None and self._calls.get(call.correlation) is call:
             call.sent = True
+            call.tries.begin()
             self.link.send(call.message, call.correlation)
 
     def _retry(self, call: Call, error: FifoError) -> None:
@@ -460,6 +472,7 @@ class Session:
             call.succeed(frame)
             return
         error = from_code(message.code, message.text, message.detail, retryable=message.retryable)
+        call.tries.refused(error)
         if message.retryable and not call.future.done():
             self._retry(call, error)
         else:

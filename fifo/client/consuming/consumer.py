@@ -202,7 +202,7 @@ class Consumer(Generic[M]):
         try:
             answer = await until(_copy(call), session.loop.time() + seconds, session.loop)
             if answer is EXPIRED:
-                raise session.expired(seconds, "Subscribe", sent=call.sent)
+                raise session.expired(seconds, f"subscribe to {self.queue!r}", call.tries)
         except BaseException:
             # The answer may still come: it then finds a consumer to be cancelled.
             self.cancelled = True

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from fifo.client.connection.calls import Tries
 from fifo.client.consuming.ranges import Range, Ranges
 from fifo.client.consuming.verbs import SettleResult, Settling, Status
 from fifo.client.errors import FifoError
@@ -70,9 +71,9 @@ class Settlement(Generic[_M, _L]):
         "ledger",
         "messages",
         "ranges",
-        "sent",
         "sent_at",
         "settler",
+        "tries",
         "what",
     )
 
@@ -94,7 +95,7 @@ class Settlement(Generic[_M, _L]):
         self.is_many = False
         self.correlation = 0
         self.attempts = 0
-        self.sent = False
+        self.tries = Tries()
         self.sent_at: float | None = None
         self.ended = False
         self.error: FifoError | None = None
@@ -120,6 +121,12 @@ class Settlement(Generic[_M, _L]):
     def answered(self, frame: Frame) -> None:
         """A receipt or an error."""
         self.settler.answered(self, frame)
+
+    def __str__(self) -> str:
+        """The settlement as an error names it."""
+        messages = self.messages
+        one = repr(messages[0]) if len(messages) == 1 else f"{len(messages)} messages"
+        return f"settlement of {one}"
 
     @property
     def is_awaited(self) -> bool:

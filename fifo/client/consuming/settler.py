@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fifo.client import limits
-from fifo.client.connection.calls import EXPIRED, until
+from fifo.client.connection.calls import EXPIRED, Tries, until
 from fifo.client.connection.session import Session
 from fifo.client.consuming import ranges
 from fifo.client.consuming.message import Ledger, LockedMessage, LockSettlement
@@ -29,6 +29,7 @@ from fifo.client.errors import (
     SessionEnded,
     again,
     from_code,
+    reworded,
 )
 from fifo.wire import Code, Frame
 from fifo.wire import limits as wire
@@ -150,7 +151,7 @@ class Settler:
         seconds = self.session.options.timeout
         answer = await until(future, self.loop.time() + seconds, self.loop)
         if answer is EXPIRED:
-            raise self.session.expired(seconds, "Settle", sent=True)
+            raise self._expired(future, seconds, f"settlement of {message!r}")
         assert isinstance(answer, SettleResult)
         return answer
 
@@ -198,13 +199,22 @@ class Settler:
             for message, future in waiting:
                 answer: Any = await until(future, deadline, self.loop)
                 if answer is EXPIRED:
-                    raise self.session.expired(seconds, "Settle", sent=True)
+                    what = None if message is None else f"settlement of {message!r}"
+                    raise self._expired(future, seconds, what)
                 results.update(answer if message is None else {message: answer})
         finally:
             for _, future in waiting:
                 # One error is raised; of the others none is left unheard by anyone.
                 if not future.cancel() and not future.cancelled():
                     future.exception()
+
+    def _expired(self, future: asyncio.Future[Any], seconds: float, what: str | None) -> FifoError:
+        """The error of a wait for a receipt that is over; the settlement itself goes on."""
+        for one in self._outstanding.values():
+            followers = [follower.future for follower in one.followers]
+            if one.future is future or future in followers:
+                return self.session.expired(seconds, what or str(one), one.tries, goes_on=True)
+        return self.session.expired(seconds, what or "settlement", Tries(), goes_on=True)
 
     def _second(self, first: LockSettlement, follower: Follower[LockedMessage]) -> SettleResult:
         """A settlement of a message that has one: what became of that decides."""
@@ -214,7 +224,7 @@ class Settler:
         if first.error is None:
             return first.later(follower.message.token)
         if follower.future is not None:
-            raise again(first.error)
+            raise _named(first.error, follower.message)
         self._unsettled(follower.message, first.error)
         return LOST
 
@@ -294,7 +304,7 @@ class Settler:
         link = self.session.link
         if link is None or settlement.correlation not in self._outstanding:
             return
-        settlement.sent = True
+        settlement.tries.begin()
         settlement.sent_at = self.loop.time()
         what = settlement.what
         link.send(
@@ -321,8 +331,10 @@ class Settler:
         # What the client gives back on its own concerns no message of the program.
         if most is not None and settlement.attempts > most and settlement.messages:
             self.session.metrics.settlements_exhausted += len(settlement.messages)
-            text = f"no receipt for a settlement after {settlement.attempts} attempts"
-            self._fail(settlement, AckRetriesExhausted(text, unknown=settlement.sent))
+            refusal = settlement.tries.refusal
+            last = f"; the last refusal: {refusal}" if refusal is not None else ""
+            text = f"no receipt after {settlement.attempts} attempts{last}"
+            self._fail(settlement, AckRetriesExhausted(text, unknown=settlement.tries.unknown))
             return False
         self.session.metrics.settlements_retried += ranges.count(settlement.ranges)
         return True
@@ -381,7 +393,7 @@ class Settler:
                 # Already settled by the attempt whose answer was lost.
                 self._count(settlement.what.verb, 1)
             if not settlement.is_awaited and _failed_silently(result, settlement.what):
-                self._unsettled(message, _not_settled(message, result))
+                self._unsettled(message, LockLost(result.status.value))
 
     def _follow(self, first: LockSettlement, *, awaited: bool) -> None:
         """Answer the later settlements of its messages; `awaited`: a caller heard of this one."""
@@ -395,14 +407,14 @@ class Settler:
                 if result is not SENT and future is not None:
                     future.set_result(result)
             elif future is not None and first.error is not None:
-                future.set_exception(again(first.error))
+                future.set_exception(_named(first.error, message))
             elif future is not None:
                 token = message.token
                 future.set_result(first.result(token) if same else first.later(token))
             elif awaited and first.error is not None:
                 self._unsettled(message, first.error)
             elif awaited and _failed_silently(first.result(message.token), what):
-                self._unsettled(message, _not_settled(message, first.result(message.token)))
+                self._unsettled(message, LockLost(first.result(message.token).status.value))
 
     def _error(self, settlement: LockSettlement, message: Error) -> None:
         if message.code == Code.UNKNOWN_CONSUMER:
@@ -414,6 +426,8 @@ class Settler:
             nothing = (first, last, STATUS_UNKNOWN_CONSUMER, False)
             self._receipt(settlement, Receipt(settlement.ledger.number, (nothing,)))
             return
+        error = from_code(message.code, message.text, message.detail, retryable=message.retryable)
+        settlement.tries.refused(error)
         if message.retryable:
             if self._again(settlement):
                 backoff = self.session.options.ack_retry_backoff
@@ -423,7 +437,7 @@ class Settler:
                 self.loop.call_later(delay * jitter, self._send, settlement)
             return
         # Refused, so it is as before: locked, and in the program's hands.
-        self._fail(settlement, from_code(message.code, message.text, message.detail))
+        self._fail(settlement, error)
 
     def _fail(self, settlement: LockSettlement, error: FifoError) -> None:
         """End it without a receipt: it was refused, or none will come any more."""
@@ -441,7 +455,7 @@ class Settler:
         awaited = settlement.is_awaited
         if awaited:
             assert settlement.future is not None, "a caller waits for it"
-            settlement.future.set_exception(error)
+            settlement.future.set_exception(reworded(error, f"{settlement}: {error}"))
         else:
             for message in settlement.messages:
                 self._unsettled(message, error)
@@ -458,13 +472,15 @@ class Settler:
             self._drained.clear()
 
     def _unsettled(self, message: LockedMessage, error: FifoError) -> None:
+        """Report an error, whose text does not name the message, to the message and program."""
         self.session.metrics.settlements_failed += 1
         message.ack_failed.set()
+        named = reworded(error, f"{message!r} was not settled: {error}")
         if self.on_unsettled is None:
-            _log.warning("%r was not settled: %s", message, error)
+            _log.warning("%s", named)
             return
         try:
-            self.on_unsettled(message, error)
+            self.on_unsettled(message, named)
         except Exception:
             _log.exception("on_unsettled failed")
 
@@ -512,7 +528,7 @@ class Settler:
         """No receipt will come: what was sent is unknown."""
         for settlement in list(self._outstanding.values()):
             cause = again(error)
-            cause.unknown = settlement.sent
+            cause.unknown = settlement.tries.unknown
             self._fail(settlement, cause)
 
     def owes(self) -> bool:
@@ -553,9 +569,10 @@ def _failed_silently(result: SettleResult, what: Settling) -> bool:
     return result.status is Status.DEAD_LETTERED and what.verb in (VERB_ACK, VERB_RELEASE)
 
 
-def _not_settled(message: LockedMessage, result: SettleResult) -> LockLost:
-    return LockLost(f"{message!r} was not settled: {result.status.value}")
+def _named(error: FifoError, message: LockedMessage) -> FifoError:
+    """The error of a settlement for one of its messages, which it names."""
+    return reworded(error, f"settlement of {message!r}: {error}")
 
 
 def _session_over() -> SessionEnded:
-    return SessionEnded("the session that held this message has ended")
+    return SessionEnded("the session that held it has ended")

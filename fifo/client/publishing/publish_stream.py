@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from fifo.client import limits
+from fifo.client.connection.calls import Tries
 from fifo.client.connection.session import Session
 from fifo.client.errors import FifoError, ProducerGap, SessionEnded, from_code
 from fifo.client.publishing.confirms import Confirmed
@@ -28,9 +29,12 @@ class Work(Protocol):
 
     bytes_held: int
     numbers: Sequence[int] | None
+    tries: Tries
+    deadline: float
+    """Time of the loop until which its callers wait."""
 
     def pack(self) -> Publication | None:
-        """Return the messages; None where all callers have gone. Called once."""
+        """Return the messages whose callers have not gone; None where all have."""
 
     def done(self, confirmed: Confirmed | None, error: FifoError | None) -> None:
         """Report the outcome: the first `confirmed.total` messages are stored, the others not."""
@@ -81,6 +85,8 @@ class PublishStream:
         self.queue = queue
         self.producer = producer
         self.last_stored = last_stored
+        self.refusal: FifoError | None = None
+        """Why the node stores nothing at the moment; what stands behind waits for the same."""
         self._session = session
         self._released = released
         self._next = last_stored + 1
@@ -111,6 +117,9 @@ class PublishStream:
         for frame in list(self._frames):
             if not self._waiting or not self._may_send():
                 return
+            if frame.waits and self._is_too_late(frame):
+                self._pause()
+                return
             if frame.waits and not self._send(frame, self._after(before)):
                 continue
             before = frame
@@ -118,6 +127,14 @@ class PublishStream:
     def _may_send(self) -> bool:
         link = self._session.link
         return link is not None and link.writable and self._paused_until is None
+
+    def _is_too_late(self, frame: PublishFrame) -> bool:
+        """Whether the answer to one more try would come too late for its callers, who would learn
+        less from it than from the refusal of the last one."""
+        work = frame.work
+        if work.tries.refusal is None or work.abandoned():
+            return False
+        return work.deadline - self._session.loop.time() < limits.RETRY_MIN_S
 
     def _after(self, before: PublishFrame | None) -> int:
         """`previous` of the frame behind `before`."""
@@ -132,6 +149,7 @@ class PublishStream:
         frame.waits = False
         self._waiting -= 1
         frame.sent = True
+        frame.work.tries.begin()
         numbers = frame.numbers
         link.send(
             Publish(
@@ -148,8 +166,9 @@ class PublishStream:
         return True
 
     def _pack(self, frame: PublishFrame) -> bool:
-        """Give a frame its numbers and its bytes when it is first sent."""
-        if frame.packed:
+        """Give a frame its numbers and its bytes; again where it was refused, for a message whose
+        caller has heard of that must not be stored later."""
+        if frame.packed and frame.work.tries.unknown and not frame.work.abandoned():
             return True
         publication = frame.work.pack()
         if publication is None:
@@ -158,12 +177,15 @@ class PublishStream:
             self._released(frame.work)
             return False
         count = len(publication.bodies)
+        frame.columns, frame.raw = pack_publication(publication)
+        if frame.packed:
+            frame.numbers = frame.numbers[:count]
+            return True
         numbers = frame.work.numbers
         if numbers is None:
             numbers = range(self._next, self._next + count)
         self._next = max(self._next, numbers[-1] + 1)
         frame.numbers = numbers
-        frame.columns, frame.raw = pack_publication(publication)
         frame.packed = True
         frame.correlation = self._session.next_correlation()
         self._session.expect(frame.correlation, frame)
@@ -195,18 +217,24 @@ class PublishStream:
             self._session.metrics.confirmed += confirmed.total
             self._session.metrics.duplicates += confirmed.before
             self.last_stored = max(self.last_stored, frame.numbers[confirmed.total - 1])
+            self.refusal = None
         if error is None:
             self._finish(frame, confirmed, None)
             return
         code, text, retryable = error[0], error[1], error[2]
         detail = error[3] if len(error) > 3 else None
         refused = from_code(code, text, detail, retryable=retryable)
+        if code == Code.GAP:
+            frame.work.tries.passed_over()
+        else:
+            frame.work.tries.refused(refused)
         if frame.work.abandoned():
             # Its caller has heard of an earlier failure, or has gone: it is not sent again.
             self._finish(frame, confirmed, refused)
         elif code == Code.GAP and not confirmed.total:
             self._gap(frame, text, detail)
         elif retryable and code != Code.GAP and not confirmed.total:
+            self.refusal = refused
             self._later(frame)
         else:
             self._finish(frame, confirmed, refused)
@@ -303,7 +331,7 @@ class PublishStream:
         for frame in list(self._frames):
             if only_sent and not frame.sent:
                 continue
-            cause = type(error)(str(error), unknown=frame.sent)
+            cause = type(error)(str(error), unknown=frame.work.tries.unknown)
             cause.code = error.code
             self._finish(frame, Confirmed(0, 0, frame.numbers, 0, 0), cause)
         if not only_sent and self._paused_until is not None:

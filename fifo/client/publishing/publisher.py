@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 from fifo.client import checks, limits
-from fifo.client.connection.calls import EXPIRED, until
+from fifo.client.connection.calls import EXPIRED, Tries, until
 from fifo.client.connection.session import Session
 from fifo.client.durations import Duration, milliseconds
 from fifo.client.errors import FifoError, InvalidArgument, SessionEnded, again, with_progress
@@ -41,22 +42,18 @@ class Item(NamedTuple):
 class Singles:
     """Messages published one by one in one turn, in one frame."""
 
-    __slots__ = ("_frame_sent", "_items", "bytes_held", "column_bytes", "numbers")
+    __slots__ = ("_items", "bytes_held", "column_bytes", "deadline", "numbers", "tries")
 
     def __init__(self) -> None:
         self._items: list[Item] = []
-        self._frame_sent = False
+        self.tries = Tries()
         self.bytes_held = 0
         self.column_bytes = 0
+        self.deadline = 0.0
         self.numbers: Sequence[int] | None = None
 
     def __len__(self) -> int:
         return len(self._items)
-
-    @property
-    def sent(self) -> bool:
-        """Whether it has been on the wire."""
-        return self._frame_sent
 
     def takes(self, item: Item) -> bool:
         """Whether it has room for one more; an explicit number never shares a frame."""
@@ -71,9 +68,11 @@ class Singles:
             and self.column_bytes + columns <= limits.FRAME_COLUMN_BYTES
         )
 
-    def add(self, item: Item) -> None:
-        """Take it in."""
+    def add(self, item: Item, deadline: float) -> None:
+        """Take it in; its caller waits until then."""
         self._items.append(item)
+        if deadline > self.deadline:
+            self.deadline = deadline
         self.bytes_held += len(item.body)
         self.column_bytes += len(item.key) + len(item.headers) + len(item.dedup_id)
 
@@ -82,7 +81,6 @@ class Singles:
         self._items = items = [item for item in self._items if not item.future.done()]
         if not items:
             return None
-        self._frame_sent = True
         if items[0].number is not None:
             self.numbers = (items[0].number,)
         if len(items) == 1 and items[0][1:7] == _PLAIN:
@@ -128,7 +126,7 @@ class Many:
 class PublishPart:
     """A part of a `publish_many`: one frame, one future with (Confirmed, error or None)."""
 
-    __slots__ = ("bytes_held", "future", "many", "numbers", "publication", "sent")
+    __slots__ = ("bytes_held", "deadline", "future", "many", "numbers", "publication", "tries")
 
     def __init__(
         self,
@@ -143,13 +141,13 @@ class PublishPart:
         self.bytes_held = size
         self.numbers = numbers
         self.future = future
-        self.sent = False
+        self.deadline = inf  # until its turn comes to be waited for
+        self.tries = Tries()
 
     def pack(self) -> Publication | None:
         """Return the messages, unless the caller has gone."""
         if self.abandoned():
             return None
-        self.sent = True
         return self.publication
 
     def done(self, confirmed: Confirmed | None, error: FifoError | None) -> None:
@@ -187,15 +185,15 @@ class Publisher:
         seconds = self.session.patience(timeout)
         deadline = loop.time() + seconds
         if self._is_full():
-            await self._wait_for_room(deadline, seconds)
-        singles = self._gather(producer, queue, item)
+            await self._wait_for_room(queue, deadline, seconds)
+        singles = self._gather(producer, queue, item, deadline)
         result = await until(item.future, deadline, loop)
         if result is EXPIRED:
-            raise self.session.expired(seconds, "publish", sent=singles.sent)
+            raise self._expired(queue, seconds, singles.tries)
         assert isinstance(result, Confirm)
         return result
 
-    def _gather(self, producer: int, queue: str, item: Item) -> Singles:
+    def _gather(self, producer: int, queue: str, item: Item, deadline: float) -> Singles:
         at = producer, queue
         singles = self._gathering.get(at)
         if singles is not None and not singles.takes(item):
@@ -204,7 +202,7 @@ class Publisher:
         if singles is None:
             singles = self._gathering[at] = Singles()
             self.session.loop.call_soon(self._flush, at, singles)
-        singles.add(item)
+        singles.add(item, deadline)
         return singles
 
     def _flush(self, at: tuple[int, str], only: Singles | None = None) -> None:
@@ -229,7 +227,8 @@ class Publisher:
     ) -> Confirms:
         """Publish in frames; one confirm per body, or the error of the first not stored."""
         seconds = self.session.patience(timeout)
-        return await self._results(await self._hand_over(producer, queue, batch, seconds), seconds)
+        parts = await self._hand_over(producer, queue, batch, seconds)
+        return await self._results(queue, parts, seconds)
 
     async def send_many(
         self,
@@ -241,7 +240,7 @@ class Publisher:
         """The same in two steps: all frames are in the window when this returns."""
         seconds = self.session.patience(timeout)
         parts = await self._hand_over(producer, queue, batch, seconds)
-        return self.session.loop.create_task(self._results(parts, seconds))
+        return self.session.loop.create_task(self._results(queue, parts, seconds))
 
     async def _hand_over(
         self, producer: int, queue: str, batch: Batch, seconds: float
@@ -255,7 +254,7 @@ class Publisher:
             # The clock of the call starts again with each frame that found room: it bounds silence,
             # not the length of the list.
             if self._is_full():
-                await self._wait_for_room(loop.time() + seconds, seconds)
+                await self._wait_for_room(queue, loop.time() + seconds, seconds)
             part = PublishPart(many, publication, size, numbers, loop.create_future())
             parts.append(part)
             at = producer, queue
@@ -267,18 +266,19 @@ class Publisher:
                 break
         return parts
 
-    async def _results(self, parts: list[PublishPart], seconds: float) -> Confirms:
+    async def _results(self, queue: str, parts: list[PublishPart], seconds: float) -> Confirms:
         loop = self.session.loop
         done: list[Confirmed] = []
         stored = 0
         try:
             for part in parts:
-                answer = await until(part.future, loop.time() + seconds, loop)
+                part.deadline = loop.time() + seconds
+                answer = await until(part.future, part.deadline, loop)
                 if isinstance(answer, tuple):
                     confirmed, error = answer
                 else:
                     confirmed = None
-                    error = self.session.expired(seconds, "publish_many", sent=part.sent)
+                    error = self._expired(queue, seconds, part.tries)
                 if confirmed is not None:
                     done.append(confirmed)
                     stored += confirmed.total
@@ -297,19 +297,26 @@ class Publisher:
             self._bytes >= self.session.options.window_bytes or self._frames >= limits.WINDOW_FRAMES
         )
 
-    async def _wait_for_room(self, deadline: float, seconds: float) -> None:
+    async def _wait_for_room(self, queue: str, deadline: float, seconds: float) -> None:
         loop = self.session.loop
         while self._is_full():
             waiter: asyncio.Future[Any] = loop.create_future()
             self._room.append(waiter)
             try:
                 if await until(waiter, deadline, loop) is EXPIRED:
-                    raise self.session.expired(seconds, "publish", sent=False)
+                    raise self._expired(queue, seconds, Tries())
             except asyncio.CancelledError:
                 # Woken and cancelled at once: the room is for somebody else.
                 self._wake()
                 raise
             self.session.check()
+
+    def _expired(self, queue: str, seconds: float, tries: Tries) -> FifoError:
+        """The error of a publish whose time is over, with what is known of its transmissions."""
+        if tries.refusal is None:
+            refusals = (stream.refusal for stream in self._streams.values())
+            tries.refusal = next((one for one in refusals if one is not None), None)
+        return self.session.expired(seconds, f"publish to {queue!r}", tries)
 
     def _add(self, stream: PublishStream, work: Work) -> PublishFrame:
         self._bytes += work.bytes_held
