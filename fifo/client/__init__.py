@@ -54,6 +54,7 @@ from fifo.client.publishing.confirms import Confirm, Confirms
 from fifo.client.publishing.producer import Producer
 from fifo.client.spec import QueueSpec
 from fifo.client.views import (
+    AlarmView,
     ConsumerView,
     DelayedView,
     LockView,
@@ -109,6 +110,7 @@ __all__ = [
     "Terminal",
     "FifoError",
     "AckRetriesExhausted",
+    "AlarmView",
     "AuthenticationFailed",
     "ClientClosed",
     "ConnectionLost",

@@ -72,6 +72,22 @@ def _redrive(sent: object) -> RedriveView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmView(View):
+    """A resource of a node past its threshold: publishes are refused while the node leads."""
+
+    alarm: str = _sent("alarm", "")
+    """`disk_low`: too little is free; `memory_high`: too much is held for clients."""
+    bytes: int = _sent("bytes", 0)
+    """The free or held bytes, as measured last."""
+    threshold_bytes: int = _sent("threshold_bytes", 0)
+    """The bytes that must be free, or may be held: `[limits]` of cluster.toml."""
+
+
+def _alarms(sent: object) -> tuple[AlarmView, ...]:
+    return views(AlarmView, sent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView(View):
     """A queue: its depth, its state and, from `queue(name)`, its counters and redrive."""
 
@@ -95,6 +111,8 @@ class QueueView(View):
     """Consumers, waiting and durable ones included."""
     active: int | None = _sent("active")
     """The number of the active consumer, with `ordering` single_active."""
+    alarms: tuple[AlarmView, ...] = _sent("alarms", (), _alarms)
+    """Alarms of the leader: while there is one, it refuses publishes to every queue."""
     spec: Mapping[str, Any] = _map("spec")
     """Every option by its key on the wire (docs/protocol.md 8), defaults included."""
     counters: Mapping[str, int] = _map("counters")
@@ -284,6 +302,16 @@ class NodeStatus(View):
     """The other nodes."""
     journal_bytes: int = _sent("journal_bytes", 0)
     """Bytes of the log on the disk."""
+    disk_free_bytes: int = _sent("disk_free_bytes", 0)
+    """Bytes free on that disk."""
+    disk_low_bytes: int = _sent("disk_low_bytes", 0)
+    """The threshold of the alarm `disk_low`."""
+    memory_held_bytes: int = _sent("memory_held_bytes", 0)
+    """Bytes held for clients that have not read them, or sent half a frame."""
+    memory_high_bytes: int = _sent("memory_high_bytes", 0)
+    """The threshold of the alarm `memory_high`."""
+    alarms: tuple[AlarmView, ...] = _sent("alarms", (), _alarms)
+    """The alarms of this node."""
     snapshot: SnapshotView = _sent("snapshot", _NO_SNAPSHOT, _snapshot)  # noqa: RUF009 - a field
     """The newest snapshot."""
     fsync_s: Mapping[str, float] = _map("fsync_ms", lambda sent: {k: sent[k] / 1000 for k in sent})

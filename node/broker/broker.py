@@ -15,6 +15,7 @@ from fifo.machine.contract import Machine
 from fifo.wire import Code, Frame, RemoteProtocolError
 from fifo.wire.messages import Authenticate, Error, Hello, Ok, Ping, Pong, Status
 from node.broker import entry, limits, views
+from node.broker.alarms import Alarms
 from node.broker.clock import Clocks, ClusterClock
 from node.broker.connections.authentication import Authentication
 from node.broker.connections.connection import Connection
@@ -53,6 +54,7 @@ class Broker:
         state was replaced by that of a snapshot."""
         self._identity = identity
         self._settings = settings
+        self.alarms = Alarms(settings)
         self._now = now
         self._turns = turns
         self._authentication = authentication
@@ -76,7 +78,7 @@ class Broker:
         )
         self._context = Context(
             self._identity.node, raft, self.host, self._clocks, self._turns, self.counters,
-            self._settings,
+            self._settings, self.alarms,
         )  # fmt: skip
 
     def _read(self, index: int) -> memoryview:
@@ -185,25 +187,12 @@ class Broker:
         now = self._now()
         if self.leadership is not None:
             self.leadership.sessions.sweep(now)
-        self.connections.sweep(now, lambda: self._handshake.redirect(moved=False))
+        held_bytes = self.connections.sweep(now, lambda: self._handshake.redirect(moved=False))
+        self.alarms.measured_memory(held_bytes)
         if now - self._disk_looked_at >= limits.DISK_LOOK_SECONDS:
             self._disk_looked_at = now
-            self._check_disk()
+            self.alarms.measured_disk(self._raft.status().journal.free_bytes)
         self.flush()
-
-    def _check_disk(self) -> None:
-        """Refuse publishes below the low-water mark, while settlements still fit."""
-        context = self._context
-        free_bytes = self._raft.status().journal.free_bytes
-        low = free_bytes < self._settings.disk_low_bytes
-        if low != (context.publishing_refused is not None):
-            logger.warning("event=disk_%s free_bytes=%d", "low" if low else "ok", free_bytes)
-        context.publishing_refused = (
-            f"the leader's disk is low: {free_bytes} bytes free, {self._settings.disk_low_bytes}"
-            " required to publish; retry after space was freed"
-            if low
-            else None
-        )
 
     # --- the connections' calls -------------------------------------------------------------------
 
@@ -295,6 +284,7 @@ class Broker:
                 else machine.session_count()
             ),
             queues=machine.queue_count(),
+            alarms=self.alarms,
         )
 
     def abort_all(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from node.broker.alarms import Alarms
 from node.broker.clock import Clocks
 from node.broker.counters import Counters
 from node.broker.machine_host import MachineHost
@@ -17,10 +18,7 @@ from node.raft import RaftNode
 
 @dataclass(slots=True)
 class Context:
-    """The surroundings of every term of one node.
-
-    `publishing_refused`: the reason why no message may be published at the moment, or None.
-    """
+    """The surroundings of every term of one node."""
 
     node: str
     raft: RaftNode
@@ -29,4 +27,4 @@ class Context:
     turns: Turns
     counters: Counters
     settings: LimitSettings
-    publishing_refused: str | None = None
+    alarms: Alarms

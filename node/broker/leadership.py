@@ -79,7 +79,14 @@ class Leadership:
             notices=NoticeAcks(proposals, context.clocks.now),
             renewals=Renewals(machine, locks, proposals, context.clocks, self.may_answer),
             queues=Queues(machine, proposer, queues_max=settings.queues),
-            queries=Queries(machine, locks, self._clock, context.host.read_area, self.may_answer),
+            queries=Queries(
+                machine,
+                locks,
+                self._clock,
+                context.host.read_area,
+                context.alarms,
+                self.may_answer,
+            ),
             durables=Durables(machine, proposer, consumers_max=settings.consumers),
             redrives=Redrives(context, proposals, proposer, self.may_answer),
             control=Control(

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from fifo.machine.contract import Machine, RedriveState
+from node.broker.alarms import Alarms
 from node.broker.lock_clock import LockClock
 from node.journal.writer import SYNC_BUCKET_SECONDS
 from node.raft import RaftStatus
@@ -21,6 +22,7 @@ View: TypeAlias = dict[str, Any]
 
 def overviews(
     machine: Machine,
+    alarms: Alarms,
     limit: int,
     *,
     sees: Callable[[str], bool] = lambda queue: True,
@@ -30,15 +32,31 @@ def overviews(
     for name in islice(filter(sees, machine.queues()), limit):
         found = machine.queue_overview(name, brief=brief)
         assert found is not None, "nothing changes while one answer is made"
-        yield found
+        yield {**found, "alarms": alarms_of(alarms)}
 
 
-def overview(machine: Machine, name: str) -> View | None:
+def overview(machine: Machine, alarms: Alarms, name: str) -> View | None:
     """Everything about one queue; None if it does not exist."""
     found = machine.queue_overview(name)
     if found is None:
         return None
-    return {**found, "redrive": redrive_view(machine.redrive(name))}
+    return {
+        **found,
+        "alarms": alarms_of(alarms),
+        "redrive": redrive_view(machine.redrive(name)),
+    }
+
+
+def alarms_of(alarms: Alarms) -> list[View]:
+    """The alarms of a node, for which its publishes are refused while it leads."""
+    return [
+        {
+            "alarm": alarm.name,
+            "bytes": alarm.measured_bytes,
+            "threshold_bytes": alarm.threshold_bytes,
+        }
+        for alarm in alarms.active
+    ]
 
 
 def redrive_view(redrive: RedriveState | None) -> View | None:
@@ -132,7 +150,9 @@ def consumers_of(machine: Machine, name: str, limit: int) -> list[View]:
     ]
 
 
-def node_status(raft: RaftStatus, *, uptime_s: float, sessions: int, queues: int) -> View:
+def node_status(
+    raft: RaftStatus, *, uptime_s: float, sessions: int, queues: int, alarms: Alarms
+) -> View:
     """The answer to a status request."""
     journal = raft.journal
     return {
@@ -157,6 +177,11 @@ def node_status(raft: RaftStatus, *, uptime_s: float, sessions: int, queues: int
             for peer in raft.peers
         ],
         "journal_bytes": journal.disk_bytes,
+        "disk_free_bytes": journal.free_bytes,
+        "disk_low_bytes": alarms.disk_low_bytes,
+        "memory_held_bytes": alarms.memory_held_bytes,
+        "memory_high_bytes": alarms.memory_high_bytes,
+        "alarms": alarms_of(alarms),
         "snapshot": {
             "index": journal.snapshots.index,
             "state_bytes": journal.snapshots.state_bytes,

@@ -20,7 +20,7 @@ from node.cli.listing import Watch, print_list
 from node.cli.queue_options import takes_options
 from node.cli.session import Json, Url, run
 from node.cli.tables import Column, number
-from node.cli.text import messages
+from node.cli.text import alarm_text, messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -146,6 +146,8 @@ def _draw_queues(queues: list[dict[str, Any]]) -> None:
         _COLUMNS,
         ([queue.get(key) for key in _LIST_KEYS] + [_queue_state(queue)] for queue in queues),
     )
+    for alarm in queues[0].get("alarms") or () if queues else ():
+        output.note(f"the leader refuses publishes: {alarm_text(alarm)}")
 
 
 @app.command(epilog="Example: fifo queue show orders")

@@ -17,7 +17,7 @@ from node.cli.listing import Watch, repeat
 from node.cli.observe import observe_all
 from node.cli.session import Json, Url, choose_url, node_options
 from node.cli.tables import Column, number
-from node.cli.text import bytes_text, seconds_text
+from node.cli.text import alarm_text, bytes_text, seconds_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,6 +61,8 @@ def _draw(found: dict[str, Any]) -> None:
         output.say(f"peers, as seen by {leader}:")
         output.print_table(_PEER_COLUMNS, map(_peer_row, peers))
     for node in nodes:
+        for alarm in node.get("alarms") or ():
+            output.note(f"{node['node']} refuses publishes while it leads: {alarm_text(alarm)}")
         if waits_for := node.get("recovering"):
             output.note(f"{node['node']} is rebuilding a lost journal and waits for {waits_for}")
     if leader is None:
@@ -93,6 +95,7 @@ _COLUMNS: Final = (
     number("applied", 5),
     number("lag", 1),
     number("journal", 3),
+    number("disk free", 3),
     number("snapshots", 6),
     number("fsync p50/p99", 2),
     number("sessions", 4),
@@ -146,6 +149,7 @@ def _row(node: dict[str, Any]) -> tuple[object, ...]:
         node.get("applied"),
         node["lag"],
         _shown(bytes_text, node.get("journal_bytes")),
+        _shown(bytes_text, node.get("disk_free_bytes")),
         _shown(bytes_text, (node.get("snapshot") or {}).get("disk_bytes")),
         _shown(lambda ms: f"{ms['p50']:.2f}/{ms['p99']:.2f} ms", node.get("fsync_ms")),
         node.get("sessions"),

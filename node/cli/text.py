@@ -6,7 +6,8 @@ Pure: no I/O. Must not know the client.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from fifo.words.durations import UNITS_MS
 from node.cli.errors import UsageProblem
@@ -96,6 +97,21 @@ def bytes_text(count: int) -> str:
             return f"{int(value)} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.1f} TiB"
+
+
+def alarm_text(alarm: Mapping[str, Any]) -> str:
+    """Format an alarm of a node: what is short, how much there is, and the threshold."""
+    measured, threshold = bytes_text(alarm["bytes"]), bytes_text(alarm["threshold_bytes"])
+    match alarm["alarm"]:
+        case "disk_low":
+            return f"its disk is low, {measured} free of at least {threshold} (disk_low_bytes)"
+        case "memory_high":
+            return (
+                f"it holds {measured} for clients that do not read,"
+                f" at most {threshold} (memory_high_bytes)"
+            )
+        case other:
+            return f"{other}: {measured}, threshold {threshold}"
 
 
 def seconds_text(seconds: float) -> str:

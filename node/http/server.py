@@ -121,9 +121,11 @@ class HttpServer:
     async def _ready(self, _request: web.Request) -> web.Response:
         """Knows a leader, and has applied nearly all that it knows to be committed."""
         reason = self._node.unready()
+        alarms = views.alarms_of(self._node.broker.alarms)
         if reason is None:
-            return web.json_response({"status": "ready"})
-        return web.json_response({"status": "not ready", "reason": reason}, status=503)
+            return web.json_response({"status": "ready", "alarms": alarms})
+        said = {"status": "not ready", "reason": reason, "alarms": alarms}
+        return web.json_response(said, status=503)
 
     async def _page(self, _request: web.Request) -> web.Response:
         """The metrics of this node."""
@@ -141,8 +143,9 @@ class HttpServer:
         elsewhere = self._elsewhere(request)
         if elsewhere is not None:
             return elsewhere
-        machine = self._node.broker.host.machine
-        return web.json_response(list(views.overviews(machine, QUEUES_LISTED_MAX)))
+        broker = self._node.broker
+        listed = views.overviews(broker.host.machine, broker.alarms, QUEUES_LISTED_MAX)
+        return web.json_response(list(listed))
 
     async def _queue(self, request: web.Request) -> web.Response:
         """Answer with the output of `fifo queue show NAME --json`."""
@@ -150,7 +153,8 @@ class HttpServer:
         if elsewhere is not None:
             return elsewhere
         name = request.match_info["name"]
-        found = views.overview(self._node.broker.host.machine, name)
+        broker = self._node.broker
+        found = views.overview(broker.host.machine, broker.alarms, name)
         if found is None:
             return web.json_response({"error": f"there is no queue {name!r}"}, status=404)
         return web.json_response(found)

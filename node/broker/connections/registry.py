@@ -111,10 +111,11 @@ class Connections:
 
     # --- the sweep --------------------------------------------------------------------------------
 
-    def sweep(self, now: float, redirect: Callable[[], Redirect]) -> None:
+    def sweep(self, now: float, redirect: Callable[[], Redirect]) -> int:
         """Close handshakes that take too long, stalled peers, and the largest if memory is short.
 
-        `redirect`: the last frame for clients that no leader could welcome in time.
+        `redirect`: the last frame for clients that no leader could welcome in time. Return the
+        bytes that were held for all peers.
         """
         for connection in list(self._sessionless):
             if connection.session is not None:
@@ -124,6 +125,7 @@ class Connections:
         held_bytes = sum([self._sweep_watched(connection, now) for connection in [*self._watched]])
         if held_bytes > self._memory_high_bytes:
             self._make_room(held_bytes)
+        return held_bytes
 
     def _sweep_watched(self, connection: Connection, now: float) -> int:
         """Return the bytes held for the peer; abort one that has stalled."""

@@ -29,7 +29,7 @@ class Publishing:
     """Handler of publishes and named producers."""
 
     def __init__(self, context: Context, proposals: Proposals, proposer: Proposer) -> None:
-        self._context = context
+        self._alarms = context.alarms
         self._machine = context.host.machine
         self._counters = context.counters
         self._body_bytes_max = context.settings.body_bytes
@@ -40,8 +40,9 @@ class Publishing:
         """Append messages to the log unopened."""
         message, correlation, raw = frame
         assert isinstance(message, Publish)
-        if self._context.publishing_refused is not None:
-            connection.refuse(correlation, Code.OVERLOADED, self._context.publishing_refused)
+        refusal = self._alarms.refusal
+        if refusal is not None:
+            connection.refuse(correlation, Code.OVERLOADED, refusal)
             return
         try:
             layout = columns.lay_out(message.columns, raw, message.count, columns.PUBLISH_TAGS)

@@ -15,6 +15,7 @@ from fifo.machine.contract import Machine
 from fifo.wire import Code, Frame
 from fifo.wire.messages import Ok, Peek, QueueQuery
 from node.broker import deliveries, limits, views
+from node.broker.alarms import Alarms
 from node.broker.clock import ClusterClock
 from node.broker.connections.connection import Binding, Connection
 from node.broker.connections.deferred_frames import PeekAnswer
@@ -33,12 +34,14 @@ class Queries:
         locks: LockClock,
         clock: ClusterClock,
         read_area: deliveries.ReadArea,
+        alarms: Alarms,
         may_answer: Callable[[], bool],
     ) -> None:
         self._machine = machine
         self._locks = locks
         self._clock = clock
         self._read_area = read_area
+        self._alarms = alarms
         self._may_answer = may_answer
 
     def query(self, connection: Connection, session: Binding, frame: Frame) -> None:
@@ -58,7 +61,9 @@ class Queries:
         rights = connection.rights
         sees = (lambda queue: True) if rights is None else rights.sees
         for brief in (False, True):
-            found = _fitting(views.overviews(self._machine, limit, sees=sees, brief=brief))
+            found = _fitting(
+                views.overviews(self._machine, self._alarms, limit, sees=sees, brief=brief)
+            )
             if found is not None:
                 connection.send(Ok(found), frame.correlation)
                 return
@@ -71,7 +76,7 @@ class Queries:
         now_ms = self._clock.now_ms()
         match query.query:
             case "show":
-                found = views.overview(self._machine, name)
+                found = views.overview(self._machine, self._alarms, name)
             case "locks":
                 found = views.locks_of(self._machine, self._locks, name, query.limit, now_ms)
             case "delayed":

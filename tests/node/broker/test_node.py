@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -231,9 +230,8 @@ async def test_a_full_disk_refuses_publishers_and_lets_consumers_settle(tmp_path
         consumer = (await client.subscribe("q")).consumer
         await client.confirmed(client.publish("q", 0, 1, [b"one"]))
         await client.delivery()
-        settings = replace(node.config.limits, disk_low_bytes=1 << 49)
-        node.broker._settings = settings
-        await eventually(lambda: node.broker._context.publishing_refused is not None)
+        node.broker.alarms.disk_low_bytes = 1 << 49
+        await eventually(lambda: node.broker.alarms.refusal)
         correlation = client.publish("q", 1, 2, [b"two"])
         answer = (await client.take(lambda frame: frame.correlation == correlation)).message
         assert isinstance(answer, Error)

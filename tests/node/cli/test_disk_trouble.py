@@ -226,7 +226,7 @@ async def test_a_full_disk_stops_the_leader_and_the_others_continue(tmp_path: Pa
             sent = await publish(client)
             ballast = tmp_path / SICK / "ballast"
             fill(ballast)
-            await nodes.said(SICK, "event=disk_low")
+            await nodes.said(SICK, "event=alarm alarm=disk_low state=on")
             # Publishing is refused now, so it waits; settling goes on until there is no room.
             publishing = asyncio.create_task(publish(client))
             receipts = await asyncio.gather(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.cluster import eventually, running
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.node.cli.conftest import Done
 
@@ -35,6 +39,7 @@ STATUS = {
     "last": 42,
     "peers": [PEER],
     "journal_bytes": 2048,
+    "disk_free_bytes": 4096,
     "snapshot": {"disk_bytes": 512},
     "fsync_ms": {"p50": 0.5, "p99": 2.0},
     "uptime_s": 12.0,
@@ -72,9 +77,38 @@ def rows(done: Done) -> tuple[list[str], list[str]]:
 def test_every_reported_field_is_shown(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, STATUS, DOWN)
     node, peer = rows(cli("status", "--url", URL))
-    shown = "n1 127.0.0.1:1 leader 2 42 42 0 2.0 KiB 512 B 0.50/2.00 ms 7 3 12.0 s"
+    shown = "n1 127.0.0.1:1 leader 2 42 42 0 2.0 KiB 4.0 KiB 512 B 0.50/2.00 ms 7 3 12.0 s"
     assert " ".join(node) == shown
     assert " ".join(peer) == "n2 connected 41 1 0 B 1.0 KiB of 2.0 KiB, 3 of 9 entries"
+
+
+def test_an_alarm_is_named_with_its_threshold(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    low = {"alarm": "disk_low", "bytes": 4096, "threshold_bytes": 1 << 20}
+    high = {"alarm": "memory_high", "bytes": 3 << 20, "threshold_bytes": 1 << 20}
+    answering(monkeypatch, {**STATUS, "alarms": [low, high]}, DOWN)
+    done = cli("status", "--url", URL)
+    assert done.err.splitlines() == [
+        "n1 refuses publishes while it leads: its disk is low, 4.0 KiB free of at least 1.0 MiB"
+        " (disk_low_bytes)",
+        "n1 refuses publishes while it leads: it holds 3.0 MiB for clients that do not read, at"
+        " most 1.0 MiB (memory_high_bytes)",
+    ]
+
+
+@pytest.mark.cluster
+async def test_the_list_of_queues_shows_why_the_leader_refuses_publishes(
+    cli: Cli, tmp_path: Path
+) -> None:
+    async with running(tmp_path, 1) as cluster:
+        node = await cluster.leader()
+        url = f"fifo://{node.me.client}"
+        declared = await asyncio.to_thread(cli, "queue", "declare", "orders", "--url", url)
+        assert declared.code == 0
+        node.broker.alarms.disk_low_bytes = 1 << 60
+        await eventually(lambda: node.broker.alarms.active)
+        listed = await asyncio.to_thread(cli, "queue", "list", "--url", url)
+    assert "of at least 1048576.0 TiB (disk_low_bytes)" in listed.line
+    assert listed.line.startswith("the leader refuses publishes: its disk is low, ")
 
 
 def test_a_node_that_refuses_is_not_reported_as_down(

@@ -6,18 +6,19 @@ import asyncio
 import logging
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import aiohttp
 import pytest
 
+import fifo
 from node.config import Address
 from node.raft import RaftNode
 from node.server import Node, not_ready
 from tests.support.cluster import LocalCluster, eventually, loopback_config, running
 
 
-async def asked(address: Address, path: str) -> tuple[int, dict[str, str]]:
+async def asked(address: Address, path: str) -> tuple[int, dict[str, Any]]:
     """Status and body of one GET."""
     async with (
         aiohttp.ClientSession() as client,
@@ -32,7 +33,49 @@ async def test_a_node_that_knows_a_leader_is_ready(tmp_path: Path) -> None:
         await eventually(lambda: all(node.unready() is None for node in cluster.nodes.values()))
         for node in cluster.nodes.values():
             assert await asked(node.me.http, "/health/live") == (200, {"status": "live"})
-            assert await asked(node.me.http, "/health/ready") == (200, {"status": "ready"})
+            ready = {"status": "ready", "alarms": []}
+            assert await asked(node.me.http, "/health/ready") == (200, ready)
+
+
+async def test_an_alarm_is_shown_by_every_view_of_a_node(tmp_path: Path) -> None:
+    """Publishing is refused, and everything that an operator looks at says so, and why."""
+    async with running(tmp_path, 1) as cluster:
+        node = await cluster.leader()
+        async with fifo.connect(f"fifo://{node.me.client}", timeout=0.5) as client:
+            await client.declare(fifo.QueueSpec("orders"))
+            low_bytes = node.broker.alarms.disk_low_bytes = 1 << 60
+            await eventually(lambda: node.broker.alarms.active)
+            with pytest.raises(fifo.Overloaded, match="disk is low") as refused:
+                await client.publish("orders", b"x")
+            assert not refused.value.unknown
+            _, body = await asked(node.me.http, "/health/ready")
+            (alarm,) = body["alarms"]
+            assert (alarm["alarm"], alarm["threshold_bytes"]) == ("disk_low", low_bytes)
+            (queue,) = await client.queues()
+            status = await client.status()
+            for shown in (queue, await client.queue("orders"), status):
+                (view,) = shown.alarms
+                assert (view.alarm, view.threshold_bytes) == ("disk_low", low_bytes)
+            assert status.disk_low_bytes == low_bytes
+            assert 0 < status.disk_free_bytes < low_bytes
+            node.broker.alarms.disk_low_bytes = 0
+            await client.publish("orders", b"x", timeout=5.0)
+            assert (await client.queue("orders")).alarms == ()
+
+
+async def test_a_leader_that_holds_too_much_for_its_clients_refuses_publishes(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, 1) as cluster:
+        node = await cluster.leader()
+        async with fifo.connect(f"fifo://{node.me.client}", timeout=0.5) as client:
+            await client.declare(fifo.QueueSpec("orders"))
+            node.broker.alarms.memory_high_bytes = -1
+            await eventually(lambda: node.broker.alarms.active)
+            with pytest.raises(fifo.Overloaded, match="bytes for clients that do not read"):
+                await client.publish("orders", b"x")
+            (alarm,) = (await client.status()).alarms
+            assert (alarm.alarm, alarm.threshold_bytes) == ("memory_high", -1)
 
 
 async def test_a_node_alone_in_its_cluster_is_alive_and_not_ready(tmp_path: Path) -> None:
