@@ -200,14 +200,14 @@ class Journal:
         """The command of an entry of the log, or of one that a snapshot needs, from memory; None
         where it has to be fetched. IndexError if there is no such entry."""
         command = self._cache.get(index)
-        if command is None and self._snapshots.locate(index) is None:
+        if command is None and self._snapshots.entries.locate(index) is None:
             raise IndexError(f"entry {index} is in neither the log nor a snapshot")
         return command
 
     def begin_fetch(self) -> BodyFetch:
         """Entries to be read together, maybe on another thread; `fetched` has to follow."""
         self._failstop.check()
-        return BodyFetch(self._storage, self._cache, self._snapshots)
+        return BodyFetch(self._storage, self._cache, self._snapshots.entries)
 
     @contextlib.contextmanager
     def fetched(self, fetch: BodyFetch) -> Iterator[None]:
@@ -257,14 +257,14 @@ class Journal:
         store = self._snapshots
         builder = SnapshotBuilder(
             self._storage,
-            store.identity,
+            store.entries.identity,
             index=index,
             term=term,
             previous_term=self.log.term_at(index - 1),
-            next_number=store.lowest_number_out(),
+            next_number=store.entries.lowest_number_out(),
             what=f"the snapshot of entry {index}",
         )
-        position = store.log.extent_at(index).position
+        position = store.entries.log.extent_at(index).position
         writer = SnapshotWriter(store, builder, live, position, self._failstop.fail)
         store.writer = writer
         return writer
@@ -279,7 +279,7 @@ class Journal:
         newest = self.snapshot
         if newest is not None and index <= newest.index:
             raise SnapshotFailed(f"there is a snapshot of entry {newest.index}")
-        if index < 2 or not self._snapshots.holds(index, term):
+        if index < 2 or not self._snapshots.entries.holds(index, term):
             raise JournalRefused(
                 f"cannot take a snapshot of entry {index} of term {term}: it is not in this log"
             )
@@ -327,7 +327,7 @@ class Journal:
 
     def entry_bytes(self, index: int) -> int:
         """Bytes of an entry that a snapshot needs, or of the log. IndexError if there is none."""
-        location = self._snapshots.locate(index)
+        location = self._snapshots.entries.locate(index)
         if location is None:
             raise IndexError(f"entry {index} is in neither the log nor a snapshot")
         return location.size
@@ -405,11 +405,11 @@ class Journal:
         store = self._snapshots
         builder = SnapshotBuilder(
             self._storage,
-            store.identity,
+            store.entries.identity,
             index=meta.index,
             term=meta.term,
             previous_term=meta.previous_term,
-            next_number=store.lowest_number_out(),
+            next_number=store.entries.lowest_number_out(),
             what=f"the installation of snapshot {meta.name}",
         )
         writer = InstallWriter(

@@ -61,7 +61,7 @@ class DurableLog:
     ) -> None:
         """`found` is what is there; everything in it is durable. `clock` only times the syncs."""
         recovered, segments = found.recovered, found.segments
-        self._snapshots = found.snapshots
+        self._entries = found.snapshots.entries
         self._limits = journal_limits
         self._cache = cache
         self._failstop = failstop
@@ -75,7 +75,7 @@ class DurableLog:
         self._commit_index = min(recovered.commit_index, self._index.last_index)
         self._commit_written = self._commit_index
         self._runs = RunReader(
-            self._index, cache, segments, self._snapshots.files, storage, failstop.reading
+            self._index, cache, segments, self._entries.files, storage, failstop.reading
         )
         self._head: Entry | None = None
         self._tail: Entry | None = None
@@ -92,7 +92,7 @@ class DurableLog:
     @property
     def first_whole_index(self) -> int:
         """Index of the oldest entry that `entries` gives; of those below only terms are left."""
-        return self._snapshots.base_index + 1
+        return self._entries.base_index + 1
 
     @property
     def last_index(self) -> int:
@@ -149,7 +149,7 @@ class DurableLog:
 
     def cached_entries(self, first: int, max_bytes: int, max_count: int) -> list[Entry]:
         """The same from memory alone: fewer, or none, where one of them is not in it."""
-        if first == self.last_index > self._snapshots.base_index:
+        if first == self.last_index > self._entries.base_index:
             # One command at a time is all that there is, then.
             command = self._cache.peek(first)
             return [] if command is None else [(command, first, self._index.term_at(first))]
@@ -433,9 +433,9 @@ class DurableLog:
 
     def _read_from_disk(self, index: int) -> bytes:
         with self._failstop.reading():
-            location = self._snapshots.locate(index)
+            location = self._entries.locate(index)
             if location is not None:
-                return self._snapshots.read(location)
+                return self._entries.read(location)
             # IndexError if it is not one of the two at the head.
             self._index.size_at(index)
             return PLACEHOLDER

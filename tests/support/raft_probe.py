@@ -160,6 +160,6 @@ def forget_commit(journal: Journal, index: int) -> None:
 
 def lose_closed_segments(journal: Journal) -> None:
     """Remove every segment file of the journal but the newest."""
-    for segment in list(journal._snapshots.segments)[:-1]:
+    for segment in list(journal._snapshots.entries.segments)[:-1]:
         journal._storage.unlink(segment.name)
     journal._storage.sync_folder()

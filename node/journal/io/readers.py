@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from node.journal.commands import CommandCache
+    from node.journal.entry_store import EntryStore
     from node.journal.io.jobs import Work, Worker
     from node.journal.io.storage import Storage
     from node.journal.locations import EntryLocation
     from node.journal.log import DurableLog
     from node.journal.record_files import RecordFile
     from node.journal.records import Entry
-    from node.journal.snapshots.store import SnapshotStore
 
 
 class NotCached(Exception):
@@ -66,7 +66,7 @@ class BodyFetch(Job[None]):
     """Entries that are read together. Gathered on the event loop, read on any thread through
     descriptors of its own, so that closing or removing a file meanwhile does no harm."""
 
-    def __init__(self, storage: Storage, cache: CommandCache, store: SnapshotStore) -> None:
+    def __init__(self, storage: Storage, cache: CommandCache, store: EntryStore) -> None:
         super().__init__(self._read)
         self._storage = storage
         self._cache = cache

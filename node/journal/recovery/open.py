@@ -11,6 +11,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from node.journal.entry_store import EntryStore
 from node.journal.errors import JournalDamaged, JournalWhole
 from node.journal.io.storage import OpenFiles
 from node.journal.recovery import recovery_marker
@@ -114,7 +115,7 @@ def _replay(
         segments.close()
         files.close()
         raise
-    snapshots = SnapshotStore(
+    entries = EntryStore(
         storage,
         files,
         identity,
@@ -123,6 +124,7 @@ def _replay(
         recovered.catalog,
         segment_bytes=limits.segment_bytes,
     )
+    snapshots = SnapshotStore(entries)
     return RecoveredJournal(segments, snapshots, recovered, marker)
 
 
@@ -135,7 +137,7 @@ def _refuse_if_whole(storage: Storage, found: RecoveredJournal) -> None:
         locations = found.recovered.catalog.locations
         logger.info("event=checking entries=%d folder=%s", len(locations), storage.folder)
         for location in locations:
-            found.snapshots.read(location)
+            found.snapshots.entries.read(location)
         raise JournalWhole(
             f"the journal in {storage.folder} is whole, there is nothing to recover from: start "
             "without --recover; if it is an older copy of this node's folder, which must not be "

@@ -42,6 +42,7 @@ class InstallWriter:
         fail: Callable[[OSError], NoReturn],
     ) -> None:
         self._store = store
+        self._entries = store.entries
         self._meta = meta
         self._builder = builder
         self._log = log
@@ -75,11 +76,14 @@ class InstallWriter:
                     f"the installation was given up: entry {index} of term {term} cannot follow "
                     f"entry {self._last_index}"
                 )
-            if not self._kept or self._kept[-1].file.size >= self._store.segment_bytes:
-                number = self._store.take_number()
+            if not self._kept or self._kept[-1].file.size >= self._entries.segment_bytes:
+                number = self._entries.take_number()
                 self._kept.append(
                     CompactedFileWriter(
-                        self._store.storage, self._store.identity, number, "the installation"
+                        self._entries.storage,
+                        self._entries.identity,
+                        number,
+                        "the installation",
                     )
                 )
             self._kept[-1].add(command, index, term)
@@ -119,7 +123,7 @@ class InstallWriter:
     @property
     def _log_has_it(self) -> bool:
         """Whether the log holds all that the snapshot holds: its own entries serve then."""
-        return self._store.holds(self._meta.index, self._meta.term)
+        return self._entries.holds(self._meta.index, self._meta.term)
 
     def _publish_kept(self) -> OffLoop[list[CompactedFile]]:
         """Bring the entries to the disk under their names: of use only with the snapshot."""
@@ -150,7 +154,7 @@ class InstallWriter:
             raise SnapshotFailed(
                 f"the installation of snapshot {meta.name} was overtaken by a newer one"
             )
-        if self._log.commit_hint() >= meta.index and not self._store.holds(meta.index, meta.term):
+        if self._log.commit_hint() >= meta.index and not self._entries.holds(meta.index, meta.term):
             raise JournalRefused(
                 f"entry {meta.index} is committed here, in another term than the {meta.term} of "
                 "the snapshot that is to be installed"
@@ -158,9 +162,9 @@ class InstallWriter:
 
     def _adopt_keeping_log(self) -> OffLoop[None]:
         store, meta = self._store, self._meta
-        position = store.log.extent_at(meta.index).position
+        position = self._entries.log.extent_at(meta.index).position
         for kept in self._kept:
-            self._builder.add_locations(store.locate_all(kept.locations.indexes))
+            self._builder.add_locations(self._entries.locate_all(kept.locations.indexes))
         self._builder.seal(store.files, position, restarts=False)
         yield from off_loop(self._builder.file.publish)
         snapshot = self._builder.published(store.files)
@@ -176,7 +180,7 @@ class InstallWriter:
             for kept in self._kept:
                 self._builder.add_locations(kept.locations)
                 locations.extend(kept.locations)
-            end = store.segments.current.end
+            end = self._entries.segments.current.end
             snapshot = self._builder.publish(store.files, end, restarts=True)
         except SnapshotFailed:
             store.catalog.unneeded += [kept.name for kept in published]
@@ -199,7 +203,7 @@ class InstallWriter:
 
     def _return_numbers(self) -> None:
         for kept in self._kept:
-            self._store.return_number(kept.number)
+            self._entries.return_number(kept.number)
 
     def _check_open(self) -> None:
         if self._store.writer is not self:

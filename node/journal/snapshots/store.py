@@ -35,12 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-    from node.journal.index import LogIndex
-    from node.journal.io.storage import OpenFiles, Storage
     from node.journal.record_files import Abortable
-    from node.journal.records import JournalIdentity
-    from node.journal.segments import Segments
-    from node.journal.snapshots.catalog import Catalog
     from node.journal.snapshots.compacted_file import CompactedFile
 
 
@@ -69,28 +64,18 @@ class SnapshotStats:
         return self.live_bytes / self.held_bytes if self.held_bytes else 1.0
 
 
-class SnapshotStore(EntryStore):
-    """The snapshots of one journal. Shares segments, log and open files with the journal.
+class SnapshotStore:
+    """The snapshots of one journal, which keep `entries` alive.
 
     OSErrors pass through where they are final: reading, and syncing the folder.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        files: OpenFiles,
-        identity: JournalIdentity,
-        segments: Segments,
-        log: LogIndex,
-        catalog: Catalog,
-        *,
-        segment_bytes: int,
-    ) -> None:
-        super().__init__(
-            storage, files, identity, segments, log, catalog, segment_bytes=segment_bytes
-        )
+    def __init__(self, entries: EntryStore) -> None:
+        self.entries = entries
+        self.files = entries.files
+        self.catalog = entries.catalog
         self._pins: Counter[str] = Counter()
-        self.compaction: Compaction | None = Compaction(self)
+        self.compaction: Compaction | None = Compaction(self.entries)
         self.writer: Abortable | None = None
 
     def __repr__(self) -> str:
@@ -119,7 +104,7 @@ class SnapshotStore(EntryStore):
         catalog.base, catalog.locations, catalog.uses = snapshot, locations, {}
         locations.tally(0, len(locations), catalog.uses)
         for file in kept:
-            self.adopt_compacted_file(file)
+            self.entries.adopt_compacted_file(file)
         self.retire()
 
     # --- snapshots ---
@@ -141,7 +126,7 @@ class SnapshotStore(EntryStore):
     def figures(self) -> SnapshotStats:
         """For status and metrics."""
         catalog, newest = self.catalog, self.newest
-        below = self.below_log()
+        below = self.entries.below_log()
         return SnapshotStats(
             count=len(catalog.snapshots),
             index=newest.meta.index if newest is not None else 0,
@@ -163,7 +148,7 @@ class SnapshotStore(EntryStore):
                 self.catalog.unneeded.append(snapshot.meta.name)
         self.catalog.snapshots = stay
         if self.compaction is None:
-            self.compaction = Compaction(self)
+            self.compaction = Compaction(self.entries)
         else:
             self.compaction.run_again()
 
@@ -203,6 +188,7 @@ class SnapshotWriter:
         fail: Callable[[OSError], NoReturn],
     ) -> None:
         self._store = store
+        self._entries = store.entries
         self._builder = builder
         self._live = live
         self._placed = 0
@@ -221,7 +207,7 @@ class SnapshotWriter:
         last = min(self._placed + count, len(self._live))
         while self._placed < last:
             some = self._live[self._placed : min(last, self._placed + limits.LOCATIONS_PER_RECORD)]
-            self._builder.add_locations(self._store.locate_all(some))
+            self._builder.add_locations(self._entries.locate_all(some))
             self._placed += len(some)
 
     def seal(self) -> Job[None]:
@@ -229,7 +215,7 @@ class SnapshotWriter:
         `finish` or `abort` may follow."""
         self._check_open()
         with aborting(self):
-            if not self._store.holds(self._builder.index, self._builder.term):
+            if not self._entries.holds(self._builder.index, self._builder.term):
                 raise SnapshotFailed("the snapshot was overtaken by a later one")
             self._add_locations(len(self._live))
             self._builder.seal(self._store.files, self._log_position, restarts=False)

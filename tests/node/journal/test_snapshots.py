@@ -320,9 +320,9 @@ def test_damage_that_cleaning_up_reads_on_another_thread_ends_the_journal(what: 
     journal = filled(storage, 60)
     metas = [take(journal, [2, 20], index=index) for index in (40, 50)]
     journal._snapshots.retire()
-    location = journal._snapshots.locate(2)
+    location = journal._snapshots.entries.locate(2)
     assert location is not None
-    name = journal._snapshots.file_of(location).name if what == "entry" else metas[0].name
+    name = journal._snapshots.entries.file_of(location).name if what == "entry" else metas[0].name
     # The last record but one of the snapshot is its places.
     at = location.offset + 40 if what == "entry" else len(storage.content(name)) - 120
     storage.rot(name, flipped(storage.content(name), at))
