@@ -1,4 +1,4 @@
-"""Preamble a journal: replay the log, cut a torn tail, refuse everything else.
+"""Opening a journal: replay the log, cut a torn tail, refuse everything else.
 
 Owns the judgement of what is found on the disk. It never skips a record and never guesses: what
 comes out is exactly what was written, or an error that names file, offset and what to do. Where a
