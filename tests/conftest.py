@@ -1,21 +1,27 @@
 """Rules that all tests share: what is quick, where the others run, and which are skipped here.
 
-Owns three rules. `--quick` leaves only the tests that `tests.support.quick` calls quick, and every
-run holds these to their budget. Tests marked `cluster` run one at a time, in one xdist group,
-because two clusters at once make each other slow enough to miss deadlines; tests that start a JVM
-without a cluster run in another group. Tests marked `spark` are
-skipped, with the reason, where there is no Java for it.
+Owns three rules and a cluster. `--quick` leaves only the tests that `tests.support.quick` calls
+quick, and every run holds these to their budget. Tests marked `cluster` run one at a time, in one
+xdist group, because two clusters at once make each other slow enough to miss deadlines; tests that
+start a JVM without a cluster run in another group. Tests marked `spark` are skipped, with the
+reason, where there is no Java for it. `shared_cluster` serves all tests that change no node for
+good.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from bench.java import INSTALL_HINT, find_java
 from tests.support.quick import Budget, is_quick
+
+if TYPE_CHECKING:
+    from tests.support.shared import SharedCluster, SharedClusters
 
 # A JVM of a test lives too briefly for its better compiler and collector to pay.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -58,3 +64,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 without_java = find_java() is None
             if without_java:
                 item.add_marker(pytest.mark.skip(reason=f"no Java for Spark: {INSTALL_HINT}"))
+
+
+@pytest.fixture(scope="session")
+def shared_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedClusters]:
+    from tests.support.shared import SharedClusters  # most runs of a few tests need no node
+
+    clusters = SharedClusters(lambda: tmp_path_factory.mktemp("shared"))
+    yield clusters
+    clusters.close()
+
+
+@pytest.fixture
+def shared_cluster(shared_clusters: SharedClusters) -> SharedCluster:
+    """Three nodes with a leader, and no queue, producer or session in them. The test may crash and
+    stop nodes: the next one finds them running again."""
+    return shared_clusters.ready()

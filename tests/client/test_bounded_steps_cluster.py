@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 import fifo
 from fifo.machine import limits
 from node.broker.broker import Broker
-from tests.client.test_cluster import three
-from tests.support.cluster import LocalCluster, passed
+from tests.support.cluster import passed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -21,11 +17,7 @@ WAITING = 2 * limits.STEP_MESSAGES // limits.RECORD_COST + 7
 EXPIRED = 2 * limits.STEP_MESSAGES // limits.LEAVE_COST + 7
 """Messages whose ttl is over, likewise."""
 
-
-@pytest.fixture
-async def both(tmp_path: Path) -> AsyncIterator[tuple[LocalCluster, fifo.Client]]:
-    async with three(tmp_path) as found:
-        yield found
+TTL_S = 0.1
 
 
 async def crowd(client: fifo.Client, queue: str) -> None:
@@ -35,10 +27,7 @@ async def crowd(client: fifo.Client, queue: str) -> None:
     await client.publish(queue, b"other", key="l")
 
 
-async def test_a_get_finds_a_message_behind_many_that_wait(
-    both: tuple[LocalCluster, fifo.Client],
-) -> None:
-    _, client = both
+async def test_a_get_finds_a_message_behind_many_that_wait(client: fifo.Client) -> None:
     await crowd(client, "reserved")
     reader = client.durable("reserved", "reader")
     for expected in ([b"one"], [b"other"], []):
@@ -57,16 +46,15 @@ async def test_a_get_finds_a_message_behind_many_that_wait(
 
 
 async def test_a_get_finds_a_message_behind_many_that_expired(
-    both: tuple[LocalCluster, fifo.Client], monkeypatch: pytest.MonkeyPatch
+    client: fifo.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, client = both
     # No leader looks for what is due, so that who takes has to meet it.
     monkeypatch.setattr(Broker, "look", lambda self, gap_s: None)
     for queue in ("reserved", "got"):
         await client.declare(fifo.QueueSpec(queue))
-        await client.publish_many(queue, [b"late"] * EXPIRED, ttls=[0.5] * EXPIRED)
+        await client.publish_many(queue, [b"late"] * EXPIRED, ttls=[TTL_S] * EXPIRED)
         await client.publish(queue, b"live")
-    await passed(0.6)
+    await passed(2 * TTL_S)
     reader = client.durable("reserved", "reader")
     for expected in ([b"live"], []):
         assert [message.body for message in await reader.reserve(1)] == expected
@@ -75,10 +63,7 @@ async def test_a_get_finds_a_message_behind_many_that_expired(
         assert (await client.queue(queue)).counters["expired"] == EXPIRED
 
 
-async def test_a_purge_says_how_many_it_removed_when_all_are_gone(
-    both: tuple[LocalCluster, fifo.Client],
-) -> None:
-    _, client = both
+async def test_a_purge_says_how_many_it_removed_when_all_are_gone(client: fifo.Client) -> None:
     await client.declare(fifo.QueueSpec("q"))
     count = 2 * limits.STEP_MESSAGES + 5
     await client.publish_many("q", [b""] * count)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 import fifo
 from fifo.machine import limits
-from tests.client.test_cluster import crash_leader, three, url_of
-from tests.support.cluster import LocalCluster, passed
+from tests.support.cluster import passed
+from tests.support.shared import SharedCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
 
 @pytest.fixture
-async def both(tmp_path: Path) -> AsyncIterator[tuple[LocalCluster, fifo.Client]]:
-    async with three(tmp_path) as found:
-        await found[1].declare(fifo.QueueSpec("q", lock=30))
-        yield found
+async def client(client: fifo.Client) -> fifo.Client:
+    """A client, and queue q."""
+    await client.declare(fifo.QueueSpec("q", lock=30))
+    return client
 
 
 def told(messages: list[fifo.DurableMessage]) -> list[tuple[int, bytes]]:
@@ -28,9 +26,8 @@ def told(messages: list[fifo.DurableMessage]) -> list[tuple[int, bytes]]:
 
 
 async def test_reserved_messages_are_fetched_again_until_they_are_acked(
-    both: tuple[LocalCluster, fifo.Client],
+    client: fifo.Client,
 ) -> None:
-    _, client = both
     await client.publish_many("q", [b"%d" % n for n in range(10)], keys=["k"] * 10)
     reader = client.durable("q", "reader")
     expected = [(n + 1, b"%d" % n) for n in range(10)]
@@ -50,13 +47,12 @@ async def test_reserved_messages_are_fetched_again_until_they_are_acked(
 
 
 async def test_another_session_takes_it_over_with_what_it_holds(
-    both: tuple[LocalCluster, fifo.Client],
+    shared_cluster: SharedCluster, client: fifo.Client
 ) -> None:
-    cluster, client = both
     await client.publish_many("q", [b"one", b"two", b"three"])
     before = client.durable("q", "reader")
     await before.reserve(2)
-    async with fifo.connect(url_of(cluster)) as other:
+    async with fifo.connect(shared_cluster.url) as other:
         after = other.durable("q", "reader")
         assert await after.open() == ((1, 2),)
         assert (after.generation, after.next_token) == (2, 3)
@@ -72,14 +68,13 @@ async def test_another_session_takes_it_over_with_what_it_holds(
 
 
 async def test_other_clients_fetch_without_taking_the_reservation_over(
-    both: tuple[LocalCluster, fifo.Client],
+    shared_cluster: SharedCluster, client: fifo.Client
 ) -> None:
-    cluster, client = both
     await client.publish_many("q", [b"one", b"two", b"three"])
     holder = client.durable("q", "reader")
     assert await holder.hold(2) == range(1, 3)
     assert client.metrics.delivered == 0
-    async with fifo.connect(url_of(cluster)) as other:
+    async with fifo.connect(shared_cluster.url) as other:
         helper = other.durable("q", "reader", opened=holder.opened)
         assert told(await helper.fetch(1, 2)) == [(1, b"one"), (2, b"two")]
         assert await holder.hold(10) == range(3, 4)
@@ -93,13 +88,12 @@ async def test_other_clients_fetch_without_taking_the_reservation_over(
 
 
 async def test_a_forgotten_holder_does_nothing_to_the_next_one(
-    both: tuple[LocalCluster, fifo.Client],
+    shared_cluster: SharedCluster, client: fifo.Client
 ) -> None:
-    cluster, client = both
     await client.publish_many("q", [b"one", b"two"])
     before = client.durable("q", "reader")
     await before.reserve(2)
-    async with fifo.connect(url_of(cluster)) as other:
+    async with fifo.connect(shared_cluster.url) as other:
         again = other.durable("q", "reader", opened=before.opened)
         await again.forget()
         after = other.durable("q", "reader")
@@ -111,10 +105,7 @@ async def test_a_forgotten_holder_does_nothing_to_the_next_one(
         assert told(await after.fetch(1, 2)) == [(1, b"one"), (2, b"two")]
 
 
-async def test_forgetting_it_gives_back_what_it_holds_uncounted(
-    both: tuple[LocalCluster, fifo.Client],
-) -> None:
-    _, client = both
+async def test_forgetting_it_gives_back_what_it_holds_uncounted(client: fifo.Client) -> None:
     await client.publish("q", b"one")
     reader = client.durable("q", "reader")
     await reader.reserve(1)
@@ -130,9 +121,8 @@ async def test_forgetting_it_gives_back_what_it_holds_uncounted(
 
 
 async def test_a_lock_ends_unless_it_is_renewed_and_an_ack_names_what_was_lost(
-    both: tuple[LocalCluster, fifo.Client],
+    client: fifo.Client,
 ) -> None:
-    _, client = both
     await client.publish_many("q", [b"taken", b"waiting"])
     reader = client.durable("q", "reader", lock=1, max_lock=60)
     await reader.reserve(2)
@@ -149,10 +139,7 @@ async def test_a_lock_ends_unless_it_is_renewed_and_an_ack_names_what_was_lost(
     assert [(one.first, one.last, one.status) for one in missing] == [(1, 2, "lock_lost")]
 
 
-async def test_more_than_one_step_of_the_machine_is_fetched_and_acked(
-    both: tuple[LocalCluster, fifo.Client],
-) -> None:
-    _, client = both
+async def test_more_than_one_step_of_the_machine_is_fetched_and_acked(client: fifo.Client) -> None:
     count = 25_000
     await client.publish_many("q", [b"%d" % n for n in range(count)])
     reader = client.durable("q", "reader")
@@ -165,9 +152,8 @@ async def test_more_than_one_step_of_the_machine_is_fetched_and_acked(
 
 
 async def test_a_fetch_is_whole_though_the_machine_takes_many_steps_for_it(
-    both: tuple[LocalCluster, fifo.Client], monkeypatch: pytest.MonkeyPatch
+    client: fifo.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, client = both
     monkeypatch.setattr(limits, "RECORD_COST", limits.STEP_MESSAGES)  # a message in a step
     await client.publish_many("q", [b"%d" % n for n in range(6)])
     reader = client.durable("q", "reader")
@@ -180,14 +166,13 @@ async def test_a_fetch_is_whole_though_the_machine_takes_many_steps_for_it(
 
 
 async def test_a_durable_consumer_outlives_its_leader_with_the_same_tokens(
-    both: tuple[LocalCluster, fifo.Client],
+    shared_cluster: SharedCluster, client: fifo.Client
 ) -> None:
-    cluster, client = both
     await client.publish_many("q", [b"%d" % n for n in range(6)])
     reader = client.durable("q", "reader")
     await reader.reserve(3)
     await reader.ack(1)
-    await crash_leader(cluster)
+    await shared_cluster.crash_leader()
     assert told(await reader.fetch(1, 3)) == [(2, b"1"), (3, b"2")]
     assert told(await reader.reserve(10)) == [(4, b"3"), (5, b"4"), (6, b"5")]
     assert await reader.ack(6) == ()
@@ -195,9 +180,8 @@ async def test_a_durable_consumer_outlives_its_leader_with_the_same_tokens(
 
 
 async def test_a_durable_consumer_is_listed_with_its_locks_and_goes_with_its_queue(
-    both: tuple[LocalCluster, fifo.Client],
+    client: fifo.Client,
 ) -> None:
-    _, client = both
     await client.publish_many("q", [b"one", b"two"])
     reader = client.durable("q", "reader")
     await reader.reserve(2)
@@ -214,25 +198,18 @@ async def test_a_durable_consumer_is_listed_with_its_locks_and_goes_with_its_que
     assert await reader.open() == ()
 
 
-async def test_a_single_active_queue_has_no_durable_consumers(
-    both: tuple[LocalCluster, fifo.Client],
-) -> None:
-    _, client = both
+async def test_a_single_active_queue_has_no_durable_consumers(client: fifo.Client) -> None:
     await client.declare(fifo.QueueSpec("one", ordering="single_active"))
     with pytest.raises(fifo.InvalidArgument):
         await client.durable("one", "reader").open()
 
 
-def test_the_blocking_client_has_durable_consumers_too(tmp_path: Path) -> None:
-    async def beside() -> None:
-        async with three(tmp_path) as (cluster, client):
-            await client.declare(fifo.QueueSpec("q"))
-            await client.publish_many("q", [b"one", b"two"])
-            url = "fifo://" + str((await cluster.leader()).me.client)
-            await asyncio.to_thread(_blocking_story, url)
-            assert [message.body for message in await client.get("q", wait=5)] == [b"two"]
-
-    asyncio.run(beside())
+async def test_the_blocking_client_has_durable_consumers_too(
+    shared_cluster: SharedCluster, client: fifo.Client
+) -> None:
+    await client.publish_many("q", [b"one", b"two"])
+    await asyncio.to_thread(_blocking_story, shared_cluster.url)
+    assert [message.body for message in await client.get("q", wait=5)] == [b"two"]
 
 
 def _blocking_story(url: str) -> None:

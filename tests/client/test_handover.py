@@ -7,12 +7,11 @@ import itertools
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
 import fifo
-from tests.support.cluster import LocalCluster, running
+from tests.support.shared import SharedCluster
 from tests.support.wire_peer import until
 
 GAP_SECONDS = 2.0
@@ -68,56 +67,53 @@ class Load:
 
 
 @asynccontextmanager
-async def loaded(folder: Path) -> AsyncIterator[tuple[LocalCluster, fifo.Client, Load]]:
-    """Three nodes under load; the load's own checks come in the end."""
-    async with running(folder) as cluster:
-        await cluster.leader()
-        url = "fifo://" + ",".join(str(node.client) for node in cluster.config.nodes)
-        async with fifo.connect(url) as client:
-            await client.declare(fifo.QueueSpec("orders"))
-            load = Load(client)
-            consuming = asyncio.create_task(load.consume())
-            publishing = [asyncio.create_task(load.publish(name)) for name in range(5)]
-            await load.more()
-            yield cluster, client, load
-            await load.end(publishing)
-            consuming.cancel()
-            await asyncio.gather(consuming, return_exceptions=True)
+async def loaded(client: fifo.Client) -> AsyncIterator[Load]:
+    """A load on the cluster; its own checks come in the end."""
+    await client.declare(fifo.QueueSpec("orders"))
+    load = Load(client)
+    consuming = asyncio.create_task(load.consume())
+    publishing = [asyncio.create_task(load.publish(name)) for name in range(5)]
+    await load.more()
+    yield load
+    await load.end(publishing)
+    consuming.cancel()
+    await asyncio.gather(consuming, return_exceptions=True)
 
 
 async def test_leadership_goes_round_under_load_and_nothing_is_lost_or_doubled(
-    tmp_path: Path,
+    shared_cluster: SharedCluster, client: fifo.Client
 ) -> None:
-    async with loaded(tmp_path) as (cluster, client, load):
+    async with loaded(client) as load:
         for _ in range(2):
             for target in ("n1", "n2", "n3"):
                 await client.transfer_leadership(target)
-                assert (await cluster.leader()).me.name == target
+                assert (await shared_cluster.leader()).me.name == target
                 assert (await client.status()).node == target
                 await load.more()
     assert load.longest_gap_s < GAP_SECONDS
 
 
-async def test_a_rolling_restart_costs_no_election_timeout(tmp_path: Path) -> None:
-    async with loaded(tmp_path) as (cluster, _, load):
+async def test_a_rolling_restart_costs_no_election_timeout(
+    shared_cluster: SharedCluster, client: fifo.Client
+) -> None:
+    async with loaded(client) as load:
         for _ in range(3):
-            leader = (await cluster.leader()).me.name
-            await cluster.stop(leader)
+            leader = (await shared_cluster.leader()).me.name
+            await shared_cluster.stop(leader)
             await load.more()
-            await cluster.start(leader)
+            await shared_cluster.start(leader)
             await load.more()
     assert load.longest_gap_s < GAP_SECONDS
 
 
-async def test_an_impossible_transfer_is_one_clear_error(tmp_path: Path) -> None:
-    async with running(tmp_path) as cluster:
-        leader = await cluster.leader()
-        async with fifo.connect(f"fifo://{leader.me.client}") as client:
-            with pytest.raises(fifo.InvalidArgument, match="there is no node 'n9'; there are: n1"):
-                await client.transfer_leadership("n9")
-            gone = cluster.followers()[0].me.name
-            await cluster.stop(gone)
-            words = f"{gone} is not connected to the leader"
-            with pytest.raises(fifo.InvalidArgument, match=words):
-                await client.transfer_leadership(gone)
-            await client.transfer_leadership((await client.status()).node)
+async def test_an_impossible_transfer_is_one_clear_error(
+    shared_cluster: SharedCluster, client: fifo.Client
+) -> None:
+    with pytest.raises(fifo.InvalidArgument, match="there is no node 'n9'; there are: n1"):
+        await client.transfer_leadership("n9")
+    gone = shared_cluster.followers()[0].me.name
+    await shared_cluster.stop(gone)
+    words = f"{gone} is not connected to the leader"
+    with pytest.raises(fifo.InvalidArgument, match=words):
+        await client.transfer_leadership(gone)
+    await client.transfer_leadership((await client.status()).node)

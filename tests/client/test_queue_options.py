@@ -8,7 +8,6 @@ import inspect
 import json
 from dataclasses import fields
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from fifo.machine.spec import ConsumerOptions
 from fifo.words.queue_options import BY_NAME
 from node.cli import queue as queue_commands
 from node.cli.main import app
-from tests.client.test_cluster import three, url_of
+from tests.support.shared import SharedCluster
 
 EVERY_OPTION: dict[str, Any] = {
     "lock": 7,
@@ -73,31 +72,32 @@ def test_the_client_has_every_option_of_a_consumer() -> None:
 
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
-async def test_every_option_of_a_queue_arrives_by_client_and_command_line(tmp_path: Path) -> None:
-    async with three(tmp_path) as (cluster, client):
-        await client.declare(fifo.QueueSpec("one", **EVERY_OPTION))
-        shown = (await client.queue("one")).spec
-        wanted = of_the_machine(EVERY_OPTION)
-        assert {name: shown[name] for name in wanted} == wanted
-        await client.update("one", max_length=5, ttl=None, on_delay="block")
-        shown = (await client.queue("one")).spec
-        assert (shown["max_length"], shown["ttl_ms"], shown["on_delay"]) == (5, None, "block")
+async def test_every_option_of_a_queue_arrives_by_client_and_command_line(
+    shared_cluster: SharedCluster, client: fifo.Client
+) -> None:
+    await client.declare(fifo.QueueSpec("one", **EVERY_OPTION))
+    shown = (await client.queue("one")).spec
+    wanted = of_the_machine(EVERY_OPTION)
+    assert {name: shown[name] for name in wanted} == wanted
+    await client.update("one", max_length=5, ttl=None, on_delay="block")
+    shown = (await client.queue("one")).spec
+    assert (shown["max_length"], shown["ttl_ms"], shown["on_delay"]) == (5, None, "block")
 
-        words = "--lock 7s --max-lock 70s --max-deliveries 3 --dead-letter dlq --drop-expired"
-        words += " --dead-letter-overflow --on-exhausted drop --nack-backoff exponential:1s..8s*2"
-        words += " --timeout-backoff table:1s,5s --no-count-timeouts --ttl 1h --expires-unused 2h"
-        words += " --max-length 1000 --max-bytes 1000000 --overflow drop_oldest --ordering key"
-        words += " --priorities --on-delay skip --disconnect-grace 5s --dedup-window 60s"
-        words += " --dedup-max 10"
-        line = ["queue", "declare", "two", *words.split(), "--url", url_of(cluster)]
-        runner = typer.testing.CliRunner()
-        done = await asyncio.to_thread(runner.invoke, app, line)
-        assert done.exit_code == 0, done.output
-        shown = (await client.queue("two")).spec
-        assert {name: shown[name] for name in wanted} == wanted
-        line = ["queue", "show", "two", "--json", "--url", url_of(cluster)]
-        done = await asyncio.to_thread(runner.invoke, app, line)
-        assert json.loads(done.output)["spec"]["dedup_max"] == 10
+    words = "--lock 7s --max-lock 70s --max-deliveries 3 --dead-letter dlq --drop-expired"
+    words += " --dead-letter-overflow --on-exhausted drop --nack-backoff exponential:1s..8s*2"
+    words += " --timeout-backoff table:1s,5s --no-count-timeouts --ttl 1h --expires-unused 2h"
+    words += " --max-length 1000 --max-bytes 1000000 --overflow drop_oldest --ordering key"
+    words += " --priorities --on-delay skip --disconnect-grace 5s --dedup-window 60s"
+    words += " --dedup-max 10"
+    line = ["queue", "declare", "two", *words.split(), "--url", shared_cluster.url]
+    runner = typer.testing.CliRunner()
+    done = await asyncio.to_thread(runner.invoke, app, line)
+    assert done.exit_code == 0, done.output
+    shown = (await client.queue("two")).spec
+    assert {name: shown[name] for name in wanted} == wanted
+    line = ["queue", "show", "two", "--json", "--url", shared_cluster.url]
+    done = await asyncio.to_thread(runner.invoke, app, line)
+    assert json.loads(done.output)["spec"]["dedup_max"] == 10
 
 
 def test_a_spec_travels_with_only_what_was_given() -> None:

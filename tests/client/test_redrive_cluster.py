@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,16 +11,10 @@ import pytest
 import fifo
 from fifo.client.errors import QueueInUse
 from node.broker import limits
-from tests.client.test_cluster import crash_leader, three
-from tests.support.cluster import LocalCluster, passed
+from tests.support.cluster import passed
+from tests.support.shared import SharedCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
-
-
-@pytest.fixture
-async def both(tmp_path: Path) -> AsyncIterator[tuple[LocalCluster, fifo.Client]]:
-    async with three(tmp_path) as found:
-        yield found
 
 
 async def bury(client: fifo.Client, queue: str, count: int, reason: str = "broken") -> None:
@@ -63,10 +56,7 @@ async def bodies(client: fifo.Client, queue: str) -> list[int]:
     return found
 
 
-async def test_dead_letters_go_back_to_their_source_once_and_in_order(
-    both: tuple[LocalCluster, fifo.Client],
-) -> None:
-    _, client = both
+async def test_dead_letters_go_back_to_their_source_once_and_in_order(client: fifo.Client) -> None:
     count = 2 * limits.REDRIVE_MESSAGES + 7
     await bury(client, "q", count)
     dry = await client.redrive("dlq", dry_run=True)
@@ -82,8 +72,7 @@ async def test_dead_letters_go_back_to_their_source_once_and_in_order(
     assert (await client.queue("dlq")).messages == 0
 
 
-async def test_filters_choose_and_the_rest_stays(both: tuple[LocalCluster, fifo.Client]) -> None:
-    _, client = both
+async def test_filters_choose_and_the_rest_stays(client: fifo.Client) -> None:
     await bury(client, "q", 40)
     await client.declare(fifo.QueueSpec("other", dead_letter="dlq"))
     await client.publish("other", b"100")
@@ -116,9 +105,8 @@ async def test_filters_choose_and_the_rest_stays(both: tuple[LocalCluster, fifo.
 
 
 async def test_a_full_target_pauses_until_there_is_room_and_a_cancel_ends_it(
-    both: tuple[LocalCluster, fifo.Client],
+    client: fifo.Client,
 ) -> None:
-    _, client = both
     await bury(client, "q", 10)
     await client.declare(fifo.QueueSpec("small", max_length=4))
     await client.redrive("dlq", "small")
@@ -135,8 +123,7 @@ async def test_a_full_target_pauses_until_there_is_room_and_a_cancel_ends_it(
     assert (await ended(client))["moved"] == 2
 
 
-async def test_a_rate_is_kept(both: tuple[LocalCluster, fifo.Client]) -> None:
-    _, client = both
+async def test_a_rate_is_kept(client: fifo.Client) -> None:
     await bury(client, "q", 60)
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -147,13 +134,12 @@ async def test_a_rate_is_kept(both: tuple[LocalCluster, fifo.Client]) -> None:
 
 
 async def test_a_redrive_goes_on_at_the_next_leader_and_moves_each_message_once(
-    both: tuple[LocalCluster, fifo.Client],
+    shared_cluster: SharedCluster, client: fifo.Client
 ) -> None:
-    cluster, client = both
     await bury(client, "q", 300)
     await client.redrive("dlq", rate=100)
     await shown(client, lambda view: view["redrive"]["moved"] >= 50)
-    await crash_leader(cluster)
+    await shared_cluster.crash_leader()
     view = (await client.queue("dlq")).as_dict()["redrive"]
     assert view["status"] == "running"
     assert 50 <= view["moved"] < 300
@@ -163,10 +149,7 @@ async def test_a_redrive_goes_on_at_the_next_leader_and_moves_each_message_once(
     assert counters["moved_out"] == 300
 
 
-async def test_move_takes_what_is_ready_from_the_front(
-    both: tuple[LocalCluster, fifo.Client],
-) -> None:
-    _, client = both
+async def test_move_takes_what_is_ready_from_the_front(client: fifo.Client) -> None:
     count = 2 * limits.MOVE_MESSAGES + 3
     await client.declare(fifo.QueueSpec("q"))
     await client.declare(fifo.QueueSpec("other"))
@@ -185,16 +168,13 @@ async def test_move_takes_what_is_ready_from_the_front(
         await client.move("q", "other", limit=0)
 
 
-def test_the_blocking_client_redrives_and_moves_too(tmp_path: Path) -> None:
-    async def beside() -> None:
-        async with three(tmp_path) as (cluster, client):
-            await bury(client, "q", 3)
-            url = "fifo://" + str((await cluster.leader()).me.client)
-            await asyncio.to_thread(_blocking_story, url)
-            await ended(client)
-            assert await bodies(client, "q") == [0, 1, 2]
-
-    asyncio.run(beside())
+async def test_the_blocking_client_redrives_and_moves_too(
+    shared_cluster: SharedCluster, client: fifo.Client
+) -> None:
+    await bury(client, "q", 3)
+    await asyncio.to_thread(_blocking_story, shared_cluster.url)
+    await ended(client)
+    assert await bodies(client, "q") == [0, 1, 2]
 
 
 def _blocking_story(url: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,10 @@ import pytest
 import fifo
 import fifo.blocking
 from fifo.client import observe
+from node.cli import session
 from node.cli.main import run
-from tests.support.cluster import LocalCluster, running
+from tests.support.cluster import LocalCluster, loopback_config, running
+from tests.support.shared import SharedCluster
 from tests.support.users import EVERYTHING, Certificate, certificate, user
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -26,26 +28,43 @@ def hosts(cluster: LocalCluster) -> str:
     return ",".join(str(node.client) for node in cluster.config.nodes)
 
 
-@asynccontextmanager
-async def guarded(folder: Path) -> AsyncIterator[tuple[LocalCluster, Certificate, str]]:
-    """Three nodes with users and TLS; `ann`'s URL."""
-    made = certificate(folder / "certs")
-    async with running(folder, users=(ANN, BOB), tls=made.settings) as cluster:
-        await cluster.leader()
-        yield cluster, made, f"fifos://ann:ann-password@{hosts(cluster)}?ca={made.ca}"
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """Three nodes with users and TLS, and `ann`'s URL."""
+
+    cluster: SharedCluster
+    certificate: Certificate
+    url: str
+
+
+@pytest.fixture(scope="module")
+def _guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    made = certificate(tmp_path_factory.mktemp("certs"))
+    config = loopback_config(tmp_path_factory.mktemp("nodes"), 3)
+    config = replace(config, users=(ANN, BOB), tls=made.settings)
+    url = config.url.replace("://", "://ann:ann-password@") + f"?ca={made.ca}"
+    cluster = SharedCluster(config, url)
+    yield Guarded(cluster, made, url)
+    cluster.close()
+
+
+@pytest.fixture
+def guarded(_guarded: Guarded) -> Guarded:
+    """The cluster of this module, whole and empty."""
+    _guarded.cluster.make_ready()
+    return _guarded
 
 
 async def test_the_whole_way_of_a_message_over_tls_and_through_a_change_of_leader(
-    tmp_path: Path,
+    guarded: Guarded,
 ) -> None:
-    async with guarded(tmp_path) as (cluster, _, url), fifo.connect(url) as client:
+    async with fifo.connect(guarded.url) as client:
         await client.declare(fifo.QueueSpec("orders"))
         bodies = [bytes([i]) * 30_000 for i in range(100)]
         await client.publish_many("orders", bodies)
         async with client.consume("orders", prefetch=50) as messages:
             taken = [await anext(messages) for _ in range(50)]
-            leader = await cluster.leader()
-            await cluster.crash(leader.me.name)
+            await guarded.cluster.crash_leader()
             for message in taken:
                 await message.ack(receipt=True)
             rest: list[fifo.Message] = []
@@ -57,22 +76,23 @@ async def test_the_whole_way_of_a_message_over_tls_and_through_a_change_of_leade
         assert all(message.attempt == 1 for message in taken + rest)
 
 
-async def test_a_client_sends_nothing_to_an_untrusted_node(tmp_path: Path) -> None:
+async def test_a_client_sends_nothing_to_an_untrusted_node(
+    guarded: Guarded, tmp_path: Path
+) -> None:
     other = certificate(tmp_path / "other", "DNS:elsewhere.test")
-    async with guarded(tmp_path) as (cluster, made, _):
-        all_hosts = hosts(cluster)
-        port = cluster.config.nodes[0].client.port
-        for url, words in (
-            (f"fifos://ann:ann-password@{all_hosts}", "its certificate is not good: self"),
-            (f"fifos://ann:ann-password@{all_hosts}?ca={other.ca}", "its certificate is not good"),
-            (f"fifo://ann:ann-password@{all_hosts}", rf"{port} \(the node closed.*is it fifos://"),
-        ):
-            with pytest.raises(fifo.ConnectionLost, match=words) as caught:
-                await fifo.connect(url, connect_timeout=0.3)
-            assert "ann-password" not in str(caught.value)
-        by_name = f"fifos://ann:ann-password@localhost:{port}?ca={made.ca}"
-        async with fifo.connect(by_name):
-            """`localhost` stands in the certificate."""
+    all_hosts = hosts(guarded.cluster)
+    port = guarded.cluster.config.nodes[0].client.port
+    for url, words in (
+        (f"fifos://ann:ann-password@{all_hosts}", "its certificate is not good: self"),
+        (f"fifos://ann:ann-password@{all_hosts}?ca={other.ca}", "its certificate is not good"),
+        (f"fifo://ann:ann-password@{all_hosts}", rf"{port} \(the node closed.*is it fifos://"),
+    ):
+        with pytest.raises(fifo.ConnectionLost, match=words) as caught:
+            await fifo.connect(url, connect_timeout=0.3)
+        assert "ann-password" not in str(caught.value)
+    by_name = f"fifos://ann:ann-password@localhost:{port}?ca={guarded.certificate.ca}"
+    async with fifo.connect(by_name):
+        """`localhost` stands in the certificate."""
     async with running(tmp_path / "2", 1, users=(ANN,), tls=other.settings) as cluster:
         await cluster.leader()
         url = f"fifos://ann:ann-password@{hosts(cluster)}?ca={other.ca}"
@@ -80,11 +100,9 @@ async def test_a_client_sends_nothing_to_an_untrusted_node(tmp_path: Path) -> No
             await fifo.connect(url, connect_timeout=0.3)
 
 
-async def test_a_plain_port_says_so_to_who_wants_tls(tmp_path: Path) -> None:
-    async with running(tmp_path, 1) as cluster:
-        await cluster.leader()
-        with pytest.raises(fifo.ConnectionLost, match="no TLS there"):
-            await fifo.connect(f"fifos://{hosts(cluster)}", connect_timeout=0.3)
+async def test_a_plain_port_says_so_to_who_wants_tls(shared_cluster: SharedCluster) -> None:
+    with pytest.raises(fifo.ConnectionLost, match="no TLS there"):
+        await fifo.connect(f"fifos://{hosts(shared_cluster)}", connect_timeout=0.3)
 
 
 async def test_a_wrong_password_is_refused_at_once_and_another_one_still_works(
@@ -142,50 +160,50 @@ async def test_no_way_leads_into_a_queue_of_somebody_else(tmp_path: Path) -> Non
             assert (await ann.queue("private")).ready == 1
 
 
-async def test_the_blocking_client_and_the_observer_do_the_same(tmp_path: Path) -> None:
-    async with guarded(tmp_path) as (cluster, made, url):
+async def test_the_blocking_client_and_the_observer_do_the_same(guarded: Guarded) -> None:
+    def work() -> list[bytes]:
+        with fifo.blocking.connect(guarded.url) as client:
+            client.declare(fifo.QueueSpec("orders"))
+            client.publish("orders", b"x")
+            with client.consume("orders") as messages:
+                message = next(iter(messages))
+                message.ack(receipt=True)
+                return [message.body]
 
-        def work() -> list[bytes]:
-            with fifo.blocking.connect(url) as client:
-                client.declare(fifo.QueueSpec("orders"))
-                client.publish("orders", b"x")
-                with client.consume("orders") as messages:
-                    message = next(iter(messages))
-                    message.ack(receipt=True)
-                    return [message.body]
-
-        assert await asyncio.to_thread(work) == [b"x"]
-        address = str(cluster.config.nodes[1].client)
-        status = await observe(address, options=fifo.client.from_url(url, {}))
-        assert status["node"] == "n2"
-        with pytest.raises(fifo.PermissionDenied):
-            await observe(
-                address,
-                options=fifo.client.from_url(
-                    f"fifos://bob:bob-password@{address}?ca={made.ca}", {}
-                ),
-            )
+    assert await asyncio.to_thread(work) == [b"x"]
+    address = str(guarded.cluster.config.nodes[1].client)
+    status = await observe(address, options=fifo.client.from_url(guarded.url, {}))
+    assert status["node"] == "n2"
+    with pytest.raises(fifo.PermissionDenied):
+        await observe(
+            address,
+            options=fifo.client.from_url(
+                f"fifos://bob:bob-password@{address}?ca={guarded.certificate.ca}", {}
+            ),
+        )
 
 
 async def test_the_command_line_uses_the_url_and_never_prints_its_secret(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    guarded: Guarded, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with guarded(tmp_path) as (cluster, made, url):
-        bob = f"fifos://bob:bob-password@{hosts(cluster)}?ca={made.ca}"
-        printed = ""
-        for wanted, arguments in (
-            (0, ("status", "--json", "--url", url)),
-            (0, ("status", "--url", url)),
-            (0, ("queue", "declare", "orders", "--url", url)),
-            (1, ("queue", "declare", "orders", "--url", bob)),
-            (1, ("status", "--url", bob)),
-            (1, ("queue", "list", "--url", url.replace("ann-password", "wr0ng-password"))),
-            (1, ("queue", "list", "--url", url.replace("fifos", "fifo").partition("?")[0])),
-        ):
-            code = await asyncio.to_thread(run, arguments)
-            captured = capfd.readouterr()
-            printed += captured.out + captured.err
-            assert code == wanted, printed
-        assert "-password" not in printed
-        assert "permissions are in the [[user]] sections" in printed
-        assert "the user or the secret is wrong" in printed
+    # The last one goes on trying, for as long as the command lets it.
+    monkeypatch.setattr(session, "CONNECT_TIMEOUT_S", 0.3)
+    cluster, url = guarded.cluster, guarded.url
+    bob = f"fifos://bob:bob-password@{hosts(cluster)}?ca={guarded.certificate.ca}"
+    printed = ""
+    for wanted, arguments in (
+        (0, ("status", "--json", "--url", url)),
+        (0, ("status", "--url", url)),
+        (0, ("queue", "declare", "orders", "--url", url)),
+        (1, ("queue", "declare", "orders", "--url", bob)),
+        (1, ("status", "--url", bob)),
+        (1, ("queue", "list", "--url", url.replace("ann-password", "wr0ng-password"))),
+        (1, ("queue", "list", "--url", url.replace("fifos", "fifo").partition("?")[0])),
+    ):
+        code = await asyncio.to_thread(run, arguments)
+        captured = capfd.readouterr()
+        printed += captured.out + captured.err
+        assert code == wanted, printed
+    assert "-password" not in printed
+    assert "permissions are in the [[user]] sections" in printed
+    assert "the user or the secret is wrong" in printed

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, fields
-from pathlib import Path
 
 import pytest
 
 import fifo
 from fifo.client.views import View, view, views
-from tests.client.test_cluster import three
 
 NOT_AN_ATTRIBUTE = {"suspected"}
 """Keys that say the same as another one does."""
@@ -59,25 +57,24 @@ def test_an_answer_that_is_no_map_is_a_protocol_error_with_its_type(sent: object
 
 @pytest.mark.cluster
 @pytest.mark.timeout(120)
-async def test_every_key_that_a_node_sends_has_an_attribute(tmp_path: Path) -> None:
-    async with three(tmp_path) as (_, client):
-        await client.declare(fifo.QueueSpec("orders", dead_letter="dlq"))
-        producer = await client.open_producer("loader")
-        await producer.publish_many("orders", [b"1", b"2", b"3"])
-        dead, held = await client.get("orders", 2)
-        await dead.terminate("why")
-        await client.publish("orders", b"later", delay=60)
-        await client.redrive("dlq", "orders")
-        shown: list[View] = [await client.status(), *(await client.status()).peers]
-        shown += [await client.queue("orders"), await client.queue("dlq")]
-        redrive = (await client.queue("dlq")).redrive
-        assert redrive is not None
-        [lock] = await client.locks("orders")
-        [delayed] = await client.delayed("orders")
-        [consumer] = await client.consumers("orders")
-        [named] = await client.producers("orders")
-        shown += [redrive, lock, delayed, consumer, named, (await client.status()).snapshot]
-        assert not [(one, keys) for one in shown if (keys := unknown(one))]
-        assert (lock.token, lock.id) == (held.token, held.id)
-        assert 25 < lock.remaining_s <= 30
-        assert 50 < delayed.due_in_s <= 60
+async def test_every_key_that_a_node_sends_has_an_attribute(client: fifo.Client) -> None:
+    await client.declare(fifo.QueueSpec("orders", dead_letter="dlq"))
+    producer = await client.open_producer("loader")
+    await producer.publish_many("orders", [b"1", b"2", b"3"])
+    dead, held = await client.get("orders", 2)
+    await dead.terminate("why")
+    await client.publish("orders", b"later", delay=60)
+    await client.redrive("dlq", "orders")
+    shown: list[View] = [await client.status(), *(await client.status()).peers]
+    shown += [await client.queue("orders"), await client.queue("dlq")]
+    redrive = (await client.queue("dlq")).redrive
+    assert redrive is not None
+    [lock] = await client.locks("orders")
+    [delayed] = await client.delayed("orders")
+    [consumer] = await client.consumers("orders")
+    [named] = await client.producers("orders")
+    shown += [redrive, lock, delayed, consumer, named, (await client.status()).snapshot]
+    assert not [(one, keys) for one in shown if (keys := unknown(one))]
+    assert (lock.token, lock.id) == (held.token, held.id)
+    assert 25 < lock.remaining_s <= 30
+    assert 50 < delayed.due_in_s <= 60

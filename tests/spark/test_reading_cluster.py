@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from pyspark.sql.datasource import InputPartition
@@ -17,12 +15,13 @@ from fifo.machine import limits as machine_limits
 from fifo.spark import SourceError, limits
 from fifo.spark.reading import FifoReader
 from node.broker.broker import Broker
-from tests.client.test_cluster import three, url_of
 from tests.spark.conftest import Cluster
 from tests.spark.reads import batch_reader, bodies, planned, rows
-from tests.support.cluster import passed
+from tests.support.shared import SharedCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+TTL_S = 0.1
 
 
 def fill(client: BlockingClient, queue: str, count: int) -> list[bytes]:
@@ -165,22 +164,22 @@ def test_a_read_drains_a_queue_past_many_that_wait_for_their_key(
     assert bodies(planned(reader)) == [b"1", b"2"]
 
 
-async def test_a_read_drains_a_queue_past_many_that_expired(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_read_drains_a_queue_past_many_that_expired(
+    shared_cluster: SharedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expired = 2 * machine_limits.STEP_MESSAGES // machine_limits.LEAVE_COST + 7
-    async with three(tmp_path) as (nodes, asking):
-        # No leader looks for what is due, so that the read has to meet it.
-        monkeypatch.setattr(Broker, "look", lambda self, gap_s: None)
-        given: dict[str, dict[str, str]] = {"read": {}, "manual": {"reservation": "r"}}
+    # No leader looks for what is due, so that the read has to meet it.
+    monkeypatch.setattr(Broker, "look", lambda self, gap_s: None)
+    given: dict[str, dict[str, str]] = {"read": {}, "manual": {"reservation": "r"}}
+    with fifo.blocking.connect(shared_cluster.url) as asking:
         for mode in given:
-            await asking.declare(fifo.QueueSpec(mode))
-            await asking.publish_many(mode, [b"late"] * expired, ttls=[0.5] * expired)
-            await asking.publish(mode, b"live")
-        await passed(0.6)
+            asking.declare(fifo.QueueSpec(mode))
+            asking.publish_many(mode, [b"late"] * expired, ttls=[TTL_S] * expired)
+            asking.publish(mode, b"live")
+        threading.Event().wait(2 * TTL_S)
         for mode, more in given.items():
-            reader = batch_reader(url_of(nodes), mode, ackMode=mode, **more)
-            assert await asyncio.to_thread(read_all, reader) == [b"live"]
+            reader = batch_reader(shared_cluster.url, mode, ackMode=mode, **more)
+            assert read_all(reader) == [b"live"]
 
 
 class TestManual:

@@ -89,6 +89,11 @@ class LocalCluster:
         self.config = config
         self.nodes: dict[str, Node] = {}
 
+    @property
+    def url(self) -> str:
+        """The addresses of all nodes, for a client."""
+        return self.config.url
+
     async def start(self, *names: str) -> None:
         """Start these nodes, or all."""
         for name in names or [node.name for node in self.config.nodes]:
@@ -104,6 +109,10 @@ class LocalCluster:
     async def crash(self, name: str) -> None:
         """Cut a node off without a word: connections, then the journal's lock."""
         await self.nodes.pop(name).crash()
+
+    async def crash_leader(self) -> None:
+        """Cut off the node that leads."""
+        await self.crash((await self.leader()).me.name)
 
     def leading(self) -> Node | None:
         """The node that leads and has applied its own `lead`."""

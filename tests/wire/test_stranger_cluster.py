@@ -1,34 +1,33 @@
 """The client written from the page alone, on three real nodes."""
 
-import asyncio
+from __future__ import annotations
+
 from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.cluster import LocalCluster, running
 from tests.wire import stranger
 from tests.wire.stranger import Refused, Stranger
+
+if TYPE_CHECKING:
+    from tests.support.shared import SharedCluster
 
 pytestmark = pytest.mark.cluster
 
 
-async def with_stranger(cluster: LocalCluster, script: Callable[[Stranger], None]) -> None:
-    """Run a blocking script on a thread, redirected to the leader by the followers."""
-    leader = await cluster.leader()
+def with_stranger(cluster: SharedCluster, script: Callable[[Stranger], None]) -> None:
+    """Run a script, redirected to the leader by the followers."""
+    leader = cluster.leading()
+    assert leader is not None
     others = [node.me for node in cluster.followers()]
-    addresses = [str(node.client) for node in [*others, leader.me]]
-
-    def run() -> None:
-        client = stranger.connect(addresses)
-        assert client.welcome[1] == leader.me.name
-        try:
-            script(client)
-            client.close()
-        finally:
-            client.socket.close()
-
-    await asyncio.to_thread(run)
+    client = stranger.connect([str(node.client) for node in [*others, leader.me]])
+    assert client.welcome[1] == leader.me.name
+    try:
+        script(client)
+        client.close()
+    finally:
+        client.socket.close()
 
 
 def everything_on_the_page(client: Stranger) -> None:
@@ -155,21 +154,19 @@ def a_resume_of_the_page(client: Stranger) -> None:
     client.socket, client.correlation = back.socket, back.correlation
 
 
-async def test_a_stranger_makes_every_other_request_of_the_page(tmp_path: Path) -> None:
-    async with running(tmp_path) as cluster:
-        await with_stranger(cluster, requests_of_the_page)
+def test_a_stranger_makes_every_other_request_of_the_page(shared_cluster: SharedCluster) -> None:
+    with_stranger(shared_cluster, requests_of_the_page)
 
 
-async def test_a_stranger_resumes_its_session_as_the_page_says(tmp_path: Path) -> None:
-    async with running(tmp_path) as cluster:
-        await with_stranger(cluster, a_resume_of_the_page)
+def test_a_stranger_resumes_its_session_as_the_page_says(shared_cluster: SharedCluster) -> None:
+    with_stranger(shared_cluster, a_resume_of_the_page)
 
 
-async def test_a_stranger_publishes_consumes_and_settles_on_real_nodes(tmp_path: Path) -> None:
-    async with running(tmp_path) as cluster:
-        await with_stranger(cluster, everything_on_the_page)
+def test_a_stranger_publishes_consumes_and_settles_on_real_nodes(
+    shared_cluster: SharedCluster,
+) -> None:
+    with_stranger(shared_cluster, everything_on_the_page)
 
 
-async def test_a_stranger_is_refused_as_the_page_says(tmp_path: Path) -> None:
-    async with running(tmp_path) as cluster:
-        await with_stranger(cluster, refusals_of_the_page)
+def test_a_stranger_is_refused_as_the_page_says(shared_cluster: SharedCluster) -> None:
+    with_stranger(shared_cluster, refusals_of_the_page)

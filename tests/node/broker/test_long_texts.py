@@ -11,7 +11,6 @@ import fifo
 from fifo.words.bounds import LETTER_TEXT_BYTES_MAX as LONGEST
 from node.broker.broker import Broker
 from node.config import RaftSettings
-from tests.client.test_cluster import url_of
 from tests.support.cluster import eventually, passed, running
 
 LETTERS = 4
@@ -55,7 +54,7 @@ async def test_a_follower_that_is_sent_a_snapshot_gets_the_long_texts_of_dead_le
         leader = await cluster.leader()
         behind = next(name for name, node in cluster.nodes.items() if node is not leader)
         await cluster.stop(behind)
-        async with fifo.connect(url_of(cluster)) as client:
+        async with fifo.connect(cluster.url) as client:
             await client.declare(fifo.QueueSpec("q", dead_letter="dlq"))
             await client.publish_many("q", [b"%d" % place for place in range(LETTERS)])
             for message in await client.get("q", LETTERS):
