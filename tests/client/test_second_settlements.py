@@ -25,9 +25,10 @@ from fifo.wire.messages import (
     Settle,
     Subscribe,
 )
-from tests.client.test_cluster import take, three
+from tests.client.test_cluster import take
 from tests.client.test_consuming import bodies, consuming
 from tests.client.test_control import PeerThread
+from tests.support.cluster import running
 from tests.support.wire_peer import Line, Peer, receive_all, subscribe_as, until, welcome
 
 Settles = Callable[[fifo.Client, fifo.Message], Coroutine[Any, Any, Any]]
@@ -46,23 +47,25 @@ WITH_RECEIPT: dict[str, Settles] = {
 async def test_a_second_settlement_promises_nothing_that_no_majority_has(
     tmp_path: Path, first: str
 ) -> None:
-    async with three(tmp_path, timeout=0.5, close_timeout=0.2) as (running, client):
-        await client.declare(fifo.QueueSpec("orders", dead_letter="dead"))
-        await client.publish("orders", b"one")
-        async with client.consume("orders") as messages:
-            [message] = await take(messages, 1)
-            for name in [name for name, node in running.nodes.items() if not node.leads]:
-                await running.crash(name)
-            if first == "gathered ack":
-                await message.ack()
-            else:
-                with pytest.raises(fifo.Timeout):
-                    await WITH_RECEIPT[first](client, message)
-            for again in WITH_RECEIPT.values():
-                with pytest.raises(fifo.Timeout) as caught:
-                    await again(client, message)
-                assert caught.value.unknown
-            assert (await message.ack()).status == "sent"
+    async with running(tmp_path) as cluster:
+        await cluster.leader()
+        async with fifo.connect(cluster.url, timeout=0.5, close_timeout=0.2) as client:
+            await client.declare(fifo.QueueSpec("orders", dead_letter="dead"))
+            await client.publish("orders", b"one")
+            async with client.consume("orders") as messages:
+                [message] = await take(messages, 1)
+                for name in [name for name, node in cluster.nodes.items() if not node.leads]:
+                    await cluster.crash(name)
+                if first == "gathered ack":
+                    await message.ack()
+                else:
+                    with pytest.raises(fifo.Timeout):
+                        await WITH_RECEIPT[first](client, message)
+                for again in WITH_RECEIPT.values():
+                    with pytest.raises(fifo.Timeout) as caught:
+                        await again(client, message)
+                    assert caught.value.unknown
+                assert (await message.ack()).status == "sent"
 
 
 @pytest.mark.parametrize("first", ["ack", "nack", "release", "terminate", "settle_many"])

@@ -1,4 +1,4 @@
-"""One real cluster for many tests: three nodes on a thread and an event loop of their own.
+"""A real cluster for many tests: three nodes on a thread and an event loop of their own.
 
 Owns its start on the first use, and its state when a test begins: every node runs, one leads, and
 no queue, named producer or session of an earlier test is left. A cluster that cannot be brought to
