@@ -24,8 +24,9 @@ from rich.text import Text
 
 from bench.check.figures import Figures, measure
 from bench.check.page import headline, render
-from bench.check.reading import HistoryBroken, read, tune
+from bench.check.reading import HistoryBroken, read
 from bench.check.specs import Rare
+from bench.check.tuning import tune
 from bench.check.verdict import RULES, Verdict, judge_history, state_of
 from bench.hardware import describe
 from bench.processes import Household

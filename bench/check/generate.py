@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bench.check.form import VALUES
 from bench.check.numbering import write_numbered
-from bench.check.reading import EVENTS_PER_PARTITION, tune
+from bench.check.tuning import EVENTS_PER_PARTITION, tune
 from bench.spark import JavaMissing, start_spark
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ was handed out last before that. Asks for everything else only where somebody wa
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bench.check.rules import RATE_ERROR
+from bench.check.tuning import carried_out, facts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,8 +117,6 @@ def unrenewed(rare: Rare) -> dict[int, float]:
 
 def find(spark: SparkSession, rare: Rare, made: Tables) -> DataFrame | None:
     """Messages overtaken: rule, subject, text, events. None where none can have been."""
-    from pyspark import StorageLevel
-
     if rare.redriven:
         return None
     handed = "h.time" if made.traced else "h.time - h.transit_s - h.waited_s"
@@ -125,21 +124,20 @@ def find(spark: SparkSession, rare: Rare, made: Tables) -> DataFrame | None:
     parts = [RETURNED, DELAYED]
     holders = sorted(unrenewed(rare).items())
     if holders:
-        _view(spark, "unrenewed", holders, "consumer bigint, lock_s double")
+        facts(spark, "unrenewed", holders, "consumer bigint, lock_s double")
         spark.sql(LOCKS_OVER.format(handed=handed)).createOrReplaceTempView("locks_over")
         parts.append(UNTOUCHED.format(late=LATE_S))
     due = spark.sql(" UNION ALL ".join(f"({part.format(handed=handed)})" for part in parts))
     due.select(
         "rule", "id", "queue", "shown", "back", "due", "grace", "handed"
     ).createOrReplaceTempView("due_again")
-    late = spark.sql(CAME_LATE.format(late=LATE_S)).persist(StorageLevel.DISK_ONLY)
-    made.kept.append(late)
+    late = carried_out(spark, CAME_LATE.format(late=LATE_S))
     if late.isEmpty():
         return None
     late.createOrReplaceTempView("came_late")
     spark.sql(FIRSTS).createOrReplaceTempView("firsts")
     spark.sql(BEFORE_THEM.format(handed=handed)).createOrReplaceTempView("before_them")
-    _view(spark, "wrong", _wrong(rare), "since double, next double, until double")
+    facts(spark, "wrong", _wrong(rare), "since double, next double, until double")
     return spark.sql(OVERTAKEN.format(late=LATE_S))
 
 
@@ -174,9 +172,5 @@ def _specs(spark: SparkSession, rare: Rare) -> None:
         if (spec.get("ordering") or "none") != "none" or spec.get("priorities")
     ]
     backing_off = [(name,) for name, spec in specs.items() if spec.get("timeout_backoff")]
-    _view(spark, "out_of_place", out_of_place, "name string")
-    _view(spark, "backing_off", backing_off, "name string")
-
-
-def _view(spark: SparkSession, name: str, rows: list[Any], form: str) -> None:
-    spark.createDataFrame(rows, form).createOrReplaceTempView(name)
+    facts(spark, "out_of_place", out_of_place, "name string")
+    facts(spark, "backing_off", backing_off, "name string")

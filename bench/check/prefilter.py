@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bench.check.tuning import carried_out
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
@@ -163,8 +165,8 @@ class Screen:
         self._view("unlike_bodies", "SELECT body AS hash FROM by_body WHERE NOT alike", closer)
         self._view("unlike_ids", "SELECT id AS hash FROM by_id WHERE NOT alike", closer)
         for name, query in CLOSER.items():
-            self._cut(name, query, closer)
-        self._cut("flat", LOOKED_AT)
+            _name(carried_out(self._spark, query), name, closer)
+        _name(carried_out(self._spark, LOOKED_AT), "flat")
         for name, query in ORDINARY.items():
             self._view(name, query)
         return self._spark.table("ordinary_ids").count()
@@ -172,17 +174,8 @@ class Screen:
     def _view(self, name: str, query: str, size: int | None = None) -> None:
         _name(self._spark.sql(query), name, size)
 
-    def _cut(self, name: str, query: str, size: int | None = None) -> None:
-        """A view that is carried out now, and of which plans upon it see no more than the rows:
-        they would grow with each table made of another.
-        """
-        from pyspark import StorageLevel
 
-        table = self._spark.sql(query).localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
-        _name(table, name, size)
-
-
-def _name(table: DataFrame, name: str, size: int | None) -> None:
+def _name(table: DataFrame, name: str, size: int | None = None) -> None:
     """As a view; what is known to be small goes to every task."""
     small = size is not None and size <= BROADCAST_MAX
     (table.hint("broadcast") if small else table).createOrReplaceTempView(name)

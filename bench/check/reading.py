@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
 from bench.check.form import FIELDS, KINDS, VALUES, schema
+from bench.check.tuning import tune
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,12 +29,6 @@ NAMED = 5
 
 BLOCK = 1000
 """Events between two looks at whether time runs backwards."""
-
-EVENTS_PER_PARTITION = 300_000
-PARTITIONS_MAX = 400
-
-COMPILED_FROM = 100_000
-"""Events from which on it pays to compile every query: that takes longer than to judge a few."""
 
 SUFFIXES = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 BROKEN = "_broken"
@@ -70,23 +65,6 @@ def read(spark: SparkSession, path: Path, work: Path) -> History:
         raise HistoryBroken(f"{path}: an empty history")
     tune(spark, count)
     return History(events, count, (*complaints, *holes))
-
-
-def tune(spark: SparkSession, events: int) -> None:
-    """Set the session for queries over so many events. Every table is spread by message alike, so
-    that none has to be spread again: that is why nothing may change the number of its parts.
-    """
-    large = events >= COMPILED_FROM
-    parts = min(PARTITIONS_MAX, max(2, events // EVENTS_PER_PARTITION)) if large else 1
-    for name, value in {
-        "spark.sql.shuffle.partitions": str(parts),
-        "spark.sql.codegen.wholeStage": str(large).lower(),
-        "spark.sql.codegen.factoryMode": "FALLBACK" if large else "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.requireAllClusterKeysForCoPartition": "false",
-        "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false",
-    }.items():
-        spark.conf.set(name, value)
 
 
 def _files(path: Path) -> tuple[list[Path], str]:

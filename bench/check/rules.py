@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.check.specs import Finding, Rare
+from bench.check.tuning import facts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -429,10 +430,7 @@ if TYPE_CHECKING:
 
 def find(spark: SparkSession, rare: Rare, made: Tables) -> DataFrame:
     """All findings of all rules on tables: rule, subject, text, events."""
-    explained = list(rare.explained().items())
-    spark.createDataFrame(explained, "queue string, count bigint").createOrReplaceTempView(
-        "explained"
-    )
+    facts(spark, "explained", rare.explained().items(), "queue string, count bigint")
     parts = []
     for table, some in rules(rare, made).items():
         alternatives = ", ".join(

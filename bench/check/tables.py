@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.check.prefilter import EVENTS_OF_ORDINARY, Screen
-from bench.check.reading import tune
 from bench.check.specs import Rare
+from bench.check.tuning import carried_out, facts, tune
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -199,7 +199,7 @@ WHERE f = 'publish' AND type IN ('invoke', 'ok') GROUP BY queue
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The tables made: whether the machine was seen (`checkout`), and what is kept on disk."""
+    """The tables made: whether the machine was seen (`checkout`), and what is cached on disk."""
 
     traced: bool
     lined_up: frozenset[str]
@@ -209,7 +209,7 @@ class Tables:
     """Messages that no table has."""
 
     def free(self) -> None:
-        """Give the disk back."""
+        """Give back what is cached; rows that were carried out go when no view has them."""
         for table in self.kept:
             table.unpersist()
 
@@ -225,7 +225,7 @@ def make(spark: SparkSession, rare: Rare) -> Tables:
         return kept[-1]
 
     def view(name: str, query: str, *, keep: bool = False) -> None:
-        table = kept_on_disk(query) if keep else spark.sql(query)
+        table = carried_out(spark, query) if keep else spark.sql(query)
         table.createOrReplaceTempView(name)
 
     view("everything", FLAT)
@@ -284,8 +284,7 @@ def _lined_up(spark: SparkSession, rare: Rare) -> frozenset[str]:
         and queue.ordering != "key"
         and (queue.ordering == "single_active" or queue.name in alone)
     )
-    names = spark.createDataFrame([(name,) for name in sorted(found)], "name string")
-    names.createOrReplaceTempView("lined_up")
+    facts(spark, "lined_up", [(name,) for name in sorted(found)], "name string")
     return found
 
 
@@ -307,4 +306,4 @@ def _queues(spark: SparkSession, rare: Rare) -> None:
         "name string, grave boolean, single boolean, ordering string, max_deliveries bigint,"
         " source_max bigint, reasons array<string>"
     )
-    spark.createDataFrame(rows, form).createOrReplaceTempView("queues")
+    facts(spark, "queues", rows, form)

@@ -20,7 +20,7 @@ import fifo
 from bench import loop
 from bench.check.form import FIELDS
 from bench.check.numbering import write_numbered
-from bench.check.reading import EVENTS_PER_PARTITION, tune
+from bench.check.tuning import EVENTS_PER_PARTITION, tune
 from bench.load.bodies import PADDING, body_of
 from bench.load.consumer import consume_crashing, run_consumer
 from bench.load.partition import (
