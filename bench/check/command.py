@@ -7,6 +7,7 @@ broken, 2 where the history cannot be judged (or the options make no sense).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -33,7 +34,8 @@ from bench.processes import Household
 from bench.spark import JavaMissing, JobFailed, start_spark, task_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
@@ -80,7 +82,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="fifo-check-"))
     household = Household(folder)
     try:
-        return _check(options, folder)
+        return run(options, folder, own_session)
     except (HistoryBroken, JavaMissing, JobFailed) as error:
         print(f"the history cannot be judged: {error}", file=sys.stderr)
         return UNJUDGED
@@ -89,7 +91,25 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check(options: argparse.Namespace, folder: Path) -> int:
+@contextlib.contextmanager
+def own_session(options: argparse.Namespace, folder: Path) -> Iterator[SparkSession]:
+    """A session in a JVM that is started for this check, and ended after it."""
+    changes = {"spark.driver.memory": options.memory}
+    context = start_spark("fifo check", options.master, folder / "spark", changes)
+    try:
+        from pyspark.sql import SparkSession
+
+        yield SparkSession(context)
+    finally:
+        context.stop()
+
+
+def run(
+    options: argparse.Namespace,
+    folder: Path,
+    session: Callable[[argparse.Namespace, Path], AbstractContextManager[SparkSession]],
+) -> int:
+    """Check in a session, print, write the report; gives the exit code."""
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -97,15 +117,8 @@ def _check(options: argparse.Namespace, folder: Path) -> int:
             print(f"{time.monotonic() - began:7.1f} s  {text}", file=sys.stderr, flush=True)
 
     say("starting Spark")
-    changes = {"spark.driver.memory": options.memory}
-    context = start_spark("fifo check", options.master, folder / "spark", changes)
-    try:
-        from pyspark.sql import SparkSession
-
-        with task_errors():
-            found = check(SparkSession(context), options, folder, say)
-    finally:
-        context.stop()
+    with session(options, folder) as spark, task_errors():
+        found = check(spark, options, folder, say)
     if found is None:
         return UNJUDGED
     verdict, figures = found

@@ -6,13 +6,18 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.check.command import parse
+from bench.check.command import parse, run
 from bench.processes import environment
 from tests.jepsen import stories
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def call(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -47,15 +52,18 @@ def test_a_bad_history_has_code_1_its_examples_and_a_page(tmp_path: Path) -> Non
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-def test_a_broken_line_has_code_2_and_its_number(tmp_path: Path) -> None:
+def test_a_broken_line_has_code_2_and_its_number(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "history.jsonl"
     path.write_text((stories.FOLDER / "good-acked.jsonl").read_text() + '{"type":"ok"')
-    done = call(str(path), "--json", folder=tmp_path)
-    assert done.returncode == 2
-    assert f"{path}:" in done.stderr
-    assert "the last line is cut" in done.stderr
-    assert "--skip-broken" in done.stderr
-    assert done.stdout == ""
+    code = run(parse([str(path), "--json"]), tmp_path, lambda *_: nullcontext(spark))
+    printed = capsys.readouterr()
+    assert code == 2
+    assert f"{path}:" in printed.err
+    assert "the last line is cut" in printed.err
+    assert "--skip-broken" in printed.err
+    assert printed.out == ""
 
 
 @pytest.mark.process

@@ -10,13 +10,14 @@ import pytest
 
 from bench.check.reading import read
 from bench.check.specs import Rare, judge
+from bench.check.tuning import COMPILED_FROM
 from bench.check.verdict import RULES, all_findings
 from tests.bench.merged import Kind, lines, merged
 from tests.jepsen import checkers, stories
 from tests.jepsen.history import Event, load
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 WITHOUT_SPARK = frozenset({"S12", "V1", "V3"})
 """Judged by `specs.judge` from the few events that they are about."""
@@ -62,15 +63,15 @@ def test_all_shared_histories_give_the_same_findings(
             path = tmp_path / "history.jsonl"
             path.write_text(lines(events))
             names = {event["process"].split("/")[0] for event in events}
-    found = findings(spark, path, tmp_path)
+    history = read(spark, path, tmp_path / "work")
+    assert history.complaints == ()
+    found = findings(spark, history.events)
     assert found == {(rule, subject) for rule, subject in wanted if subject.split("/")[0] in names}
 
 
-def findings(spark: SparkSession, path: Path, work: Path) -> set[tuple[str, str]]:
+def findings(spark: SparkSession, events: DataFrame) -> set[tuple[str, str]]:
     """Rules and subjects, as Spark finds them."""
-    history = read(spark, path, work / "work")
-    assert history.complaints == ()
-    history.events.createOrReplaceTempView("events")
+    events.createOrReplaceTempView("events")
     found, made = all_findings(spark, Rare.read(spark))
     try:
         return {(row["rule"], row["subject"]) for row in found.collect()}
@@ -87,28 +88,26 @@ def test_both_checkers_have_the_same_rules() -> None:
 def test_damage_to_a_large_history_is_found_and_nothing_else(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """200 000 good events break no rule; a lost and a resurrected message among them are found."""
+    """Queries over so many are compiled. One message is lost, one is delivered as another."""
     from pyspark.sql import functions as F
 
     from bench.check import generate
 
-    good = tmp_path / "good"
-    count = generate.write(spark, good, 200_000)
-    assert count >= 200_000
-    assert findings(spark, good, tmp_path) == set()
-    events = spark.read.parquet(str(good))
+    generate.write(spark, tmp_path / "good", COMPILED_FROM)
+    history = read(spark, tmp_path / "good", tmp_path)
+    assert history.complaints == ()
+    assert history.count >= COMPILED_FROM
     body, verb = F.col("value.body"), F.col("value.verb")
     lost = (F.col("f") == "settle") & (verb == "ack") & (F.col("value.id") == "1.3.4002")
     changed = F.when(lost, F.lit("release")).otherwise(verb)
     stranger = F.when(body == "p1-4001", F.lit("p9-9")).otherwise(body)
-    bad = tmp_path / "bad"
-    events.withColumn(
+    damaged = history.events.withColumn(
         "value",
         F.col("value")
         .withField("verb", changed)
         .withField("body", F.when(F.col("f") == "deliver", stranger).otherwise(body)),
-    ).write.parquet(str(bad))
-    assert findings(spark, bad, tmp_path) == {
+    )
+    assert findings(spark, damaged) == {
         ("S1", "p2-4002"),
         ("S2", "p9-9"),
         ("S2b", "p9-9"),
