@@ -1,4 +1,4 @@
-"""How Spark is used for a history of a given size: its settings, and the forms of tables.
+"""Spark for a history of a given size: its settings, and the forms of tables.
 
 Owns what keeps queries cheap: for many events parts and compiled code, for few of both as little as
 can be, and for all plans that stay short. Knows no rule and no event.
