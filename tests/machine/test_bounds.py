@@ -6,8 +6,6 @@ touch more than one step and one checkout, the ticks must come to an end, and ev
 happened by then.
 """
 
-import sys
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,7 +16,7 @@ from fifo.machine.types import EndCause
 from fifo.words import bounds
 from fifo.words.backoff import parse
 from fifo.words.settlement import Verb
-from tests.support.machine import Area, Bench, expect, present, publish_command, refused
+from tests.support.machine import Area, Bench, counted, expect, present, publish_command, refused
 
 MANY = 2 * limits.STEP_MESSAGES + 2_500
 PIECE = 2_500
@@ -257,7 +255,7 @@ def test_the_drops_for_a_publish_go_in_ranges_past_earlier_holes() -> None:
     for _ in range(8):
         bench.publish(1, "q", *[b"x"] * 500)
     consumer = bench.subscribe(1, "q", prefetch=10)
-    calls = counted(bench, lambda: bench.publish(1, "q", bytes(2_500)))
+    calls = counted(lambda: bench.publish(1, "q", bytes(2_500)))
     assert bench.counts("q") == (4_000 - 10 - 2_500 + 1, 10, 0)
     invariants.check(bench.machine.state)
     assert calls < 15 * 2_500, "each of them is dropped alone"
@@ -465,7 +463,7 @@ def test_a_session_with_a_thousand_consumers_of_one_single_active_queue_resumes_
     for place in range(limits.CONSUMERS_PER_SESSION):
         bench.subscribe(session, "q", f"t{place}")
     bench.detach(session)
-    calls = counted(bench, lambda: bench.attach())
+    calls = counted(lambda: bench.attach())
     assert calls < 60 * limits.CONSUMERS_PER_SESSION, "it looks at all of them for each of them"
 
 
@@ -476,13 +474,13 @@ def test_a_change_of_one_single_active_consumer_does_not_scan_the_waiting_ones()
     for session in sessions:
         bench.subscribe(session, "q")
     few = 300  # calls; a walk past those that wait would take more for each
-    assert counted(bench, lambda: bench.subscribe(sessions[9], "q", "another")) < few
+    assert counted(lambda: bench.subscribe(sessions[9], "q", "another")) < few
     bench.do(commands.Lead(1))
     bench.attach("s7")
     bench.attach("s5")
-    assert counted(bench, lambda: bench.attach("s6")) < few
+    assert counted(lambda: bench.attach("s6")) < few
     bench.advance(limits.RESUME_MS)
-    assert counted(bench, bench.tick) < few * len(sessions)
+    assert counted(bench.tick) < few * len(sessions)
     assert [one.disconnected for one in bench.machine.state.sessions.values()].count(False) == 3
     assert bench.machine.state.queues[1].active == sessions[7]
     invariants.check(bench.machine.state)
@@ -499,15 +497,15 @@ def test_a_session_with_a_thousand_consumers_of_one_single_active_queue_leaves_q
         bench.subscribe(session, "q", f"t{place}")
     heir = bench.subscribe(other, "q").consumer
     if how == "ends":
-        calls = [counted(bench, lambda: bench.do(commands.EndSession(session)))]
+        calls = [counted(lambda: bench.do(commands.EndSession(session)))]
     else:
         bench.publish(session, "q", "held")  # by the first of them
         for consumer in list(bench.machine.state.sessions[session].consumers):
             bench.machine.state.consumers[consumer].next_token = 2
             bench.do(commands.Cancel(session, consumer))
-        calls = [counted(bench, lambda: bench.disconnect(session))]
+        calls = [counted(lambda: bench.disconnect(session))]
         bench.advance(limits.CANCELLED_MS)
-        calls.append(counted(bench, bench.tick_all))
+        calls.append(counted(bench.tick_all))
     assert max(calls) < 100 * limits.CONSUMERS_PER_SESSION, (
         "it looks at all of them for each of them"
     )
@@ -527,7 +525,7 @@ def test_settling_single_deliveries_costs_in_proportion() -> None:
             bench.publish(session, "q", b"")
             bench.advance(1)
         assert len(bench.machine.state.consumers[consumer].lanes[30_000].holds) == count
-        return counted(bench, lambda: bench.do(commands.EndSession(session)))
+        return counted(lambda: bench.do(commands.EndSession(session)))
 
     few, many = cost(200), cost(2_000)
     assert many < 15 * few, (few, many)
@@ -542,7 +540,7 @@ def test_a_command_computes_the_common_facts_of_many_locks_once() -> None:
         bench.publish(session, "q", b"")
         bench.advance(1)
     bench.do(commands.PauseQueue("q"))
-    calls = counted(bench, lambda: bench.settle(consumer, Verb.NACK, (1, 500), delay_ms=0))
+    calls = counted(lambda: bench.settle(consumer, Verb.NACK, (1, 500), delay_ms=0))
     assert bench.counts("q") == (500, 0, 0)
     assert calls < 45 * 500, "the way back is found out for each of them"
     records = bench.machine.state.queues[1].records
@@ -563,7 +561,7 @@ def test_returned_messages_are_sent_in_one_run_per_batch() -> None:
     bench.do(commands.OpenDurable("q", "reader"))
     reader = commands.Reserve(2, 1, 2_000, session)
     for command in (reader, commands.Fetch(2, 1, 1, 2_000, session)):
-        calls = counted(bench, partial(bench.do, command))
+        calls = counted(partial(bench.do, command))
         [sent] = present(bench.effects, effects.Deliver)
         counts = [run.count for run in sent.runs]
         assert counts == [500, 500, 24, 476, 500], "one batch lies in two blocks"
@@ -606,7 +604,7 @@ def test_a_delete_does_little_for_each_consumer_and_nothing_for_a_producer() -> 
     bodies = [b""] * 500  # one is held by each
     one = publish_command(area, "q", bodies, producer=opened.producer, previous=0, number=1)
     bench.apply(one, area=area)
-    calls = counted(bench, lambda: bench.do(commands.DeleteQueue("q")))
+    calls = counted(lambda: bench.do(commands.DeleteQueue("q")))
     assert calls < 50 * 500
     state = bench.machine.state
     assert list(state.producers[opened.producer].queues) == [1], "it is looked at"
@@ -616,23 +614,6 @@ def test_a_delete_does_little_for_each_consumer_and_nothing_for_a_producer() -> 
     one = publish_command(area, "r", [b""], producer=opened.producer, previous=0, number=1)
     bench.apply(one, area=area)
     assert list(state.producers[opened.producer].queues) == [state.queue_names["r"]]
-
-
-def counted(bench: Bench, work: Callable[[], object]) -> int:
-    """Count the calls: a measure of time that does not depend on the computer."""
-    calls = 0
-
-    def count(*_: object) -> None:
-        nonlocal calls
-        calls += 1
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return calls
 
 
 def test_the_longest_backoff_stops_multiplying_at_its_maximum() -> None:
@@ -707,8 +688,8 @@ def test_a_single_message_costs_few_calls() -> None:
             area, "q", [b"a"], session=session, previous=token - 1, number=token
         )
         ack = commands.Settle(session, consumer, int(Verb.ACK), ((token, token),))
-        found = counted(bench, lambda: bench.apply(publish, area=area))
-        return found + counted(bench, lambda: bench.do(ack))
+        found = counted(lambda: bench.apply(publish, area=area))
+        return found + counted(lambda: bench.do(ack))
 
     first, *others = [calls(token) for token in range(1, 6)]
     assert bench.counts("q") == (0, 0, 0)

@@ -543,3 +543,25 @@ def test_a_consumer_that_releases_a_message_again_avoids_it_for_another_second()
     bench.advance(600)
     bench.tick_all()
     assert bench.fresh_bodies() == ["a"]
+
+
+def test_with_a_dead_letter_queue_twenty_failures_are_the_default_limit() -> None:
+    bench = Bench()
+    bench.declare("q", dead_letter="d", nack_backoff="fixed:0s")
+    bench.attach()
+    bench.publish(1, "q", "a")
+    bench.subscribe(1, "q")
+    for token in range(1, 20):
+        assert bench.nack(1, token) == ["ok"]
+    assert bench.nack(1, 20) == ["dead_lettered"]
+    assert bench.counts("q") == (0, 0, 0)
+    assert bench.counts("d") == (1, 0, 0)
+
+
+def test_without_a_dead_letter_queue_failures_are_unlimited(bench: Bench) -> None:
+    bench.publish(1, "q", "a")
+    bench.subscribe(1, "q")
+    for token in range(1, 101):
+        assert bench.nack(1, token) == ["ok"]
+    [again] = bench.delivered()
+    assert (again.attempt, again.failures) == (101, 100)
