@@ -132,7 +132,7 @@ class LockView(View):
     tag: str = _sent("tag", "")
     """The tag of that consumer."""
     session: str = _sent("session", "")
-    """The session of that consumer, in hexadecimal; empty for a durable consumer."""
+    """The beginning of the session's id, in hexadecimal; empty for a durable consumer."""
     user: str = _sent("user", "")
     """The user of that session."""
     client: str = _sent("client", "")
@@ -178,7 +178,7 @@ class ConsumerView(View):
     tag: str = _sent("tag", "")
     """The tag it subscribed with, or the name of a durable consumer."""
     session: str = _sent("session", "")
-    """Its session, in hexadecimal."""
+    """The beginning of its session's id, in hexadecimal; empty for a durable consumer."""
     user: str = _sent("user", "")
     """The user of the session."""
     client: str = _sent("client", "")

@@ -142,9 +142,10 @@ class ResumeQueue:
 
 @value
 class OpenProducer:
-    """Find or create a named producer, which outlives sessions."""
+    """Find or create a named producer, which outlives sessions. `user`: who opens it."""
 
     name: str
+    user: str = ""
 
 
 @value
@@ -434,7 +435,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
     11: (Purge, (_queue,)),
     12: (PauseQueue, (_queue,)),
     13: (ResumeQueue, (_queue,)),
-    14: (OpenProducer, (new_name,)),
+    14: (OpenProducer, (new_name, label)),
     15: (
         Publish,
         (

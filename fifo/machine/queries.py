@@ -182,6 +182,12 @@ def queues_of_producer(state: State, name: str) -> list[str]:
     return [] if number is None else _queues_of(state, state.producers[number])
 
 
+def opener_of_producer(state: State, name: str) -> str | None:
+    """The user who opened a named producer first; None without such a producer."""
+    number = state.producer_names.get(name)
+    return None if number is None else state.producers[number].user
+
+
 def _queues_of(state: State, producer: Producer) -> list[str]:
     """A deleted queue does not walk its producers: they may know of queues that are gone."""
     return [state.queues[number].name for number in producer.queues if number in state.queues]

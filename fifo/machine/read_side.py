@@ -91,6 +91,10 @@ class ReadSide:
         """The queues that a named producer has published to."""
         return queries.queues_of_producer(self.state, name)
 
+    def opener_of_producer(self, name: str) -> str | None:
+        """The user who opened a named producer first; None without such a producer."""
+        return queries.opener_of_producer(self.state, name)
+
     def locks_of(self, name: str, limit: int) -> list[Plain]:
         """Up to `limit` locked messages of a queue, with their holders."""
         return queries.locks_of(self.state, name, limit)

@@ -231,3 +231,6 @@ TIMER_SECONDS_MIN: Final = 0.001
 
 DESCRIPTORS_RESERVED: Final = 512
 """Descriptors that clients never get: the journal's files, peers, http, and one backlog."""
+
+SESSION_SHOWN_BYTES: Final = 4
+"""Bytes of a session's id in views: enough to tell two apart, of 16 that it takes to resume it."""

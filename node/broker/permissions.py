@@ -77,6 +77,12 @@ def _everybody(rights: Rights, message: Message) -> Refusals:
     return iter(())
 
 
+def _publisher(rights: Rights, message: Message) -> Refusals:
+    """A producer of a user who may publish nowhere would only take up room."""
+    if not rights.user.publish:
+        yield f"user {rights.user.name} has no permission to publish on any queue"
+
+
 def _declare(rights: Rights, message: wire.Declare) -> Refusals:
     yield rights.lacks(message.queue, DECLARE)
     yield from _dead_letter(rights, message.spec)
@@ -143,7 +149,7 @@ def _operate(rights: Rights, message: Message) -> Refusals:
 _NEEDS.update(
     {
         wire.Publish: _on(PUBLISH),
-        wire.OpenProducer: _everybody,  # The answer holds only queues that the user publishes to.
+        wire.OpenProducer: _publisher,  # The answer holds only queues that the user publishes to.
         wire.ForgetProducer: _everybody,  # Its handler asks for each queue it has published to.
         wire.Subscribe: _on(CONSUME),
         wire.Get: _on(CONSUME),

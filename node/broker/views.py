@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from fifo.machine.contract import Machine, RedriveState
+from node.broker import limits
 from node.broker.alarms import Alarms
 from node.broker.lock_clock import LockClock
 from node.journal.writer import SYNC_BUCKET_SECONDS
@@ -214,8 +215,9 @@ def _quantile_ms(buckets: Sequence[int], fraction: float) -> float:
 
 
 def _session_id(machine: Machine, number: int) -> str:
+    """The beginning of a session's id: the whole of it is what takes the session over."""
     view = machine.session_view(number)
-    return "" if view is None else bytes(view["session_id"]).hex()
+    return "" if view is None else bytes(view["session_id"])[: limits.SESSION_SHOWN_BYTES].hex()
 
 
 def _id(message: tuple[int, int, int]) -> str:

@@ -67,9 +67,6 @@ CONSUME_BATCH: Final = 500
 LIST_COUNT: Final = 100
 """Rows that locks, delayed, consumers and producers show in a table; --json prints all."""
 
-SESSION_CHARS: Final = 8
-"""Characters of a session's id in a table: enough to tell two apart, too few to take one over."""
-
 WATCH_S: Final = 1.0
 """Interval of --watch: as often as a person reads, and a light load for the leader."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from node.cli import output
-from node.cli.limits import LIST_COUNT, SESSION_CHARS
+from node.cli.limits import LIST_COUNT
 from node.cli.listing import Watch, print_list
 from node.cli.messages import MESSAGE_COLUMNS, message_lines, message_row, message_view
 from node.cli.session import Json, Url
@@ -129,10 +129,8 @@ def _column(key: str, rows: Rows, rank: int) -> Column:
 
 
 def _cell(key: str, value: object) -> object:
-    """Format milliseconds, booleans, lists and session ids for a reader."""
+    """Format milliseconds, booleans and lists for a reader."""
     match value:
-        case str() if key == "session":
-            return value[:SESSION_CHARS] or None
         case bool():
             return "yes" if value else "no"
         case int() | float() if "_ms" in key:

@@ -76,5 +76,8 @@ async def test_every_key_that_a_node_sends_has_an_attribute(client: fifo.Client)
     shown += [redrive, lock, delayed, consumer, named, (await client.status()).snapshot]
     assert not [(one, keys) for one in shown if (keys := unknown(one))]
     assert (lock.token, lock.id) == (held.token, held.id)
+    assert lock.client == consumer.client == "fifo-python"
+    # Only the beginning: the whole id is what takes a session over.
+    assert lock.session == consumer.session == client._session.identity.session.hex()[:8]
     assert 25 < lock.remaining_s <= 30
     assert 50 < delayed.due_in_s <= 60

@@ -274,7 +274,7 @@ FORMS: dict[str, dict[str, Form]] = {
     | _all("taken", _TUPLES)
     | _all("late", _PAGED)
     | {"lanes": (_write_lanes, LongReader(dict, _add_lanes, deep=True))},
-    "producer": _all("number name used_ms timer_ms") | _all("queues", _DICT),
+    "producer": _all("number name user used_ms timer_ms") | _all("queues", _DICT),
     "queue": _all("number name paused heads tails ready locked bytes turns active handover")
     | _all("purge_below used_ms timer_ms")
     | _all("redrive", _read_redrive)

@@ -298,13 +298,14 @@ class Consumer:
 class Producer:
     """A producer, which numbers messages: a session's own, or a named one."""
 
-    __slots__ = ("generation", "name", "number", "queues", "timer_ms", "used_ms")
+    __slots__ = ("generation", "name", "number", "queues", "timer_ms", "used_ms", "user")
     kind = "producer"
 
-    def __init__(self, number: int, name: str | None) -> None:
+    def __init__(self, number: int, name: str | None, user: str = "") -> None:
         self.number = number
         self.generation = 0
         self.name = name
+        self.user = user  # the first to open it
         self.queues: dict[int, None] = {}
         self.used_ms = 0
         self.timer_ms: int | None = None  # when disuse of a named one is looked at

@@ -247,7 +247,7 @@ def open_producer(step: Step, command: OpenProducer) -> Reply:
     if number is None:
         if len(state.producer_names) >= limits.NAMED_PRODUCERS:
             return Refused(RefusalCode.LIMIT, f"there are {limits.NAMED_PRODUCERS} named producers")
-        producer = Producer(state.next_producer, command.name)
+        producer = Producer(state.next_producer, command.name, command.user)
         state.next_producer += 1
         producer.generation = state.generation
         state.producers[producer.number] = producer

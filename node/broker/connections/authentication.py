@@ -213,8 +213,7 @@ class Authentication:
             decide(_BUSY)
             return
         self._checking[key] = [(host, decide)]
-        rights = self._rights.get(name)
-        stored = None if rights is None else rights.user.password
+        stored = self._password_of(name)
         found: list[bool] = []
 
         def work() -> None:
@@ -223,11 +222,17 @@ class Authentication:
         def done(error: BaseException | None) -> None:
             if error is not None:
                 logger.error("event=login_check_failed error=%s", type(error).__name__)
-            right = rights is not None and stored is not None and found == [True]
-            right = right and self._rights.get(name) is rights  # not replaced meanwhile
+            waiting = self._checking.pop(key)
+            if self._password_of(name) != stored:
+                # Replaced meanwhile: the verdict would be about a password that is none any more.
+                for one_host, one_decide in waiting:
+                    self._check(one_host, PASSWORD, name, secret, one_decide)
+                return
+            rights = self._rights.get(name)
+            right = stored is not None and found == [True]
             if right:
                 self._verified[name] = digest
-            for one_host, one_decide in self._checking.pop(key):
+            for one_host, one_decide in waiting:
                 if right and rights is not None:
                     self._right(one_host, rights, one_decide)
                 else:
@@ -236,6 +241,10 @@ class Authentication:
         if self._thread is None:
             self._thread = self._make_thread()
         self._thread.run(work, done)
+
+    def _password_of(self, name: str) -> PasswordHash | None:
+        rights = self._rights.get(name)
+        return None if rights is None else rights.user.password
 
     def _right(self, host: str, rights: Rights, decide: Decide) -> None:
         self.failures.forgive(host, rights.user.name)

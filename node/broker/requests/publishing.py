@@ -16,6 +16,7 @@ from fifo.wire.messages import ForgetProducer, Ok, OpenProducer, Publish
 from node.broker import cost
 from node.broker.connections.connection import Binding, Connection
 from node.broker.context import Context
+from node.broker.permissions import Rights
 from node.broker.proposals import Proposals, Waiter
 from node.broker.refusals import error_item
 from node.broker.requests.proposer import Proposer, message_of, ok, refuse
@@ -124,21 +125,35 @@ class Publishing:
             result = {"producer": reply.producer, "last": last}
             connection.send(Ok(result), frame.correlation)
 
-        self._proposer.ask(connection, frame, commands.OpenProducer(message.name), answer)
+        user = "" if connection.rights is None else connection.rights.user.name
+        command = commands.OpenProducer(message.name, user)
+        self._proposer.ask(connection, frame, command, answer)
 
     def forget_producer(self, connection: Connection, session: Binding, frame: Frame) -> None:
-        """Forget a named producer, if the user may manage every queue that it published to."""
+        """Forget a named producer, if the user may manage every queue that it published to, or
+        opened it while there is none.
+        """
         message = message_of(frame, ForgetProducer)
-        rights = connection.rights
-        published_to = self._machine.queues_of_producer(message.name)
-        if rights is not None and not all(
-            rights.may(Permission.MANAGE, queue) for queue in published_to
-        ):
-            text = "this producer has published to queues that the user may not manage"
-            connection.refuse(frame.correlation, Code.PERMISSION_DENIED, text)
+        refusal = self._may_not_forget(connection.rights, message.name)
+        if refusal is not None:
+            connection.refuse(frame.correlation, Code.PERMISSION_DENIED, refusal)
             return
         command = commands.ForgetProducer(message.name)
         self._proposer.ask(connection, frame, command, ok(connection, frame))
+
+    def _may_not_forget(self, rights: Rights | None, name: str) -> str | None:
+        if rights is None or rights.user.operate:
+            return None
+        published_to = self._machine.queues_of_producer(name)
+        if not all(rights.may(Permission.MANAGE, queue) for queue in published_to):
+            return "this producer has published to queues that the user may not manage"
+        opener = self._machine.opener_of_producer(name)
+        if not published_to and opener not in (None, rights.user.name):
+            return (
+                f"producer {name!r} has published nowhere and was opened by another user: only"
+                " that user, or one with operate = true, may forget it"
+            )
+        return None
 
 
 def _optional_columns(layout: columns.Layout, at: int) -> Sequence[object]:

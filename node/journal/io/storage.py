@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 LOCK_NAME = "lock"
 """The file whose lock says that a process uses the folder; it holds that process's number."""
 
+FILE_MODE = 0o600
+"""Permissions of every file of a journal: it holds the bodies of all messages."""
+
 FULL_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 """Errors that mean: no room. EFBIG is what a file size limit of the process gives."""
 
@@ -164,7 +167,7 @@ class OsStorage:
     def lock(self) -> None:
         self._make_folder()
         path = self._directory / LOCK_NAME
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -204,7 +207,7 @@ class OsStorage:
 
     def create(self, name: str) -> OsFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        return OsFile(os.open(self._directory / name, flags, 0o644))
+        return OsFile(os.open(self._directory / name, flags, FILE_MODE))
 
     def open(self, name: str) -> OsFile:
         return OsFile(os.open(self._directory / name, os.O_RDWR | os.O_CLOEXEC))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +20,7 @@ from node.broker.connections.authentication import (
 )
 from node.broker.permissions import Rights
 from node.users import User
-from tests.support.users import user
+from tests.support.users import cheap_hash, user
 
 if TYPE_CHECKING:
     from node.journal.io.jobs import Done
@@ -65,6 +66,36 @@ class Bench:
         found = [one.user.name if isinstance(one, Rights) else None for one in self.verdicts]
         self.verdicts.clear()
         return found
+
+
+def test_a_reload_while_a_password_is_hashed_refuses_no_right_one() -> None:
+    bench = Bench()
+    bench.check("ann-password")
+    bench.door.replace((user("ann"), user("carl")))  # SIGHUP: the same password
+    bench.hash_all()
+    assert bench.names() == ["ann"]
+    assert len(bench.door.failures) == 0
+
+
+def test_a_password_that_is_changed_while_it_is_hashed_is_checked_again() -> None:
+    bench = Bench()
+    bench.check("ann-password")
+    bench.check("new-password")
+    changed = replace(user("ann"), password=cheap_hash("new-password"))
+    bench.door.replace((changed,))
+    bench.hash_all()
+    assert bench.names() == []
+    bench.hash_all()
+    assert sorted(bench.names(), key=str) == [None, "ann"]
+
+
+def test_a_user_who_is_removed_while_the_password_is_hashed_is_refused() -> None:
+    bench = Bench()
+    bench.check("ann-password")
+    bench.door.replace((user("bob"),))
+    assert bench.hash_all() == 1
+    bench.hash_all()
+    assert bench.names() == [None]
 
 
 def test_a_password_is_hashed_off_the_event_loop_and_then_remembered() -> None:

@@ -57,6 +57,15 @@ def test_a_request_needs_every_permission_of_its_line(message: Message, grants: 
     assert rights(others).refusal(message) is not None
 
 
+def test_a_producer_is_opened_only_by_a_user_who_may_publish_somewhere() -> None:
+    message = wire.OpenProducer("loader")
+    assert rights("publish:orders.*").refusal(message) is None
+    for grants in ("", "consume:q manage:q declare:q"):
+        assert rights(grants).refusal(message) == (
+            "user ann has no permission to publish on any queue"
+        )
+
+
 @pytest.mark.parametrize("query", ["locks", "delayed", "consumers"])
 def test_who_consumes_or_manages_a_queue_may_look_into_it(query: str) -> None:
     message = wire.QueueQuery("q", query)

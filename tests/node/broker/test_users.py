@@ -166,6 +166,28 @@ async def test_a_named_producer_shows_only_the_queues_that_the_user_publishes_to
         assert await ann.ask(OpenProducer("shared")) == Ok({"producer": 4, "last": {}})
 
 
+async def test_a_producer_that_has_published_nowhere_is_forgotten_by_its_opener_or_an_operator(
+    tmp_path: Path,
+) -> None:
+    operator = user("op", operate=True)
+    async with running(tmp_path, 1, users=(ANN, BOB, operator)) as cluster:
+        node = await cluster.leader()
+        ann, bob, op = [await welcomed(node, name) for name in ("ann", "bob", "op")]
+        for _ in range(2):
+            assert isinstance(await ann.ask(OpenProducer("loader")), Ok)
+            await bob.ask(OpenProducer("loader"))  # who comes second opens nothing
+            refused = await bob.ask(ForgetProducer("loader"))
+            assert isinstance(refused, Error)
+            assert refused.code == Code.PERMISSION_DENIED
+            assert "was opened by another user" in refused.text
+            assert isinstance(await ann.ask(ForgetProducer("loader")), Ok)
+        assert isinstance(await ann.ask(OpenProducer("loader")), Ok)
+        assert isinstance(await op.ask(ForgetProducer("loader")), Ok)
+        unknown = await bob.ask(ForgetProducer("loader"))
+        assert isinstance(unknown, Error)
+        assert unknown.code == Code.UNKNOWN_PRODUCER
+
+
 async def test_a_session_is_resumed_by_its_own_user_only(tmp_path: Path) -> None:
     async with running(tmp_path, 1, users=(ANN, BOB)) as cluster:
         node = await cluster.leader()

@@ -43,6 +43,21 @@ def test_a_journal_lives_in_its_folder_and_in_those_it_has_to_make(tmp_path: Pat
     assert [name for name in names if not parse_segment_name(name)] == [LOCK_NAME, MARK_NAME]
 
 
+def test_no_other_user_reads_a_file_of_the_journal(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        journal = open_journal(OsStorage(tmp_path / "data"))
+        fill(journal, 3, size=200, term=1)
+        journal.log.sync()
+        take(journal, [])
+        journal.close()
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "data").iterdir()}
+    assert len(modes) == 5  # lock, mark, two segments, snapshot
+    assert set(modes.values()) == {0o600}
+
+
 def test_a_second_journal_on_the_folder_is_refused_naming_folder_and_process(
     tmp_path: Path,
 ) -> None:
