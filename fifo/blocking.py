@@ -17,12 +17,13 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from fifo.client import (
     BaseClient,
     ClientClosed,
     Confirms,
+    ConnectKeywords,
     Consumer,
     DurableConsumer,
     Environment,
@@ -32,8 +33,13 @@ from fifo.client import (
     Opened,
     Options,
     Producer,
+    RedriveCount,
+    RedriveKeywords,
+    RedriveView,
     SettleResult,
     Terminal,
+    from_environment,
+    from_keywords,
     from_url,
 )
 from fifo.client.consuming.settlement import SENT
@@ -383,6 +389,25 @@ class BlockingConsumer(_Twin[Consumer[BlockingMessage]]):
         return self._async.active
 
     @property
+    def on_activity(self) -> Callable[[bool], object] | None:
+        """Called, on the client's thread, when it becomes active (True) or waits (False)."""
+        return self._async.on_activity
+
+    @on_activity.setter
+    def on_activity(self, callback: Callable[[bool], object] | None) -> None:
+        self._async.on_activity = callback
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was cancelled: no more messages come."""
+        return self._async.cancelled
+
+    @property
+    def buffered(self) -> int:
+        """Messages delivered and not yet handed out."""
+        return self._async.buffered + len(self._fetched)
+
+    @property
     def queue(self) -> str:
         """The queue that it consumes."""
         return self._async.queue
@@ -450,6 +475,26 @@ class BlockingDurable(_Twin[DurableConsumer]):
     ack = _blocking(DurableConsumer.ack)
     renew = _blocking(DurableConsumer.renew)
     forget = _blocking(DurableConsumer.forget)
+
+    @property
+    def queue(self) -> str:
+        """The queue that it consumes."""
+        return self._async.queue
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._async.name
+
+    @property
+    def consumer(self) -> int:
+        """Its number in the cluster; 0 before it was opened."""
+        return self._async.consumer
+
+    @property
+    def held(self) -> tuple[tuple[int, int], ...]:
+        """The ranges of tokens that it held at its last opening."""
+        return self._async.held
 
     @property
     def generation(self) -> int:
@@ -529,6 +574,24 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     def on_unsettled(self, callback: Callable[[LockedMessage, FifoError], object] | None) -> None:
         self._async.on_unsettled = callback
 
+    @property
+    def on_connected(self) -> Callable[[str], object] | None:
+        """Called, on the client's thread, with the address after every (re)connection."""
+        return self._async.on_connected
+
+    @on_connected.setter
+    def on_connected(self, callback: Callable[[str], object] | None) -> None:
+        self._async.on_connected = callback
+
+    @property
+    def on_disconnected(self) -> Callable[[FifoError], object] | None:
+        """Called, on the client's thread, with the reason of a lost connection."""
+        return self._async.on_disconnected
+
+    @on_disconnected.setter
+    def on_disconnected(self, callback: Callable[[FifoError], object] | None) -> None:
+        self._async.on_disconnected = callback
+
     # Queues.
 
     declare = _blocking(BaseClient.declare)
@@ -544,7 +607,35 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     consumers = _blocking(BaseClient.consumers)
     producers = _blocking(BaseClient.producers)
     peek = _blocking(BaseClient.peek)
-    redrive = _blocking(BaseClient.redrive)
+
+    @overload
+    def redrive(
+        self,
+        queue: str,
+        target: str | None = None,
+        *,
+        dry_run: Literal[False] = False,
+        timeout: Duration | None = None,
+        **options: Unpack[RedriveKeywords],
+    ) -> RedriveView: ...
+
+    @overload
+    def redrive(
+        self,
+        queue: str,
+        target: str | None = None,
+        *,
+        dry_run: Literal[True],
+        timeout: Duration | None = None,
+        **options: Unpack[RedriveKeywords],
+    ) -> RedriveCount: ...
+
+    @functools.wraps(BaseClient.redrive)
+    def redrive(self, *args: Any, **kwargs: Any) -> RedriveView | RedriveCount:
+        # By hand: a derived method would have the first of the two forms only.
+        found: RedriveView | RedriveCount = self._portal.run(self._async.redrive(*args, **kwargs))
+        return found
+
     cancel_redrive = _blocking(BaseClient.cancel_redrive)
     move = _blocking(BaseClient.move)
     status = _blocking(BaseClient.status)
@@ -577,9 +668,12 @@ async def _open(options: Options, environment: Environment | None) -> BaseClient
     return client
 
 
-def connect(url: str, *, environment: Environment | None = None, **options: Any) -> BlockingClient:
-    """Connect to a cluster; URL and options as in `fifo.connect`.
+def connect(
+    url: str, *, environment: Environment | None = None, **options: Unpack[ConnectKeywords]
+) -> BlockingClient:
+    """Connect to a cluster; URL, options and file as in `fifo.connect`.
 
     `with fifo.blocking.connect(url) as client`, or close it yourself.
     """
-    return BlockingClient(from_url(url, options), environment)
+    found = from_url(url, from_keywords(options), from_environment())
+    return BlockingClient(found, environment)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 # A JVM of a test lives too briefly for its better compiler and collector to pay.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+# The configuration file of the account that runs the tests must not change them.
+os.environ.pop("FIFO_CONFIG", None)
+
 # `--hypothesis-profile=thorough`: as long as a stateful test that leaves it the choice may take;
 # the machine's makes 100 000 steps of it. Never the same twice, also where CI's profile would be.
 settings.register_profile(

@@ -14,6 +14,7 @@ from fifo.client.client import (
 from fifo.client.connection.environment import Environment
 from fifo.client.connection.observing import observe
 from fifo.client.connection.options import Options, from_url, redacted
+from fifo.client.connection.sources import NOTHING, Given, from_environment, from_keywords
 from fifo.client.consuming.consumer import Consumer
 from fifo.client.consuming.delivery import DeadLetter, Delivery
 from fifo.client.consuming.durable import DurableConsumer, DurableMessage, NotAcked, Opened
@@ -49,6 +50,14 @@ from fifo.client.errors import (
     UnknownProducer,
     Unsupported,
 )
+from fifo.client.keywords import (
+    ConnectionKeywords,
+    ConnectKeywords,
+    ConsumerDefaults,
+    ConsumerKeywords,
+    QueueChanges,
+    RedriveKeywords,
+)
 from fifo.client.metrics import Metrics
 from fifo.client.publishing.confirms import Confirm, Confirms
 from fifo.client.publishing.producer import Producer
@@ -62,6 +71,7 @@ from fifo.client.views import (
     PeerView,
     ProducerView,
     QueueView,
+    RedriveCount,
     RedriveView,
     SnapshotView,
 )
@@ -92,7 +102,17 @@ __all__ = [
     "Metrics",
     "Options",
     "Environment",
+    "Given",
+    "NOTHING",
+    "from_environment",
+    "from_keywords",
     "from_url",
+    "ConnectionKeywords",
+    "ConnectKeywords",
+    "ConsumerDefaults",
+    "ConsumerKeywords",
+    "QueueChanges",
+    "RedriveKeywords",
     "QueueSpec",
     "ConsumerView",
     "DelayedView",
@@ -101,6 +121,7 @@ __all__ = [
     "PeerView",
     "ProducerView",
     "QueueView",
+    "RedriveCount",
     "RedriveView",
     "SnapshotView",
     "Backoff",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from fifo.client.durations import Duration, milliseconds
 from fifo.client.errors import InvalidArgument
@@ -95,17 +95,20 @@ Backoff: TypeAlias = Fixed | Exponential | Table
 BackoffCallable: TypeAlias = Callable[[int], Duration]
 """Failures so far to seconds; only for nack, because the client calls it."""
 
+CALLABLE: Final = "callable:"
+"""The beginning of the text form of a callable: `callable:module:name` is imported."""
+
 
 def _delay_ms(delay: Duration) -> int:
     return milliseconds(delay, "backoff delay")
 
 
-def parse(text: str) -> Backoff:
+def parse(text: str, name: str = "backoff") -> Backoff:
     """A backoff from its text form; raises InvalidArgument that says what is wrong."""
     try:
         found = words.parse(text)
     except ValueError as error:
-        raise InvalidArgument(f"backoff {text[:40]!r}: {error}") from None
+        raise InvalidArgument(f"{name}: {text[:40]!r} is not a backoff: {error}") from None
     match found:
         case words.FixedDelay():
             return Fixed(found.delay_ms / 1000)
@@ -121,36 +124,37 @@ def to_text_form(backoff: Backoff | str | None, name: str) -> str | None:
     if backoff is None:
         return None
     if isinstance(backoff, str):
-        return str(parse(backoff))
+        return str(parse(backoff, name))
     if isinstance(backoff, Fixed | Exponential | Table):
         return str(backoff)
     raise InvalidArgument(
-        f"{name}: must be Fixed, Exponential, Table or a text form; a callable is possible only as"
-        " the nack_backoff of a consumer, because only there the client decides"
+        f"{name}: must be Fixed, Exponential, Table or a text form, not {type(backoff).__name__};"
+        " a callable is possible only as the nack_backoff of a consumer, because only there the"
+        " client decides"
     )
 
 
 def split_callable(
-    backoff: Backoff | BackoffCallable | str | None,
+    backoff: Backoff | BackoffCallable | str | None, name: str = "nack_backoff"
 ) -> tuple[str | None, BackoffCallable | None]:
     """A consumer's nack backoff: the text form for the server, or the callable that we ask.
 
     `callable:module:name` names a callable to import.
     """
-    if isinstance(backoff, str) and backoff.startswith("callable:"):
-        return None, _imported(backoff.removeprefix("callable:"))
+    if isinstance(backoff, str) and backoff.startswith(CALLABLE):
+        return None, _imported(backoff.removeprefix(CALLABLE), name)
     if callable(backoff):
         return None, backoff
-    return to_text_form(backoff, "nack_backoff"), None
+    return to_text_form(backoff, name), None
 
 
-def _imported(path: str) -> BackoffCallable:
+def _imported(path: str, what: str) -> BackoffCallable:
     module_name, _, name = path.partition(":")
     try:
         found = getattr(importlib.import_module(module_name), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidArgument(f"nack_backoff: cannot import callable:{path}: {error}") from error
+        raise InvalidArgument(f"{what}: cannot import {CALLABLE}{path}: {error}") from error
     if not callable(found):
-        raise InvalidArgument(f"nack_backoff: callable:{path} is not callable")
+        raise InvalidArgument(f"{what}: {CALLABLE}{path} is not callable")
     result: BackoffCallable = found
     return result

@@ -5,8 +5,9 @@ Owns the words in which a bad argument is refused. Must not know connections.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from fifo.client.errors import InvalidArgument, MessageTooLarge
 from fifo.wire import limits as wire
@@ -14,9 +15,21 @@ from fifo.wire.columns import encode_headers
 from fifo.words import names
 from fifo.words.bounds import PRIORITY_MAX
 
+_SHOWN_BITS_MAX: Final = 128
+"""A number in an error: about as wide as a line has room for."""
+
 
 def name(value: object, what: str) -> str:
     """A queue's, tag's or producer's name: 1 to 255 bytes of UTF-8."""
+    value = secret(value, what)
+    character = names.refused_character(value)
+    if character is not None:
+        raise InvalidArgument(f"{what}: contains the control character {character}; leave it out")
+    return value
+
+
+def secret(value: object, what: str) -> str:
+    """A password or token: 1 to 255 bytes of UTF-8, any characters; no error shows it."""
     if not isinstance(value, str):
         raise InvalidArgument(f"{what}: must be text, not {type(value).__name__}")
     try:
@@ -25,18 +38,15 @@ def name(value: object, what: str) -> str:
         raise InvalidArgument(f"{what}: cannot be written as UTF-8") from None
     if not 1 <= size <= wire.QUEUE_NAME_BYTES_MAX:
         raise InvalidArgument(f"{what}: must be 1 to {wire.QUEUE_NAME_BYTES_MAX} bytes, not {size}")
-    character = names.refused_character(value)
-    if character is not None:
-        raise InvalidArgument(f"{what}: contains the control character {character}; leave it out")
     return value
 
 
 def integer(value: object, what: str, low: int, high: int) -> int:
     """An int from low to high; a bool is not one."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidArgument(f"{what}: must be a whole number, not {type(value).__name__}")
+        raise InvalidArgument(f"{what}: must be a whole number, not {_shown(value)}")
     if not low <= value <= high:
-        raise InvalidArgument(f"{what}: must be from {low} to {high}, not {value}")
+        raise InvalidArgument(f"{what}: must be from {low} to {high}, not {_shown(value)}")
     return value
 
 
@@ -134,7 +144,7 @@ def priority(value: object) -> int:
 def flag(value: object, what: str) -> bool:
     """True or false."""
     if not isinstance(value, bool):
-        raise InvalidArgument(f"{what}: must be true or false, not {type(value).__name__}")
+        raise InvalidArgument(f"{what}: must be true or false, not {_shown(value)}")
     return value
 
 
@@ -143,3 +153,10 @@ def one_of(value: Any, what: str, *allowed: str) -> str:
     if value not in allowed:
         raise InvalidArgument(f"{what}: must be one of {', '.join(allowed)}, not {value!r}")
     return str(value)
+
+
+def _shown(value: object) -> str:
+    """A value as an error shows it: cut, for it may be long."""
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS_MAX:
+        return f"a number of {value.bit_length()} bits"  # Python refuses to write very long ones
+    return reprlib.repr(value)

@@ -14,23 +14,30 @@ import os
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar, Unpack, overload
 
-from fifo.client import checks, limits, redriving
-from fifo.client.backoff import Backoff, BackoffCallable, split_callable, to_text_form
+from fifo.client import checks, redriving
 from fifo.client.connection.control import Control
 from fifo.client.connection.environment import Environment
 from fifo.client.connection.options import Options, from_url
 from fifo.client.connection.session import Session
-from fifo.client.consuming.consumer import ConsumeOptions, Consumer, Consumers
+from fifo.client.connection.sources import from_environment, from_keywords
+from fifo.client.consuming.consume_options import consume_options
+from fifo.client.consuming.consumer import Consumer, Consumers
 from fifo.client.consuming.delivery import Delivery
 from fifo.client.consuming.durable import DurableConsumer, Opened
 from fifo.client.consuming.getting import Getter
 from fifo.client.consuming.message import LockedMessage, Message, StoredMessage
 from fifo.client.consuming.settler import Settler
 from fifo.client.consuming.verbs import STATUSES, SettleResult, settling
-from fifo.client.durations import Duration, milliseconds, seconds
+from fifo.client.durations import Duration, milliseconds
 from fifo.client.errors import ClientClosed, FifoError, InvalidArgument, ProtocolError
+from fifo.client.keywords import (
+    ConnectKeywords,
+    ConsumerKeywords,
+    QueueChanges,
+    RedriveKeywords,
+)
 from fifo.client.metrics import Metrics
 from fifo.client.publishing.confirms import Confirm, Confirms
 from fifo.client.publishing.producer import Producer
@@ -43,6 +50,8 @@ from fifo.client.views import (
     NodeStatus,
     ProducerView,
     QueueView,
+    RedriveCount,
+    RedriveView,
     View,
     view,
     views,
@@ -63,12 +72,12 @@ from fifo.wire.messages import (
     Receipt,
     Redrive,
     Settle,
-    Subscribe,
     TransferLeadership,
     Update,
 )
 from fifo.wire.messages import Message as WireMessage
 from fifo.wire.messages import Status as StatusRequest
+from fifo.words import bounds
 
 _log = logging.getLogger("fifo.client")
 
@@ -204,9 +213,9 @@ class BaseClient(Generic[M]):
         return bool(result.get("created")) if isinstance(result, dict) else False
 
     async def update(
-        self, /, queue: str, *, timeout: Duration | None = None, **changes: Any
+        self, queue: str, *, timeout: Duration | None = None, **changes: Unpack[QueueChanges]
     ) -> None:
-        """Change fields of a QueueSpec on a live queue; None restores a default."""
+        """Change options of a live queue; None restores a default."""
         checks.name(queue, "queue")
         await self._ask(Update(queue, changes_to_wire(changes)), timeout)
 
@@ -280,53 +289,57 @@ class BaseClient(Generic[M]):
         delivery = Delivery(frame.message, frame.raw, environment.monotonic(), environment.wall())
         return [StoredMessage(delivery, index) for index in range(delivery.count)]
 
+    @overload
     async def redrive(
         self,
         queue: str,
         target: str | None = None,
         *,
-        reason: str | None = None,
-        source: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        older_than: Duration | None = None,
-        min_attempts: int | None = None,
-        limit: int | None = None,
-        rate: int | None = None,
-        reset_counts: bool = True,
+        dry_run: Literal[False] = False,
+        timeout: Duration | None = None,
+        **options: Unpack[RedriveKeywords],
+    ) -> RedriveView: ...
+
+    @overload
+    async def redrive(
+        self,
+        queue: str,
+        target: str | None = None,
+        *,
+        dry_run: Literal[True],
+        timeout: Duration | None = None,
+        **options: Unpack[RedriveKeywords],
+    ) -> RedriveCount: ...
+
+    async def redrive(
+        self,
+        queue: str,
+        target: str | None = None,
+        *,
         dry_run: bool = False,
         timeout: Duration | None = None,
-    ) -> dict[str, Any]:
+        **options: Unpack[RedriveKeywords],
+    ) -> RedriveView | RedriveCount:
         """Move dead letters back to where each came from, or to `target`: each once, in order.
 
-        It moves the messages that are in the queue now and match all conditions: at most `limit`,
-        and `rate` per second. It goes on in the cluster, also under a new leader: this returns its
-        start, and `queue(name).redrive` shows its progress. A `dry_run` moves nothing and returns
-        `{"messages", "sources"}`. Raises QueueInUse while one is running; ConnectionLost and
-        Timeout with `unknown` where it may have begun.
+        It moves the messages that are in the queue now and match all conditions (`reason`,
+        `source`, `headers`, `older_than`, `min_attempts`): at most `limit`, and `rate` per second;
+        attempts and failures start anew unless `reset_counts` is False. It goes on in the cluster,
+        also under a new leader: this returns its start, and `queue(name).redrive` shows its
+        progress. A `dry_run` moves nothing and returns what would be moved. Raises QueueInUse while
+        one is running; ConnectionLost and Timeout with `unknown` where it may have begun.
         """
-        options = redriving.options(
-            reason=reason,
-            source=source,
-            headers=headers,
-            older_than=older_than,
-            min_attempts=min_attempts,
-            limit=limit,
-            rate=rate,
-            reset_counts=reset_counts,
-            dry_run=dry_run,
-        )
         checks.name(queue, "queue")
         if target is not None:
             checks.name(target, "target")
-        request = Redrive(queue, target, options)
-        return dict(await self._ask(request, timeout, safe=dry_run))
+        request = Redrive(queue, target, redriving.options(options, dry_run=dry_run))
+        answer = await self._ask(request, timeout, safe=dry_run)
+        return view(RedriveCount, answer) if dry_run else view(RedriveView, answer)
 
-    async def cancel_redrive(
-        self, queue: str, *, timeout: Duration | None = None
-    ) -> dict[str, Any]:
+    async def cancel_redrive(self, queue: str, *, timeout: Duration | None = None) -> RedriveView:
         """End the redrive of this queue; what was moved stays moved. Returns how it ended."""
         request = Redrive(checks.name(queue, "queue"), None, {"cancel": True})
-        return dict(await self._ask(request, timeout, safe=False))
+        return view(RedriveView, await self._ask(request, timeout, safe=False))
 
     async def move(
         self, queue: str, target: str, limit: int | None = None, *, timeout: Duration | None = None
@@ -442,60 +455,27 @@ class BaseClient(Generic[M]):
 
     # Consuming.
 
-    def consume(
-        self,
-        queue: str,
-        *,
-        prefetch: int = limits.PREFETCH,
-        lock: Duration | None = None,
-        max_lock: Duration | None = None,
-        auto_renew: bool = True,
-        priority: int = 0,
-        tag: str | None = None,
-        renewals: int | None = None,
-        handler_timeout: Duration | None = None,
-        nack_backoff: Backoff | BackoffCallable | str | None = None,
-        timeout_backoff: Backoff | str | None = None,
-        renewable: bool = True,
-        pull: bool = False,
-    ) -> Consumer[M]:
+    def consume(self, queue: str, **options: Unpack[ConsumerKeywords]) -> Consumer[M]:
         """A consumer: `async with client.consume(...) as messages: async for message in messages`.
 
         At most `prefetch` messages are held at once, each locked for `lock` seconds and renewed by
         a thread of the client (`auto_renew`): at most `renewals` times, up to `max_lock` in all,
         and no longer than `handler_timeout` after the message was handed out. The locks
         of a consumer that is not `renewable` are never renewed. With `pull` only messages that
-        `consumer.credit(count)` asks for are delivered.
+        `consumer.credit(count)` asks for are delivered. An option that is not given here has the
+        value that `connect`, the URL or the configuration file gives, in this order.
         """
         checks.name(queue, "queue")
-        text, delay = split_callable(nack_backoff)
-        subscribe = Subscribe(
-            queue,
-            checks.name(tag, "tag") if tag is not None else f"consumer-{next(self._tags)}",
-            checks.integer(prefetch, "prefetch", 1, wire.PREFETCH_MAX),
-            _lock_ms(lock, "lock"),
-            None if max_lock is None else milliseconds(max_lock, "max_lock", low_ms=1000),
-            checks.integer(
-                priority, "priority", -wire.CONSUMER_PRIORITY_MAX, wire.CONSUMER_PRIORITY_MAX
-            ),
-            checks.flag(renewable, "renewable"),
-            checks.flag(pull, "pull"),
-            text,
-            to_text_form(timeout_backoff, "timeout_backoff"),
-            handler_timeout_ms=None
-            if handler_timeout is None
-            else milliseconds(handler_timeout, "handler_timeout", low_ms=1),
-        )
-        options = ConsumeOptions(
-            subscribe,
-            checks.flag(auto_renew, "auto_renew") and renewable,
-            None if renewals is None else checks.integer(renewals, "renewals", 0, 2**31),
-            None if handler_timeout is None else seconds(handler_timeout, "handler_timeout"),
-            delay,
-        )
+        given: ConsumerKeywords = {**self.options.consumer, **options}
+        tag = given.pop("tag", None)
+        tag = f"consumer-{next(self._tags)}" if tag is None else checks.name(tag, "tag")
         self._session.check()
         consumer = Consumer(
-            self._session, self._settler, options, self._factory, self._start_control
+            self._session,
+            self._settler,
+            consume_options(queue, tag, given),
+            self._factory,
+            self._start_control,
         )
         self._consumers.add(consumer)
         return consumer
@@ -658,7 +638,7 @@ class Client(BaseClient[Message]):
 class Connecting:
     """The result of `connect`: `await` it for a client, or use it in `async with`."""
 
-    def __init__(self, options: Options, environment: Environment | None) -> None:
+    def __init__(self, options: Options, environment: Environment | None = None) -> None:
         self._options = options
         self._environment = environment
         self._client: Client | None = None
@@ -688,25 +668,23 @@ class Connecting:
             await self._client.close()
 
 
-def connect(url: str, *, environment: Environment | None = None, **options: Any) -> Connecting:
+def connect(
+    url: str, *, environment: Environment | None = None, **options: Unpack[ConnectKeywords]
+) -> Connecting:
     """Connect to a cluster: `fifo://[user:password@]host:port,host:port[?option=value]`.
 
-    `async with fifo.connect(url) as client` or `client = await fifo.connect(url)`. Options are the
-    fields of `fifo.client.Options`, in the query or as keywords. Raises InvalidArgument at once for
-    a bad URL or option; ConnectionLost, AuthenticationFailed when awaited.
+    `async with fifo.connect(url) as client` or `client = await fifo.connect(url)`. Options are
+    those of the connection, and defaults for its consumers: as keywords, in the query of the URL,
+    or in the file that $FIFO_CONFIG names, in this order. Raises InvalidArgument at once for a bad
+    URL, file or option; ConnectionLost, AuthenticationFailed when awaited.
     """
-    return Connecting(from_url(url, options), environment)
+    return Connecting(from_url(url, from_keywords(options), from_environment()), environment)
 
 
 def _lock_ms(value: Duration | None, what: str) -> int | None:
     if value is None:
         return None
-    return milliseconds(
-        value,
-        what,
-        low_ms=round(limits.LOCK_S_MIN * 1000),
-        high_ms=round(limits.LOCK_S_MAX * 1000),
-    )
+    return milliseconds(value, what, low_ms=bounds.LOCK_MS_MIN, high_ms=bounds.LOCK_MS_MAX)
 
 
 def _unexpected(

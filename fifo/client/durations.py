@@ -7,8 +7,9 @@ not know what a duration is for: `name` is what the error calls it.
 from __future__ import annotations
 
 import math
+import reprlib
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from fifo.client.errors import InvalidArgument
 from fifo.words import bounds, durations
@@ -17,16 +18,23 @@ from fifo.words.durations import to_text
 Duration: TypeAlias = float | int | timedelta
 """Seconds, or a timedelta."""
 
+_MS_SHOWN_MAX: Final = 1e18
+"""A longer duration is refused as this one: no bound is near it, and its digits fill no line."""
+
 
 def seconds(value: Duration, name: str) -> float:
     """Seconds as a float; raises InvalidArgument for what is not a duration, or negative."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidArgument(f"{name}: must be seconds or a timedelta, not {type(value).__name__}")
-    if not math.isfinite(value) or value < 0:
-        raise InvalidArgument(f"{name}: must be zero or more seconds, not {value}")
-    return float(value)
+        raise InvalidArgument(f"{name}: must be seconds or a timedelta, not {reprlib.repr(value)}")
+    try:
+        exact = float(value)
+    except OverflowError:
+        exact = math.inf
+    if not math.isfinite(exact) or exact < 0:
+        raise InvalidArgument(f"{name}: must be zero or more seconds, not {exact}")
+    return exact
 
 
 def patience(timeout: Duration) -> float:
@@ -47,7 +55,7 @@ def milliseconds(
     """Whole milliseconds, rounded up so that nothing becomes shorter; raises InvalidArgument."""
     exact = seconds(value, name) * 1000
     # A tenth of a microsecond of slack: 0.07 s must not become 71 ms by binary rounding.
-    result = math.ceil(exact - 1e-4)
+    result = math.ceil(min(exact - 1e-4, _MS_SHOWN_MAX))
     if not low_ms <= result <= high_ms:
         raise InvalidArgument(
             f"{name}: must be from {to_text(low_ms)} to {to_text(high_ms)}, not {to_text(result)}"

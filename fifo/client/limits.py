@@ -11,12 +11,6 @@ from typing import Final
 from fifo.wire import limits as wire
 from fifo.words import bounds
 
-CALL_TIMEOUT_S: Final = 30.0
-"""A call without a timeout of its own: long enough for two elections, short enough to be seen."""
-
-CONNECT_TIMEOUT_S: Final = 10.0
-"""The first connection: covers an election at start, and tells about a wrong address soon."""
-
 TCP_TIMEOUT_S: Final = 1.0
 """To open one TCP connection: a live node on any sane network answers in a fraction of it."""
 
@@ -29,9 +23,9 @@ OPENING_TIMEOUT_S: Final = 3.0
 STAGGER_S: Final = 0.15
 """Before the next node is tried while one has not answered: a dead one must not hold us up."""
 
-REDIAL_MIN_S: Final = 0.05
 REDIAL_MAX_S: Final = 1.0
-"""Pause between two rounds over all nodes, doubled each time: an election takes about a second."""
+"""Pause after a refused control connection, and the longest that a node may ask for: an election
+takes about a second."""
 
 REDIAL_PATIENCE_S: Final = 5.0
 """In the first seconds without a leader the pause stays at a few tenths, whatever was doubled."""
@@ -39,9 +33,8 @@ REDIAL_PATIENCE_S: Final = 5.0
 REDIAL_PATIENT_MAX_S: Final = 0.2
 """The longest pause in those first seconds: it is time without publishing."""
 
-RETRY_MIN_S: Final = 0.05
-RETRY_MAX_S: Final = 5.0
-"""Pause before a refused request is sent again (semantics.md 8: 50 ms to 5 s, doubled)."""
+RETRY_S: Final = 0.05
+"""Pause before a refused publish is sent again."""
 
 STALL_S: Final = 1.2
 """Silence on a connection that owes answers before it is asked for a sign of life; the same again
@@ -66,11 +59,8 @@ frames fill one entry and the node works on one while the next is on its way."""
 FRAME_COLUMN_BYTES: Final = 256 * wire.KIB
 """Keys, headers and dedup ids of one publish frame: half of what the protocol allows."""
 
-WINDOW_BYTES: Final = 8 * wire.MIB
-"""Published and not yet answered; publishers wait beyond it, so memory stays bounded."""
-
 WINDOW_FRAMES: Final = 1_000
-"""Publish frames not yet answered, for the same reason where bodies are tiny."""
+"""Publish frames not yet answered: bounds memory where bodies are tiny, as `window_bytes` does."""
 
 ACKS_GATHERED: Final = 512
 """Acks of one consumer that are sent without waiting for the end of the loop's turn."""
@@ -89,9 +79,6 @@ SETTLE_TOKENS: Final = bounds.SETTLE_MESSAGES_MAX
 
 RENEW_TOKENS: Final = 2**63
 """A renewal touches ranges, not messages: it may name any number of tokens."""
-
-CLOSE_TIMEOUT_S: Final = 5.0
-"""Maximum seconds that closing drains acks and ends the session, then reports the rest."""
 
 THREAD_JOIN_S: Final = 2.0
 """Seconds to wait for a thread that was asked to end."""
@@ -114,9 +101,6 @@ GAP_RESENDS: Final = 3
 LOCK_S_MIN: Final = bounds.LOCK_MS_MIN / 1000
 LOCK_S_MAX: Final = bounds.LOCK_MS_MAX / 1000
 """Locks are short and renewed (semantics.md 3)."""
-
-PREFETCH: Final = 100
-"""Default number of messages that a consumer may hold."""
 
 URL_CHARS_MAX: Final = 4_096
 """A connection URL: longer ones are an accident."""

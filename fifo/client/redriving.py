@@ -5,51 +5,72 @@ Owns the checks of a redrive's filter and bounds. Must not know connections.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from fifo.client import checks
-from fifo.client.durations import Duration, milliseconds
+from fifo.client.durations import milliseconds
 from fifo.client.errors import InvalidArgument
+from fifo.client.keywords import RedriveKeywords
+from fifo.client.option_values import unknown
 from fifo.words.settlement import REASONS
 
 _MOST: Final = 2**63 - 1
 
 
-def options(
-    *,
-    reason: str | None,
-    source: str | None,
-    headers: Mapping[str, str] | None,
-    older_than: Duration | None,
-    min_attempts: int | None,
-    limit: int | None,
-    rate: int | None,
-    reset_counts: bool,
-    dry_run: bool,
-) -> dict[str, Any]:
+def options(given: RedriveKeywords, *, dry_run: bool) -> dict[str, Any]:
     """The options of a `Redrive` frame; raises InvalidArgument with the name of what is wrong."""
-    chosen: dict[str, Any] = {}
-    if reason is not None:
-        chosen["reason"] = checks.one_of(reason, "reason", *REASONS)
-    if source is not None:
-        chosen["source"] = checks.name(source, "source")
-    if headers is not None:
-        if not isinstance(headers, Mapping):
-            raise InvalidArgument(f"headers: must be a mapping, not {type(headers).__name__}")
-        checks.headers(headers)
-        chosen["headers"] = dict(headers)
-    if older_than is not None:
-        chosen["older_than_ms"] = milliseconds(older_than, "older_than")
-    if min_attempts is not None:
-        chosen["min_attempts"] = checks.integer(min_attempts, "min_attempts", 0, _MOST)
+    for name in given:
+        if name not in RedriveKeywords.__annotations__:
+            raise unknown(name, RedriveKeywords.__annotations__, "a redrive")
+    chosen = _checked(given, _CONDITIONS)
     found: dict[str, Any] = {"filter": chosen} if chosen else {}
-    if limit is not None:
-        found["limit"] = checks.integer(limit, "limit", 1, _MOST)
-    if rate is not None:
-        found["rate_per_s"] = checks.integer(rate, "rate", 1, _MOST)
-    if not checks.flag(reset_counts, "reset_counts"):
+    found |= _checked(given, _BOUNDS)
+    if not checks.flag(given.get("reset_counts", True), "reset_counts"):
         found["reset_counts"] = False
     if checks.flag(dry_run, "dry_run"):
         found["dry_run"] = True
     return found
+
+
+def _checked(
+    given: RedriveKeywords, known: Mapping[str, tuple[str, Callable[[Any, str], Any]]]
+) -> dict[str, Any]:
+    """The given ones of `known`, under their names on the wire; None is as good as not given."""
+    return {
+        wire_name: check(value, name)
+        for name, (wire_name, check) in known.items()
+        if (value := given.get(name)) is not None
+    }
+
+
+def _reason(value: Any, what: str) -> str:
+    return checks.one_of(value, what, *REASONS)
+
+
+def _headers(value: Any, what: str) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise InvalidArgument(f"{what}: must be a mapping, not {type(value).__name__}")
+    checks.headers(value)
+    return dict(value)
+
+
+def _count(value: Any, what: str) -> int:
+    return checks.integer(value, what, 1, _MOST)
+
+
+def _attempts(value: Any, what: str) -> int:
+    return checks.integer(value, what, 0, _MOST)
+
+
+_CONDITIONS: Final[Mapping[str, tuple[str, Callable[[Any, str], Any]]]] = {
+    "reason": ("reason", _reason),
+    "source": ("source", checks.name),
+    "headers": ("headers", _headers),
+    "older_than": ("older_than_ms", milliseconds),
+    "min_attempts": ("min_attempts", _attempts),
+}
+_BOUNDS: Final[Mapping[str, tuple[str, Callable[[Any, str], Any]]]] = {
+    "limit": ("limit", _count),
+    "rate": ("rate_per_s", _count),
+}

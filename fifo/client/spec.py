@@ -7,16 +7,15 @@ does: the machine checks what options mean together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from fifo.client import checks
-from fifo.client.backoff import Backoff, to_text_form
-from fifo.client.durations import Duration, milliseconds
-from fifo.client.errors import InvalidArgument
-from fifo.words.queue_options import QUEUE_OPTIONS, Kind, QueueOption
+from fifo.client.backoff import Backoff
+from fifo.client.durations import Duration
+from fifo.client.option_values import to_wire, unknown
+from fifo.words.queue_options import BY_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,35 +66,8 @@ def changes_to_wire(changes: Mapping[str, Any]) -> dict[str, Any]:
     """
     result: dict[str, Any] = {}
     for key, value in changes.items():
-        found = _CONVERTERS.get(key)
-        if found is None:
-            raise InvalidArgument(f"{key}: a queue has no such field")
-        name, convert = found
-        result[name] = None if value is None else convert(value, key)
+        option = BY_NAME.get(key)
+        if option is None:
+            raise unknown(key, BY_NAME, "a queue")
+        result[option.wire_name] = None if value is None else to_wire(option, value, key)
     return result
-
-
-def _converter(option: QueueOption) -> Callable[[Any, str], Any]:
-    """From what a user gives for an option to its value on the wire, by the option's kind."""
-    match option.kind:
-        case Kind.DURATION:
-            return partial(milliseconds, low_ms=option.low, high_ms=option.high)
-        case Kind.COUNT | Kind.SIZE:
-            return partial(checks.integer, low=option.low, high=option.high)
-        case Kind.FLAG:
-            return checks.flag
-        case Kind.CHOICE:
-            return partial(_choice, choices=option.choices)
-        case Kind.QUEUE:
-            return checks.name
-        case Kind.BACKOFF:
-            return to_text_form
-
-
-def _choice(value: Any, what: str, *, choices: tuple[str, ...]) -> str:
-    return checks.one_of(value, what, *choices)
-
-
-_CONVERTERS: Final = {
-    option.name: (option.wire_name, _converter(option)) for option in QUEUE_OPTIONS
-}

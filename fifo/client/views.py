@@ -67,6 +67,16 @@ class RedriveView(View):
     """Whether attempts and failures start anew."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveCount(View):
+    """The outcome of a dry run: the messages that a redrive would move now."""
+
+    messages: int = _sent("messages", 0)
+    """Number of messages that match."""
+    sources: Mapping[str, int] = _map("sources")
+    """Number of them by the queue that they came from."""
+
+
 def _redrive(sent: object) -> RedriveView:
     return view(RedriveView, sent)
 

@@ -1,8 +1,8 @@
 """The options of queues and consumers, validated at construction.
 
 Owns what options mean together, the validation of plain values, and the difference that a
-redeclaration is refused with. The rows of a queue's options stand in `fifo.words.queue_options`.
-Must not know state or commands.
+redeclaration is refused with. The rows of the options stand in `fifo.words`. Must not know state or
+commands.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from fifo.machine import validators
 from fifo.words import backoff, bounds
-from fifo.words.queue_options import QUEUE_OPTIONS, Kind, QueueOption, QueueOptions
+from fifo.words.consumer_options import REPLICATED, ConsumerOptions
+from fifo.words.options import Kind, Option
+from fifo.words.queue_options import QUEUE_OPTIONS, QueueOptions
 
 
 class SpecError(ValueError):
@@ -50,7 +52,7 @@ def _backoff(value: Any) -> str:
     return str(backoff.parse(value))
 
 
-def _checker(option: QueueOption) -> validators.Checker:
+def _checker(option: Option) -> validators.Checker:
     """The form of an option's value, by its kind."""
     match option.kind:
         case Kind.DURATION | Kind.COUNT | Kind.SIZE:
@@ -59,7 +61,7 @@ def _checker(option: QueueOption) -> validators.Checker:
             return validators.flag
         case Kind.CHOICE:
             return _one_of(*option.choices)
-        case Kind.QUEUE:
+        case Kind.QUEUE | Kind.TEXT | Kind.SECRET:
             return validators.new_name
         case Kind.BACKOFF:
             return _backoff
@@ -69,31 +71,7 @@ _QUEUE_FORMS: Final = {option.wire_name: _checker(option) for option in QUEUE_OP
 
 _FIXED_FIELDS: Final = tuple(option.wire_name for option in QUEUE_OPTIONS if not option.changeable)
 
-
-@dataclass(frozen=True, slots=True)
-class ConsumerOptions:
-    """The options of a consumer; None is the queue's own value."""
-
-    prefetch: int = 100
-    lock_ms: int | None = None
-    max_lock_ms: int | None = None
-    priority: int = 0
-    renewable: bool = True
-    nack_backoff: str | None = None
-    timeout_backoff: str | None = None
-    credit: str = "auto"
-
-
-_CONSUMER_FORMS: Final[dict[str, validators.Checker]] = {
-    "prefetch": validators.integer(1, bounds.PREFETCH_MAX),
-    "lock_ms": _QUEUE_FORMS["lock_ms"],
-    "max_lock_ms": _QUEUE_FORMS["max_lock_ms"],
-    "priority": validators.integer(-bounds.CONSUMER_PRIORITY_MAX, bounds.CONSUMER_PRIORITY_MAX),
-    "renewable": validators.flag,
-    "nack_backoff": _backoff,
-    "timeout_backoff": _backoff,
-    "credit": _one_of("auto", "explicit"),
-}
+_CONSUMER_FORMS: Final = {option.wire_name: _checker(option) for option in REPLICATED}
 
 
 def queue_spec(given: Mapping[str, Any]) -> QueueSpec:

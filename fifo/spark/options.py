@@ -85,7 +85,7 @@ def _name(text: str, name: str) -> str:
 
 def _url(text: str, name: str) -> str:
     try:
-        from_url(text, {})
+        from_url(text)
     except fifo.InvalidArgument as error:
         raise fifo.InvalidArgument(f"option {name}: {error}") from None
     return text

@@ -327,7 +327,7 @@ class Subscribe(Message):
         int, integer(-limits.CONSUMER_PRIORITY_MAX, limits.CONSUMER_PRIORITY_MAX)
     ] = 0
     renewable: Flag = True
-    explicit_credit: Flag = False
+    pull: Flag = False
     nack_backoff: MaybeText = None
     timeout_backoff: MaybeText = None
     handler_timeout_ms: MaybeDuration = None

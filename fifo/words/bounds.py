@@ -66,6 +66,9 @@ TOTAL_LOCK_MS_MAX: Final = 7 * 86_400_000
 TOTAL_LOCK_MS_DEFAULT: Final = 1_800_000
 """The longest total lock, renewals included."""
 
+RENEWALS_MAX: Final = TOTAL_LOCK_MS_MAX // LOCK_MS_MIN
+"""Automatic renewals of one lock: more would pass the longest total lock."""
+
 SESSION_TIMEOUT_MS: Final = 300_000
 """A session that stays disconnected for this long ends; never less than the longest lock."""
 

@@ -1,84 +1,18 @@
 """The options of a queue: one row per option, from which every room derives its own form.
 
-Owns the table. A row is a field of `QueueOptions`: its name on the wire, its type, and in `_row`
-its kind with bounds, default, help text, and whether it may change on a live queue. The client's
+Owns the table. A row is a field of `QueueOptions`: its name on the wire, its type, and in `row` its
+kind with bounds, default, help text, and whether it may change on a live queue. The client's
 checks, the command line, the machine's validation, the table in `docs/protocol.md` and the model's
-generator derive from it; `fifo.QueueSpec` repeats the names for static typing, held by a test.
-Must not know what an option does.
+generator derive from it; `fifo.QueueSpec` and `fifo.QueueChanges` repeat the names for static
+typing, held by a test. Must not know what an option does.
 """
 
-from dataclasses import dataclass, field, fields
-from enum import Enum
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from fifo.words import bounds
 from fifo.words.durations import to_text
-
-
-class Kind(Enum):
-    """The kinds of values that an option takes."""
-
-    DURATION = "duration"  # on the wire whole milliseconds, in Python seconds
-    COUNT = "count"
-    SIZE = "size"  # bytes
-    FLAG = "flag"
-    CHOICE = "choice"
-    QUEUE = "queue"  # the name of a queue
-    BACKOFF = "backoff"  # its text form
-
-
-@dataclass(frozen=True, slots=True)
-class QueueOption:
-    """A row of the table. `low` and `high` bound what is a number, both included."""
-
-    wire_name: str
-    kind: Kind
-    default: Any
-    help: str
-    default_text: str
-    low: int
-    high: int
-    choices: tuple[str, ...]
-    off: str
-    changeable: bool
-
-    @property
-    def name(self) -> str:
-        """The name that users type: durations carry no unit there."""
-        return self.wire_name.removesuffix("_ms")
-
-    def shown(self, number: int) -> str:
-        """Format a number of this option for people."""
-        return to_text(number) if self.kind is Kind.DURATION else str(number)
-
-
-def _row(
-    kind: Kind,
-    default: Any,
-    help: str,
-    *,
-    default_text: str | None = None,
-    low: int = 0,
-    high: int = bounds.DURATION_MS_MAX,
-    choices: tuple[str, ...] = (),
-    off: str = "",
-    changeable: bool = True,
-) -> Any:
-    """The rest of a row. `default_text` says for people what a default of None means; `off` names
-    the command line's opposite of a flag, where it is not `no-` and the flag's name."""
-    return field(
-        default=default,
-        metadata={
-            "kind": kind,
-            "help": help,
-            "default_text": default_text,
-            "low": low,
-            "high": high,
-            "choices": choices,
-            "off": off,
-            "changeable": changeable,
-        },
-    )
+from fifo.words.options import Kind, Option, row, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,27 +22,27 @@ class QueueOptions:
     The order of the rows is that of the bytes of snapshots: a new row goes to the end.
     """
 
-    ordering: str = _row(
+    ordering: str = row(
         Kind.CHOICE,
         "none",
         "Delivery order: none, by key, or to a single active consumer",
         choices=("none", "key", "single_active"),
         changeable=False,
     )
-    priorities: bool | None = _row(
+    priorities: bool | None = row(
         Kind.FLAG,
         None,
         "Deliver by priority",
         default_text="only with ordering none",
         changeable=False,
     )
-    on_delay: str = _row(
+    on_delay: str = row(
         Kind.CHOICE,
         "block",
         "In an ordered queue, whether a delayed return blocks the messages behind it",
         choices=("block", "skip"),
     )
-    lock_ms: int = _row(
+    lock_ms: int = row(
         Kind.DURATION,
         bounds.LOCK_MS_DEFAULT,
         f"Lock duration of a delivery, {to_text(bounds.LOCK_MS_MIN)} to"
@@ -116,14 +50,14 @@ class QueueOptions:
         low=bounds.LOCK_MS_MIN,
         high=bounds.LOCK_MS_MAX,
     )
-    max_lock_ms: int = _row(
+    max_lock_ms: int = row(
         Kind.DURATION,
         bounds.TOTAL_LOCK_MS_DEFAULT,
         "Longest total lock, including renewals",
         low=bounds.LOCK_MS_MIN,
         high=bounds.TOTAL_LOCK_MS_MAX,
     )
-    max_deliveries: int | None = _row(
+    max_deliveries: int | None = row(
         Kind.COUNT,
         None,
         "Failed deliveries before a message is dead-lettered",
@@ -131,51 +65,51 @@ class QueueOptions:
         low=1,
         high=bounds.MAX_DELIVERIES_MAX,
     )
-    on_exhausted: str = _row(
+    on_exhausted: str = row(
         Kind.CHOICE,
         "dead_letter",
         "Fate of a message that reaches max_deliveries",
         choices=("dead_letter", "drop"),
     )
-    count_timeouts: bool = _row(
+    count_timeouts: bool = row(
         Kind.FLAG,
         True,
         "Count an expired lock as a failed delivery",
         default_text="count",
     )
-    nack_backoff: str | None = _row(
+    nack_backoff: str | None = row(
         Kind.BACKOFF,
         None,
         "Redelivery delay after a nack: fixed:1s, exponential:1s..60s*2 or table:1s,5s,30s",
         default_text="fixed:1s",
     )
-    timeout_backoff: str | None = _row(
+    timeout_backoff: str | None = row(
         Kind.BACKOFF,
         None,
         "Redelivery delay after an expired lock, in the same form",
         default_text="none",
     )
-    dead_letter: str | None = _row(
+    dead_letter: str | None = row(
         Kind.QUEUE,
         None,
         "Queue that receives dead letters; created if missing",
         default_text="none",
     )
-    dead_letter_expired: bool = _row(
+    dead_letter_expired: bool = row(
         Kind.FLAG,
         True,
         "Dead-letter or drop expired messages",
         default_text="dead-letter",
         off="drop-expired",
     )
-    dead_letter_overflow: bool = _row(
+    dead_letter_overflow: bool = row(
         Kind.FLAG,
         False,
         "Dead-letter or drop messages evicted by overflow drop_oldest",
         default_text="drop",
         off="drop-overflow",
     )
-    max_length: int | None = _row(
+    max_length: int | None = row(
         Kind.COUNT,
         None,
         "Maximum number of messages in the queue",
@@ -183,7 +117,7 @@ class QueueOptions:
         low=1,
         high=bounds.QUEUE_LENGTH_MAX,
     )
-    max_bytes: int | None = _row(
+    max_bytes: int | None = row(
         Kind.SIZE,
         None,
         "Maximum total size of message bodies, as in 64MiB",
@@ -191,34 +125,34 @@ class QueueOptions:
         low=1,
         high=bounds.QUEUE_BYTES_MAX,
     )
-    overflow: str = _row(
+    overflow: str = row(
         Kind.CHOICE,
         "reject",
         "Policy of a full queue",
         choices=("reject", "drop_oldest"),
     )
-    ttl_ms: int | None = _row(
+    ttl_ms: int | None = row(
         Kind.DURATION,
         None,
         "Time to live of a message",
         default_text="unlimited",
         low=1,
     )
-    expires_unused_ms: int | None = _row(
+    expires_unused_ms: int | None = row(
         Kind.DURATION,
         None,
         "Delete the queue after it has been unused for this long",
         default_text="never",
         low=bounds.EXPIRES_UNUSED_MS_MIN,
     )
-    disconnect_grace_ms: int | None = _row(
+    disconnect_grace_ms: int | None = row(
         Kind.DURATION,
         None,
         "Return a disconnected client's messages after this long",
         default_text="when their locks expire",
         high=bounds.SESSION_TIMEOUT_MS,
     )
-    dedup_window_ms: int | None = _row(
+    dedup_window_ms: int | None = row(
         Kind.DURATION,
         None,
         "How long deduplication ids are remembered",
@@ -226,7 +160,7 @@ class QueueOptions:
         low=1,
         high=bounds.DEDUP_WINDOW_MS_MAX,
     )
-    dedup_max: int = _row(
+    dedup_max: int = row(
         Kind.COUNT,
         bounds.DEDUP_IDS_MAX,
         "Maximum number of deduplication ids remembered",
@@ -235,24 +169,8 @@ class QueueOptions:
     )
 
 
-def _option(wire_name: str, default: Any, row: dict[str, Any]) -> QueueOption:
-    text = row["default_text"]
-    if text is None:
-        text = to_text(default) if row["kind"] is Kind.DURATION else _word(default)
-    return QueueOption(wire_name, default=default, **{**row, "default_text": text})
-
-
-def _word(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-QUEUE_OPTIONS: Final[tuple[QueueOption, ...]] = tuple(
-    _option(item.name, item.default, dict(item.metadata)) for item in fields(QueueOptions)
-)
+QUEUE_OPTIONS: Final[tuple[Option, ...]] = rows(QueueOptions)
 """The rows of the table, in its order."""
 
 BY_NAME: Final = {option.name: option for option in QUEUE_OPTIONS}
 """The rows by the name that users type."""
-
-BY_WIRE_NAME: Final = {option.wire_name: option for option in QUEUE_OPTIONS}
-"""The rows by their name on the wire."""

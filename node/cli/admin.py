@@ -68,7 +68,7 @@ def redrive(
 
     They return to their source queues, or to --target. Ctrl-C ends the wait, not the redrive.
     """
-    options: dict[str, Any] = {
+    options: fifo.RedriveKeywords = {
         "reason": reason,
         "source": source,
         "headers": read_headers(header) if header else None,
@@ -77,14 +77,16 @@ def redrive(
         "limit": limit,
         "rate": None if rate is None else _whole_rate(rate),
         "reset_counts": not keep_counts,
-        "dry_run": dry_run,
     }
 
     async def work(client: fifo.Client) -> dict[str, Any]:
         if cancel:
-            return await client.cancel_redrive(dead_letter_queue)
-        view = await client.redrive(dead_letter_queue, target, **options)
-        return view if dry_run else await _until_ended(client, dead_letter_queue, view)
+            return (await client.cancel_redrive(dead_letter_queue)).as_dict()
+        if dry_run:
+            count = await client.redrive(dead_letter_queue, target, dry_run=True, **options)
+            return count.as_dict()
+        begun = await client.redrive(dead_letter_queue, target, **options)
+        return await _until_ended(client, dead_letter_queue, begun.as_dict())
 
     result = run(url, work)
     if as_json:

@@ -10,14 +10,16 @@ import asyncio
 import contextlib
 import signal
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from fifo.words.consumer_options import BY_NAME, CONSUMER_OPTIONS
 from node.cli import output
 from node.cli.errors import CliError, UsageProblem
 from node.cli.limits import CONSUME_BATCH, CONSUME_IDLE_S
 from node.cli.messages import message_view
+from node.cli.options import takes_options
 from node.cli.session import Url, run
 from node.cli.text import printable
 
@@ -30,13 +32,15 @@ if TYPE_CHECKING:
 _SETTLED = ("ok", "dead_lettered")
 """Statuses of a successful settlement; a nack at the limit makes a dead letter."""
 
+_ROWS: Final = tuple(option for option in CONSUMER_OPTIONS if option.name != "pull")
+"""The options of a consumer; this command asks for no credit, so nothing would come with `pull`."""
 
+
+@takes_options(_ROWS)
 def consume(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Queue to consume from.")],
+    options: dict[str, Any],
     count: Annotated[int | None, typer.Option(min=1, help="Stop after this many messages.")] = None,
-    prefetch: Annotated[
-        int, typer.Option(min=1, max=65_535, help="Maximum number of messages locked at once.")
-    ] = 100,
     ack: Annotated[bool, typer.Option("--ack", help="Acknowledge each message (default).")] = False,
     nack: Annotated[
         bool, typer.Option("--nack", help="Report each message as failed; it is redelivered.")
@@ -58,17 +62,20 @@ def consume(
 ) -> None:
     """Receive, print and settle messages.
 
-    Prints one body per line. Messages are acknowledged unless another settlement is given.
+    Prints one body per line. Messages are acknowledged unless another settlement is given. Options
+    of the consumer may also stand in the URL and in the file that $FIFO_CONFIG names.
     """
     _check_settlement(count, ack, nack, release, terminate is not None)
+    tag = options.pop("tag", None)
     unsettled: list[str] = []
     received_any = False
 
     async def work(client: fifo.Client) -> None:
         nonlocal received_any
         client.on_unsettled = lambda message, error: unsettled.append(f"{message!r}: {error}")
-        held = prefetch if count is None else min(prefetch, count)
-        async with client.consume(queue, prefetch=held) as messages:
+        held = client.options.consumer.get("prefetch", BY_NAME["prefetch"].default)
+        held = held if count is None else min(held, count)
+        async with client.consume(queue, prefetch=held, tag=tag, pull=False) as messages:
             idle = None if follow else CONSUME_IDLE_S
             async for batch in received(messages, count=count, idle=idle):
                 received_any = True
@@ -82,7 +89,7 @@ def consume(
                 else:
                     messages.ack_many(batch)
 
-    run(url, work)
+    run(url, work, options)
     if not received_any:
         output.note(f"no message received from queue {queue}; inspect it: fifo queue show {queue}")
     if unsettled:

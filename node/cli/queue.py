@@ -1,11 +1,12 @@
 """``fifo queue``: declare, inspect and change queues.
 
-Owns the commands; the options of a queue are derived in `queue_options`. Must not know the
+Owns the commands; the options of a queue are rows of `fifo.words.queue_options`. Must not know the
 behaviour behind them, which is the machine's.
 """
 
 from __future__ import annotations
 
+import inspect
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -13,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 import fifo
+from fifo.words.queue_options import BY_NAME
 from node.cli import output
 from node.cli.confirmation import Yes, confirm
 from node.cli.errors import UsageProblem
 from node.cli.listing import Watch, print_list
-from node.cli.queue_options import takes_options
+from node.cli.options import takes_options
 from node.cli.session import Json, Url, run
 from node.cli.tables import Column, number
 from node.cli.text import alarm_text, messages
@@ -32,6 +34,11 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")]
+
+_OPTIONS: Final = tuple(
+    BY_NAME[name] for name in inspect.signature(fifo.QueueSpec).parameters if name in BY_NAME
+)
+"""The rows in the order of `fifo.QueueSpec`: what is asked for most comes first."""
 
 
 class Sort(StrEnum):
@@ -50,7 +57,7 @@ class Sort(StrEnum):
     epilog="\b\nExample: fifo queue declare orders --lock 30s --max-deliveries 5 \\\n"
     "           --dead-letter orders.dlq --nack-backoff exponential:1s..60s*2"
 )
-@takes_options()
+@takes_options(_OPTIONS)
 def declare(name: Name, options: dict[str, Any], url: Url = None) -> None:
     """Create a queue.
 
@@ -65,7 +72,7 @@ def declare(name: Name, options: dict[str, Any], url: Url = None) -> None:
 
 
 @app.command(epilog="Example: fifo queue update orders --max-deliveries 10 --ttl none")
-@takes_options(live=True)
+@takes_options(option for option in _OPTIONS if option.changeable)
 def update(name: Name, options: dict[str, Any], url: Url = None) -> None:
     """Change the options of an existing queue.
 

@@ -7,19 +7,29 @@ errors into lines with a remedy. Must not know the commands.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, TypeVar
+import contextlib
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 import fifo
-from fifo.client import Options, from_url, redacted
+from fifo.client import (
+    NOTHING,
+    Connecting,
+    ConnectKeywords,
+    Given,
+    Options,
+    from_environment,
+    from_keywords,
+    from_url,
+)
 from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.limits import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S
 from node.cli.state import FOLDER_DEFAULT, SINGLE, ClusterFolder
 from node.config import single_node_config
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 T = TypeVar("T")
 
@@ -50,30 +60,50 @@ def choose_url(url: str | None) -> str:
     )
 
 
-def node_options(url: str) -> Options:
-    """Parse a URL into addresses, credentials and TLS; raise UsageProblem where it is invalid."""
+def node_options(url: str, given: Given = NOTHING) -> Options:
+    """Gather the options of a connection; raise UsageProblem where one is invalid.
+
+    `given` wins over the URL, that over the file of $FIFO_CONFIG, and that over the command line's
+    own limits.
+    """
+    limits: ConnectKeywords = {"timeout": CALL_TIMEOUT_S, "connect_timeout": CONNECT_TIMEOUT_S}
+    with _usage():
+        return from_url(url, given, from_environment().over(from_keywords(limits)))
+
+
+def run(
+    url: str | None,
+    work: Callable[[fifo.Client], Awaitable[T]],
+    consumer: Mapping[str, Any] | None = None,
+) -> T:
+    """Connect, do the work and close; translate client errors to CliError.
+
+    `consumer` are the options that the client's consumers begin with.
+    """
+    with _usage():  # before the address is chosen: a usage error needs no cluster
+        given = from_keywords(consumer or {})
+    options = node_options(choose_url(url), given)
     try:
-        return from_url(url, {})
+        return asyncio.run(_work(options, work))
+    except fifo.FifoError as error:
+        raise cli_error(error, options.shown) from error
+
+
+@contextlib.contextmanager
+def _usage() -> Iterator[None]:
+    """Translate what the client refuses about options to UsageProblem."""
+    try:
+        yield
     except fifo.InvalidArgument as error:
         raise UsageProblem(one_line(error)) from None
 
 
-def run(url: str | None, work: Callable[[fifo.Client], Awaitable[T]]) -> T:
-    """Connect, do the work and close; translate client errors to CliError."""
-    address = choose_url(url)
-    try:
-        return asyncio.run(_work(address, work))
-    except fifo.FifoError as error:
-        raise cli_error(error, address) from error
-
-
 def cli_error(error: fifo.FifoError, url: str) -> CliError:
-    """Translate a client error to one line with a remedy.
+    """Translate a client error to one line with a remedy; `url` has no secret in it.
 
     An argument that the client refuses locally is a usage error: exit code 2.
     """
     said = one_line(error)
-    url = redacted(url)
     match error:
         case fifo.InvalidArgument() if error.code is None:
             return UsageProblem(said)
@@ -101,8 +131,6 @@ def cli_error(error: fifo.FifoError, url: str) -> CliError:
             return CliError(said)
 
 
-async def _work(url: str, work: Callable[[fifo.Client], Awaitable[T]]) -> T:
-    async with fifo.connect(
-        url, timeout=CALL_TIMEOUT_S, connect_timeout=CONNECT_TIMEOUT_S
-    ) as client:
+async def _work(options: Options, work: Callable[[fifo.Client], Awaitable[T]]) -> T:
+    async with Connecting(options) as client:
         return await work(client)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from fifo.wire.messages import (
     Close,
     Get,
     Got,
+    Notice,
     Ok,
     Publish,
     QueueQuery,
@@ -189,6 +191,25 @@ def test_leaving_gives_back_what_was_fetched_and_not_handed_out(
     assert {token for token, verb in back.items() if verb == VERB_RELEASE} | unopened == set(
         range(2, 101)
     )
+
+
+def test_callbacks_report_connections_and_activity(
+    thread: PeerThread, peer: Peer, client: BlockingClient
+) -> None:
+    assert thread.loop is not None
+    reports: queue.Queue[tuple[str, object]] = queue.Queue()
+    client.on_connected = lambda address: reports.put(("connected", address))
+    client.on_disconnected = lambda error: reports.put(("lost", type(error)))
+    with client.consume("orders") as messages:
+        messages.on_activity = lambda active: reports.put(("active", active))
+        thread.loop.call_soon_threadsafe(lambda: peer.line().send(Notice(1, 1, 11, active=False)))
+        assert reports.get(timeout=5) == ("active", False)
+        assert not messages.active
+        thread.loop.call_soon_threadsafe(lambda: peer.line().drop())
+        assert reports.get(timeout=5) == ("lost", fifo.ConnectionLost)
+        assert reports.get(timeout=5) == ("connected", peer.address)
+        assert not messages.cancelled
+    assert messages.cancelled
 
 
 def test_the_other_calls_are_the_same(peer: Peer, client: BlockingClient) -> None:

@@ -480,7 +480,7 @@ async def test_a_renewal_counts_from_when_it_was_sent() -> None:
 
 async def test_attempts_are_reported_whenever_the_time_is_over() -> None:
     [port] = free_ports(1)
-    dialer = Dialer(from_url(f"fifo://127.0.0.1:{port}", {}), Environment())
+    dialer = Dialer(from_url(f"fifo://127.0.0.1:{port}"), Environment())
     dialing = asyncio.create_task(dialer.dial(lambda: Hello(1, 1, 0, b"s" * 16, b"i" * 16)))
     await until(lambda: "refused" in dialer.explain())
     # Also while the next round has only begun.

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fifo
-from fifo.client import from_url, limits, redacted
+from fifo.client import from_keywords, from_url, limits, redacted
 from fifo.client.connection.link import coalesced
 from fifo.client.errors import FifoError
 from fifo.wire import Code, Frame
@@ -161,7 +161,7 @@ async def test_a_ca_that_cannot_be_read_is_named() -> None:
     ],
 )
 def test_secrets_are_in_no_text_of_options_and_urls(url: str) -> None:
-    options = from_url(url, {})
+    options = from_url(url)
     assert "s3cret" not in repr(options) + options.shown + redacted(url)
     assert options.secret == b"s3cret"
 
@@ -181,7 +181,7 @@ def test_secrets_are_in_no_text_of_options_and_urls(url: str) -> None:
 )
 def test_no_error_about_a_url_shows_a_part_of_its_secret(url: str) -> None:
     with pytest.raises(fifo.InvalidArgument) as caught:
-        from_url(url, {})
+        from_url(url)
     assert "s3" not in str(caught.value)
     assert "cret" not in str(caught.value).replace("secret", "")
 
@@ -233,7 +233,7 @@ def test_options_come_from_the_query_and_keywords_win() -> None:
     options = from_url(
         "fifo://u:p%40ss@h1:7101,h2:7111,[::1]:7121?timeout=500ms&close_timeout=2"
         "&auto_retry_acks=no&reconnect=exponential:100ms..10s*2",
-        {"close_timeout": 3},
+        from_keywords({"close_timeout": 3}),
     )
     assert options.addresses == ("h1:7101", "h2:7111", "[::1]:7121")
     assert (options.user, options.password) == ("u", "p@ss")

@@ -1,9 +1,8 @@
-"""Proves that client, command line and machine have the same options of a queue and a consumer."""
+"""Proves that client, command line and machine have the same options of a queue."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import inspect
 import json
 from dataclasses import fields
@@ -15,7 +14,6 @@ import typer.testing
 
 import fifo
 from fifo.client.spec import changes_to_wire
-from fifo.machine.spec import ConsumerOptions
 from fifo.words.queue_options import BY_NAME
 from node.cli import queue as queue_commands
 from node.cli.main import app
@@ -62,12 +60,6 @@ def test_client_and_command_line_have_every_option_of_a_queue() -> None:
         assert set(EVERY_OPTION) - set(inspect.signature(command).parameters) <= (
             {"ordering", "priorities"} if command is queue_commands.update else set()
         )
-
-
-def test_the_client_has_every_option_of_a_consumer() -> None:
-    names = {"lock_ms": "lock", "max_lock_ms": "max_lock", "credit": "pull"}
-    wanted = {names.get(f.name, f.name) for f in dataclasses.fields(ConsumerOptions)}
-    assert wanted <= set(inspect.signature(fifo.Client.consume).parameters)
 
 
 @pytest.mark.cluster
@@ -146,12 +138,16 @@ def test_a_bad_field_of_a_spec_is_refused_at_once(field: str, value: Any) -> Non
         fifo.QueueSpec(**{"name": "orders", field: value})
 
 
-def test_an_unknown_change_is_refused_by_name() -> None:
-    with pytest.raises(fifo.InvalidArgument, match="colour"):
+def test_an_unknown_change_is_refused_by_name_with_the_nearest() -> None:
+    with pytest.raises(fifo.InvalidArgument, match="colour: a queue has no such option; there are"):
         changes_to_wire({"colour": "red"})
+    with pytest.raises(fifo.InvalidArgument, match="did you mean max_length"):
+        changes_to_wire({"max_lenght": 5})
 
 
 def test_the_fields_of_a_spec_are_the_rows_of_the_table() -> None:
     named = [item.name for item in fields(fifo.QueueSpec)]
     assert sorted(named) == sorted(["name", *BY_NAME])
     assert all(item.default is None for item in fields(fifo.QueueSpec)[1:])
+    live = {name for name, option in BY_NAME.items() if option.changeable}
+    assert set(fifo.QueueChanges.__annotations__) == live

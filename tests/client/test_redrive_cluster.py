@@ -60,10 +60,10 @@ async def test_dead_letters_go_back_to_their_source_once_and_in_order(client: fi
     count = 2 * limits.REDRIVE_MESSAGES + 7
     await bury(client, "q", count)
     dry = await client.redrive("dlq", dry_run=True)
-    assert (dry["messages"], dry["sources"]) == (count, {"q": count})
+    assert (dry.messages, dry.sources) == (count, {"q": count})
     assert (await client.queue("dlq")).redrive is None
     begun = await client.redrive("dlq")
-    assert begun["status"] in ("running", "done")
+    assert begun.status in ("running", "done")
     view = await ended(client)
     assert (view["status"], view["moved"], view["reason"]) == ("done", count, None)
     [first] = await client.get("q")
@@ -86,14 +86,14 @@ async def test_filters_choose_and_the_rest_stays(client: fifo.Client) -> None:
         {"source": "nowhere"},
     ):
         options: dict[str, Any] = nothing
-        assert (await client.redrive("dlq", dry_run=True, **options))["messages"] == 0, nothing
+        assert (await client.redrive("dlq", dry_run=True, **options)).messages == 0, nothing
         await client.redrive("dlq", **options)
         assert (await ended(client))["moved"] == 0, nothing
     await client.redrive("dlq", source="other", min_attempts=1, reason="terminated", older_than=0)
     assert (await ended(client))["moved"] == 1
     assert await bodies(client, "other") == [100]
     dry = await client.redrive("dlq", headers={"half": "1"}, limit=5, dry_run=True)
-    assert dry["messages"] == 5
+    assert dry.messages == 5
     await client.declare(fifo.QueueSpec("target"))
     await client.redrive("dlq", "target", headers={"half": "1"}, limit=5, reset_counts=False)
     view = await ended(client)
@@ -118,7 +118,7 @@ async def test_a_full_target_pauses_until_there_is_room_and_a_cancel_ends_it(
     assert await client.purge("small") == 4
     await shown(client, lambda view: view["redrive"]["moved"] == 8)
     cancelled = await client.cancel_redrive("dlq")
-    assert (cancelled["status"], cancelled["moved"]) == ("cancelled", 8)
+    assert (cancelled.status, cancelled.moved) == ("cancelled", 8)
     await client.redrive("dlq")
     assert (await ended(client))["moved"] == 2
 
@@ -182,5 +182,5 @@ def _blocking_story(url: str) -> None:
         client.declare(fifo.QueueSpec("aside"))
         assert client.move("dlq", "aside") == 3
         assert client.move("aside", "dlq", limit=3) == 3
-        assert client.redrive("dlq", dry_run=True)["messages"] == 3
-        assert client.redrive("dlq")["target"] is None
+        assert client.redrive("dlq", dry_run=True).messages == 3
+        assert client.redrive("dlq").target is None

@@ -172,13 +172,13 @@ async def test_the_blocking_client_and_the_observer_do_the_same(guarded: Guarded
 
     assert await asyncio.to_thread(work) == [b"x"]
     address = str(guarded.cluster.config.nodes[1].client)
-    status = await observe(address, options=fifo.client.from_url(guarded.url, {}))
+    status = await observe(address, options=fifo.client.from_url(guarded.url))
     assert status["node"] == "n2"
     with pytest.raises(fifo.PermissionDenied):
         await observe(
             address,
             options=fifo.client.from_url(
-                f"fifos://bob:bob-password@{address}?ca={guarded.certificate.ca}", {}
+                f"fifos://bob:bob-password@{address}?ca={guarded.certificate.ca}"
             ),
         )
 

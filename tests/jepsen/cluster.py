@@ -141,7 +141,7 @@ class Cluster:
             "slow_links": False,
         }
         self.url = plan["url"]
-        self._options = from_url(self.url, {})
+        self._options = from_url(self.url)
         self._ports = {name: node["client"] for name, node in places["nodes"].items()}
         self._plan = plan
         self.tell()

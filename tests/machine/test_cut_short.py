@@ -32,7 +32,7 @@ def takes(verb: str, **spec: Any) -> tuple[Bench, commands.Command]:
     if verb == "reserve":
         bench.do(commands.OpenDurable("q", "reader", {"lock_ms": bounds.LOCK_MS_MAX}))
     elif verb == "drain":
-        bench.subscribe(session, "q", credit="explicit", prefetch=100, lock_ms=bounds.LOCK_MS_MAX)
+        bench.subscribe(session, "q", pull=True, prefetch=100, lock_ms=bounds.LOCK_MS_MAX)
     return bench, TAKING[verb](session)
 
 

@@ -82,7 +82,7 @@ class Fuzz:
                 "prefetch": rng.choice((1, 2, 5)),
                 "priority": rng.choice((0, 0, 1)),
                 "lock_ms": rng.choice((None, 1_000, 4_000)),
-                "credit": rng.choice(("auto", "auto", "explicit")),
+                "pull": rng.choice((False, False, True)),
             }
             return commands.Subscribe(session, rng.choice("xy"), queue, options)
         consumer = rng.choice([*state.consumers, 1])

@@ -13,7 +13,8 @@ from fifo.wire.columns import DELIVER_TAGS, IGNORABLE, PUBLISH_TAGS
 from fifo.wire.errors import RETRYABLE
 from fifo.wire.fields import U63_MAX, Check, FieldError
 from fifo.wire.messages import REGISTRY, Message
-from fifo.words.queue_options import QUEUE_OPTIONS, Kind, QueueOption
+from fifo.words.options import Kind, Option
+from fifo.words.queue_options import QUEUE_OPTIONS
 from tests.wire.hex_example import STEPS, listing, pieces
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
@@ -215,7 +216,7 @@ def test_the_pieces_of_the_example_are_whole_frames(step: Any) -> None:
 NUMBERS: Final = (Kind.DURATION, Kind.COUNT, Kind.SIZE)
 
 
-def row_of(option: QueueOption) -> str:
+def row_of(option: Option) -> str:
     """The row of the page for an option of a queue."""
     if option.kind in NUMBERS:
         unit = {Kind.DURATION: " ms", Kind.SIZE: " bytes"}.get(option.kind, "")

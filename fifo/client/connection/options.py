@@ -1,39 +1,38 @@
-"""Where to connect and how: the URL, and the options in its query or as keywords.
+"""Where to connect and how: the URL, and the options of every source together.
 
-Owns the list of options, their defaults and checks. Must not open anything.
+Owns `Options`, whose fields are the rows of `fifo.words.connection_options`, written out for static
+typing, and their defaults as a client uses them. Must not open anything.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from fifo.client import checks, limits
-from fifo.client.backoff import Backoff, Exponential, parse
-from fifo.client.durations import milliseconds, parse_ms, seconds
+from fifo.client import limits
+from fifo.client.backoff import Backoff, parse
+from fifo.client.connection.sources import NOTHING, Given, from_query
 from fifo.client.errors import InvalidArgument
-from fifo.wire import limits as wire
+from fifo.client.keywords import ConsumerDefaults
+from fifo.words.connection_options import BY_NAME
+from fifo.words.options import Kind
 
-_FALSE: Final = frozenset({"0", "false", "no", "off"})
-_TRUE: Final = frozenset({"1", "true", "yes", "on"})
-_COUNT_MAX: Final = 2**31
+
+def _default(name: str) -> Any:
+    """The default of an option as a client uses it: seconds, a backoff, or what it is."""
+    option = BY_NAME[name]
+    if option.kind is Kind.DURATION:
+        return option.default / 1000
+    return parse(option.default) if option.kind is Kind.BACKOFF else option.default
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """All options of a connection. Times in seconds.
+    """All options of a connection; what each means stands in `docs/client.md`. Times in seconds.
 
-    `timeout`: of every call that says nothing else. `connect_timeout`: of the first connection.
-    `heartbeat`: silence after which a side says something. `reconnect`: the pause between rounds
-    over all nodes. `window_bytes`: published and unanswered before publishers wait.
-    `auto_retry_acks`, `max_ack_retries` (None: until answered), `ack_retry_backoff`: of
-    settlements (semantics.md 8).
-    `close_timeout`: how long closing drains. `name`: what the node's lists show for this client.
-    `user` and `password`, or `token`: credentials. `tls`: fifos://; `ca`: a PEM file with the
-    authorities that sign the nodes' certificates (None: those of the system).
+    `tls`: fifos://. `consumer`: the keywords that `client.consume` begins with.
     """
 
     addresses: tuple[str, ...]
@@ -42,16 +41,17 @@ class Options:
     token: str | None = field(default=None, repr=False)
     tls: bool = False
     ca: str | None = None
-    timeout: float = limits.CALL_TIMEOUT_S
-    connect_timeout: float = limits.CONNECT_TIMEOUT_S
-    heartbeat: float = wire.HEARTBEAT_MS / 1000
-    reconnect: Backoff = Exponential(limits.REDIAL_MIN_S, limits.REDIAL_MAX_S)  # noqa: RUF009 - frozen
-    window_bytes: int = limits.WINDOW_BYTES
-    auto_retry_acks: bool = True
+    timeout: float = _default("timeout")
+    connect_timeout: float = _default("connect_timeout")
+    heartbeat: float = _default("heartbeat")
+    reconnect: Backoff = _default("reconnect")  # noqa: RUF009 - frozen
+    window_bytes: int = _default("window_bytes")
+    auto_retry_acks: bool = _default("auto_retry_acks")
     max_ack_retries: int | None = None
-    ack_retry_backoff: Backoff = Exponential(limits.RETRY_MIN_S, limits.RETRY_MAX_S)  # noqa: RUF009 - frozen
-    close_timeout: float = limits.CLOSE_TIMEOUT_S
-    name: str = ""
+    ack_retry_backoff: Backoff = _default("ack_retry_backoff")  # noqa: RUF009 - frozen
+    close_timeout: float = _default("close_timeout")
+    name: str | None = None
+    consumer: ConsumerDefaults = field(default_factory=ConsumerDefaults)
 
     def __repr__(self) -> str:
         # Secrets stay out of logs.
@@ -90,8 +90,11 @@ class Options:
         return context
 
 
-def from_url(url: str, keywords: Mapping[str, Any]) -> Options:
-    """Options from a URL and keywords, which win; raises InvalidArgument naming what is wrong."""
+def from_url(url: str, given: Given = NOTHING, defaults: Given = NOTHING) -> Options:
+    """Options from a URL, from what is `given`, which wins, and from `defaults`, which lose.
+
+    Raises InvalidArgument naming what is wrong.
+    """
     if not isinstance(url, str) or len(url) > limits.URL_CHARS_MAX:
         raise InvalidArgument("url: must be text such as fifo://127.0.0.1:7101,127.0.0.1:7111")
     parts = urlsplit(url)
@@ -105,16 +108,16 @@ def from_url(url: str, keywords: Mapping[str, Any]) -> Options:
     credentials, at, hosts = parts.netloc.rpartition("@")
     if parts.path.strip("/"):
         raise InvalidArgument(f"url: {parts.path[:40]!r} after the hosts has no meaning; remove it")
-    options = Options(_addresses(hosts), tls=parts.scheme == "fifos")
+    addresses = _addresses(hosts)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    user, colon, password = credentials.partition(":")
+    if colon:
+        query.insert(0, ("password", unquote(password)))
     if at:
-        user, _, password = credentials.partition(":")
-        options = replace(options, user=unquote(user), password=unquote(password))
-    given: dict[str, Any] = {
-        key: _from_text(key, value) for key, value in parse_qsl(parts.query, keep_blank_values=True)
-    }
-    given.update(keywords)
-    checked = {key: _check(key, value) for key, value in given.items()}
-    return _consistent(replace(options, **checked))
+        query.insert(0, ("user", unquote(user)))
+    found = given.over(from_query(query)).over(defaults)
+    tls = parts.scheme == "fifos"
+    return _consistent(Options(addresses, tls=tls, consumer=found.consumer, **found.connection))
 
 
 def _consistent(options: Options) -> Options:
@@ -158,82 +161,3 @@ def split_address(address: str) -> tuple[str, int]:
     if not 1 <= int(port) <= 65_535:
         raise InvalidArgument(f"url: port {port[:10]} is not from 1 to 65535")
     return host, int(port)
-
-
-def _from_text(key: str, value: str) -> Any:
-    """An option's value as it stands in a query, turned into what the keyword would be."""
-    kind = _OPTIONS.get(key, (None, None))[0]
-    if kind is bool:
-        if value.lower() in _TRUE | _FALSE:
-            return value.lower() in _TRUE
-        raise InvalidArgument(f"{key}: {value[:40]!r} is neither true nor false")
-    if kind is int:
-        if value.isascii() and value.isdigit() and len(value) < 20:
-            return int(value)
-        raise InvalidArgument(f"{key}: {value[:40]!r} is not a whole number")
-    if kind is float:
-        try:
-            return float(value)
-        except ValueError:
-            return parse_ms(value, key) / 1000
-    return value
-
-
-def _check(key: str, value: Any) -> Any:
-    if key not in _OPTIONS:
-        raise InvalidArgument(
-            f"{key[:40]}: there is no such option; there are {', '.join(_OPTIONS)}"
-        )
-    return _OPTIONS[key][1](value, key)
-
-
-def _positive(value: Any, what: str) -> float:
-    found = seconds(value, what)
-    milliseconds(value, what, low_ms=1)
-    return found
-
-
-def _heartbeat(value: Any, what: str) -> float:
-    return milliseconds(value, what, low_ms=100, high_ms=600_000) / 1000
-
-
-def _backoff(value: Any, what: str) -> Backoff:
-    if isinstance(value, str):
-        return parse(value)
-    if isinstance(value, Backoff):
-        return value
-    raise InvalidArgument(f"{what}: must be a backoff such as exponential:50ms..1s*2")
-
-
-def _maybe_count(value: Any, what: str) -> int | None:
-    return None if value is None else checks.integer(value, what, 0, _COUNT_MAX)
-
-
-def _window(value: Any, what: str) -> int:
-    return checks.integer(value, what, wire.BODY_BYTES_MAX, _COUNT_MAX)
-
-
-def _label(value: Any, what: str) -> str:
-    return checks.name(value, what) if value else ""
-
-
-def _credential(value: Any, what: str) -> str | None:
-    return None if value is None else checks.name(value, what)
-
-
-_OPTIONS: Final[dict[str, tuple[type, Callable[[Any, str], Any]]]] = {
-    "user": (str, _credential),
-    "password": (str, _credential),
-    "token": (str, _credential),
-    "ca": (str, _label),
-    "timeout": (float, _positive),
-    "connect_timeout": (float, _positive),
-    "heartbeat": (float, _heartbeat),
-    "reconnect": (str, _backoff),
-    "window_bytes": (int, _window),
-    "auto_retry_acks": (bool, checks.flag),
-    "max_ack_retries": (int, _maybe_count),
-    "ack_retry_backoff": (str, _backoff),
-    "close_timeout": (float, _positive),
-    "name": (str, _label),
-}

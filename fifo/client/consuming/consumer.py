@@ -11,15 +11,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from fifo.client import checks, limits
-from fifo.client.backoff import BackoffCallable
 from fifo.client.connection.calls import EXPIRED, Call, until
 from fifo.client.connection.session import Session
 from fifo.client.consuming import ranges
+from fifo.client.consuming.consume_options import ConsumeOptions
 from fifo.client.consuming.delivery import Delivery
 from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.consuming.message import Ledger, LockedMessage
@@ -31,22 +30,11 @@ from fifo.client.errors import FifoError, LockLost, QueueNotFound, SessionEnded,
 from fifo.wire import Frame, RemoteProtocolError
 from fifo.wire import limits as wire
 from fifo.wire.errors import Code
-from fifo.wire.messages import SESSION_RESUMED, Alive, Cancel, Credit, Subscribe, Subscribed
+from fifo.wire.messages import SESSION_RESUMED, Alive, Cancel, Credit, Subscribed
 
 _log = logging.getLogger("fifo.client")
 
 M = TypeVar("M", bound=LockedMessage)
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumeOptions:
-    """The checked options of a consumer: the frame to send, and the client's own part."""
-
-    subscribe: Subscribe
-    auto_renew: bool = True
-    renewals: int | None = None
-    handler_timeout_s: float | None = None
-    nack_delay: BackoffCallable | None = None
 
 
 class Consumer(Generic[M]):

@@ -134,7 +134,7 @@ class PublishStream:
         work = frame.work
         if work.tries.refusal is None or work.abandoned():
             return False
-        return work.deadline - self._session.loop.time() < limits.RETRY_MIN_S
+        return work.deadline - self._session.loop.time() < limits.RETRY_S
 
     def _after(self, before: PublishFrame | None) -> int:
         """`previous` of the frame behind `before`."""
@@ -281,7 +281,7 @@ class PublishStream:
 
     def _pause(self) -> None:
         if self._paused_until is None:
-            delay = limits.RETRY_MIN_S * (0.75 + self._session.environment.chance() / 2)
+            delay = limits.RETRY_S * (0.75 + self._session.environment.chance() / 2)
             self._paused_until = self._session.loop.call_later(delay, self._resume)
 
     def _resume(self) -> None:

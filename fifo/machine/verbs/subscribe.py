@@ -22,13 +22,14 @@ from fifo.machine.replies import (
     Reply,
     Subscribed,
 )
-from fifo.machine.spec import ConsumerOptions, SpecError
+from fifo.machine.spec import SpecError
 from fifo.machine.state import locks
 from fifo.machine.state.records import Consumer, Producer, Queue, Step
 from fifo.machine.types import Base, Cause
 from fifo.machine.verbs import sessions
 from fifo.words import bounds
 from fifo.words.codes import RefusalCode
+from fifo.words.consumer_options import ConsumerOptions
 
 
 def subscribe(step: Step, command: Subscribe) -> Reply:
@@ -112,10 +113,9 @@ def _set_options(queue: Queue, consumer: Consumer, options: ConsumerOptions) -> 
     consumer.renewable = options.renewable
     consumer.nack_backoff = options.nack_backoff
     consumer.timeout_backoff = options.timeout_backoff
-    explicit = options.credit == "explicit"
-    if explicit and not consumer.explicit_credit:
+    if options.pull and not consumer.explicit_credit:
         consumer.credit = 0
-    consumer.explicit_credit = explicit
+    consumer.explicit_credit = options.pull
 
 
 def cancel(step: Step, command: Cancel) -> Reply:

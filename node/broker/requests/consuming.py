@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any
 
 from fifo.machine.contract import Reply, commands, replies
 from fifo.machine.contract import limits as machine_limits
@@ -25,6 +24,7 @@ from fifo.wire.messages import (
     Subscribe,
     Subscribed,
 )
+from fifo.words.consumer_options import REPLICATED
 from fifo.words.settlement import Verb
 from node.broker.connections.connection import Binding, Connection
 from node.broker.context import Context
@@ -58,17 +58,8 @@ class Consuming:
             text = f"this cluster has its maximum of {self._consumers_max} consumers"
             connection.refuse(frame.correlation, Code.LIMIT, text)
             return
-        options: dict[str, Any] = {"prefetch": message.prefetch}
-        for name in ("lock_ms", "max_lock_ms", "nack_backoff", "timeout_backoff"):
-            value = getattr(message, name)
-            if value is not None:
-                options[name] = value
-        if message.priority:
-            options["priority"] = message.priority
-        if not message.renewable:
-            options["renewable"] = False
-        if message.explicit_credit:
-            options["credit"] = "explicit"
+        given = [(one, getattr(message, one.wire_name)) for one in REPLICATED]
+        options = {one.wire_name: value for one, value in given if value != one.default}
         command = commands.Subscribe(
             session.number, message.tag, message.queue, options, fence(connection)
         )

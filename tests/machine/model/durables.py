@@ -6,8 +6,9 @@ Owns their six commands. A durable consumer is a consumer record without a sessi
 from typing import assert_never
 
 from fifo.machine import commands
-from fifo.machine.spec import ConsumerOptions, consumer_options
+from fifo.machine.spec import consumer_options
 from fifo.words import bounds
+from fifo.words.consumer_options import ConsumerOptions
 from tests.machine.model import moving, verbs
 from tests.machine.model.handing import hand
 from tests.machine.model.records import Consumer

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from fifo.machine import commands
-from fifo.words.queue_options import QUEUE_OPTIONS, Kind, QueueOption
+from fifo.words.options import Kind, Option
+from fifo.words.queue_options import QUEUE_OPTIONS
 from tests.machine.model.comparing import Pair, Step
 from tests.machine.model.records import LOCKED, READY, Consumer, Message, Session
 from tests.machine.model.verbs import Letter, Post
@@ -59,7 +60,7 @@ WEIGHTED = frozenset(
 """Options of a queue for which a spec is drawn by hand below, so that they meet each other."""
 
 
-def samples(option: QueueOption) -> Sequence[Any]:
+def samples(option: Option) -> Sequence[Any]:
     """A few values of an option, by its row: the bounds, and what lies near the lower one."""
     match option.kind:
         case Kind.FLAG:
@@ -68,6 +69,8 @@ def samples(option: QueueOption) -> Sequence[Any]:
             return option.choices
         case Kind.QUEUE:
             return QUEUES
+        case Kind.TEXT | Kind.SECRET:
+            return ("a", "b")
         case Kind.BACKOFF:
             return BACKOFFS
         case Kind.DURATION | Kind.COUNT | Kind.SIZE:
@@ -496,7 +499,7 @@ class Generator:
         if chance(30):
             options["priority"] = pick((1, 2, -1))
         if chance(15):
-            options["credit"] = "explicit"
+            options["pull"] = True
         for option in ("nack_backoff", "timeout_backoff"):
             if chance(20):
                 options[option] = pick(BACKOFFS)

@@ -9,7 +9,8 @@ import pytest
 
 from fifo.machine import Machine, commands
 from fifo.machine.spec import queue_spec
-from fifo.words.queue_options import QUEUE_OPTIONS, QueueOption
+from fifo.words.options import Option
+from fifo.words.queue_options import QUEUE_OPTIONS
 from fifo.words.settlement import Verb
 from tests.machine.model import driving
 from tests.machine.model.comparing import Pair
@@ -63,7 +64,7 @@ def test_every_option_of_a_queue_is_drawn() -> None:
 
 
 @pytest.mark.parametrize("option", QUEUE_OPTIONS, ids=lambda option: option.wire_name)
-def test_the_samples_of_an_option_are_valid(option: QueueOption) -> None:
+def test_the_samples_of_an_option_are_valid(option: Option) -> None:
     """Also for an option with weights of its own: the next one will have none."""
     assert samples(option)
     together = {"dead_letter": "dead", "lock_ms": 1_000, "max_lock_ms": 300_000}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fifo.machine import limits
-from fifo.machine.spec import ConsumerOptions
+from fifo.words.consumer_options import ConsumerOptions
 from tests.machine.model import moving
 from tests.machine.model.handing import hand
 from tests.machine.model.records import (
@@ -203,7 +203,7 @@ def subscribe(
         consumer = same[0]
     else:
         consumer = new_consumer(world, owner.number, queue, tag, options, implicit=False)
-        consumer.explicit = options.credit == "explicit"
+        consumer.explicit = options.pull
     world.used(queue)
     consumer.cancelled = False
     consumer.suspicion = "none"
@@ -211,9 +211,9 @@ def subscribe(
     consumer.lock_ms = options.lock_ms or queue.spec.lock_ms
     consumer.max_lock_ms = options.max_lock_ms or queue.spec.max_lock_ms
     consumer.priority = options.priority
-    if consumer.explicit != (options.credit == "explicit"):
+    if consumer.explicit != options.pull:
         consumer.credit = 0
-    consumer.explicit = options.credit == "explicit"
+    consumer.explicit = options.pull
     consumer.nack_backoff = options.nack_backoff
     consumer.timeout_backoff = options.timeout_backoff
     moving.reseat(world, queue)

@@ -47,6 +47,7 @@ def cli(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FIFO_URL", raising=False)
     monkeypatch.delenv("FIFO_DEBUG", raising=False)
+    monkeypatch.delenv("FIFO_CONFIG", raising=False)
 
     def invoke(*arguments: str) -> Done:
         capsys.readouterr()

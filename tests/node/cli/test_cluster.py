@@ -134,6 +134,7 @@ def _no_address_set() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("FIFO_URL", raising=False)
         patch.delenv("FIFO_DEBUG", raising=False)
+        patch.delenv("FIFO_CONFIG", raising=False)
         yield
 
 
@@ -266,6 +267,28 @@ def test_nack_counts_a_failure_release_does_not_and_terminate_dead_letters(local
     assert dead["dead_letter"]["source"] == "work"
     local.ok("queue", "delete", "work", "--yes")
     local.ok("queue", "delete", "work.dlq", "--yes")
+
+
+def test_the_nack_backoff_of_a_command_comes_from_its_option_the_url_or_the_file(
+    local: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local.ok("queue", "declare", "slow")
+    file = local.folder / "client.toml"
+    file.write_text('[consumer]\nnack_backoff = "fixed:1h"\nprefetch = 1\n')
+    monkeypatch.setenv("FIFO_CONFIG", str(file))
+    by_url = ("--url", f"{local.status()['url']}?nack_backoff=fixed:2h")
+    by_option = ("--nack-backoff", "fixed:3h")
+    for hours, arguments in enumerate([(), by_url, (*by_url, *by_option)], 1):
+        local.ok("publish", "slow", "--body", str(hours))
+        local.ok("consume", "slow", "--count", "1", "--nack", *arguments)
+        due_ms = [one["due_in_ms"] for one in local.ok("delayed", "slow", "--json").json]
+        assert len(due_ms) == hours
+        assert 3_600_000 * hours - WAIT_S * 1000 < max(due_ms) <= 3_600_000 * hours
+    file.write_text('[consumer]\nnack_backof = "fixed:1h"\n')
+    wrong = local.type("consume", "slow")
+    assert (wrong.code, wrong.line.split(";")[1]) == (2, " did you mean nack_backoff?")
+    monkeypatch.delenv("FIFO_CONFIG")
+    local.ok("queue", "delete", "slow", "--yes")
 
 
 def test_a_full_queue_is_an_error_with_a_remedy_and_its_limit_can_be_cleared(local: Local) -> None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.main import get_command
 
+import fifo
+from fifo.client.views import view
 from node.cli import main
 from node.cli.errors import FAILED, INTERRUPTED, USAGE
 from node.cli.serve import _warn_of_wildcards
@@ -172,7 +174,7 @@ def test_every_command_that_prints_data_can_print_json(words: tuple[str, ...]) -
             ["consume", "q", "--nack"],
             "fifo: --nack and --release redeliver the messages without end",
         ),
-        (["consume", "q", "--prefetch", "0"], "fifo consume: Invalid value for '--prefetch'"),
+        (["consume", "q", "--prefetch", "0"], "fifo: prefetch: must be from 1 to 65535, not 0"),
         (
             ["bench", "--publishers", "0", "--consumers", "0"],
             "fifo: 0 publishers and 0 consumers leave",
@@ -255,9 +257,9 @@ def test_an_interrupted_redrive_reports_that_it_continues(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Client:
-        async def redrive(self, *_: object, **__: object) -> dict[str, object]:
+        async def redrive(self, *_: object, **__: object) -> fifo.RedriveView:
             asyncio.get_running_loop().call_soon(cancel_all)
-            return {"status": "running", "moved": 0}
+            return view(fifo.RedriveView, {"status": "running", "moved": 0})
 
     def cancel_all() -> None:
         for task in asyncio.all_tasks():

@@ -1,7 +1,7 @@
-"""The options of `fifo queue declare` and `update`: one per row of `fifo.words.queue_options`.
+"""Options of commands that are rows of a table in `fifo.words`: of a queue, of a consumer.
 
 Owns the translation of a row into an option of the command line, and of what was typed into the
-keywords of `fifo.QueueSpec`. Must not know what an option does.
+keywords of the client. Must not know what an option does.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-import fifo
-from fifo.words.queue_options import BY_NAME, Kind, QueueOption
+from fifo.words.options import Kind, Option
 from node.cli.text import count, duration, size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 _METAVARS: Final = {
     Kind.DURATION: "TIME",
     Kind.COUNT: "N",
     Kind.SIZE: "SIZE",
     Kind.QUEUE: "QUEUE",
+    Kind.TEXT: "TEXT",
     Kind.BACKOFF: "BACKOFF",
 }
 _PARSERS: Final[Mapping[Kind, Callable[[str], Any]]] = {
@@ -32,18 +32,17 @@ _PARSERS: Final[Mapping[Kind, Callable[[str], Any]]] = {
 }
 _CLEARED: Final = "none"
 
-OPTIONS: Final = tuple(
-    BY_NAME[name] for name in inspect.signature(fifo.QueueSpec).parameters if name in BY_NAME
-)
-"""The rows in the order of `fifo.QueueSpec`: what is asked for most comes first."""
 
+def takes_options(
+    rows: Iterable[Option],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command one option per row, behind its first argument, all in its keyword `options`.
 
-def takes_options(*, live: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of a queue, all in its keyword `options`; with `live` only those
-    that may change on a live queue."""
+    What was not given is not in it; durations are seconds, and `none` is None.
+    """
+    by_name = {option.name: option for option in rows}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        rows = [option for option in OPTIONS if option.changeable or not live]
         own = [
             one
             for one in inspect.signature(command, eval_str=True).parameters.values()
@@ -52,10 +51,10 @@ def takes_options(*, live: bool = False) -> Callable[[Callable[..., None]], Call
         first, *others = own
 
         def run(**given: Any) -> None:
-            options = spec_options({option.name: given.pop(option.name) for option in rows})
-            command(**given, options=options)
+            typed = {name: given.pop(name) for name in by_name}
+            command(**given, options=_keywords(by_name, typed))
 
-        signature = inspect.Signature([first, *map(_parameter, rows), *others])
+        signature = inspect.Signature([first, *map(_parameter, by_name.values()), *others])
         run.__signature__ = signature  # type: ignore[attr-defined]  # typer reads it
         run.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
         run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -64,7 +63,7 @@ def takes_options(*, live: bool = False) -> Callable[[Callable[..., None]], Call
     return decorate
 
 
-def _parameter(option: QueueOption) -> inspect.Parameter:
+def _parameter(option: Option) -> inspect.Parameter:
     """Describe an option as a parameter of typer; its value is None where it was not given."""
     help_text = f"{option.help} (default {option.default_text})."
     if option.kind is Kind.FLAG:
@@ -80,18 +79,13 @@ def _parameter(option: QueueOption) -> inspect.Parameter:
     )
 
 
-def spec_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of a QueueSpec from the options that were given; durations become seconds.
-
-    `none` clears an option, unless it is one of its choices. Raises `UsageProblem`.
-    """
-    return {
-        name: _value(BY_NAME[name], value) for name, value in given.items() if value is not None
-    }
+def _keywords(rows: Mapping[str, Option], typed: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of the client from what was typed. Raises `UsageProblem`."""
+    return {name: _value(rows[name], value) for name, value in typed.items() if value is not None}
 
 
-def _value(option: QueueOption, value: Any) -> Any:
-    if isinstance(value, str):
+def _value(option: Option, value: Any) -> Any:
+    if isinstance(value, str) and option.kind is not Kind.TEXT:
         if value.lower() == _CLEARED and _CLEARED not in option.choices:
             return None
         if option.kind in _PARSERS:
