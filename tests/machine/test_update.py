@@ -6,7 +6,8 @@ import pytest
 
 from fifo.machine import commands, invariants, replies
 from fifo.words.codes import RefusalCode
-from fifo.words.queue_options import QUEUE_OPTIONS, Kind, QueueOption
+from fifo.words.options import Kind, Option
+from fifo.words.queue_options import QUEUE_OPTIONS
 from tests.support.machine import Bench, expect, refused
 
 CHANGEABLE = [option for option in QUEUE_OPTIONS if option.changeable]
@@ -15,7 +16,7 @@ BASE = {"dead_letter": "dlq"}
 """The spec of the live queue: limits of deliveries and dead overflow want a dead-letter queue."""
 
 
-def another_value(option: QueueOption) -> Any:
+def another_value(option: Option) -> Any:
     """A good value that is neither the default nor the one in BASE."""
     match option.kind:
         case Kind.DURATION | Kind.COUNT | Kind.SIZE:
@@ -25,7 +26,7 @@ def another_value(option: QueueOption) -> Any:
             return not option.default
         case Kind.CHOICE:
             return next(one for one in option.choices if one != option.default)
-        case Kind.QUEUE:
+        case Kind.QUEUE | Kind.TEXT | Kind.SECRET:
             return "another"
         case Kind.BACKOFF:
             return "fixed:2s"
@@ -52,7 +53,7 @@ def update(bench: Bench, **changes: Any) -> replies.Reply:
 
 @pytest.mark.parametrize("option", CHANGEABLE, ids=lambda option: option.name)
 def test_an_option_of_a_live_queue_takes_a_new_value_and_its_default_again(
-    option: QueueOption,
+    option: Option,
 ) -> None:
     bench, consumer = live()
     value, name = another_value(option), option.wire_name
@@ -68,7 +69,7 @@ def test_an_option_of_a_live_queue_takes_a_new_value_and_its_default_again(
 
 
 @pytest.mark.parametrize("option", FIXED, ids=lambda option: option.name)
-def test_a_fixed_option_refuses_the_whole_update(option: QueueOption) -> None:
+def test_a_fixed_option_refuses_the_whole_update(option: Option) -> None:
     bench, _ = live()
     before = bench.overview("q")
     changes = {"max_length": 5, option.wire_name: another_value(option)}
