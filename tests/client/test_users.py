@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -37,15 +38,23 @@ class Guarded:
     url: str
 
 
-@pytest.fixture(scope="module")
-def _guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+@contextmanager
+def guarded_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     made = certificate(tmp_path_factory.mktemp("certs"))
     config = loopback_config(tmp_path_factory.mktemp("nodes"), 3)
     config = replace(config, users=(ANN, BOB), tls=made.settings)
     url = config.url.replace("://", "://ann:ann-password@") + f"?ca={made.ca}"
     cluster = SharedCluster(config, url)
-    yield Guarded(cluster, made, url)
-    cluster.close()
+    try:
+        yield Guarded(cluster, made, url)
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(scope="module")
+def _guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with guarded_cluster(tmp_path_factory) as found:
+        yield found
 
 
 @pytest.fixture

@@ -27,11 +27,10 @@ from fifo.spark import options
 from fifo.spark.writing import Sending
 from tests.spark.conftest import Cluster
 from tests.spark.reads import batch_reader, planned
+from tests.spark.tasks import WAIT_S, pausing, pausing_rows, places, wait_for
 from tests.spark.test_reading_cluster import depth
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(240)]
-
-WAIT_S = 120
 
 
 class Source:
@@ -60,46 +59,6 @@ def source(spark: SparkSession, cluster: Cluster, queue: str) -> Source:
 
 def numbered(spark: SparkSession, count: int, parts: int = 2) -> DataFrame:
     return spark.range(0, count, 1, parts).selectExpr("cast(id as string) as body")
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    pause = threading.Event()
-    for _ in range(int(WAIT_S / 0.05)):
-        if condition():
-            return
-        pause.wait(0.05)
-    raise AssertionError(f"not true within {WAIT_S} s")
-
-
-def places(tmp_path: Path) -> tuple[Path, Path]:
-    """The file by which a task says that it waits, and the one that it waits for."""
-    return tmp_path / "before", tmp_path / "after"
-
-
-def pausing(tmp_path: Path) -> Callable[[], None]:
-    """To be called by a task: says that it is there, and waits."""
-    before, after = map(str, places(tmp_path))
-
-    def wait() -> None:
-        Path(before).touch()
-        pause = threading.Event()
-        while not Path(after).exists():
-            pause.wait(0.02)
-
-    return wait
-
-
-def pausing_rows(tmp_path: Path) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """For mapPartitions: every partition waits behind its row 1500."""
-    wait = pausing(tmp_path)
-
-    def work(rows: Iterable[Any]) -> Iterator[Any]:
-        for number, row in enumerate(rows):
-            if number == 1500:
-                wait()
-            yield row
-
-    return work
 
 
 def in_the_middle(tmp_path: Path, job: Callable[[], Any], act: Callable[[], object]) -> Any:

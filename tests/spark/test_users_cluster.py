@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
-
 import pytest
 
 import fifo
 from fifo.spark import SourceError, options
 from fifo.spark.writing import FifoWriter
-from tests.client.test_users import guarded
+from tests.client.test_users import guarded_cluster
 from tests.spark.reads import batch_reader, bodies, planned, send, settings, stream_reader
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
 
-async def test_users_read_and_write_what_they_may_over_tls(tmp_path: Path) -> None:
-    async with guarded(tmp_path) as (_, _, url):
-        await asyncio.to_thread(_story, url)
+def test_users_read_and_write_what_they_may_over_tls(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with guarded_cluster(tmp_path_factory) as guarded:
+        guarded.cluster.make_ready()
+        _story(guarded.url)
 
 
 def _story(ann: str) -> None:

@@ -2,7 +2,8 @@
 
 Owns its start and its end, and puts the environment back that a start changes. Every test that uses
 Spark in its own process asks here, and gets a session of its own: settings, views and data sources
-of one are not seen by another.
+of one are not seen by another. Its Python workers are like those of a cluster where only the client
+is installed: `import node` fails in every task.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.processes import environment
 from bench.spark import start_spark
 
 if TYPE_CHECKING:
@@ -23,6 +25,14 @@ if TYPE_CHECKING:
 
 MASTER = "local[2,2]"
 """Two slots, and a failed task is tried once more."""
+
+WITHOUT_NODE = """\
+import sys
+
+# PySpark starts its workers as `python -m pyspark...`; the driver keeps the checkout.
+if any(argument.startswith("pyspark") for argument in sys.orig_argv):
+    sys.modules["node"] = None
+"""
 
 
 @contextmanager
@@ -37,6 +47,8 @@ def spark_session() -> Iterator[SparkSession]:
         return
     before, temporary = dict(os.environ), tempfile.tempdir
     folder = Path(tempfile.mkdtemp(prefix="fifo-spark-"))
+    (folder / "sitecustomize.py").write_text(WITHOUT_NODE)
+    os.environ.update(environment({"PYTHONPATH": str(folder)}))
     context = start_spark("tests", MASTER, folder)
     # The JVM has what it needs; this process goes on as it was.
     os.environ.clear()
