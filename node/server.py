@@ -141,7 +141,8 @@ class Node:
         self._stopping = False
         self._stopped: asyncio.Future[None]
         self._ended: str | None = None
-        self._looked_at = self._swept_at = self._env.clock()
+        self._looked_at = self._swept_at = self._started_at = self._env.clock()
+        self._last_index_at_start = 0
         self._resigned = asyncio.Event()
         self._turns = Turns(self._turn, self._gathered, self._flush)
         self.authentication = self._make_authentication()
@@ -200,6 +201,7 @@ class Node:
         if self._recover:
             check_members(self.me.name, raft_config.peers)
         self._raft = self._open_raft(raft_config)
+        self._last_index_at_start = self._raft.status().last_index
         self.broker.attach(self._raft)
         await self._raft.start()
         self._listener = self._env.listener(context, self._accept)
@@ -465,6 +467,20 @@ class Node:
         """The leader as last heard of; None if none is known."""
         name = None if self._raft is None else self._raft.leader
         return None if name is None else self.config.node(name)
+
+    def shows_totals(self) -> bool:
+        """Whether the totals of this node's state are not below those that it showed before it was
+        restarted, or cut off: counters that fall look like a restart, whose whole count is new."""
+        raft = self._raft
+        return (
+            raft is not None
+            and self.unready() is None
+            and raft.applied_index >= self._last_index_at_start
+        )
+
+    def seconds_since(self, at: float | None) -> float:
+        """Seconds since a time of this node's clock, or since its start."""
+        return self._env.clock() - (self._started_at if at is None else at)
 
     def unready(self) -> str | None:
         """The reason why this node should get no traffic, or None."""

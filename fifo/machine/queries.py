@@ -154,6 +154,18 @@ def flags_of(state: State, consumer: Consumer) -> list[str]:
     return flags
 
 
+def oldest_ready_ms(queue: Queue) -> int | None:
+    """When the oldest message was published of those that stand first in line, one per priority."""
+    found: int | None = None
+    for lane, tail in enumerate(queue.tails) if queue.ready else ():
+        low = lane << LANE_SHIFT
+        first = next(ready.ready_from(queue, low, tail), None) if tail != low else None
+        if first is not None:
+            stamp_ms = queue.blocks[first >> BLOCK_BITS].stamp_ms(first & ready.BLOCK_MASK)
+            found = stamp_ms if found is None else min(found, stamp_ms)
+    return found
+
+
 def producers_of(state: State, name: str, limit: int) -> list[Plain]:
     """The named producers that have published to a queue, with the number last stored there."""
     queue = _named(state, name)

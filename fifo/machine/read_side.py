@@ -11,26 +11,36 @@ from typing import NamedTuple
 from fifo.machine import consumers, limits, queries
 from fifo.machine.effects import Run
 from fifo.machine.queries import Held, Plain
+from fifo.machine.state import locks
 from fifo.machine.state.records import RUNNING, Queue, RedriveState, State
 from fifo.machine.types import Range
 
 
 class QueueFigures(NamedTuple):
-    """Depths of a queue in messages and bytes, and its counters, which only grow."""
+    """Depths of a queue in messages and bytes, and its counters, which only grow.
+
+    `oldest_ready_ms`: when the oldest was published of those that stand first in line; None where
+    none is ready.
+    """
 
     name: str
     ready: int
     locked: int
     delayed: int
     bytes: int
+    oldest_ready_ms: int | None
     counters: Mapping[str, int]
 
 
 class ConsumerFigures(NamedTuple):
-    """A consumer's queue and its states: `up`, or `disconnected` or `detached`, and `suspected`."""
+    """A consumer's queue and its states: `up`, or `disconnected` or `detached`, and `suspected`.
+
+    `oldest_lock_ms`: when the message was handed out that it has held for longest; None for none.
+    """
 
     queue: str
     states: tuple[str, ...]
+    oldest_lock_ms: int | None
 
 
 class DurableView(NamedTuple):
@@ -148,8 +158,13 @@ class ReadSide:
             queue.locked,
             len(queue.delayed),
             queue.bytes,
+            queries.oldest_ready_ms(queue),
             dict(queue.counters),
         )
+
+    def gone_counters(self) -> Mapping[str, int]:
+        """The counters of all queues that were deleted, together."""
+        return dict(self.state.gone_counters)
 
     def ready(self, name: str) -> int:
         """Messages that could be handed out; 0 without such a queue."""
@@ -232,7 +247,11 @@ class ReadSide:
         queue = None if consumer is None else self.state.queues.get(consumer.queue)
         if consumer is None or queue is None:
             return None
-        return ConsumerFigures(queue.name, tuple(queries.flags_of(self.state, consumer)) or ("up",))
+        return ConsumerFigures(
+            queue.name,
+            tuple(queries.flags_of(self.state, consumer)) or ("up",),
+            locks.oldest_checkout_ms(consumer),
+        )
 
     def max_lock_ms(self, consumer: int) -> int:
         """The longest total lock of the consumer, renewals included; 0 without such a consumer."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from fifo.machine.contract import Machine
 from fifo.wire import Code, Frame, RemoteProtocolError
-from fifo.wire.messages import Authenticate, Error, Hello, Ok, Ping, Pong, Status
+from fifo.wire.messages import Authenticate, Error, Hello, Message, Ok, Ping, Pong, Status
 from node.broker import entry, limits, views
 from node.broker.alarms import Alarms
 from node.broker.clock import Clocks, ClusterClock
@@ -26,7 +26,7 @@ from node.broker.counters import Counters
 from node.broker.leadership import Leadership
 from node.broker.machine_host import MachineHost
 from node.broker.permissions import Rights
-from node.broker.requests.table import HANDLERS
+from node.broker.requests.table import HANDLERS, VERBS
 from node.broker.turns import Turns
 from node.broker.views import View
 from node.config import LimitSettings
@@ -223,6 +223,12 @@ class Broker:
     def to_watch(self, connection: Connection) -> None:
         """Check the connection in each sweep for a while."""
         self.connections.watch(connection)
+
+    def answered(self, kind: type[Message], seconds: float) -> None:
+        """Count the time of a request, by its verb."""
+        verb = VERBS.get(kind)
+        if verb is not None:
+            self.counters.answered(verb, seconds)
 
     def received(self, connection: Connection, frame: Frame) -> None:
         """Dispatch one frame of a client, in order."""

@@ -17,6 +17,12 @@ COMMIT_BUCKET_SECONDS: Final = (
 )
 """From one round on a fast network to a group that has nearly lost its majority."""
 
+REQUEST_BUCKET_SECONDS: Final = (
+    *(0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02),
+    *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
+)
+"""From one round on a fast network to the patience of a client."""
+
 LATENESS_BUCKET_SECONDS: Final = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5)
 """The aim is 0.25; a look of the lock clock comes every 0.05."""
 
@@ -43,10 +49,26 @@ class Histogram:
 
 
 class Counters:
-    """Counters of the broker of one node, across terms."""
+    """Counters of the broker of one node, across terms.
+
+    `refused_messages`: of publishes, by the code of the refusal; `requests`: times, by verb.
+    """
 
     def __init__(self) -> None:
         self.confirmed_messages = 0
+        self.refused_messages: dict[str, int] = {}
+        self.requests: dict[str, Histogram] = {}
         self.renewed_locks = 0
         self.commit = Histogram(COMMIT_BUCKET_SECONDS)
         self.lateness = Histogram(LATENESS_BUCKET_SECONDS)
+
+    def refused(self, code: str, messages: int) -> None:
+        """Count messages whose publish was refused."""
+        self.refused_messages[code] = self.refused_messages.get(code, 0) + messages
+
+    def answered(self, verb: str, seconds: float) -> None:
+        """Note the time that a request took."""
+        times = self.requests.get(verb)
+        if times is None:
+            times = self.requests[verb] = Histogram(REQUEST_BUCKET_SECONDS)
+        times.note(seconds)

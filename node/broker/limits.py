@@ -46,6 +46,9 @@ no client could renew (semantics.md section 2)."""
 TICK_SECONDS: Final = 10.0
 """While anything waits for time, cluster time is committed at least this often."""
 
+REQUESTS_TIMED_MAX: Final = 4_096
+"""Unanswered requests of a connection whose time is taken: as many as it may have in flight."""
+
 LOOK_SECONDS: Final = 0.05
 """Period of the lock clock: a fifth of the 250 ms by which an expiry may be late."""
 

@@ -1,78 +1,36 @@
 """`/metrics`: what a node counts, under the names of the contract.
 
-Owns the names, the labels and where each figure comes from. Figures of queues come from the
-leader alone, so that a sum over all nodes is right: depths from the replicated state, totals from
-its counters, which go on under the next leader. The page is made in pieces, because ten thousand
-queues would block the event loop. Must not change anything.
+Owns the page, and the metrics of the node itself; those of queues and sessions are
+`queue_metrics`. The page is made in pieces, and those who ask meanwhile share it. Must not change
+anything.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+import platform
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
-from node.http.exposition import Page
+from node.broker.alarms import DISK_LOW, MEMORY_HIGH
+from node.http import queue_metrics
+from node.http.exposition import Page, add_histogram
 from node.http.process import add_process
 from node.journal.writer import SYNC_BUCKET_SECONDS
 
 if TYPE_CHECKING:
-    from fifo.machine.contract import Machine, QueueFigures
     from node.collector import Collected
     from node.raft import RaftStatus
     from node.server import Node
 
-QUEUES_SHOWN_MAX: Final = 1_000
-"""Queues with a label of their own, in the order of their creation; the rest is summed under one.
-Each costs a monitoring system seven series or more."""
-
-OTHERS: Final = "(others)"
-"""The label of that rest."""
-
-PIECE: Final = 500
-"""Queues, or consumers, or sessions looked at in one turn: about a millisecond."""
-
-_REDELIVERED: Final = ("nack", "timeout", "disconnect", "released")
-_DEAD_LETTERED: Final = ("terminated", "max_deliveries", "expired", "overflow")
-
-_TOTALS: Final[tuple[tuple[str, str, str], ...]] = (
-    ("fifo_messages_published_total", "published", "Messages stored."),
-    ("fifo_messages_delivered_total", "delivered", "Messages handed out, again ones included."),
-    ("fifo_messages_acked_total", "acked", "Messages acked."),
-    ("fifo_messages_expired_total", "expired", "Messages whose ttl passed while they were ready."),
-    ("fifo_consumer_terms_total", "terms", "Messages that a consumer terminated."),
-    ("fifo_lock_timeouts_total", "lock_timeouts", "Locks that ran out."),
-)
-
-_DEPTHS: Final[tuple[tuple[str, str], ...]] = (
-    ("fifo_queue_messages_ready", "Messages that could be handed out."),
-    ("fifo_queue_messages_locked", "Messages that a consumer holds."),
-    ("fifo_queue_messages_delayed", "Messages that wait for a time."),
-    ("fifo_queue_bytes", "Bodies in the queue, in bytes."),
-)
-
-
-class _Depths:
-    """The samples under one value of the label `queue`."""
-
-    def __init__(self) -> None:
-        self.depths = [0] * len(_DEPTHS)
-        self.consumers: Counter[str] = Counter()
-
-    def add(self, queue: QueueFigures) -> None:
-        """Add the depths of one queue."""
-        for at, value in enumerate((queue.ready, queue.locked, queue.delayed, queue.bytes)):
-            self.depths[at] += value
+_BUILD: Final = {"version": version("fifo-quorum"), "python": platform.python_version()}
 
 
 class Metrics:
-    """Makes the page. Keeps what queues that are gone had counted, so that totals never fall."""
+    """Makes the page."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._seen: dict[int, Mapping[str, int]] = {}
-        self._gone: Counter[str] = Counter()
         self._making: asyncio.Task[str] | None = None
 
     async def page(self) -> str:
@@ -84,103 +42,25 @@ class Metrics:
 
     async def _make(self) -> str:
         page = Page()
-        broker = self._node.broker
-        raft = self._node.raft_status()
+        node, broker = self._node, self._node.broker
+        build = {**_BUILD, "node": node.me.name}
+        page.samples("fifo_build_info", "gauge", "Always 1.", [(build, 1)])
+        raft = node.raft_status()
         if raft is not None:
             _add_raft(page, raft)
-        _add_broker(page, self._node)
-        if self._node.collector is not None:
-            _add_collector(page, self._node.collector.collected)
+            _add_snapshot(page, raft, node)
+        _add_broker(page, node)
+        _add_alarms(page, node)
+        if node.collector is not None:
+            _add_collector(page, node.collector.collected)
+        machine = broker.host.machine
+        if node.shows_totals():
+            await queue_metrics.add_counters(page, machine)
         if broker.led:
-            await self._add_queues(page, broker.host.machine)
-            await _add_sessions(page, broker.host.machine)
+            await queue_metrics.Depths(page, machine, broker.clock.now_ms()).add()
+            await queue_metrics.add_sessions(page, machine)
         add_process(page)
         return str(page)
-
-    async def _add_queues(self, page: Page, machine: Machine) -> None:
-        shown: dict[str, _Depths] = {}
-        seen: dict[int, Mapping[str, int]] = {}
-        async for number in _in_pieces(machine.queue_numbers()):
-            queue = machine.queue_figures(number)
-            if queue is not None:
-                name = queue.name if len(shown) < QUEUES_SHOWN_MAX else OTHERS
-                shown.setdefault(name, _Depths()).add(queue)
-                seen[number] = queue.counters
-        async for number in _in_pieces(machine.consumer_numbers()):
-            consumer = machine.consumer_figures(number)
-            if consumer is not None:
-                found = shown.get(consumer.queue) or shown.setdefault(OTHERS, _Depths())
-                found.consumers.update(consumer.states)
-        for number in self._seen.keys() - seen.keys():
-            self._gone.update(self._seen[number])
-        self._seen = seen
-        _add_depths(page, shown)
-        totals = self._gone.copy()
-        for counters in seen.values():
-            totals.update(counters)
-        _add_totals(page, totals)
-
-
-async def _in_pieces(numbers: Sequence[int]) -> AsyncIterator[int]:
-    """These numbers; the event loop runs between pieces."""
-    for at in range(0, len(numbers), PIECE):
-        for number in numbers[at : at + PIECE]:
-            yield number
-        await asyncio.sleep(0)
-
-
-def _add_depths(page: Page, shown: Mapping[str, _Depths]) -> None:
-    for at, (name, text) in enumerate(_DEPTHS):
-        page.samples(
-            name,
-            "gauge",
-            text,
-            [({"queue": queue}, found.depths[at]) for queue, found in shown.items()],
-        )
-    page.samples(
-        "fifo_queue_consumers",
-        "gauge",
-        "Consumers by state; one that is disconnected and suspected counts under both.",
-        [
-            ({"queue": queue, "state": state}, count)
-            for queue, found in shown.items()
-            for state, count in sorted(found.consumers.items())
-        ],
-    )
-
-
-def _add_totals(page: Page, totals: Mapping[str, int]) -> None:
-    for name, counter, text in _TOTALS:
-        page.counter(name, text, totals.get(counter, 0))
-    page.samples(
-        "fifo_messages_redelivered_total",
-        "counter",
-        "Messages that came back from a consumer, by cause.",
-        [({"cause": cause}, totals.get(f"redelivered_{cause}", 0)) for cause in _REDELIVERED],
-    )
-    page.samples(
-        "fifo_messages_dead_lettered_total",
-        "counter",
-        "Messages that went to a dead-letter queue, by reason.",
-        [
-            ({"reason": reason}, totals.get(f"dead_lettered_{reason}", 0))
-            for reason in _DEAD_LETTERED
-        ],
-    )
-
-
-async def _add_sessions(page: Page, machine: Machine) -> None:
-    counts = dict.fromkeys(("connected", "detached", "disconnected"), 0)
-    async for number in _in_pieces(machine.session_numbers()):
-        status = machine.session_status(number)
-        if status is not None:
-            counts[status] += 1
-    page.samples(
-        "fifo_sessions",
-        "gauge",
-        "Sessions: connected; between two connections; or silent, their locks running out.",
-        [({"state": name}, count) for name, count in counts.items()],
-    )
 
 
 def _add_broker(page: Page, node: Node) -> None:
@@ -208,7 +88,52 @@ def _add_broker(page: Page, node: Node) -> None:
         counters.commit.buckets,
         counters.commit.total,
     )
+    page.samples(
+        "fifo_publishes_refused_total",
+        "counter",
+        "Messages whose publish was refused, each time, by the code of the refusal.",
+        [({"reason": code}, count) for code, count in sorted(counters.refused_messages.items())],
+    )
+    requests = page.family(
+        "fifo_request_seconds",
+        "histogram",
+        "From the receipt of a request until its answer was handed to the connection.",
+    )
+    for verb, times in sorted(counters.requests.items()):
+        add_histogram(requests, {"verb": verb}, times.bounds, times.buckets, times.total)
+    page.counter(
+        "fifo_logins_failed_total",
+        "Log-ins with a wrong name, password or token.",
+        node.authentication.failed_total,
+    )
     page.gauge("fifo_connections", "Client connections.", len(node.broker.connections))
+
+
+def _add_alarms(page: Page, node: Node) -> None:
+    alarms = node.broker.alarms
+    active = [alarm.name for alarm in alarms.active]
+    page.samples(
+        "fifo_alarm_active",
+        "gauge",
+        "1 while a resource is past its threshold: as leader this node refuses publishes then.",
+        [({"alarm": name}, int(name in active)) for name in (DISK_LOW, MEMORY_HIGH)],
+    )
+    for name, text, value in (
+        ("fifo_disk_low_bytes", "Threshold of the alarm disk_low.", alarms.disk_low_bytes),
+        ("fifo_memory_held_bytes", "Held for clients that do not read.", alarms.memory_held_bytes),
+        ("fifo_memory_high_bytes", "Threshold of memory_high.", alarms.memory_high_bytes),
+    ):
+        page.gauge(name, text, value)
+
+
+def _add_snapshot(page: Page, raft: RaftStatus, node: Node) -> None:
+    """Of the newest snapshot: nothing where there is none."""
+    if raft.journal.snapshots.index:
+        page.gauge(
+            "fifo_snapshot_age_seconds",
+            "Since the newest snapshot was taken or installed, or the process began with it.",
+            node.seconds_since(raft.counters.snapshot_at),
+        )
 
 
 def _add_collector(page: Page, collected: Collected) -> None:

@@ -208,6 +208,9 @@ class RaftCounters:
     snapshots_failed_total: int = 0
     snapshots_sent_total: int = 0
     snapshots_installed_total: int = 0
+    snapshot_at: float | None = None
+    """When the newest snapshot was taken or installed, by the clock of the node; None for one that
+    was there when it began."""
     snapshots_refused_total: int = 0
 
 

@@ -1,6 +1,6 @@
 """Proves the queries that `fifo.machine.contract` promises to other rooms."""
 
-from fifo.machine import commands, contract
+from fifo.machine import Machine, commands, contract
 from tests.support.machine import Bench
 
 
@@ -43,16 +43,57 @@ def test_depths_and_states_say_what_happened() -> None:
     machine = bench.machine
     figures = machine.queue_figures(1)
     assert figures is not None
-    assert figures[:5] == ("q", 1, 2, 0, 3)
+    assert figures[:6] == ("q", 1, 2, 0, 3, 0)
     assert figures.counters["published"] == 3
-    assert machine.consumer_figures(consumer) == ("q", ("up",))
+    assert machine.consumer_figures(consumer) == ("q", ("up",), 0)
     assert machine.session_status(session) == "connected"
     assert machine.burden(session) == (1, 2)
     assert machine.held_count(consumer) == 2
     assert not machine.takes_more("q")
     bench.disconnect(session)
     assert machine.session_status(session) == "disconnected"
-    assert machine.consumer_figures(consumer) == ("q", ("disconnected",))
+    assert machine.consumer_figures(consumer) == ("q", ("disconnected",), 0)
+
+
+def test_the_oldest_ready_message_is_the_oldest_of_those_that_stand_first() -> None:
+    """Of each priority the first in line; a message that came back stands where it stood."""
+    bench = Bench()
+    session = bench.attach()
+    bench.declare("q", priorities=True)
+
+    def oldest_ms() -> int | None:
+        figures = bench.machine.queue_figures(1)
+        assert figures is not None
+        return figures.oldest_ready_ms
+
+    assert oldest_ms() is None
+    for now_ms, priority in ((100, 9), (200, 0), (300, 9)):
+        bench.now = now_ms
+        bench.publish(session, "q", "x", priorities=[priority])
+    assert oldest_ms() == 100
+    consumer = bench.subscribe(session, "q", prefetch=1).consumer
+    assert oldest_ms() == 200
+    found = bench.machine.consumer_figures(consumer)
+    assert found is not None
+    assert found.oldest_lock_ms == 300
+    bench.do(commands.Cancel(session, consumer))
+    bench.release(consumer, 1)
+    assert oldest_ms() == 100
+    bench.do(commands.Purge("q"))
+    assert oldest_ms() is None
+
+
+def test_the_counters_of_deleted_queues_are_kept_together() -> None:
+    bench = Bench()
+    session = bench.attach()
+    for name in ("a", "b", "c"):
+        bench.declare(name)
+        bench.publish(session, name, "x", "y")
+    assert bench.machine.gone_counters() == {}
+    bench.do(commands.DeleteQueue("a"))
+    bench.do(commands.DeleteQueue("c"))
+    machine = Machine.restore(bench.machine.snapshot())
+    assert machine.gone_counters() == bench.machine.gone_counters() == {"published": 4}
 
 
 def test_a_redrive_is_running_until_it_ends() -> None:

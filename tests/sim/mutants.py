@@ -132,8 +132,8 @@ def confirms_early() -> Iterator[None]:
         publish(requests, connection, session, frame)
         if queue is not None and connection._requests > waiting:
             producer = message.producer or state.sessions[session.number].producer
-            item = (frame.correlation, queue, producer, 0, message.count, None)
-            connection.confirm(item)
+            item = (queue, producer, 0, message.count, None)
+            connection.confirm(frame.correlation, item)
 
     # Handlers are bound when a term begins, so the class is patched.
     with patch.object(Publishing, "publish", confirm):

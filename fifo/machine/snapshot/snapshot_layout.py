@@ -256,7 +256,7 @@ def _all(names: str, read: Reader = same) -> dict[str, Form]:
     return dict.fromkeys(names.split(), (same, read))
 
 
-FORMAT = 3
+FORMAT = 4
 """The format that snapshots are written in, and the only one that is read."""
 
 FORMS: dict[str, dict[str, Form]] = {
@@ -310,5 +310,6 @@ SCALAR_READERS: dict[str, Reader] = {
     "chores": _TUPLES_AS_DEQUE,
     "pending": _DICT,
     "resumes": _TUPLES,
+    "gone_counters": _DICT,
     "unresumed": LongReader(list, list.extend),
 }

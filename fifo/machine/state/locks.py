@@ -166,6 +166,12 @@ def all_holds(consumer: Consumer) -> "list[tuple[Hold, int]]":
     return found
 
 
+def oldest_checkout_ms(consumer: Consumer) -> int | None:
+    """When the message was handed out that the consumer has held for longest; None for none."""
+    held = [lane.holds[0].checkout_ms for lane in consumer.lanes.values() if lane.holds]
+    return min(held, default=None)
+
+
 def holds_from(consumer: Consumer, token: int) -> "Iterator[tuple[Hold, int]]":
     """(hold, its lock duration) of what is held of `token` and behind it, in token order."""
 

@@ -544,6 +544,7 @@ SCALARS = (
     "next_producer",
     "chores",
     "pending",
+    "gone_counters",
 )
 """The state beside its four tables; small, so that freezing copies it at once."""
 
@@ -573,6 +574,7 @@ class State:
         self.timers: SortedList[tuple[int, str, int]] = SortedList()  # (due_ms, kind, number)
         self.chores: deque[tuple[str, int, int]] = deque()  # (kind, number, cursor), to go on with
         self.pending: dict[int, None] = {}  # queues with something left to hand out
+        self.gone_counters: dict[str, int] = {}  # of all queues that were deleted, together
         self.generation = 1
         self.frozen: Frozen | None = None
         self.remains: list[Any] = []  # of deleted queues, see `garbage.py`; replicas may differ

@@ -132,6 +132,9 @@ def remove(step: Step, queue: Queue) -> int:
     gone = [_without_queue(step, queue, number) for number in queue.consumers]
     if gone:
         state.remains.append(gone)
+    for name, count in queue.counters.items():
+        if count:
+            state.gone_counters[name] = state.gone_counters.get(name, 0) + count
     step.arm(queue, None)
     del state.queues[queue.number], state.queue_names[queue.name]
     state.note_dead_letter(queue.spec.dead_letter, -1)

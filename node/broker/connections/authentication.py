@@ -132,6 +132,8 @@ class Authentication:
             SCRYPT_LOG_N, SCRYPT_R, SCRYPT_P, os.urandom(SALT_BYTES), os.urandom(KEY_BYTES)
         )
         self.failures = Failures(now)
+        self.failed_total = 0
+        """Wrong names, passwords and tokens since the node began."""
 
     def replace(self, users: Iterable[User]) -> None:
         """Replace all users; what was remembered of their secrets is forgotten."""
@@ -252,6 +254,7 @@ class Authentication:
 
     def _wrong(self, host: str, name: str, decide: Decide) -> None:
         self.failures.note(host, name)
+        self.failed_total += 1
         # A name that is not a user's may be a password in the wrong place: it is not written down.
         shown = name if name in self._rights else "-"
         logger.warning("event=login_failed user=%s address=%s", shown, host)

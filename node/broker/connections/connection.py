@@ -59,6 +59,9 @@ class Owner(Protocol):
     def to_watch(self, connection: Connection) -> None:
         """Check it in each sweep while `holding`."""
 
+    def answered(self, kind: type[Message], seconds: float) -> None:
+        """Note the time from the receipt of a request until its answer."""
+
 
 class Connection(asyncio.Protocol):
     """The broker's end of one TCP connection.
@@ -92,6 +95,7 @@ class Connection(asyncio.Protocol):
         self._request_bytes = 0
         self._messages = 0
         self._confirms: list[tuple[object, ...]] = []
+        self._asked: dict[int, tuple[type[Message], float]] = {}
 
     # --- asyncio.Protocol -------------------------------------------------------------------------
 
@@ -131,6 +135,8 @@ class Connection(asyncio.Protocol):
             if isinstance(frame, BadMessage):
                 self.refuse(frame.correlation, frame.code, frame.text)
             else:
+                if frame.correlation and len(self._asked) < limits.REQUESTS_TIMED_MAX:
+                    self._asked[frame.correlation] = type(frame.message), self.heard_at
                 self._hand_over(frame)
         if self.opening.decoder.pending_bytes:
             self._owner.to_watch(self)
@@ -173,6 +179,14 @@ class Connection(asyncio.Protocol):
         if self.open:
             self.output.add(list(encode(message, correlation, raw)))
             self._want_flush()
+            if correlation:
+                self.answered(correlation)
+
+    def answered(self, correlation: int) -> None:
+        """Note that a request has its answer."""
+        asked = self._asked.pop(correlation, None)
+        if asked is not None:
+            self._owner.answered(asked[0], self._now() - asked[1])
 
     def send_ahead(self, message: Message, correlation: int = 0) -> None:
         """Queue a frame ahead of all others: for heartbeats, which carry no data."""
@@ -200,14 +214,17 @@ class Connection(asyncio.Protocol):
             retryable = code in RETRYABLE
         self.send(Error(code, shorten(text), retryable, detail), correlation)
 
-    def confirm(self, item: tuple[object, ...]) -> None:
+    def confirm(self, correlation: int, item: tuple[object, ...]) -> None:
         """Answer one publish. Confirms of a turn leave in one frame, long ones alone."""
+        item = (correlation, *item)
         if len(item) > _PLAIN_CONFIRM:
             self.flush_confirms()
             self.send(Confirms((item,)))
+            self.answered(correlation)
             return
         self._confirms.append(item)
         self._want_flush()
+        self.answered(correlation)
 
     def flush_confirms(self) -> None:
         """Queue pending confirms as frames, ahead of anything that must follow them."""

@@ -102,6 +102,7 @@ class PeekAnswer:
                 return frame
             answer, raw = deliveries.peeked(self._queue, self._runs, self._area)
             frame = encode(answer, self._correlation, raw)
+            self._connection.answered(self._correlation)
         except IndexError:
             text = "a message was settled while it was being read; retry"
             self._connection.refuse(self._correlation, Code.NOT_NOW, text)

@@ -115,10 +115,11 @@ def ok(connection: Connection, frame: Frame) -> Callable[[Reply], None]:
     return answer
 
 
-def refuse(connection: Connection, correlation: int, reply: Reply) -> None:
-    """Answer with the machine's refusal."""
+def refuse(connection: Connection, correlation: int, reply: Reply) -> Refused:
+    """Answer with the machine's refusal, and return it."""
     assert isinstance(reply, Refused), f"unexpected reply {type(reply).__name__}"
     connection.refuse(correlation, wire_code(reply), reply.text, detail_of(reply))
+    return reply
 
 
 def refuse_no_queue(connection: Connection, correlation: int, queue: str | None) -> None:

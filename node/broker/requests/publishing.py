@@ -18,7 +18,7 @@ from node.broker.connections.connection import Binding, Connection
 from node.broker.context import Context
 from node.broker.permissions import Rights
 from node.broker.proposals import Proposals, Waiter
-from node.broker.refusals import error_item
+from node.broker.refusals import error_item, wire_code
 from node.broker.requests.proposer import Proposer, message_of, ok, refuse
 from node.users import Permission
 
@@ -43,16 +43,17 @@ class Publishing:
         assert isinstance(message, Publish)
         refusal = self._alarms.refusal
         if refusal is not None:
-            connection.refuse(correlation, Code.OVERLOADED, refusal)
+            self._refuse(connection, frame, Code.OVERLOADED, refusal)
             return
         try:
             layout = columns.lay_out(message.columns, raw, message.count, columns.PUBLISH_TAGS)
             columns.check_publish(layout)
             self._check_bodies(layout)
         except columns.ColumnError as error:
-            connection.refuse(correlation, error.code, str(error))
+            self._refuse(connection, frame, error.code, str(error))
             return
         if self._proposer.lacks_queue(connection, correlation, message.queue):
+            self._counters.refused(Code.QUEUE_NOT_FOUND, message.count)
             return
         size = len(raw)
         connection.begin(size, message.count)
@@ -76,27 +77,36 @@ class Publishing:
         def answer(reply: Reply) -> None:
             connection.end(size, message.count)
             if type(reply) is replies.Published:
-                self._counters.confirmed_messages += reply.duplicates + reply.stored
+                done = reply.duplicates + reply.stored
+                self._counters.confirmed_messages += done
                 refused = reply.refused
-                error = None if refused is None else error_item(refused)
+                error = None
+                if refused is not None:
+                    error = error_item(refused)
+                    self._counters.refused(wire_code(refused), message.count - done)
                 repeats = (reply.repeats,) if reply.repeats else ()
                 connection.confirm(
+                    correlation,
                     (
-                        correlation,
                         reply.queue,
                         reply.producer,
                         reply.duplicates,
                         reply.stored,
                         error,
                         *repeats,
-                    )
+                    ),
                 )
             else:
-                refuse(connection, correlation, reply)
+                refused = refuse(connection, correlation, reply)
+                self._counters.refused(wire_code(refused), message.count)
 
         weight = cost.published(self._machine, message.queue, message.count)
         waiter = Waiter(answer, lost=connection.lose)
         self._proposals.propose(build, waiter, weight=weight, raw=raw)
+
+    def _refuse(self, connection: Connection, frame: Frame, code: str, text: str) -> None:
+        self._counters.refused(code, message_of(frame, Publish).count)
+        connection.refuse(frame.correlation, code, text)
 
     def _check_bodies(self, layout: columns.Layout) -> None:
         """Enforce the operator's bound of a body, which is below the protocol's."""

@@ -5,6 +5,7 @@ Owns the table. A message that is not in it is no request to a session.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -61,6 +62,12 @@ HANDLERS: Final[dict[type[Message], Callable[[Handlers], Handler]]] = {
     wire.Close: lambda term: term.control.close,
     wire.TransferLeadership: lambda term: term.control.transfer,
 }
+
+
+_CAPITAL: Final = re.compile(r"(?<=.)(?=[A-Z])")
+
+VERBS: Final = {kind: _CAPITAL.sub("_", kind.__name__).lower() for kind in (*HANDLERS, wire.Status)}
+"""The name of each request for operators: `QueueQuery` is `queue_query`."""
 
 
 def bound(handlers: Handlers) -> dict[type[Message], Handler]:

@@ -180,6 +180,7 @@ class SnapshotManager:
         self.restoring = False
         self.installed_index = meta.index
         self._counters.snapshots_installed_total += 1
+        self._counters.snapshot_at = self._clock()
         logger.info("event=installed index=%d state_bytes=%d", meta.index, meta.state_bytes)
         self._taker.clean_up()
 

@@ -129,9 +129,10 @@ class SnapshotTaker:
             meta.state_bytes,
             meta.live_count,
         )
-        self._counters.snapshots_taken_total += 1
         self._not_below_bytes = 0
         self._tried_at = self._clock()
+        self._counters.snapshots_taken_total += 1
+        self._counters.snapshot_at = self._tried_at
         yield from self._clean_up()
 
     def _write(self, index: int) -> Generator[None, None, SnapshotWriter]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fifo.wire import Frame
-from fifo.wire.messages import ROLE_CONTROL, ROLE_DATA, Error
+from fifo.wire.messages import ROLE_CONTROL, ROLE_DATA, Error, Message
 from node.broker import limits
 from node.broker.connections import sessions
 from node.broker.connections.connection import Connection
@@ -41,6 +41,8 @@ class World:
     def to_read(self, connection: Connection) -> None: ...
 
     def to_watch(self, connection: Connection) -> None: ...
+
+    def answered(self, kind: type[Message], seconds: float) -> None: ...
 
     def bind(self, number: int, role: int, heartbeat_s: float) -> Peer:
         peer = Peer(self)

@@ -103,6 +103,23 @@ def test_a_node_that_is_far_behind_or_recovers_is_not_ready(tmp_path: Path) -> N
         assert not_ready(cast("RaftNode", raft)) == reason
 
 
+def test_a_restarted_node_shows_no_totals_before_it_has_applied_what_it_knew(
+    tmp_path: Path,
+) -> None:
+    """Totals that fall look like those of a process that began anew, and are counted twice."""
+    node = Node(loopback_config(tmp_path, 1), "n1")
+    assert not node.shows_totals()
+    raft = SimpleNamespace(leader="n2", commit_index=5_000, applied_index=4_999)
+    raft.waits_for = lambda: None
+    node._raft = cast("RaftNode", raft)
+    node._last_index_at_start = 5_000
+    assert not node.shows_totals()
+    raft.applied_index = 5_000
+    assert node.shows_totals()
+    raft.leader = None
+    assert not node.shows_totals(), "cut off: what it shows may stand still, and then leap"
+
+
 async def test_an_unknown_address_is_not_found(tmp_path: Path) -> None:
     async with (
         running(tmp_path, 1) as cluster,

@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,14 @@ import pytest
 
 import fifo
 from fifo.client import observe
-from node.http import metrics
+from fifo.machine import commands
+from node.http import exposition, queue_metrics
 from node.http.exposition import Page
 from node.server import Node
 from node.users import User
 from tests.support.cluster import eventually, passed, running
+from tests.support.machine import Bench
+from tests.support.metrics import documented
 from tests.support.users import EVERYTHING, user
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
@@ -32,6 +36,11 @@ CONTRACT = [
     "fifo_queue_messages_delayed",
     "fifo_queue_bytes",
     "fifo_queue_consumers",
+    "fifo_queue_oldest_ready_age_seconds",
+    "fifo_queue_oldest_lock_age_seconds",
+    "fifo_queue_messages_published_total",
+    "fifo_queue_messages_delivered_total",
+    "fifo_queue_messages_acked_total",
     "fifo_messages_published_total",
     "fifo_messages_confirmed_total",
     "fifo_messages_delivered_total",
@@ -51,6 +60,15 @@ CONTRACT = [
     "fifo_raft_commit_seconds",
     "fifo_journal_fsync_seconds",
     "fifo_sessions",
+    "fifo_request_seconds",
+    "fifo_publishes_refused_total",
+    "fifo_logins_failed_total",
+    "fifo_alarm_active",
+    "fifo_disk_free_bytes",
+    "fifo_disk_low_bytes",
+    "fifo_memory_held_bytes",
+    "fifo_memory_high_bytes",
+    "fifo_build_info",
     "process_cpu_seconds_total",
     "process_resident_memory_bytes",
     "process_virtual_memory_bytes",
@@ -125,8 +143,13 @@ async def test_every_name_of_the_contract_has_the_value_that_the_traffic_made(
             held = [message for message in await client.get("orders", 3) if message.body]
             assert len(held) == 3
             await held[0].renew()
+            with pytest.raises(fifo.QueueNotFound):
+                await client.publish("nowhere", b"x")
             page = await scrape(leader)
             assert not [name for name in CONTRACT if name not in page.families]
+            known = documented()
+            for name, kind in page.families.items():
+                assert name.startswith("process_") or known[name][0] == kind, name
             expected = {
                 'fifo_queue_messages_ready{queue="orders"}': 5,
                 'fifo_queue_messages_locked{queue="orders"}': 3,
@@ -134,6 +157,17 @@ async def test_every_name_of_the_contract_has_the_value_that_the_traffic_made(
                 'fifo_queue_messages_ready{queue="orders.dlq"}': 1,
                 'fifo_queue_bytes{queue="orders"}': 9 * 10,
                 'fifo_queue_consumers{queue="orders",state="up"}': 1,
+                'fifo_queue_messages_published_total{queue="orders"}': 12,
+                'fifo_queue_messages_delivered_total{queue="orders"}': 7,
+                'fifo_queue_messages_acked_total{queue="orders"}': 1,
+                'fifo_publishes_refused_total{reason="queue_not_found"}': 1,
+                'fifo_request_seconds_count{verb="publish"}': 5,
+                'fifo_request_seconds_count{verb="renew"}': 1,
+                "fifo_logins_failed_total": 0,
+                'fifo_alarm_active{alarm="disk_low"}': 0,
+                'fifo_alarm_active{alarm="memory_high"}': 0,
+                "fifo_memory_high_bytes": leader.config.limits.memory_high_bytes,
+                "fifo_disk_low_bytes": leader.config.limits.disk_low_bytes,
                 "fifo_messages_published_total": 12,
                 "fifo_messages_confirmed_total": 12,
                 "fifo_messages_delivered_total": 3 + 1 + 3,
@@ -154,6 +188,10 @@ async def test_every_name_of_the_contract_has_the_value_that_the_traffic_made(
                 'fifo_sessions{state="disconnected"}': 0,
             }
             assert {name: page[name] for name in expected} == expected
+            for age in ("ready", "lock"):
+                assert 0 < page[f'fifo_queue_oldest_{age}_age_seconds{{queue="orders"}}'] < 60
+            (build,) = [name for name in page.values if name.startswith("fifo_build_info")]
+            assert f'node="{leader.me.name}"' in build
             assert page['fifo_lock_expiry_lateness_seconds_bucket{le="1.0"}'] == 1
             status = leader.broker.status()
             assert page["fifo_raft_term"] == status["term"]
@@ -169,8 +207,10 @@ async def test_every_name_of_the_contract_has_the_value_that_the_traffic_made(
         assert page["fifo_raft_is_leader"] == 0
         assert page["fifo_raft_term"] == status["term"]
         assert page["fifo_messages_confirmed_total"] == 0
-        assert "fifo_messages_published_total" not in page.families
+        assert page["fifo_messages_published_total"] == 12
+        assert page['fifo_queue_messages_published_total{queue="orders"}'] == 12
         assert "fifo_queue_messages_ready" not in page.families
+        assert "fifo_sessions" not in page.families
 
 
 async def traffic(client: fifo.Client) -> None:
@@ -205,6 +245,126 @@ async def true(look: Any) -> None:
             await passed(0.02)
 
 
+def increase(samples: list[float]) -> float:
+    """The growth that Prometheus computes: a value that falls has begun again at zero."""
+    return sum(after - before if after >= before else after for before, after in pairwise(samples))
+
+
+async def test_counters_grow_by_what_was_counted_though_the_leader_changes_and_nodes_restart(
+    tmp_path: Path,
+) -> None:
+    """As `max by (queue) (increase(...))` computes it; the sum counted each return of a leader."""
+    per_queue = 'fifo_queue_messages_published_total{queue="orders"}'
+    samples: dict[tuple[str, str], list[float]] = {}
+    async with running(tmp_path) as cluster:
+        url = "fifo://" + ",".join(str(node.client) for node in cluster.config.nodes)
+
+        async def look() -> None:
+            for name, node in list(cluster.nodes.items()):
+                page = await scrape(node)
+                for metric in ("fifo_messages_published_total", per_queue):
+                    if metric in page.values:
+                        samples.setdefault((metric, name), []).append(page[metric])
+
+        async def level() -> None:
+            """All nodes have applied the same."""
+            nodes = cluster.nodes.values()
+            await eventually(lambda: all(node.shows_totals() for node in nodes))
+            await eventually(lambda: len({node.broker.status()["applied"] for node in nodes}) == 1)
+
+        first = (await cluster.leader()).me.name
+        other = cluster.followers()[0].me.name
+        async with fifo.connect(url, timeout=20) as client:
+            await client.declare(fifo.QueueSpec("gone"))
+            await client.publish_many("gone", [b"x"] * 7)
+            await client.declare(fifo.QueueSpec("orders"))
+            await client.publish("orders", b"x")
+            await level()
+            await look()
+            for leader in (other, first, other):
+                await client.transfer_leadership(leader)
+                await client.publish_many("orders", [b"x"] * 100)
+                await level()
+                await look()
+            await client.delete("gone")
+            await look()
+            for name in (first, other):
+                await cluster.stop(name)
+                await client.publish_many("orders", [b"x"] * 50)
+                await cluster.start(name)
+                while len(samples["fifo_messages_published_total", name]) < 20:
+                    await look()  # also while it catches up
+                    if cluster.nodes[name].shows_totals():
+                        break
+                await level()
+                await look()
+    for metric in ("fifo_messages_published_total", per_queue):
+        found = {name: increase(seen) for (one, name), seen in samples.items() if one == metric}
+        assert found == dict.fromkeys(("n1", "n2", "n3"), 400.0), metric
+
+
+async def test_a_scrape_of_many_queues_lets_the_event_loop_run_after_each_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No client waits for more than a piece, whatever the number of queues."""
+    bench = Bench(check=False)
+    session = bench.attach()
+    for number in range(2_500):
+        bench.declare(f"q{number}")
+    bench.publish(session, "q7", "x", "y")
+    bench.subscribe(session, "q7", prefetch=1)
+    machine = bench.machine
+    work = 0
+
+    def counted(function: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
+            nonlocal work
+            work += 1
+            return function(*arguments, **named)
+
+        return call
+
+    monkeypatch.setattr(machine, "queue_figures", counted(machine.queue_figures))
+    monkeypatch.setattr(machine, "consumer_figures", counted(machine.consumer_figures))
+    monkeypatch.setattr("node.http.queue_metrics.labels_of", counted(exposition.labels_of))
+    page, pieces, done = Page(), [], False
+
+    async def render() -> None:
+        nonlocal done
+        await queue_metrics.add_counters(page, machine)
+        await queue_metrics.Depths(page, machine, machine.cluster_time_ms).add()
+        await queue_metrics.add_sessions(page, machine)
+        done = True
+
+    rendering = asyncio.create_task(render())
+    while not done:
+        before = work
+        await asyncio.sleep(0)
+        pieces.append(work - before)
+    await rendering
+    assert sum(pieces) > 2 * 2_500
+    assert max(pieces) <= 6 * queue_metrics.QUEUES_PIECE
+    found = read(str(page))
+    assert found['fifo_queue_messages_ready{queue="q7"}'] == 1
+    assert found['fifo_queue_messages_ready{queue="(others)"}'] == 0
+    assert found["fifo_messages_published_total"] == 2
+
+
+async def test_a_queue_that_is_deleted_while_the_page_is_made_is_counted_once() -> None:
+    bench = Bench(check=False)
+    session = bench.attach()
+    for number in range(120):
+        bench.declare(f"q{number}")
+        bench.publish(session, f"q{number}", "x")
+    page = Page()
+    making = asyncio.create_task(queue_metrics.add_counters(page, bench.machine))
+    await asyncio.sleep(0)
+    for name in ("q1", "q110"):  # one that was read, one that was not
+        bench.do(commands.DeleteQueue(name))
+    await making
+    assert read(str(page))["fifo_messages_published_total"] == 120
+
+
 async def test_totals_do_not_fall_when_a_queue_is_deleted(tmp_path: Path) -> None:
     async with running(tmp_path, 1) as cluster:
         node = await cluster.leader()
@@ -223,7 +383,7 @@ async def test_totals_do_not_fall_when_a_queue_is_deleted(tmp_path: Path) -> Non
 async def test_the_number_of_series_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "QUEUES_SHOWN_MAX", 2)
+    monkeypatch.setattr(queue_metrics, "QUEUES_SHOWN_MAX", 2)
     async with running(tmp_path, 1) as cluster:
         node = await cluster.leader()
         async with fifo.connect(f"fifo://{node.me.client}") as client:

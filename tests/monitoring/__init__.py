@@ -1,0 +1,1 @@
+"""Alert rules and dashboard: what they name exists, and the rules fire when they must."""
