@@ -58,7 +58,7 @@ FLOORS: dict[str, Room] = {
     "fifo.client": room(knows="fifo.words fifo.wire"),
     # the names that `import fifo` gives; uvloop where it is installed, never required
     "fifo": room(knows="fifo.client fifo.wire", uses="uvloop"),
-    "fifo.spark": room(knows="fifo fifo.client", uses="pyspark pyarrow"),
+    "fifo.spark": room(knows="fifo fifo.client fifo.words", uses="pyspark pyarrow"),
     "node.journal": room(uses="msgpack crc32c sortedcontainers"),
     "node.peers": room(knows="node.journal", uses="msgpack"),
     "node.raft.errors": room(knows="node.journal"),

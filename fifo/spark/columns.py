@@ -15,6 +15,7 @@ from pyspark.sql import types as sql
 
 import fifo
 from fifo.spark.errors import SourceError
+from fifo.words.bounds import PRIORITY_DEFAULT
 
 _READ_FIELDS: Final[dict[str, sql.DataType]] = {
     "body": sql.BinaryType(),
@@ -182,7 +183,7 @@ def _headers(values: list[Any], first_row: int) -> list[Mapping[str, str] | None
 
 
 def _priorities(values: list[Any], first_row: int) -> list[int]:
-    return [_DEFAULT_PRIORITY if value is None else value for value in values]
+    return [PRIORITY_DEFAULT if value is None else value for value in values]
 
 
 def _delays(values: list[Any], first_row: int) -> list[float | timedelta | None]:
@@ -190,8 +191,6 @@ def _delays(values: list[Any], first_row: int) -> list[float | timedelta | None]
         value if value is None or isinstance(value, timedelta) else float(value) for value in values
     ]
 
-
-_DEFAULT_PRIORITY: Final = 4
 
 _CONVERTED: Final[dict[str, tuple[str, Callable[[list[Any], int], list[Any]]]]] = {
     "key": ("keys", _as_they_are),

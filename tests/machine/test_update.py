@@ -30,6 +30,7 @@ def another_value(option: Option) -> Any:
             return "another"
         case Kind.BACKOFF:
             return "fixed:2s"
+    raise AssertionError(f"no queue has an option of the kind {option.kind}")
 
 
 def live() -> tuple[Bench, int]:

@@ -32,32 +32,67 @@ BACKOFFS = (
 ADVANCES = (0, 0, 0, 1, 10, 250, 999, 1_000, 1_001, 5_000, 10_000, 30_000, 60_000, 300_000)
 
 
-WEIGHTED = frozenset(
-    [
+Spec = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A spec so far, and the name of its queue. `tight` runs keep their queues small."""
+
+    name: str
+    tight: bool
+    spec: Spec
+
+    @property
+    def works(self) -> bool:
+        """Whether the queue is one that is worked off, not one of the dead-letter queues."""
+        return self.name.startswith("q")
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """The percentage of specs that have an option, and its values; only `where` it makes sense."""
+
+    option: str
+    percent: int
+    values: Sequence[Any]
+    where: Callable[[Drawn], bool] = lambda _: True
+
+
+WEIGHTS = (
+    Weight(
         "ordering",
-        "priorities",
-        "on_delay",
-        "lock_ms",
-        "max_lock_ms",
-        "max_deliveries",
-        "on_exhausted",
-        "count_timeouts",
-        "nack_backoff",
-        "timeout_backoff",
-        "dead_letter",
-        "dead_letter_expired",
-        "dead_letter_overflow",
-        "max_length",
-        "max_bytes",
-        "overflow",
-        "ttl_ms",
-        "expires_unused_ms",
-        "disconnect_grace_ms",
-        "dedup_window_ms",
-        "dedup_max",
-    ]
+        100,
+        ("none", "none", "single_active", "key", "single_active"),
+        where=lambda drawn: drawn.works,
+    ),
+    Weight("ordering", 100, ("none", "none", "single_active"), where=lambda drawn: not drawn.works),
+    Weight("priorities", 30, (True, False)),
+    Weight("on_delay", 30, ("skip",)),
+    Weight("dead_letter", 60, ("dead", "deader"), where=lambda drawn: drawn.works),
+    Weight("dead_letter", 20, ("deader",), where=lambda drawn: drawn.name == "dead"),
+    Weight("max_deliveries", 30, (1, 2, 3)),
+    Weight("on_exhausted", 30, ("drop",), where=lambda drawn: "max_deliveries" in drawn.spec),
+    Weight("count_timeouts", 20, (False,)),
+    Weight("dead_letter_expired", 20, (False,)),
+    Weight("max_length", 20, (2, 4, 7), where=lambda drawn: drawn.tight or drawn.works),
+    Weight("max_bytes", 15, (20, 40), where=lambda drawn: drawn.tight or drawn.works),
+    Weight("overflow", 50, ("drop_oldest",)),
+    Weight("dead_letter_overflow", 50, (True,), where=lambda drawn: "overflow" in drawn.spec),
+    Weight("lock_ms", 30, (1_000, 5_000, 60_000)),
+    Weight("max_lock_ms", 15, (60_000, 60_001, 65_000, 120_000)),
+    Weight("nack_backoff", 30, BACKOFFS),
+    Weight("timeout_backoff", 30, BACKOFFS),
+    Weight("ttl_ms", 15, (1_000, 30_000, 45_000), where=lambda drawn: not drawn.tight),
+    Weight("disconnect_grace_ms", 25, (0, 1_000, 20_000)),
+    Weight("expires_unused_ms", 10, (60_000, 1_000, 300_000)),
+    Weight("dedup_window_ms", 50, (60_000, 1_000, 600_000)),
+    Weight("dedup_max", 100, (2, 4, 100), where=lambda drawn: "dedup_window_ms" in drawn.spec),
 )
-"""Options of a queue for which a spec is drawn by hand below, so that they meet each other."""
+"""Options whose values meet each other more often than by chance. The order is that of the draws:
+another one is another run of every seed."""
+
+UNWEIGHTED_PERCENT = 30
 
 
 def samples(option: Option) -> Sequence[Any]:
@@ -76,6 +111,19 @@ def samples(option: Option) -> Sequence[Any]:
         case Kind.DURATION | Kind.COUNT | Kind.SIZE:
             near = (option.low, option.low + 1, option.low + 4, option.high)
             return tuple(value for value in near if value <= option.high)
+
+
+_NAMED = frozenset(weight.option for weight in WEIGHTS)
+
+ALL_WEIGHTS = (
+    *WEIGHTS,
+    *[
+        Weight(option.wire_name, UNWEIGHTED_PERCENT, samples(option))
+        for option in QUEUE_OPTIONS
+        if option.wire_name not in _NAMED
+    ],
+)
+"""WEIGHTS, and every row of the table that has none: a new option is drawn too."""
 
 
 class Draw(Protocol):
@@ -213,67 +261,25 @@ class Generator:
             entries.append([post, commands.Purge("q1")])
         return [*entries, [self.subscribe()]]
 
-    def spec_of(self, name: str) -> dict[str, Any]:
+    def spec_of(self, name: str) -> Spec:
         """A spec; dead letters go one way only, mostly."""
-        pick, chance = self.choose.one, self.choose.chance
-        kinds = ("none", "none", "single_active", "key") if name.startswith("q") else ("none",) * 2
-        spec: dict[str, Any] = {"ordering": pick((*kinds, "single_active"))}
-        if chance(30):
-            spec["priorities"] = pick((True, False))
-        if chance(30):
-            spec["on_delay"] = "skip"
-        if name.startswith("q") and chance(60):
-            spec["dead_letter"] = pick(("dead", "deader"))
-        elif name == "dead" and chance(20):
-            spec["dead_letter"] = "deader"
-        if chance(30):
-            spec["max_deliveries"] = pick((1, 2, 3))
-            if chance(30) or "dead_letter" not in spec:
+        spec: Spec = {}
+        drawn = Drawn(name, self.tight, spec)
+        for weight in ALL_WEIGHTS:
+            if weight.where(drawn) and self._hit(weight.percent):
+                one_value = len(weight.values) == 1
+                spec[weight.option] = (
+                    weight.values[0] if one_value else self.choose.one(weight.values)
+                )
+        if "dead_letter" not in spec:
+            # What is refused without a dead-letter queue.
+            spec.pop("dead_letter_overflow", None)
+            if "max_deliveries" in spec:
                 spec["on_exhausted"] = "drop"
-        for option in ("count_timeouts", "dead_letter_expired"):
-            if chance(20):
-                spec[option] = False
-        if self.tight or name.startswith("q"):
-            if chance(20):
-                spec["max_length"] = pick((2, 4, 7))
-            if chance(15):
-                spec["max_bytes"] = pick((20, 40))
-        if chance(50):
-            spec["overflow"] = "drop_oldest"
-            if chance(50) and "dead_letter" in spec:
-                spec["dead_letter_overflow"] = True
-        spec.update(self._times())
-        spec.update(self._others())
         return spec
 
-    def _others(self) -> dict[str, Any]:
-        """Values of the options that have no weights here: a new row of the table is drawn too."""
-        return {
-            option.wire_name: self.choose.one(samples(option))
-            for option in QUEUE_OPTIONS
-            if option.wire_name not in WEIGHTED and self.choose.chance(30)
-        }
-
-    def _times(self) -> dict[str, Any]:
-        pick, chance = self.choose.one, self.choose.chance
-        spec: dict[str, Any] = {}
-        if chance(30):
-            spec["lock_ms"] = pick((1_000, 5_000, 60_000))
-        if chance(15):
-            spec["max_lock_ms"] = pick((60_000, 60_001, 65_000, 120_000))
-        for option in ("nack_backoff", "timeout_backoff"):
-            if chance(30):
-                spec[option] = pick(BACKOFFS)
-        if not self.tight and chance(15):
-            spec["ttl_ms"] = pick((1_000, 30_000, 45_000))
-        if chance(25):
-            spec["disconnect_grace_ms"] = pick((0, 1_000, 20_000))
-        if chance(10):
-            spec["expires_unused_ms"] = pick((60_000, 1_000, 300_000))
-        if chance(50):
-            spec["dedup_window_ms"] = pick((60_000, 1_000, 600_000))
-            spec["dedup_max"] = pick((2, 4, 100))
-        return spec
+    def _hit(self, percent: int) -> bool:
+        return percent == 100 or self.choose.chance(percent)
 
     def declare(self) -> Step:
         """A new queue, the same again, or a difference."""
