@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from fifo.wire import Code, encode
+from fifo.wire.messages import Error
 from node.broker import limits
 from node.broker.broker import Broker
 from node.broker.connections.authentication import Authentication
@@ -84,8 +86,10 @@ HttpFactory: TypeAlias = Callable[["Node"], Service]
 
 
 def tcp(config: RaftConfig, rng: random.Random) -> TcpTransport:
-    """The peer port on the running loop's sockets."""
-    return TcpTransport(config, rng=rng)
+    """The peer port on the running loop's sockets; it names a client's mistake to it."""
+    text = f"this is the peer port of node {config.name}: connect to a node's client port"
+    answer = b"".join(encode(Error(Code.PROTOCOL, text)))
+    return TcpTransport(config, rng=rng, stranger_answer=answer)
 
 
 @dataclass(frozen=True, slots=True)

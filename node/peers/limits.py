@@ -56,3 +56,9 @@ RECEIVE_BYTES: Final = 256 * KIB
 UNSENT_BYTES_MAX: Final = 32 * MIB
 """A connection whose peer reads so slowly that this much waits to be sent is closed: the byte
 window bounds entries, this bounds everything."""
+
+REFUSAL_LOG_SECONDS: Final = 60.0
+"""Pause between two log lines about refused strangers from one address."""
+
+REFUSAL_HOSTS_MAX: Final = 256
+"""Addresses whose last refusal is remembered; the oldest goes first."""

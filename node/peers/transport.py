@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import socket
 import ssl
@@ -96,6 +97,7 @@ class PeerLink(asyncio.BufferedProtocol):
         self._side = side
         self._decoder = Decoder()
         self._socket: asyncio.Transport | None = None
+        self._host = ""
         self._deadline: asyncio.TimerHandle | None = None
         self._heard = False
         self._certified: frozenset[str] | None = None
@@ -117,6 +119,7 @@ class PeerLink(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is connected: the dialer speaks first, both have little time."""
         self._socket = cast("asyncio.Transport", transport)
+        self._host = str((transport.get_extra_info("peername") or ("",))[0])
         # Zero keeps plain asyncio and uvloop alike: both write at once, neither waits for us.
         self._socket.set_write_buffer_limits(high=0)
         with contextlib.suppress(OSError, AttributeError):
@@ -155,6 +158,7 @@ class PeerLink(asyncio.BufferedProtocol):
                     return
         except FrameInvalid as error:
             counters.frames_invalid_total += 1
+            self._answer_stranger()
             self._refuse(error)
         except PeerRefused as error:
             counters.peers_refused_total += 1
@@ -196,8 +200,18 @@ class PeerLink(asyncio.BufferedProtocol):
                 "certificate in its own name"
             )
 
+    def _answer_stranger(self) -> None:
+        """Leave a word for a client of the queue that took this for the client port."""
+        transport = self._socket
+        if transport is not None and not self.proven and isinstance(self._side, ListenerSide):
+            transport.write(self._owner.stranger_answer)
+            # Not aborted as by `close`, which would drop the answer.
+            self._socket = None
+            transport.close()
+
     def _refuse(self, error: Exception) -> None:
-        logger.warning("raft: closing the connection of peer %s: %s", self.peer or "?", error)
+        if self.proven or self._owner.may_log_refusal(self._host):
+            logger.warning("raft: closing the connection of peer %s: %s", self.peer or "?", error)
         self.close()
 
     def _expired(self) -> None:
@@ -267,8 +281,14 @@ class TcpTransport:
         *,
         rng: random.Random,
         entropy: Callable[[int], bytes] = os.urandom,
+        stranger_answer: bytes = b"",
     ) -> None:
-        """`rng` spreads reconnects; `entropy` gives nonces, and must not be predictable."""
+        """`rng` spreads reconnects; `entropy` gives nonces, and must not be predictable.
+
+        `stranger_answer`: the last bytes for a connection that speaks another protocol.
+        """
+        self.stranger_answer = stranger_answer
+        self._refusals: dict[str, float] = {}
         self._config = config
         self._receiver: Receiver
         self._rng = rng
@@ -310,6 +330,18 @@ class TcpTransport:
         """Bytes for `node` that wait for its socket; 0 where there is no connection."""
         link = self._links.get(node.id)
         return 0 if link is None else link.unsent_bytes
+
+    def may_log_refusal(self, host: str) -> bool:
+        """Whether a refusal of an unproven connection from this address is logged: not again soon,
+        or a misconfigured client would flood the log. The counters count all."""
+        now = asyncio.get_running_loop().time()
+        if now - self._refusals.get(host, -math.inf) < limits.REFUSAL_LOG_SECONDS:
+            return False
+        self._refusals.pop(host, None)
+        self._refusals[host] = now
+        if len(self._refusals) > limits.REFUSAL_HOSTS_MAX:
+            del self._refusals[next(iter(self._refusals))]
+        return True
 
     @property
     def handshakes(self) -> int:
