@@ -196,12 +196,16 @@ class Cancel:
 
 @value
 class Credit:
-    """Set the credit of a consumer with explicit credit; `drain` takes back what is not used."""
+    """Set the credit of a consumer with explicit credit; `drain` takes back what is not used.
+
+    `automatic`: by the client library alone, so that it proves nothing about the program.
+    """
 
     session: int
     consumer: int
     credit: int
     drain: bool = False
+    automatic: bool = False
     fence: Fence | None = None
 
 
@@ -230,7 +234,7 @@ class Settle:
     """Settle tokens with one verb; `resolved_below`: the client never asks about lower ones again.
 
     `texts_at` is, for reason, description, exception text and stack, (offset in the entry's area,
-    bytes) of one that is too long for the state.
+    bytes) of one that is too long for the state. `automatic`: as of a credit.
     """
 
     session: int
@@ -245,6 +249,7 @@ class Settle:
     stack: str | None = None
     resolved_below: int = 0
     texts_at: tuple[tuple[int, int] | None, ...] | None = None
+    automatic: bool = False
     fence: Fence | None = None
 
 
@@ -464,7 +469,14 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
     ),
     18: (
         Credit,
-        (positive, positive, integer(0, bounds.CREDIT_MAX), validators.flag, validators.fence),
+        (
+            positive,
+            positive,
+            integer(0, bounds.CREDIT_MAX),
+            validators.flag,
+            validators.flag,
+            validators.fence,
+        ),
     ),
     19: (
         Get,
@@ -492,6 +504,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
             _text,
             natural,
             optional(_texts_at),
+            validators.flag,
             validators.fence,
         ),
     ),

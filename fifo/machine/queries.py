@@ -35,6 +35,7 @@ class Held(NamedTuple):
 
     session: int
     renewable: bool
+    suspected: bool
     max_lock_ms: int
     ranges: tuple[HeldRange, ...]
 
@@ -86,7 +87,8 @@ def held(
                 for low, high in locks.runs_in(lane, max(first, alike.first), last):
                     found.append(alike._replace(first=low, last=high))
     found.sort()
-    return Held(consumer.session, consumer.renewable, consumer.max_lock_ms, tuple(found))
+    suspected = consumer.suspicion != Suspicion.NONE
+    return Held(consumer.session, consumer.renewable, suspected, consumer.max_lock_ms, tuple(found))
 
 
 def _alike(

@@ -348,11 +348,15 @@ class Subscribed(Message):
 @_wire(22)
 @dataclass(frozen=True, slots=True)
 class Credit(Message):
-    """Explicit credit of a pulling consumer; `drain` ends what is left of it."""
+    """Explicit credit of a pulling consumer; `drain` ends what is left of it.
+
+    `automatic`: by the client library alone, so that it clears no suspicion (semantics.md 3).
+    """
 
     consumer: Consumer
     credit: Annotated[int, integer(0, limits.CREDIT_MAX)]
     drain: Flag = False
+    automatic: Flag = False
 
 
 @_wire(23)
@@ -419,6 +423,7 @@ class Settle(Message):
     """Ack, nack, release or terminate tokens of one consumer; answered by a receipt.
 
     `resolved_below`: the client never asks about a token below it again (semantics.md 8).
+    `automatic`: by the client library alone, so that it clears no suspicion (semantics.md 3).
     """
 
     consumer: Consumer
@@ -431,6 +436,7 @@ class Settle(Message):
     exception_type: MaybeText = None
     exception_text: LetterText = None
     stack: LetterText = None
+    automatic: Flag = False
 
 
 @_wire(28)
@@ -450,7 +456,10 @@ class Receipt(Message):
 @_wire(29)
 @dataclass(frozen=True, slots=True)
 class Renew(Message):
-    """Raise the deadlines of these tokens to now + lock; what is not named is not renewed."""
+    """Raise the deadlines of these tokens to now + lock; what is not named is not renewed.
+
+    `explicit`: by the program, so that it clears a suspicion (semantics.md 3).
+    """
 
     items: Annotated[
         tuple[tuple[int, tuple[tuple[int, int], ...]], ...],

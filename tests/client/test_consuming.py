@@ -540,6 +540,19 @@ async def test_a_timeout_notice_loses_the_lock_and_asking_for_more_proves_that_w
         assert alive.consumer == 11
 
 
+async def test_an_explicit_renewal_of_a_lost_lock_is_sent_as_a_sign_of_life() -> None:
+    async with Peer() as peer, consuming(peer, auto_renew=False) as (_, messages):
+        peer.line().deliver(11, 1, bodies(2))
+        one, _ = await take(messages, 2)
+        peer.line().send(Notice(1, 0, 11, ((1, 1),)))
+        await one.lock_lost.wait()
+        with pytest.raises(fifo.LockLost):
+            await one.renew()
+        _, _, renew = await peer.hear(Renew)
+        assert (renew.items, renew.explicit) == (((11, ((1, 1),)),), True)
+        assert not one.ledger.suspected
+
+
 async def test_a_suspected_consumer_whose_program_still_works_sends_no_alive() -> None:
     async with Peer() as peer, consuming(peer) as (_, messages):
         peer.line().deliver(11, 1, bodies(2))
@@ -567,6 +580,9 @@ async def test_a_message_that_ran_out_in_the_buffer_is_given_back_and_not_handed
             (VERB_RELEASE, ((1, 1),)),
             (VERB_RELEASE, ((2, 2),)),
         ]
+        assert all(one.automatic for one in said), "the program has said nothing"
+        await message.release()
+        assert not (await peer.hear(Settle))[2].automatic
 
 
 async def test_a_block_can_be_cancelled_when_its_lock_is_lost() -> None:

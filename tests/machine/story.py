@@ -163,9 +163,11 @@ class Story:
         ranges = ranges_of(str(unopened)) if unopened else ()
         return self._apply(commands.Cancel(session, number, ranges))
 
-    def do_credit(self, consumer: str, count: str, *, drain: bool = False) -> list[str]:
+    def do_credit(
+        self, consumer: str, count: str, *, drain: bool = False, automatic: bool = False
+    ) -> list[str]:
         session, number = self._owner(consumer)
-        return self._apply(commands.Credit(session, number, int(count), drain))
+        return self._apply(commands.Credit(session, number, int(count), drain, automatic))
 
     def do_get(self, label: str, queue: str, count: str = "1") -> list[str]:
         return self._apply(commands.Get(self._session(label), queue, int(count)))

@@ -29,11 +29,12 @@ SAMPLES: list[commands.Command] = [
     commands.Publish(1, 0, "q", 0, 1, 2, 3, 4, (5, 6), None, 7, None, 8, None, 9, (0, 1)),
     commands.Subscribe(1, "t", "q", {"prefetch": 5}),
     commands.Cancel(1, 2, ((1, 2), (4, 4))),
-    commands.Credit(1, 2, 3, drain=True),
+    commands.Credit(1, 2, 3, drain=True, automatic=True),
     commands.Get(1, "q", 3, 5_000),
     commands.Alive(1, 2),
     commands.Settle(
-        1, 2, 1, ((1, 5),), 100, "r", "d", "T", "t", "s", 1, ((2, 3), None, None, (5, 1)), (0, 9)
+        *(1, 2, 1, ((1, 5),), 100, "r", "d", "T", "t", "s", 1),
+        *(((2, 3), None, None, (5, 1)), True, (0, 9)),
     ),
     commands.NoticeAck(1, 2),
     commands.Redrive("q", "t", {"reason": "expired"}, 5, 6, reset_counts=False),

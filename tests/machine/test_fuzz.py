@@ -90,7 +90,8 @@ class Fuzz:
         if kind == 19:
             return commands.Cancel(max(owner, 1), consumer, ((1, rng.randint(1, 9)),))
         if kind == 20:
-            return commands.Credit(max(owner, 1), consumer, rng.randrange(5), rng.random() < 0.3)
+            drain, automatic = rng.random() < 0.3, rng.random() < 0.3
+            return commands.Credit(max(owner, 1), consumer, rng.randrange(5), drain, automatic)
         if kind == 21:
             return commands.Get(session, queue, rng.randint(1, 4), rng.choice((None, 1_000)))
         if kind == 22:

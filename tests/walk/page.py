@@ -35,8 +35,8 @@ _INTRODUCTIONS = {
     "publish": "From `await client.publish(...)` to the confirm, and to the message in the hands"
     " of a consumer.",
     "renewal": "`await message.renew()`: answered from the leader's memory under its lease."
-    " An explicit renewal also proves that the program is alive, which is a command in the log; an"
-    " automatic one ends with the answer.",
+    " An explicit renewal also proves that the program is alive, which is a command in the log only"
+    " where its consumer is suspected.",
     "ack": "`await message.ack(receipt=True)`: a settlement, its entry in the log, its receipt.",
     "time-out": "A lock ends: the lock clock finds it, one entry returns the message and suspects"
     " the consumer, and the client is notified. Once the program asks for more, the message is"

@@ -524,7 +524,8 @@ class Session:
             )
             for tokens in ranges.chunks(found, wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS):
                 if self.link is not None:
-                    self.link.send(Settle(number, VERB_RELEASE, tokens), self.next_correlation())
+                    release = Settle(number, VERB_RELEASE, tokens, automatic=True)
+                    self.link.send(release, self.next_correlation())
 
     def notice(self, notice: Notice) -> None:
         """Handle a notice about a consumer; on the user's loop."""

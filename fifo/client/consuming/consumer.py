@@ -175,6 +175,7 @@ class Consumer(Generic[M]):
         checks.integer(count, "count", 0, wire.CREDIT_MAX)
         await self.subscribe()
         if self._ledger is not None:
+            self._ledger.suspected = False
             await self._session.call(
                 Credit(self._ledger.number, count, checks.flag(drain, "drain"))
             )

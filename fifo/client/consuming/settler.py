@@ -247,10 +247,16 @@ class Settler:
     async def renew(self, message: LockedMessage) -> None:
         """Renew one lock, by the program's own word. Raises LockLost."""
         ledger, token = message.ledger, message.token
+        request = Renew(((ledger.number, ((token, token),)),), explicit=True)
         if message.is_lost or ledger.void:
+            if not ledger.void and self.session.fatal is None:
+                # The answer is known; the command shows the node that the program is alive.
+                ledger.suspected = False
+                self.session.begin(request).future.add_done_callback(_log_error)
             raise LockLost(f"the lock of {message!r} is lost")
         sent_at = self.environment.monotonic()
-        frame = await self.session.call(Renew(((ledger.number, ((token, token),)),), explicit=True))
+        frame = await self.session.call(request)
+        ledger.suspected = False
         granted = False
         if isinstance(frame.message, Renewed):
             for number, renewed, lost in frame.message.items:
@@ -263,7 +269,6 @@ class Settler:
         if not granted:
             self.session.lose(ledger, ((token, token),), suspected=False)
             raise LockLost(f"the lock of {message!r} is lost")
-        ledger.suspected = False
 
     # Sending.
 
@@ -319,6 +324,7 @@ class Settler:
                 what.exception_type,
                 what.exception_text,
                 what.stack,
+                automatic=not settlement.messages,
             ),
             settlement.correlation,
         )
@@ -576,3 +582,9 @@ def _named(error: FifoError, message: LockedMessage) -> FifoError:
 
 def _session_over() -> SessionEnded:
     return SessionEnded("the session that held it has ended")
+
+
+def _log_error(future: asyncio.Future[Any]) -> None:
+    """Log the error of a renewal that is not awaited."""
+    if not future.cancelled() and (error := future.exception()) is not None:
+        _log.info("renewing a lost lock: %s", error)

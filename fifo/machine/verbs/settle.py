@@ -50,7 +50,7 @@ def settle(step: Step, command: Settle) -> Reply:
     if consumer.generation != state.generation:
         state.touch(consumer)
     if command.verb == _TERMINATE and queue.spec.dead_letter is None:
-        if command.session == consumer.session:
+        if command.session == consumer.session and not command.automatic:
             consumers.prove_alive(step, consumer)
         text = f"queue {queue.name!r} has no dead-letter queue: the messages stay locked"
         return Refused(RefusalCode.NO_DEAD_LETTER_QUEUE, text)
@@ -74,7 +74,7 @@ def _may_settle(state: State, session: int, consumer: Consumer) -> bool:
 def after(step: Step, queue: Queue, consumer: Consumer, command: Settle) -> None:
     """Apply the side effects of a settlement: it proves life, makes room and resolves tokens."""
     if command.session == consumer.session:
-        if consumer.suspicion:
+        if consumer.suspicion and not command.automatic:
             consumers.prove_alive(step, consumer)
         # Its client still asks about what it has just settled: the answer may get lost.
         mark = command.resolved_below

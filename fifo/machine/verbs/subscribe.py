@@ -158,6 +158,8 @@ def credit(step: Step, command: Credit) -> Reply:
         return Refused(RefusalCode.INVALID, "the consumer did not subscribe with explicit credit")
     queue = step.open_queue(consumer.queue)
     consumer.credit = command.credit
+    if not command.automatic:
+        consumers.prove_alive(step, consumer)
     consumers.refresh(step, queue, consumer)
     checkout.checkout(step, queue)
     left, more = consumer.credit, False

@@ -90,7 +90,12 @@ class Consuming:
 
         def step(count: int) -> None:
             command = commands.Credit(
-                session.number, message.consumer, count, message.drain, fence(connection)
+                session.number,
+                message.consumer,
+                count,
+                message.drain,
+                message.automatic,
+                fence(connection),
             )
             self._proposer.ask(connection, frame, command, answer)
 
@@ -168,6 +173,7 @@ class Consuming:
                 stack,
                 message.resolved_below,
                 _places(at, parts) if raw else None,
+                message.automatic,
                 fence(connection),
             )
 

@@ -86,6 +86,10 @@ class Renewals:
             for consumer, ranges in message.items
         ]
         for consumer, _, held in owned:
+            if message.explicit and held is not None and held.suspected:
+                # Of a lost lock too. Where no consumer is suspected there is nothing to write down.
+                alive = commands.Alive(session.number, consumer, fence(connection))
+                self._proposals.propose_command(alive, None)
             if held is not None and not held.renewable:
                 connection.refuse(
                     frame.correlation,
@@ -104,9 +108,6 @@ class Renewals:
                 _not_now(connection, frame)
                 return True
             items.append(_item(renewal, now_ms))
-            if message.explicit and renewal.renewed:
-                alive = commands.Alive(session.number, consumer, fence(connection))
-                self._proposals.propose_command(alive, None)
         connection.send(Renewed(tuple(items)), frame.correlation)
         return True
 

@@ -255,7 +255,7 @@ def step_model(world: World, step: "Step | redriving.Chosen") -> Answer:
         case commands.Cancel():
             return verbs.cancel(world, step.session, step.consumer, tokens_of(step.unopened))
         case commands.Credit():
-            return verbs.credit(world, step.session, step.consumer, step.credit, step.drain)
+            return verbs.credit(world, step)
         case commands.Get():
             return verbs.get(world, step.session, step.queue, step.count, step.lock_ms)
         case commands.Alive():

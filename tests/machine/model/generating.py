@@ -534,7 +534,11 @@ class Generator:
             return self.subscribe()
         amount = self.choose.one((1, 2, 5, 0))
         return commands.Credit(
-            consumer.session, consumer.number, amount, drain=self.choose.chance(30)
+            consumer.session,
+            consumer.number,
+            amount,
+            drain=self.choose.chance(30),
+            automatic=self.choose.chance(30),
         )
 
     def get(self) -> Step:
@@ -634,6 +638,7 @@ class Generator:
             ranges_of(tokens),
             delay_ms,
             resolved_below=resolved,
+            automatic=choose.chance(15),
             **texts,
         )
 

@@ -45,6 +45,24 @@ BUGS: dict[str, Switch] = {
         "consumers.prove_alive(step, consumer)",
         "pass",
     ),
+    "what the client settles on its own clears the suspicion": edited(
+        settle,
+        "after",
+        "consumer.suspicion and not command.automatic",
+        "consumer.suspicion",
+    ),
+    "credit of the program does not clear the suspicion": edited(
+        subscribe,
+        "credit",
+        "consumers.prove_alive(step, consumer)",
+        "pass",
+    ),
+    "credit of the client alone clears the suspicion": edited(
+        subscribe,
+        "credit",
+        "if not command.automatic:",
+        "if True:",
+    ),
     "a resume clears every suspicion": edited(
         sessions,
         "_resume",

@@ -7,7 +7,7 @@ Each function is one command and answers in plain words, to be compared with the
 from dataclasses import dataclass, field
 from typing import Any
 
-from fifo.machine import limits
+from fifo.machine import commands, limits
 from fifo.words.consumer_options import ConsumerOptions
 from tests.machine.model import moving
 from tests.machine.model.handing import hand
@@ -261,15 +261,18 @@ def avoid(world: World, message: Message, consumer: Consumer, *, sure: bool) -> 
         message.avoid_sure = sure
 
 
-def credit(world: World, session: int, number: int, amount: int, drain: bool) -> Answer:
-    """Set the credit of a consumer with explicit credit."""
-    consumer = find(world, session, number)
+def credit(world: World, command: commands.Credit) -> Answer:
+    """Set the credit of a consumer with explicit credit; by the program, it also clears."""
+    consumer = find(world, command.session, command.consumer)
     if isinstance(consumer, str):
         return ("refused", consumer)
     if not consumer.explicit:
         return ("refused", "invalid")
-    consumer.credit, consumer.drains = amount, drain
-    return ("credited", number, drain)
+    consumer.credit, consumer.drains = command.credit, command.drain
+    if not command.automatic:
+        consumer.suspicion = "none"
+        moving.reseat(world, world.queues[consumer.queue])
+    return ("credited", consumer.number, command.drain)
 
 
 def alive(world: World, session: int, number: int) -> Answer:
@@ -363,7 +366,7 @@ def settle(world: World, command: Any, texts: dict[str, str | None]) -> Answer:
     own = consumer.session == command.session
     queue = world.queues[consumer.queue]
     verb = ("ack", "nack", "release", "terminate")[command.verb]
-    if own:
+    if own and not command.automatic:
         consumer.suspicion = "none"
     if verb == "terminate" and queue.spec.dead_letter is None:
         moving.reseat(world, queue)

@@ -51,7 +51,7 @@ class Table:
             for t in range(first, last + 1)
             if t in held
         )
-        return Held(1, True, self.max_lock_ms, parts)
+        return Held(1, True, False, self.max_lock_ms, parts)
 
     def take(self, expired: Sequence[tuple[int, int, int]]) -> None:
         """Apply an evaluation."""

@@ -22,7 +22,8 @@ COMMANDS = [
     commands.Cancel(1, 2, ((3, 4), (6, 7)), (1, 1)),
     commands.Settle(1, 2, 3, ((1, 2), (5, 9))),
     commands.Settle(
-        1, 2, 3, ((1, 2),), 50, "r", "d", "t", "x", None, 9, (None, None, None, (100, 20)), (0, 3)
+        *(1, 2, 3, ((1, 2),), 50, "r", "d", "t", "x", None, 9, (None, None, None, (100, 20)), True),
+        (0, 3),
     ),
     commands.NoticeAck(1, 2, (1, 1)),
 ]

@@ -13,6 +13,7 @@ from fifo.wire.messages import (
     Cancel,
     Close,
     Confirms,
+    Credit,
     Declare,
     Deliver,
     Error,
@@ -388,6 +389,56 @@ async def test_a_renewed_lock_outlives_its_deadline_without_a_log_entry(node: No
     assert (await client.settle(consumer, 1, 2))[0][2] == 0
     await client.close()
     await control.close()
+
+
+async def test_an_explicit_renewal_is_an_entry_only_where_it_clears_a_suspicion(
+    node: Node,
+) -> None:
+    client, consumer = await holding(node, [b"one", b"two"], lock_ms=1000)
+    machine = node.broker.host.machine
+
+    async def renew(token: int, *, explicit: bool) -> Renewed:
+        answer = await client.ask(Renew(((consumer, ((token, token),)),), explicit))
+        assert isinstance(answer, Renewed)
+        return answer
+
+    async def last() -> int:
+        answer = await client.ask(Status())
+        assert isinstance(answer, Ok)
+        return int(answer.result["last"])
+
+    before = await last()
+    for _ in range(20):
+        await renew(1, explicit=True)
+    assert await last() == before
+    async with asyncio.timeout(10):
+        while not machine.consumers_of("q")[0]["flags"]:
+            await renew(2, explicit=False)
+            await passed(0.1)
+    assert machine.consumers_of("q")[0]["held"] == 1
+    # The lock is lost and stays so; but the program has shown that it is alive.
+    assert (await renew(1, explicit=True)).items == ((consumer, (), ((1, 1),)),)
+    message, bodies = await client.delivery()
+    assert (message.first_token, bodies) == (3, [b"one"])
+    assert machine.consumers_of("q")[0]["flags"] == []
+    await client.close()
+
+
+async def test_credit_of_the_program_clears_a_suspicion_and_that_of_its_library_does_not(
+    node: Node,
+) -> None:
+    client = await connected(node.me.client)
+    await client.declare("q", lock_ms=1000)
+    consumer = (await client.subscribe("q", pull=True, tag="t")).consumer
+    await client.confirmed(client.publish("q", 0, 1, [b"one"]))
+    await client.ask(Credit(consumer, 1))
+    assert (await client.delivery())[1] == [b"one"]
+    assert (await client.next(Notice)).tokens == ((1, 1),)
+    assert await client.ask(Credit(consumer, 1, automatic=True)) == Ok({"left": 1})
+    assert await client.ask(Credit(consumer, 1)) == Ok({"left": 0})
+    message, bodies = await client.delivery()
+    assert (message.first_token, bodies) == (2, [b"one"])
+    await client.close()
 
 
 async def test_what_is_not_renewed_expires_beside_what_is(node: Node) -> None:
