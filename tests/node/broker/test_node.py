@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 from pathlib import Path
 
 import pytest
 
+import fifo
 from fifo.wire.messages import (
     Confirms,
     Error,
@@ -289,3 +291,18 @@ async def test_a_hello_waits_for_a_leader_that_has_just_been_elected(tmp_path: P
         assert node.leads
     finally:
         await node.stop()
+
+
+async def test_a_client_at_a_wrong_port_reads_which_it_is_and_floods_no_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path, 1) as cluster:
+        node = await cluster.leader()
+        for address, said in (
+            (node.me.peer, "this is the peer port of node n1: connect to a node's client port"),
+            (node.me.http, "an HTTP answer: this is an http port"),
+        ):
+            with pytest.raises(fifo.ConnectionLost, match=re.escape(said)):
+                await fifo.connect(f"fifo://{address}", connect_timeout=1)
+    refusals = [one for one in caplog.messages if "closing the connection of peer ?" in one]
+    assert len(refusals) == 1

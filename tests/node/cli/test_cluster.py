@@ -471,17 +471,6 @@ def test_a_body_reaches_a_pipe_whole_and_a_terminal_without_control_characters(
     local.ok("queue", "delete", "evil", "--yes")
 
 
-def test_a_wrong_port_is_named_and_floods_no_log(local: Local) -> None:
-    first = local.status()["nodes"][0]
-    for _ in range(3):
-        said = local.type("queue", "list", "--url", f"fifo://{first['peer']}").line
-        assert "this is the peer port of node n1: connect to a node's client port" in said
-    said = local.type("queue", "list", "--url", f"fifo://{first['http']}").line
-    assert "an HTTP answer: this is an http port" in said
-    log = ClusterFolder(local.folder / ".fifo").log_path("n1").read_text(encoding="utf-8")
-    assert log.count("closing the connection of peer ?") == 1
-
-
 def test_consume_follow_settles_and_ends_on_ctrl_c(local: Local) -> None:
     local.ok("queue", "declare", "tail")
     local.ok("publish", "tail", "--body", "x")
