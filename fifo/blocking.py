@@ -413,6 +413,11 @@ class BlockingConsumer(_Twin[Consumer[BlockingMessage]]):
         return self._async.queue
 
     @property
+    def tag(self) -> str:
+        """The label that it has in lists."""
+        return self._async.tag
+
+    @property
     def number(self) -> int | None:
         """The consumer's number; None before it has one."""
         return self._async.number

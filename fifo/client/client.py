@@ -23,11 +23,12 @@ from fifo.client.connection.options import Options, from_url
 from fifo.client.connection.session import Session
 from fifo.client.connection.sources import from_environment, from_keywords
 from fifo.client.consuming.consume_options import consume_options
-from fifo.client.consuming.consumer import Consumer, Consumers
+from fifo.client.consuming.consumer import Consumer
 from fifo.client.consuming.delivery import Delivery
 from fifo.client.consuming.durable import DurableConsumer, Opened
 from fifo.client.consuming.getting import Getter
 from fifo.client.consuming.message import LockedMessage, Message, StoredMessage
+from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settler import Settler
 from fifo.client.consuming.verbs import STATUSES, SettleResult, settling
 from fifo.client.durations import Duration, milliseconds
@@ -468,12 +469,12 @@ class BaseClient(Generic[M]):
         checks.name(queue, "queue")
         given: ConsumerKeywords = {**self.options.consumer, **options}
         tag = given.pop("tag", None)
-        tag = f"consumer-{next(self._tags)}" if tag is None else checks.name(tag, "tag")
+        wanted = f"consumer-{next(self._tags)}" if tag is None else checks.name(tag, "tag")
         self._session.check()
         consumer = Consumer(
             self._session,
             self._settler,
-            consume_options(queue, tag, given),
+            consume_options(queue, self._consumers.free_tag(queue, wanted), given),
             self._factory,
             self._start_control,
         )

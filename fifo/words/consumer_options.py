@@ -83,7 +83,7 @@ class ClientConsumerOptions(ConsumerOptions):
     tag: str | None = row(
         Kind.TEXT,
         None,
-        "Label of the consumer; the same one in the same client keeps its number",
+        "Label of the consumer; a number is added where another of this client has it",
         default_text="a new one",
     )
     auto_renew: bool = row(

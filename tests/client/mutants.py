@@ -9,8 +9,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from fifo.client.consuming.consumer import Consumer
+from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settler import Settler
 from tests.client import test_second_settlements as second
+from tests.client import test_settling as settling
 from tests.mutants.hunting import Hunt, Mutant, named, scenario
 from tests.mutants.switch import Switch, edited
 
@@ -29,6 +32,14 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             "return SettleResult(Status.ALREADY_SETTLED)",
         ),
         _test(second.test_a_second_settlement_by_the_same_verb_joins_the_first, "ack"),
+    ),
+    "two consumers of one client have one tag": (
+        edited(Consumers, "free_tag", "if one not in taken", ""),
+        _test(settling.test_consumers_of_one_tag_subscribe_under_tags_of_their_own),
+    ),
+    "a consumer that is let go keeps what it has": (
+        edited(Consumer, "__del__", "if ledger is not None:", "if False:"),
+        _test(settling.test_what_comes_for_a_consumer_that_was_let_go_goes_back),
     ),
 }
 

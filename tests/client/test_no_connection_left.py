@@ -121,7 +121,8 @@ async def test_a_close_that_is_cancelled_twice_leaves_no_connection(turns: int) 
     async with Peer() as peer:
         peer.answers[Subscribe] = subscribe_as(1)
         client = await fifo.connect(peer.url)
-        await client.consume("orders").subscribe()
+        consumer = client.consume("orders")
+        await consumer.subscribe()
         await until(lambda: len(peer.lines) == 2)
         closing = asyncio.create_task(client.close())
         for _ in range(2):

@@ -121,3 +121,38 @@ async def test_an_ack_of_what_was_given_up_says_that_it_may_be_asked_again() -> 
         _, _, settle = await peer.hear(Settle)
         # With 2 the ack could be carried out late, and its retry be answered `lock_lost`.
         assert (settle.tokens, settle.resolved_below) == (((1, 1),), 1)
+
+
+async def test_consumers_of_one_tag_subscribe_under_tags_of_their_own() -> None:
+    async with Peer() as peer, consuming(peer, tag="worker") as (client, first):
+        long = "ä" * 127
+        kept = [first]
+        wanted = ("worker", "worker", "other", long, long)
+        kept += [client.consume("orders", tag=tag) for tag in wanted]
+        tags = [one.tag for one in kept]
+        assert tags == ["worker", "worker-2", "worker-3", "other", long, "ä" * 126 + "-2"]
+        assert client.consume("elsewhere", tag="worker").tag == "worker"
+
+
+async def test_what_comes_for_a_consumer_that_was_let_go_goes_back() -> None:
+    async with Peer() as peer:
+        peer.answers[Cancel] = peer.answers[Close]
+        peer.answers[Settle] = receive_all
+        peer.answers[Subscribe] = subscribe_as(11)
+        async with fifo.connect(peer.url) as client:
+            messages = client.consume("orders")
+            await messages.subscribe()
+            peer.line().deliver(11, 1, bodies(3))
+            [message] = await take(messages, 1)
+            await message.ack(receipt=True)
+            await peer.hear(Settle)
+            with pytest.warns(ResourceWarning, match="was not left"):
+                del messages
+            _, _, cancel = await peer.hear(Cancel)
+            assert (cancel.consumer, cancel.unopened) == (11, ((2, 3),))
+            # It crossed the cancellation.
+            peer.line().deliver(11, 4, bodies(2))
+            _, _, settle = await peer.hear(Settle)
+            while not settle.tokens:
+                _, _, settle = await peer.hear(Settle)
+            assert (settle.verb, settle.tokens) == (VERB_RELEASE, ((4, 5),))

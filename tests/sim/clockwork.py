@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import warnings
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
@@ -238,7 +239,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._timers.clear()
         for task in self._tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            _close(task.get_coro())
+            with warnings.catch_warnings():
+                # Programs end as they are: none leaves its consumers before the world ends.
+                warnings.simplefilter("ignore", ResourceWarning)
+                _close(task.get_coro())
         self._tasks.clear()
         self.close()
 

@@ -91,25 +91,25 @@ class Scene:
         # What is new drives the last of them out of memory.
         for _ in range(10):
             await client.publish(QUICK, bytes(1_000))
-        async for message in client.consume(QUICK, prefetch=10):
-            await message.ack()
-            if message.token == 10:
-                return
+        async with client.consume(QUICK, prefetch=10) as messages:
+            async for message in messages:
+                await message.ack()
+                if message.token == 10:
+                    return
 
     async def drain(self, client: fifo.Client) -> None:
         """Take the deep queue, in its order."""
-        async for message in client.consume(DEEP, prefetch=20, lock=60.0):
-            self.taken.append(message.body)
-            await message.ack()
-            if len(self.taken) == len(BODIES):
-                return
+        async with client.consume(DEEP, prefetch=20, lock=60.0) as messages:
+            async for message in messages:
+                self.taken.append(message.body)
+                await message.ack()
+                if len(self.taken) == len(BODIES):
+                    return
 
     async def tell(self, client: fifo.Client, count: int) -> None:
         """Publish into the other queue now and then, and see how long each takes to arrive."""
         loop = self.world.loop
-        async with asyncio.TaskGroup() as group:
-            consumer = client.consume(QUICK, prefetch=10)
-            await consumer.subscribe()
+        async with client.consume(QUICK, prefetch=10) as consumer, asyncio.TaskGroup() as group:
             sent: dict[bytes, float] = {}
 
             async def take() -> None:

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import warnings
 from typing import Any, Final
 
 from fifo.client import limits
@@ -27,6 +28,7 @@ from fifo.wire import limits as wire
 from fifo.wire.messages import (
     NOTICE_MESSAGE_TIMEOUT,
     ROLE_CONTROL,
+    Close,
     Error,
     Notice,
     NoticeAck,
@@ -39,6 +41,9 @@ _log = logging.getLogger("fifo.client")
 
 _IDLE_S: Final = 1.0
 """Seconds between looks for locks to renew while nothing is held."""
+
+_LOOP_LOOK_S: Final = 5.0
+"""Longest time without a look whether the user's loop was closed: then nothing is renewed."""
 
 _LOOK_AGAIN_S: Final = 0.25
 """While it waits for the data connection: a word from the other thread may come just too early."""
@@ -136,16 +141,42 @@ class Control:
         self._sent.clear()
         self._lost.clear()
         link.attach(self, welcome.heartbeat_ms / 1000)
-        while not self._lost.is_set() and self._belongs(link, identity):
-            self._wake.clear()
-            self._renew()
-            try:
-                async with asyncio.timeout(self._pause()):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
+        while not self._lost.is_set():
+            if self._user_loop.is_closed():
+                await self._end_session(link)
+            elif not self._belongs(link, identity):
+                break
+            else:
+                self._wake.clear()
+                self._renew()
+                await self._rest(self._pause())
         link.close()
         self.link = None
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait until it is nudged, or until the next renewal, and look at the user's loop."""
+        assert self._wake is not None, "made in _main"
+        while seconds > 0 and not self._wake.is_set() and not self._user_loop.is_closed():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(seconds, _LOOP_LOOK_S)):
+                    await self._wake.wait()
+            seconds -= _LOOP_LOOK_S
+
+    async def _end_session(self, link: Link) -> None:
+        """The program closed its event loop and not its client: nothing can be settled any more,
+        so nothing is renewed, and all that was held goes back."""
+        assert self._lost is not None, "made in _main"
+        self._stopping = True
+        link.send(Close(), next(self._correlations))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._session.options.close_timeout):
+                await self._lost.wait()
+        self._lost.set()
+        text = (
+            f"{self._session!r}: its event loop was closed, and the client was not:"
+            " use `async with fifo.connect(...)`, or close() it"
+        )
+        warnings.warn(text, ResourceWarning, source=self._session, stacklevel=2)
 
     def _belongs(self, link: Link, identity: Identity) -> bool:
         """Whether this connection goes where the session is: same session, same node.
@@ -170,6 +201,8 @@ class Control:
     async def _woken(self) -> None:
         """Wait for a word from the user's loop; the pause is for one that came just before."""
         assert self._wake is not None, "made in _main"
+        if self._user_loop.is_closed():
+            self._cancel()
         self._wake.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_AGAIN_S):

@@ -8,7 +8,9 @@ out. Must not know how settlements travel, or who renews.
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
+import warnings
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
@@ -17,22 +19,22 @@ from typing import Any, Generic, TypeVar
 from fifo.client import checks, limits
 from fifo.client.connection.calls import EXPIRED, Call, until
 from fifo.client.connection.session import Session
+from fifo.client.connection.threads import call_in
 from fifo.client.consuming import ranges
 from fifo.client.consuming.consume_options import ConsumeOptions
 from fifo.client.consuming.delivery import Delivery
+from fifo.client.consuming.leaving import leave, let_go
 from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.consuming.message import Ledger, LockedMessage
 from fifo.client.consuming.ranges import Range
 from fifo.client.consuming.settler import Settler
 from fifo.client.consuming.verbs import SettleResult
 from fifo.client.durations import Duration, patience
-from fifo.client.errors import FifoError, LockLost, QueueNotFound, SessionEnded, again
+from fifo.client.errors import FifoError, QueueNotFound, again
 from fifo.wire import Frame, RemoteProtocolError
 from fifo.wire import limits as wire
 from fifo.wire.errors import Code
-from fifo.wire.messages import SESSION_RESUMED, Alive, Cancel, Credit, Subscribed
-
-_log = logging.getLogger("fifo.client")
+from fifo.wire.messages import SESSION_RESUMED, Alive, Credit, Subscribed
 
 M = TypeVar("M", bound=LockedMessage)
 
@@ -53,6 +55,7 @@ class Consumer(Generic[M]):
         on_start: Callable[[], None],
     ) -> None:
         self.queue = options.subscribe.queue
+        self.tag = options.subscribe.tag
         self.active = False
         self.on_activity: Callable[[bool], object] | None = None
         self.cancelled = False
@@ -62,6 +65,7 @@ class Consumer(Generic[M]):
         self._factory = factory
         self._on_start = on_start
         self._ledger: Ledger | None = None
+        self._feed: Feed[M] | None = None
         self._subscribing: Call | None = None
         self._error: FifoError | None = None
         self._buffer: deque[tuple[Delivery, int, int]] = deque()
@@ -210,24 +214,27 @@ class Consumer(Generic[M]):
         ledger = self._ledger
         if ledger is None or ledger.void or self._session.fatal is not None:
             return
-        ledger.retired = True
-        self._settler.flush(ledger)
-        pieces = list(ranges.chunks(unopened, wire.SETTLE_RANGES_MAX, limits.SETTLE_TOKENS)) or [()]
-        call = self._session.begin(Cancel(ledger.number, pieces[0]))
-        ledger.resolve(pieces[0])
-        for piece in pieces[1:]:
-            self._settler.release_unopened(ledger, piece)
+        call = leave(self._session, self._settler, ledger, unopened)
         seconds = min(self._session.options.timeout, self._session.options.close_timeout)
         loop = self._session.loop
-        try:
-            # Waited for a moment only: without a connection it is sent after the next resume.
-            answer = await until(_copy(call), loop.time() + seconds, loop)
-            if answer is not EXPIRED and not ledger.has_unresolved():
-                self._settler.finish(ledger)
-        except LockLost:
-            self._session.unbind(ledger.number)
-        except FifoError as error:
-            _log.info("cancelling %r: %s", self, error)
+        # Waited for a moment only; what becomes of it then is no concern of the program.
+        with contextlib.suppress(FifoError):
+            await until(_copy(call), loop.time() + seconds, loop)
+
+    def __del__(self) -> None:
+        """Give back what the program lets go of; on whatever thread drops it last."""
+        session, ledger = self._session, self._ledger
+        if self.cancelled or not self._subscribed_once or session.fatal is not None:
+            return
+        if session.loop.is_closed():
+            return  # The control thread finds that out, and gives everything back.
+        if ledger is not None:
+            call_in(session.loop, let_go, session, self._settler, ledger, self._unopened())
+        text = (
+            f"{self!r} was not left: use `async with client.consume(...)`, or cancel() it;"
+            " what it had not handed out goes back now"
+        )
+        warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
 
     # Handing out.
 
@@ -389,8 +396,7 @@ class Consumer(Generic[M]):
             self._replace(message)
         if self.cancelled and self._ledger is not None:
             # Cancelled while the answer was on its way: what comes goes back as it comes.
-            self._ledger.retired = True
-            self._session.begin(Cancel(self._ledger.number)).future.add_done_callback(_look_at)
+            leave(self._session, self._settler, self._ledger)
 
     def _replace(self, message: Subscribed) -> None:
         if self._ledger is not None:
@@ -407,6 +413,7 @@ class Consumer(Generic[M]):
             lock_s=lock_s,
             max_lock_s=max_lock_s,
             renewable=options.auto_renew,
+            tag=self.tag,
         )
         ledger.renewals_max = options.renewals
         ledger.handler_timeout_s = options.handler_timeout_s
@@ -415,12 +422,13 @@ class Consumer(Generic[M]):
         if options.auto_renew and max_lock_s >= limits.RENEWALS_PER_LOCK * lock_s:
             self._usable_s = max_lock_s - lock_s
         self._ledger = ledger
-        self._session.bind(ledger, self)
+        self._feed = Feed(self, ledger, self._settler)
+        self._session.bind(ledger, self._feed)
 
     def deliver(self, delivery: Delivery) -> None:
         """Messages came: keep what is new."""
-        ledger = self._ledger
-        if ledger is None:
+        ledger, feed = self._ledger, self._feed
+        if ledger is None or feed is None:
             return
         new = ledger.admit(delivery)
         count = 0
@@ -432,9 +440,7 @@ class Consumer(Generic[M]):
         metrics.delivered += count
         metrics.repeats_dropped += delivery.count - count
         if self.cancelled:
-            first = delivery.first_token
-            crossed = tuple([(first + start, first + stop - 1) for start, stop in new])
-            self._settler.release_unopened(ledger, crossed)
+            feed.give_back(delivery, new)
             return
         self._wake(count)
 
@@ -490,51 +496,45 @@ class Consumer(Generic[M]):
         self._wake_all()
 
 
-class Consumers:
-    """All consumers of a client, as a part of its session."""
+class Feed(Generic[M]):
+    """The receiver of deliveries and notices of the session, which keeps no consumer alive.
 
-    def __init__(self, session: Session) -> None:
-        self._all: list[Consumer[Any]] = []
-        session.parts.append(self)
+    Where the program has let go of the consumer, what still comes goes back as it comes.
+    """
 
-    def add(self, consumer: Consumer[Any]) -> None:
-        """Tell it of the session's events from here on; cancelled ones are forgotten."""
-        self._all = [one for one in self._all if not one.cancelled]
-        self._all.append(consumer)
+    def __init__(self, consumer: Consumer[M], ledger: Ledger, settler: Settler) -> None:
+        self._consumer = weakref.ref(consumer)
+        self._ledger = ledger
+        self._settler = settler
 
-    def __iter__(self) -> Any:
-        return iter([one for one in self._all if not one.cancelled])
+    def deliver(self, delivery: Delivery) -> None:
+        """Messages came."""
+        consumer = self._consumer()
+        if consumer is not None:
+            consumer.deliver(delivery)
+        else:
+            self.give_back(delivery, self._ledger.admit(delivery))
 
-    def resumed(self) -> None:
-        """Connected."""
-        for consumer in self:
-            consumer.resumed()
+    def give_back(self, delivery: Delivery, new: list[tuple[int, int]]) -> None:
+        """Release the messages at these positions, which no program will see."""
+        first = delivery.first_token
+        crossed = tuple([(first + start, first + stop - 1) for start, stop in new])
+        self._settler.release_unopened(self._ledger, crossed)
 
-    def detached(self) -> None:
-        """Nothing to do: the node keeps consumers."""
+    def activity(self, active: bool) -> None:
+        """The consumer became active, or waits."""
+        if (consumer := self._consumer()) is not None:
+            consumer.activity(active)
 
-    def writable(self) -> None:
-        """Consumers never waited to send."""
+    def lost(self) -> None:
+        """Some of its locks were lost."""
+        if (consumer := self._consumer()) is not None:
+            consumer.lost()
 
-    def session_ended(self, error: SessionEnded) -> None:
-        """Every token is void."""
-        for consumer in self:
-            consumer.session_ended()
-
-    def failed(self, error: FifoError) -> None:
-        """No message will come any more."""
-        for consumer in self:
-            consumer.fail(error)
-
-    def owes(self) -> bool:
-        """Deliveries are not owed."""
-        return False
-
-
-def _look_at(future: asyncio.Future[Any]) -> None:
-    """Log the error of a future that is not awaited."""
-    if not future.cancelled() and (error := future.exception()) is not None:
-        _log.info("a consumer could not be cancelled: %s", error)
+    def removed(self) -> None:
+        """The node has removed the consumer: its queue was deleted."""
+        if (consumer := self._consumer()) is not None:
+            consumer.removed()
 
 
 def _copy(call: Call) -> asyncio.Future[Any]:

@@ -13,7 +13,7 @@ the lowest unresolved token the client never asks again: that is `resolved_below
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from fifo.client import limits
@@ -79,6 +79,7 @@ class LockLedger(Generic[_M]):
         "retired",
         "settler",
         "suspected",
+        "tag",
         "void",
     )
 
@@ -91,9 +92,11 @@ class LockLedger(Generic[_M]):
         lock_s: float,
         max_lock_s: float,
         renewable: bool,
+        tag: str = "",
     ) -> None:
         self.number = number
         self.queue = queue
+        self.tag = tag
         self.settler = settler
         self.lock_s = lock_s
         self.max_lock_s = max_lock_s
@@ -105,7 +108,7 @@ class LockLedger(Generic[_M]):
         self.suspected = False
         self.retired = False
         # Of the user's loop only: what the program has in hand, and the acks of this turn.
-        self.open: dict[int, _M] = {}
+        self.open: MutableMapping[int, _M] = {}
         self.busy: set[int] = set()
         self.gathered: Settlement[_M, LockLedger[_M]] | None = None
         self.in_flight = 0
@@ -238,6 +241,11 @@ class LockLedger(Generic[_M]):
         with self.lock:
             lowest = self._unresolved.lowest
         return self._last_seen + 1 if lowest is None else lowest
+
+    def is_unresolved(self, token: int) -> bool:
+        """Whether this token is still to be settled or answered."""
+        with self.lock:
+            return token in self._unresolved
 
     def has_unresolved(self) -> bool:
         """Whether anything is still to be settled or answered."""

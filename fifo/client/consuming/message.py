@@ -99,7 +99,15 @@ class LockedMessage(StoredMessage):
     `settlement` (None until it is settled) and `ledger` are the client's; programs read `settled`.
     """
 
-    __slots__ = ("_ack_failed", "_lock_lost", "_lost", "ledger", "settlement", "token")
+    __slots__ = (
+        "__weakref__",
+        "_ack_failed",
+        "_lock_lost",
+        "_lost",
+        "ledger",
+        "settlement",
+        "token",
+    )
 
     def __init__(self, delivery: Delivery, index: int) -> None:
         # Not through super(): this is the hot path of a consumer.
