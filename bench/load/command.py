@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import itertools
 import json
 import os
@@ -35,7 +36,12 @@ from bench.processes import Household
 from bench.spark import JavaMissing, JobFailed, start_spark
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
     from pyspark import SparkContext
+
+    Contexts = Callable[[argparse.Namespace, Path, int], AbstractContextManager[SparkContext]]
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit, which then decides about master and settings."""
@@ -117,7 +123,7 @@ def main() -> int:
     interrupts = Interrupts()
     try:
         with interrupts.caught():
-            return _Command(options, folder, interrupts).run()
+            return Command(options, folder, interrupts, own_context).run()
     except (JavaMissing, JobFailed, fifo.FifoError, OSError) as error:
         print(f"the load job failed: {error}", file=sys.stderr)
         return EXIT_CODE if interrupts.count else 1
@@ -126,11 +132,45 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class _Command:
-    def __init__(self, options: argparse.Namespace, folder: Path, interrupts: Interrupts) -> None:
+@contextlib.contextmanager
+def own_context(options: argparse.Namespace, folder: Path, slots: int) -> Iterator[SparkContext]:
+    """A context in a JVM that is started for this command, or spark-submit's; ended after it.
+    PySpark's own handler of Ctrl-C, which cancels all jobs, is taken off.
+    """
+    heard = signal.getsignal(signal.SIGINT)
+    try:
+        context = _start(options, folder, slots)
+    finally:
+        signal.signal(signal.SIGINT, heard)
+    try:
+        yield context
+    finally:
+        context.stop()
+
+
+def _start(options: argparse.Namespace, folder: Path, slots: int) -> SparkContext:
+    if SUBMITTED in os.environ:
+        from pyspark import SparkContext
+
+        return SparkContext.getOrCreate()
+    return start_spark("fifo load", options.master or f"local[{slots}]", folder / "spark")
+
+
+class Command:
+    """A command: its runs, what they print, and the exit code."""
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        folder: Path,
+        interrupts: Interrupts,
+        contexts: Contexts,
+    ) -> None:
+        """`contexts` opens Spark's context, with a number of slots."""
         self._options = options
         self._folder = folder
         self._interrupts = interrupts
+        self._contexts = contexts
         self._console = Console(highlight=False)
 
     def run(self) -> int:
@@ -139,9 +179,8 @@ class _Command:
         first = self._run_of(takes[0])
         asyncio.run(job.prepare(first))  # A cluster that is not there is said before a JVM starts.
         largest = max(one.workload.producers + one.workload.consumers for one in takes)
-        context = self._spark(largest)
         reports: sweep.Reports = {}
-        try:
+        with self._contexts(self._options, self._folder, largest) as context:
             for place, take in enumerate(takes, 1):
                 if len(takes) > 1:
                     print(f"run {place} of {len(takes)}: {take.name}", file=sys.stderr)
@@ -152,30 +191,12 @@ class _Command:
                 reports.setdefault(take.value, []).append(self._one(context, run))
                 if self._interrupts.count:
                     break
-        finally:
-            context.stop()
         return self._show(reports)
 
     def _run_of(self, take: Take) -> Run:
         options, folder = self._options, self._folder / take.name
         history = options.history is not None
         return job.new_run(options.url, take.name, take.workload, folder, history=history)
-
-    def _spark(self, slots: int) -> SparkContext:
-        """A context; PySpark's own handler of Ctrl-C, which cancels all jobs, is taken off."""
-        heard = signal.getsignal(signal.SIGINT)
-        try:
-            return self._start(slots)
-        finally:
-            signal.signal(signal.SIGINT, heard)
-
-    def _start(self, slots: int) -> SparkContext:
-        if SUBMITTED in os.environ:
-            from pyspark import SparkContext
-
-            return SparkContext.getOrCreate()
-        master = self._options.master or f"local[{slots}]"
-        return start_spark("fifo load", master, self._folder / "spark")
 
     def _one(self, context: SparkContext, run: Run) -> dict[str, Any]:
         """A run: the job in a thread, progress and signals here."""

@@ -140,12 +140,14 @@ async def left(run: Run) -> dict[str, int]:
 
 def number(spark: SparkSession, parts: Path, folder: Path) -> int:
     """Make one history of what the partitions wrote, and give how many events it has."""
-    size = sum(path.stat().st_size for path in parts.iterdir())
-    tune(spark, size)  # Some bytes per event: it is the order of magnitude that counts.
+    from pyarrow import parquet
+
+    count = sum(parquet.read_metadata(path).num_rows for path in parts.iterdir())
+    tune(spark, count)
     events = spark.read.parquet(str(parts))
-    count = max(1, events.count() // EVENTS_PER_PARTITION)
     assert set(FIELDS) - {"index"} < set(events.columns), "recorders write this form"
-    return write_numbered(events, folder, count, order="place")
+    pieces = max(1, count // EVENTS_PER_PARTITION)
+    return write_numbered(events, folder, pieces, order="place")
 
 
 def new_run(url: str, queue: str, workload: Workload, folder: Path, *, history: bool) -> Run:

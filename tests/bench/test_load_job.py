@@ -8,20 +8,24 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyarrow import parquet
 
-from bench.cluster import NODE_PORTS
+from bench.interrupts import Interrupts
 from bench.load import sweep
-from bench.loopback import free_base
+from bench.load.command import Command, parse
 from bench.processes import environment
 from tests.jepsen import checkers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.support.shared import SharedCluster
 
 
 def call(*arguments: str, folder: Path, seconds: float = 220) -> subprocess.CompletedProcess[str]:
@@ -39,25 +43,9 @@ def call(*arguments: str, folder: Path, seconds: float = 220) -> subprocess.Comp
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    """A cluster of three nodes, for one test."""
-    where = ("--dir", str(tmp_path / "cluster"))
-    cluster = ("node", "cluster")
-    started = call(
-        *(
-            *cluster,
-            "start",
-            *where,
-            "--base-port",
-            str(free_base(NODE_PORTS)),
-            "--detach",
-            "--json",
-        ),
-        folder=tmp_path,
-    )
-    assert started.returncode == 0, started.stderr
-    yield json.loads(started.stdout)["url"]
-    call(*cluster, "stop", *where, folder=tmp_path)
+def url(shared_cluster: SharedCluster) -> str:
+    """Three nodes, with nothing in them."""
+    return shared_cluster.url
 
 
 @pytest.mark.cluster
@@ -96,23 +84,31 @@ def test_the_job_publishes_and_acks_every_message_and_leaves_no_file(
 @pytest.mark.spark
 @pytest.mark.timeout(400)
 def test_a_sweep_in_several_runs_gives_medians_and_a_page(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Two sizes twice, in turn, each on a queue of its own."""
     monkeypatch.setenv("COLUMNS", "200")
     report = tmp_path / "sweep.html"
-    done = call(
-        *("bench.load", "--url", url, "--queue", "swept", "--messages", "300", "--idle", "0.3"),
-        *("--producers", "1", "--consumers", "1", "--sweep", "size=100,2000", "--runs", "2"),
-        *("--report", str(report)),
-        folder=tmp_path,
+    options = parse(
+        [
+            *("--url", url, "--queue", "swept", "--messages", "300", "--idle", "0.3"),
+            *("--producers", "1", "--consumers", "1", "--sweep", "size=100,2000", "--runs", "2"),
+            *("--report", str(report)),
+        ]
     )
-    assert done.returncode == 0, done.stderr
+    context = nullcontext(spark.sparkContext)
+    code = Command(options, tmp_path / "work", Interrupts(), lambda *_: context).run()
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
     names = [f"swept-{size}-{run}" for run in (1, 2) for size in (100, 2000)]
-    assert re.findall(r"^run \d of 4: (\S+)$", done.stderr, re.MULTILINE) == names
+    assert re.findall(r"^run \d of 4: (\S+)$", printed.err, re.MULTILINE) == names
     cells = r"^│ (?:100|2,000) +(?:│ [\d.,]+ \([\d.,]+ to [\d.,]+\) +){4}│$"
-    assert len(re.findall(cells, done.stdout, re.MULTILINE)) == 2, done.stdout
-    assert " 0.0 " not in done.stdout, "every run has rates and latencies"
+    assert len(re.findall(cells, printed.out, re.MULTILINE)) == 2, printed.out
+    assert " 0.0 " not in printed.out, "every run has rates and latencies"
     page = report.read_text()
     assert "medians of 2 runs" in page
     assert page.count("<svg") == len(sweep.CURVES)

@@ -1,4 +1,4 @@
-"""The Spark session that the checker's tests share."""
+"""The Spark session that the tests of the checker and of the load job share."""
 
 from __future__ import annotations
 
