@@ -18,12 +18,24 @@ def session(step: Step, number: int, fence: Fence | None) -> Refused | None:
     return None
 
 
-def own_consumer(step: Step, session_number: int, number: int) -> Consumer | Refused:
-    """The consumer, open for change, where it is one of this session's."""
+def own_consumer(
+    step: Step, session_number: int, fence: Fence | None, number: int
+) -> Consumer | Refused:
+    """The consumer, open for change, where it is one of this session's and the session is good."""
+    refused = session(step, session_number, fence)
+    if refused is not None:
+        return refused
     consumer = step.state.consumers.get(number)
     if consumer is None or consumer.session != session_number:
         return Refused(RefusalCode.UNKNOWN_CONSUMER, "this session has no such consumer")
     return step.open_consumer(number)
+
+
+def queue_for_session(
+    step: Step, session_number: int, fence: Fence | None, name: str
+) -> Queue | Refused:
+    """The queue, open for change, where the session is good."""
+    return session(step, session_number, fence) or queue_named(step, name)
 
 
 def queue_named(step: Step, name: str) -> Queue | Refused:

@@ -9,6 +9,7 @@ from node.journal.journal import Entry, Journal
 from node.journal.limits import JournalLimits
 from node.journal.records import SEGMENT_MAGIC, decode_header
 from node.journal.segments import SegmentHeader
+from tests.support.simdisk import SimStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,6 +55,18 @@ def open_journal(
         clock=lambda: 0.0,
         recover=recover,
     )
+
+
+def journal_with(
+    count: int, *, limits: JournalLimits = SMALL, size: int = 20, synced: bool = True
+) -> tuple[SimStorage, Journal]:
+    """A journal with entries 1 to `count` on a simulated disk of its own."""
+    storage = SimStorage()
+    journal = open_journal(storage, limits=limits)
+    fill(journal, count, size=size)
+    if synced:
+        journal.log.sync()
+    return storage, journal
 
 
 def decode_segment_header(content: bytes) -> tuple[SegmentHeader, int, int]:

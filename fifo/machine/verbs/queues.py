@@ -169,19 +169,19 @@ def _without_queue(step: Step, queue: Queue, number: int) -> Consumer:
 
 def pause(step: Step, command: PauseQueue) -> Reply:
     """Hand nothing out until resumed."""
-    queue = checks.queue_named(step, command.name)
-    if isinstance(queue, Refused):
-        return queue
-    queue.paused = True
-    return Done()
+    return _set_paused(step, command.name, paused=True)
 
 
 def resume(step: Step, command: ResumeQueue) -> Reply:
     """Hand out again."""
-    queue = checks.queue_named(step, command.name)
+    return _set_paused(step, command.name, paused=False)
+
+
+def _set_paused(step: Step, name: str, *, paused: bool) -> Reply:
+    queue = checks.queue_named(step, name)
     if isinstance(queue, Refused):
         return queue
-    queue.paused = False
+    queue.paused = paused
     return Done()
 
 

@@ -34,10 +34,7 @@ from fifo.words.consumer_options import ConsumerOptions
 
 def subscribe(step: Step, command: Subscribe) -> Reply:
     """Become a consumer, or change what one asked for; the same tag keeps its number."""
-    refused = checks.session(step, command.session, command.fence)
-    if refused is not None:
-        return refused
-    queue = checks.queue_named(step, command.queue)
+    queue = checks.queue_for_session(step, command.session, command.fence, command.queue)
     if isinstance(queue, Refused):
         return queue
     try:
@@ -120,10 +117,7 @@ def _set_options(queue: Queue, consumer: Consumer, options: ConsumerOptions) -> 
 
 def cancel(step: Step, command: Cancel) -> Reply:
     """No more for this consumer, and it finishes what it holds: a drain."""
-    refused = checks.session(step, command.session, command.fence)
-    if refused is not None:
-        return refused
-    consumer = checks.own_consumer(step, command.session, command.consumer)
+    consumer = checks.own_consumer(step, command.session, command.fence, command.consumer)
     if isinstance(consumer, Refused):
         return consumer
     if sum(last - first + 1 for first, last in command.unopened) > bounds.SETTLE_MESSAGES_MAX:
@@ -148,10 +142,7 @@ def cancel(step: Step, command: Cancel) -> Reply:
 
 def credit(step: Step, command: Credit) -> Reply:
     """Set an explicit credit and hand out what is ready for it; a drain takes the rest back."""
-    refused = checks.session(step, command.session, command.fence)
-    if refused is not None:
-        return refused
-    consumer = checks.own_consumer(step, command.session, command.consumer)
+    consumer = checks.own_consumer(step, command.session, command.fence, command.consumer)
     if isinstance(consumer, Refused):
         return consumer
     if not consumer.explicit_credit:
@@ -173,10 +164,7 @@ def credit(step: Step, command: Credit) -> Reply:
 
 def get(step: Step, command: Get) -> Reply:
     """Hand out messages now, to the session's implicit consumer of the queue."""
-    refused = checks.session(step, command.session, command.fence)
-    if refused is not None:
-        return refused
-    queue = checks.queue_named(step, command.queue)
+    queue = checks.queue_for_session(step, command.session, command.fence, command.queue)
     if isinstance(queue, Refused):
         return queue
     if queue.spec.ordering == "single_active" and _is_subscribed(step, queue):
@@ -232,10 +220,7 @@ def _is_subscribed(step: Step, queue: Queue) -> bool:
 
 def alive(step: Step, command: Alive) -> Reply:
     """The program itself says that its consumer works."""
-    refused = checks.session(step, command.session, command.fence)
-    if refused is not None:
-        return refused
-    consumer = checks.own_consumer(step, command.session, command.consumer)
+    consumer = checks.own_consumer(step, command.session, command.fence, command.consumer)
     if isinstance(consumer, Refused):
         return consumer
     consumers.prove_alive(step, consumer)

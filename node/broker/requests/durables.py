@@ -8,7 +8,7 @@ the machine refuses a client that was replaced meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from fifo.machine.contract import Machine, Reply, commands, replies
 from fifo.machine.contract import limits as machine_limits
@@ -27,8 +27,18 @@ NO_SESSION = 0
 ANY = 0
 """No durable consumer has this number: the verb is for the one with the name."""
 
-VerbHandler: TypeAlias = Callable[[Connection, Binding, Frame, Durable, int], None]
-"""Handles one verb for the durable consumer with this number."""
+
+class DurableRequest(NamedTuple):
+    """A verb of a client for the durable consumer with this number."""
+
+    connection: Connection
+    session: Binding
+    frame: Frame
+    message: Durable
+    consumer: int
+
+
+VerbHandler: TypeAlias = Callable[[DurableRequest], None]
 
 
 class Durables:
@@ -67,7 +77,7 @@ class Durables:
                 text = "this durable consumer was forgotten, and another has its name now"
                 connection.refuse(frame.correlation, Code.UNKNOWN_CONSUMER, text)
             else:
-                verb(connection, session, frame, message, consumer.number)
+                verb(DurableRequest(connection, session, frame, message, consumer.number))
 
     def _open(self, connection: Connection, frame: Frame, message: Durable) -> None:
         """Find or create it, and take it over: its former client is refused from now on."""
@@ -90,16 +100,10 @@ class Durables:
         command = commands.OpenDurable(message.queue, message.name, message.options or {})
         self._proposer.ask(connection, frame, command, answer)
 
-    def _reserve(
-        self,
-        connection: Connection,
-        session: Binding,
-        frame: Frame,
-        message: Durable,
-        consumer: int,
-    ) -> None:
+    def _reserve(self, request: DurableRequest) -> None:
         """Lock the next `last` messages; deliver them before the answer, unless `first` is set. As
         many steps as the machine needs to find one, or to see that none is ready."""
+        connection, session, frame, message, consumer = request
         asks = NO_SESSION if message.first else session.number
         command = commands.Reserve(consumer, message.generation, message.last, asks)
 
@@ -115,16 +119,10 @@ class Durables:
 
         step()
 
-    def _fetch(
-        self,
-        connection: Connection,
-        session: Binding,
-        frame: Frame,
-        message: Durable,
-        consumer: int,
-    ) -> None:
+    def _fetch(self, request: DurableRequest) -> None:
         """Deliver once more what is still locked of tokens first..last, before the answer, in as
         many steps as the machine needs."""
+        connection, session, frame, message, consumer = request
         sent = 0
 
         def step(first: int) -> None:
@@ -146,18 +144,12 @@ class Durables:
 
         step(message.first)
 
-    def _ack(
-        self,
-        connection: Connection,
-        session: Binding,
-        frame: Frame,
-        message: Durable,
-        consumer: int,
-    ) -> None:
+    def _ack(self, request: DurableRequest) -> None:
         """Ack everything up to `last`, in as many steps as the machine needs.
 
         `first`: the client has the receipts for all tokens before it.
         """
+        connection, _, frame, message, consumer = request
         lines: list[tuple[int, int, int, bool]] = []
         upto = 0
 
@@ -182,29 +174,17 @@ class Durables:
 
         step()
 
-    def _renew(
-        self,
-        connection: Connection,
-        session: Binding,
-        frame: Frame,
-        message: Durable,
-        consumer: int,
-    ) -> None:
+    def _renew(self, request: DurableRequest) -> None:
         """Renew the locks of everything that it holds."""
-        command = commands.RenewDurable(consumer, message.generation)
-        self._proposer.ask(connection, frame, command, ok(connection, frame))
+        self._ask(request, commands.RenewDurable(request.consumer, request.message.generation))
 
-    def _forget(
-        self,
-        connection: Connection,
-        session: Binding,
-        frame: Frame,
-        message: Durable,
-        consumer: int,
-    ) -> None:
+    def _forget(self, request: DurableRequest) -> None:
         """End it; its locks are released without a count."""
-        command = commands.Forget(consumer, message.generation)
-        self._proposer.ask(connection, frame, command, ok(connection, frame))
+        self._ask(request, commands.Forget(request.consumer, request.message.generation))
+
+    def _ask(self, request: DurableRequest, command: commands.Command) -> None:
+        answer = ok(request.connection, request.frame)
+        self._proposer.ask(request.connection, request.frame, command, answer)
 
 
 def _answer_reserved(connection: Connection, frame: Frame, reply: replies.Reserved) -> None:

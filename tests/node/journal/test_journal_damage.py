@@ -25,6 +25,7 @@ from tests.support.journals import (
     command,
     decode_segment_header,
     fill,
+    journal_with,
     open_journal,
     state_of,
 )
@@ -218,10 +219,7 @@ def test_a_torn_tail_is_cut_and_the_journal_goes_on(one_segment: Written) -> Non
 
 def test_a_tail_behind_a_valid_record_is_not_torn() -> None:
     """An invalid record with a valid one behind it in the same, last group: damage."""
-    storage = SimStorage()
-    journal = open_journal(storage, limits=ONE_SEGMENT)
-    fill(journal, 3)
-    journal.log.sync()
+    storage, _ = journal_with(3, limits=ONE_SEGMENT)
     storage.crash()
     storage.remove(MARK_NAME)
     content = bytearray(storage.content(FIRST_SEGMENT))
@@ -251,10 +249,7 @@ def test_damage_names_file_offset_and_what_to_do(one_segment: Written) -> None:
 
 def test_a_record_inside_a_message_is_never_taken_for_one_of_the_log() -> None:
     """Someone queues the bytes of a journal; then the power goes during the write of that."""
-    storage = SimStorage()
-    journal = open_journal(storage, limits=NO_ROOM)
-    fill(journal, 3)
-    journal.log.sync()
+    storage, journal = journal_with(3, limits=NO_ROOM)
     stolen = storage.content(FIRST_SEGMENT)
     journal.log.add(b"\x10" + stolen * 20, 4, 1)
     journal.log.sync()
@@ -268,9 +263,7 @@ def test_a_record_inside_a_message_is_never_taken_for_one_of_the_log() -> None:
 
 def test_bytes_of_another_place_are_refused_though_their_own_checksum_is_right() -> None:
     """A disk that returns an older or a neighbouring block: the position gives it away."""
-    storage = SimStorage()
-    journal = open_journal(storage, limits=ONE_SEGMENT)
-    fill(journal, 6)
+    storage, journal = journal_with(6, limits=ONE_SEGMENT, synced=False)
     journal.close()
     content = storage.content(FIRST_SEGMENT)
     size = records.RECORD_BYTES + len(command(1))
@@ -287,9 +280,7 @@ def test_bytes_of_another_place_are_refused_though_their_own_checksum_is_right()
 
 
 def test_b08_a_vote_that_cannot_be_read_is_damage_even_as_the_last_record() -> None:
-    storage = SimStorage()
-    journal = open_journal(storage, limits=NO_ROOM)
-    fill(journal, 2)
+    storage, journal = journal_with(2, limits=NO_ROOM, synced=False)
     journal.log.set_term(7, "beta")
     content = storage.content(FIRST_SEGMENT)
     vote_at = content.rindex(b"beta") - records.RECORD_BYTES
@@ -330,17 +321,23 @@ def test_a_renamed_or_exchanged_segment_is_refused(written: Written) -> None:
     assert written.open_changed(marked=False, **renamed) is None
 
 
-def test_an_older_copy_of_the_last_segment_is_refused() -> None:
-    storage = SimStorage()
-    journal = open_journal(storage, limits=NO_ROOM)
-    fill(journal, 3)
-    journal.log.sync()
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        pytest.param(NO_ROOM, "the log ends here, but position", id="without room"),
+        pytest.param(
+            ONE_SEGMENT, r"no record begins here, below position \d+ that is", id="with its room"
+        ),
+    ],
+)
+def test_an_older_copy_of_the_last_segment_is_refused(limits: JournalLimits, words: str) -> None:
+    storage, journal = journal_with(3, limits=limits)
     copy = storage.content(FIRST_SEGMENT)
     fill(journal, 3)
     journal.close()
     storage.replace(FIRST_SEGMENT, copy)
-    with pytest.raises(JournalDamaged, match="the log ends here, but position"):
-        open_journal(storage, limits=NO_ROOM)
+    with pytest.raises(JournalDamaged, match=words):
+        open_journal(storage, limits=limits)
 
 
 def test_a_folder_of_another_cluster_or_node_is_refused_and_named(written: Written) -> None:
@@ -370,9 +367,7 @@ def test_a_newer_format_is_refused_as_such(written: Written) -> None:
 
 
 def test_a_record_of_an_unknown_kind_is_refused_not_skipped() -> None:
-    storage = SimStorage()
-    journal = open_journal(storage, limits=ONE_SEGMENT)
-    fill(journal, 1)
+    storage, journal = journal_with(1, limits=ONE_SEGMENT, synced=False)
     journal.close()
     content = storage.content(FIRST_SEGMENT)
     _, _, seed = decode_segment_header(content)
@@ -397,9 +392,7 @@ def test_a_record_of_an_unknown_kind_is_refused_not_skipped() -> None:
 def test_a_record_that_no_correct_node_writes_is_refused(
     kind: int, term: int, index: int, payload: bytes, problem: str
 ) -> None:
-    storage = SimStorage()
-    journal = open_journal(storage, limits=ONE_SEGMENT)
-    fill(journal, 2)
+    storage, journal = journal_with(2, limits=ONE_SEGMENT, synced=False)
     journal.log.set_term(5, None)
     journal.close()
     content = storage.content(FIRST_SEGMENT)
@@ -418,10 +411,7 @@ def test_what_a_crash_left_of_a_new_segment_is_removed(written: Written) -> None
 
 
 def test_an_entry_that_rots_while_the_node_runs_is_never_returned() -> None:
-    storage = SimStorage()
-    journal = open_journal(storage, limits=ONE_SEGMENT)
-    fill(journal, 3)
-    journal.log.sync()
+    storage, journal = journal_with(3, limits=ONE_SEGMENT)
     content = storage.content(FIRST_SEGMENT)
     at = content.index(command(2))
     inode_content = content[:at] + b"?" + content[at + 1 :]
@@ -472,10 +462,7 @@ def test_records_of_another_journal_at_the_same_position_are_refused() -> None:
 
 def test_what_an_opening_found_is_marked_as_synced() -> None:
     """A kill leaves an old mark; the next opening makes the tail durable and says so."""
-    storage = SimStorage()
-    journal = open_journal(storage, limits=NO_ROOM)
-    fill(journal, 3)
-    journal.log.sync()
+    storage, _ = journal_with(3, limits=NO_ROOM)
     storage.crash()
     open_journal(storage, limits=NO_ROOM)
     storage.crash()
@@ -486,10 +473,7 @@ def test_what_an_opening_found_is_marked_as_synced() -> None:
 
 
 def test_a_tick_of_the_timer_marks_what_is_synced() -> None:
-    storage = SimStorage()
-    journal = open_journal(storage, limits=NO_ROOM)
-    fill(journal, 3)
-    journal.log.sync()
+    storage, journal = journal_with(3, limits=NO_ROOM)
     journal.log.each_second()
     storage.crash()
     storage.replace(FIRST_SEGMENT, storage.content(FIRST_SEGMENT)[:-1])

@@ -20,6 +20,7 @@ from tests.support.journals import (
     busy_script,
     command,
     fill,
+    journal_with,
     open_journal,
     state_of,
 )
@@ -264,10 +265,7 @@ def test_an_unwritable_folder_is_refused_with_a_clear_message(number: int) -> No
 
 
 def test_a_failed_sync_is_never_tried_again_on_the_same_descriptor() -> None:
-    storage = SimStorage()
-    journal = open_journal(storage, limits=ONE_SEGMENT)
-    fill(journal, 3)
-    journal.log.sync()
+    storage, journal = journal_with(3, limits=ONE_SEGMENT)
     attempts: list[str] = []
 
     def fail(operation: str, name: str) -> None:
@@ -294,10 +292,7 @@ def test_what_a_failed_sync_left_in_the_page_cache_is_written_again_before_it_co
     seed: int,
 ) -> None:
     """The kernel holds the lost pages as clean: a restart reads them, a sync skips them."""
-    storage = SimStorage()
-    journal = open_journal(storage, limits=ONE_SEGMENT)
-    fill(journal, 3)
-    journal.log.sync()
+    storage, journal = journal_with(3, limits=ONE_SEGMENT)
 
     def fail(operation: str, name: str) -> None:
         if operation == "sync":

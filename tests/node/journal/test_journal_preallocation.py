@@ -23,6 +23,7 @@ from tests.support.journals import (
     command,
     decode_segment_header,
     fill,
+    journal_with,
     open_journal,
     state_of,
 )
@@ -60,10 +61,7 @@ def test_a_small_group_takes_zeros_along_and_the_next_are_written_into_them() ->
 
 
 def test_a_large_group_takes_none_along_and_uses_what_is_there() -> None:
-    storage = SimStorage()
-    journal = open_journal(storage, limits=ROOM)
-    fill(journal, 2, size=LARGE)
-    journal.log.sync()
+    storage, journal = journal_with(2, limits=ROOM, size=LARGE)
     assert size_of(storage) == journal.stats().disk_bytes
     fill(journal, 1)
     journal.log.sync()
@@ -159,26 +157,10 @@ def test_b07_a_flipped_bit_in_the_room_is_cut_and_changes_nothing(mask: int) -> 
         assert size_of(storage) == used
 
 
-def test_an_older_copy_with_its_room_is_refused() -> None:
-    storage = SimStorage()
-    journal = open_journal(storage, limits=ONE_SEGMENT)
-    fill(journal, 3)
-    journal.log.sync()
-    copy = storage.content(FIRST_SEGMENT)
-    fill(journal, 3)
-    journal.close()
-    storage.replace(FIRST_SEGMENT, copy)
-    with pytest.raises(JournalDamaged, match=r"no record begins here, below position \d+ that is"):
-        open_journal(storage, limits=ONE_SEGMENT)
-
-
 def test_b18_any_sectors_of_a_torn_group_may_be_on_the_disk() -> None:
     """Every subset of them: what remains is a beginning of the group, and nothing acknowledged is
     missing."""
-    storage = SimStorage()
-    journal = open_journal(storage, limits=ROOM)
-    fill(journal, 3)
-    journal.log.sync()
+    storage, journal = journal_with(3, limits=ROOM)
     before = storage.content(FIRST_SEGMENT)
     fill(journal, 14, size=200)
     entries = state_of(journal)[0]
@@ -213,10 +195,7 @@ def test_a_lost_sector_with_another_group_behind_it_is_damage() -> None:
 
 def b07_lost_sector_of_a_synced_group() -> None:
     """The sector was there once: the next group is only written after the sync."""
-    storage = SimStorage()
-    journal = open_journal(storage, limits=ROOM)
-    fill(journal, 1)
-    journal.log.sync()
+    storage, journal = journal_with(1, limits=ROOM)
     fill(journal, 10, size=200)
     journal.log.sync()
     second = journal.stats().disk_bytes
@@ -234,10 +213,7 @@ def b07_lost_sector_of_a_synced_group() -> None:
 
 def test_damage_in_the_last_group_is_no_lost_sector() -> None:
     """Every flipped byte of a record in the room with another of its group behind it."""
-    storage = SimStorage()
-    journal = open_journal(storage, limits=ROOM)
-    fill(journal, 1)
-    journal.log.sync()
+    storage, journal = journal_with(1, limits=ROOM)
     fill(journal, 8, size=200)
     journal.log.sync()
     storage.crash()
@@ -258,10 +234,7 @@ def stale_records_behind_a_cut_tail() -> None:
     """Whole records of a group that lost its first sector never come back behind a new one that
     ends where they begin."""
     wide = replace(ROOM, preallocation_bytes=limits.PREALLOCATION_BYTES)
-    storage = SimStorage()
-    journal = open_journal(storage, limits=wide)
-    fill(journal, 1)
-    journal.log.sync()
+    storage, journal = journal_with(1, limits=wide)
     end = journal.stats().disk_bytes
     fill(journal, 3, size=2 * LARGE)
     journal.log.sync()

@@ -15,6 +15,7 @@ from tests.support.journals import (
     command,
     decode_segment_header,
     fill,
+    journal_with,
     open_journal,
     state_of,
 )
@@ -30,9 +31,7 @@ def headers_of(storage: SimStorage) -> list[SegmentHeader]:
 
 
 def test_the_sync_that_fills_a_segment_begins_the_next() -> None:
-    storage = SimStorage()
-    journal = open_journal(storage)
-    fill(journal, 2, size=200)
+    storage, journal = journal_with(2, size=200, synced=False)
     assert len(segments_of(storage)) == 1
     journal.log.sync()
     assert segments_of(storage) == [segment_name(1, 1), segment_name(2, 3)]
@@ -79,9 +78,7 @@ def test_segments_follow_each_other_without_gaps_and_tell_where_they_begin() -> 
 
 
 def test_a_segment_that_begins_at_the_same_index_as_an_earlier_one_keeps_its_order() -> None:
-    storage = SimStorage()
-    journal = open_journal(storage)
-    fill(journal, 1)
+    storage, journal = journal_with(1, synced=False)
     for term in range(1, 6):
         fill(journal, 4, size=150, term=term)
         journal.log.sync()

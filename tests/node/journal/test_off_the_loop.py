@@ -13,7 +13,7 @@ import pytest
 from node.journal.errors import JournalFailed
 from node.raft.node import RaftNode
 from tests.support import raft_probe
-from tests.support.journals import SMALL, command, fill, open_journal
+from tests.support.journals import SMALL, command, fill, journal_with, open_journal
 from tests.support.raft_world import SimNode, World
 from tests.support.simdisk import PowerCut, SimStorage
 
@@ -86,9 +86,7 @@ def test_a_power_loss_in_the_turn_to_a_new_segment_loses_nothing_that_landed() -
 
 
 def test_a_new_segment_is_begun_by_the_thread_that_syncs_the_old_one() -> None:
-    storage = SimStorage()
-    journal = open_journal(storage)
-    fill(journal, 5, size=100)
+    storage, journal = journal_with(5, size=100, synced=False)
     before = segments(storage)
     job = journal.log.begin_sync()
     assert job is not None
@@ -115,9 +113,7 @@ def test_a_new_segment_is_begun_by_the_thread_that_syncs_the_old_one() -> None:
 
 
 def test_a_truncation_reaches_back_into_the_segment_on_its_way() -> None:
-    storage = SimStorage()
-    journal = open_journal(storage)
-    fill(journal, 5, size=100)
+    storage, journal = journal_with(5, size=100, synced=False)
     job = journal.log.begin_sync()
     assert job is not None
     journal.log.truncate(3)
@@ -132,9 +128,7 @@ def test_a_truncation_reaches_back_into_the_segment_on_its_way() -> None:
 
 
 def test_a_segment_that_cannot_be_begun_ends_the_journal() -> None:
-    storage = SimStorage()
-    journal = open_journal(storage)
-    fill(journal, 5, size=100)
+    storage, journal = journal_with(5, size=100, synced=False)
     job = journal.log.begin_sync()
     assert job is not None
 

@@ -18,7 +18,7 @@ from node.journal.journal import Journal
 from node.journal.log import PLACEHOLDER
 from node.raft.errors import RaftStopped
 from node.raft.pysyncobj.library import LibraryLog
-from tests.support.journals import command, fill, open_journal
+from tests.support.journals import command, fill, journal_with, open_journal
 from tests.support.simdisk import SimStorage
 from tests.support.snapshots import clean_up, kept_entry, live_entries, state_at, take
 
@@ -145,9 +145,7 @@ def test_live_entries_are_read_from_any_of_them_on_without_those_before(
 
 
 def test_a_snapshot_of_what_is_not_synced_syncs_it_first() -> None:
-    storage = SimStorage()
-    journal = open_journal(storage)
-    fill(journal, 5)
+    storage, journal = journal_with(5, synced=False)
     take(journal, [2], index=4)
     assert journal.log.synced_index == 5
     storage.power_loss(random.Random(1))
