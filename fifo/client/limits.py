@@ -92,6 +92,12 @@ LOST_MAX: Final = 65_535
 RENEWALS_PER_LOCK: Final = 3
 """A lock is renewed after a third of it: two renewals may fail before it is lost."""
 
+RENEWAL_PATIENCE: Final = 0.5
+"""Part of the time between two renewals after which an unanswered one makes the client ask the
+other nodes: with locks of 2 s after a third of a second, so that a leader that stops right after a
+renewal is left 1.2 s later. The next one is elected after 0.6 to 1 s, and gives every lock its
+whole duration."""
+
 RENEW_RETRY_S: Final = 0.1
 """Before a renewal is tried again that was answered "not now" (no lease yet)."""
 

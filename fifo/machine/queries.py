@@ -91,6 +91,20 @@ def held(
     return Held(consumer.session, consumer.renewable, suspected, consumer.max_lock_ms, tuple(found))
 
 
+def handed_out(state: State, number: int, ranges: Sequence[Range]) -> list[Range]:
+    """The named tokens that the consumer was ever given; all of them if it is gone meanwhile.
+
+    None of a consumer that no entry of this state has made.
+    """
+    if number >= state.next_consumer:
+        return []
+    consumer = state.consumers.get(number)
+    if consumer is None:
+        return list(ranges)
+    last_token = consumer.next_token - 1
+    return [(first, min(last, last_token)) for first, last in ranges if first <= last_token]
+
+
 def _alike(
     consumer: Consumer, lane: HoldLane, renewed_ms: int, floor: tuple[int, int]
 ) -> HeldRange | None:

@@ -81,6 +81,11 @@ class ReadSide:
         """The named tokens that the consumer holds, as a renewal at that time needs them."""
         return queries.held(self.state, consumer, ranges, renewed_ms)
 
+    def handed_out(self, consumer: int, ranges: Sequence[Range]) -> list[Range]:
+        """The named tokens that this state knows to have been given to the consumer, held or not:
+        of all others it cannot say that they are lost."""
+        return queries.handed_out(self.state, consumer, ranges)
+
     def queues(self) -> list[str]:
         """The names of all queues, in the order of their creation."""
         return [queue.name for queue in self.state.queues.values()]

@@ -178,6 +178,7 @@ class Hello(Message):
     mechanism: Annotated[str | None, maybe(text(64))] = None
     heartbeat_ms: Annotated[int, integer(100, 600_000)] = limits.HEARTBEAT_MS
     resume: Flag = False
+    after_term: Number = 0
 
 
 @_wire(2)

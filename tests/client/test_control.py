@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -436,7 +437,7 @@ async def test_the_control_connection_follows_the_data_connection_to_the_next_le
             await until(lambda: has(old, 1))
             client._session.dialer.learn([("n2", new.address)])
             old.opening = to_new
-            new.opening = welcome
+            new.opening = partial(welcome, term=2)
             for kind, answer in old.answers.items():
                 new.answers[kind] = answer
             old.line(0).drop()

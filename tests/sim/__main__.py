@@ -7,12 +7,17 @@ import random
 import sys
 from collections import Counter
 from functools import partial
+from typing import Final
 
+from tests.sim import held_locks
 from tests.sim.mutants import SEARCHES, found_by
 from tests.sim.plan import PLANS, Plan, cut
 from tests.sim.run import run
 from tests.sim.world import World
 from tests.support.many_seeds import Ran, add_jobs_option, many
+
+HELD: Final = "held"
+"""The plan of a worker with renewed locks and one fault of the leader."""
 
 
 def main() -> int:
@@ -25,13 +30,19 @@ def main() -> int:
         repeat = f"python -m tests.sim --plan {options.plan}"
         seeds = range(first, first + options.seeds)
         return many(partial(_ran, options.plan), seeds, jobs=options.jobs, repeat=repeat)
+    if options.plan == HELD:
+        broken = held_locks.any_fault(options.seed)
+        print(broken or "no lock was lost")
+        return 1 if broken else 0
     return _one(PLANS[options.plan](options.seed), tracing=options.trace, cutting=options.cut)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="which run (default 0)")
-    parser.add_argument("--plan", choices=PLANS, default="drawn", help="which plan of the seed")
+    parser.add_argument(
+        "--plan", choices=[*PLANS, HELD], default="drawn", help="which plan of the seed"
+    )
     parser.add_argument("--trace", action="store_true", help="print what happens, and the history")
     parser.add_argument("--cut", action="store_true", help="leave out the faults it fails without")
     parser.add_argument("--seeds", type=int, metavar="N", help="run N seeds from --seed on")
@@ -72,6 +83,8 @@ def _fails(plan: Plan) -> bool:
 
 def _ran(plan: str, seed: int) -> Ran:
     """The result of one seed of many."""
+    if plan == HELD:
+        return Ran(seed, held_locks.any_fault(seed), 0.0, Counter())
     seen: list[World] = []
     error = None
     try:

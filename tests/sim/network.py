@@ -258,6 +258,8 @@ class Network:
         self.down: dict[str, None] = {}
         self.cuts: dict[tuple[str, str], None] = {}
         self.slow: dict[tuple[str, str], float] = {}
+        self.dialed: dict[str, int] = {}
+        """Connections that each machine has tried to open."""
         self._numbers = 0
         self._stalled: dict[tuple[str, str], list[End]] = {}
         self.bytes = 0
@@ -276,6 +278,7 @@ class Network:
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[End, Any]:
         """A program dials; as patient as TCP."""
         program = current()
+        self.dialed[program.host] = self.dialed.get(program.host, 0) + 1
         retry_s = RETRY_SECONDS
         while True:
             await asyncio.sleep(2 * self._delay(program.host, host))

@@ -87,7 +87,9 @@ class Programs:
             if not self.world.programs[name].alive:
                 self.start(name, main)
 
-    async def connect(self, name: str, rng: random.Random) -> fifo.Client:
+    async def connect(
+        self, name: str, rng: random.Random, *, heartbeat_s: float = 2.0
+    ) -> fifo.Client:
         """A client, as soon as there is a leader."""
         program = self.world.programs[name]
         environment = Environment(
@@ -103,7 +105,7 @@ class Programs:
                     self.world.url,
                     environment=environment,
                     timeout=self.world.plan.timeout_s,
-                    heartbeat=2.0,
+                    heartbeat=heartbeat_s,
                 )
             except fifo.FifoError:
                 await asyncio.sleep(0.5)

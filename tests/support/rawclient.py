@@ -80,6 +80,7 @@ class RawClient:
         heartbeat_ms: int = 5000,
         user: str | None = None,
         secret: tuple[str, bytes] | None = None,
+        after_term: int = 0,
     ) -> Frame:
         """Say hello; the node's answer, whatever it is. `secret`: a mechanism, and its proof,
         which is given where the node asks for it."""
@@ -88,6 +89,7 @@ class RawClient:
             *(1, 1, role, self.session, self.incarnation, "raw", (), user, mechanism),
             heartbeat_ms,
             resume,
+            after_term,
         )
         self.send(message)
         answer = await self.take(lambda frame: True)

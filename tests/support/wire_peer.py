@@ -194,10 +194,10 @@ class Peer:
         return next(line for line in self.lines if line.hello is not None and line.role == role)
 
 
-def welcome(line: Line, hello: Hello, **more: Any) -> Welcome:
+def welcome(line: Line, hello: Hello, *, term: int = 1, **more: Any) -> Welcome:
     """Welcome anybody; a session that is resumed is known."""
     state = SESSION_RESUMED if hello.resume else SESSION_NEW
-    return Welcome(1, "n1", b"c" * 16, 1, session_state=state, **more)
+    return Welcome(1, "n1", b"c" * 16, term, session_state=state, **more)
 
 
 def _ok(line: Line, frame: Frame) -> None:

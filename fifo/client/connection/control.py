@@ -18,6 +18,7 @@ from typing import Any, Final
 from fifo.client import limits
 from fifo.client.connection.dialing import Dialer
 from fifo.client.connection.link import Link
+from fifo.client.connection.patience import LOOKS, Patience
 from fifo.client.connection.session import Identity, Session, hello
 from fifo.client.connection.threads import OwnLoop, call_in
 from fifo.client.consuming import ranges
@@ -35,6 +36,7 @@ from fifo.wire.messages import (
     Redirect,
     Renew,
     Renewed,
+    Welcome,
 )
 
 _log = logging.getLogger("fifo.client")
@@ -67,7 +69,8 @@ class Control:
         self._identity: Identity | None = None
         self._correlations = itertools.count(1)
         self._sent: dict[int, float] = {}
-        self._retry_soon = False
+        self._patience = Patience()
+        self._renew_at = 0.0
 
     def __repr__(self) -> str:
         return f"<control {'off' if self._thread is None else repr(self.link)}>"
@@ -85,9 +88,9 @@ class Control:
 
     def nudge(self) -> None:
         """A lock may be shorter than those before: look at once. From any thread."""
-        loop, wake = self._loop, self._wake
-        if loop is not None and wake is not None:
-            call_in(loop, wake.set)
+        loop = self._loop
+        if loop is not None:
+            call_in(loop, self._look_now)
 
     async def stop(self) -> None:
         """End the thread; waits for it without blocking the user's loop."""
@@ -105,6 +108,10 @@ class Control:
 
     # On the control thread from here on.
 
+    def _look_now(self) -> None:
+        self._renew_at = 0.0
+        self._set_wake()
+
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
@@ -112,45 +119,103 @@ class Control:
         self._task = asyncio.current_task()
         try:
             while not self._stopping:
-                await self._one_connection()
+                await self._one_session()
         finally:
-            if self.link is not None:
-                self.link.close()
+            self._drop(self.link)
 
-    async def _one_connection(self) -> None:
+    async def _one_session(self) -> None:
         """Wait for the session, connect, and renew until the connection or the session is over."""
-        assert self._wake is not None, "made in _main"
-        assert self._lost is not None, "made in _main"
         await self._until_established()
         identity = self._identity = self._session.identity
         data = self._session.link
         self._dialer.hint = data.address if data is not None else self._session.dialer.hint
+        link = await self._find(identity)
+        while link is not None:
+            link = await self._stay(link, identity)
+
+    async def _find(self, identity: Identity, beside: Link | None = None) -> Link | None:
+        """A connection to the leader, attached; None where the search has to begin anew.
+
+        `beside`: one that has gone silent, and stays; only the leader of a later term takes its
+        place.
+        """
+        options, term = self._session.options, 0 if beside is None else beside.term
         try:
             link, welcome = await self._dialer.dial(
-                lambda: hello(identity, self._session.options, ROLE_CONTROL)
+                lambda: hello(identity, options, ROLE_CONTROL, after_term=term),
+                beside=None if beside is None else beside.address,
             )
         except SessionEnded:
             self._tell_ended(identity)
             await self._until_another(identity)
-            return
+            return None
         except FifoError as error:
             _log.warning("the control connection was refused: %s", error)
             await asyncio.sleep(limits.REDIAL_MAX_S)
-            return
+            return None
+        if not self._session.pair.join(ROLE_CONTROL, link):
+            # The data connection was welcomed by a later leader meanwhile.
+            link.close()
+            await asyncio.sleep(limits.REDIAL_PATIENT_MAX_S)
+            return None
+        self._attach(link, welcome)
+        return link
+
+    def _attach(self, link: Link, welcome: Welcome) -> None:
+        assert self._lost is not None, "made in _main"
+        if self.link is not None:
+            self.link.close()
         self.link = link
         self._sent.clear()
+        self._patience.answered()
+        self._renew_at = 0.0
         self._lost.clear()
         link.attach(self, welcome.heartbeat_ms / 1000)
-        while not self._lost.is_set():
-            if self._user_loop.is_closed():
-                await self._end_session(link)
-            elif not self._belongs(link, identity):
-                break
-            else:
+        self._tell(self._session.follow, link.address)
+
+    async def _stay(self, link: Link, identity: Identity) -> Link | None:
+        """Renew over this connection while it is ours; the one that takes its place, or None.
+
+        While renewals are unanswered, the other nodes are asked which of them leads.
+        """
+        assert self._wake is not None, "made in _main"
+        assert self._lost is not None, "made in _main"
+        search: asyncio.Task[Link | None] | None = None
+        try:
+            while not self._lost.is_set():
+                if self._user_loop.is_closed():
+                    await self._end_session(link)
+                    break
+                if search is not None and search.done():
+                    return search.result()
+                if not self._belongs(link, identity):
+                    break
                 self._wake.clear()
-                self._renew()
+                self._renew_if_due()
+                silent = self._patience.is_over(self._environment.monotonic(), self._patience_s())
+                if search is None and silent and self._dialer.knows_another(link.address):
+                    search = asyncio.ensure_future(self._ask_others(link, identity))
+                    search.add_done_callback(lambda _: self._set_wake())
+                elif search is not None and not self._patience.runs:
+                    search.cancel()
+                    search = None
                 await self._rest(self._pause())
-        link.close()
+        finally:
+            if search is not None:
+                search.cancel()
+            if self.link is link:
+                self._drop(link)
+        return None
+
+    async def _ask_others(self, link: Link, identity: Identity) -> Link | None:
+        """Look for the leader of a later term; not all clients of a node in the same instant."""
+        await asyncio.sleep(self._patience_s() * self._environment.chance() / 2)
+        return await self._find(identity, link)
+
+    def _drop(self, link: Link | None) -> None:
+        if link is not None:
+            self._session.pair.leave(link)
+            link.close()
         self.link = None
 
     async def _rest(self, seconds: float) -> None:
@@ -179,14 +244,11 @@ class Control:
         warnings.warn(text, ResourceWarning, source=self._session, stacklevel=2)
 
     def _belongs(self, link: Link, identity: Identity) -> bool:
-        """Whether this connection goes where the session is: same session, same node.
+        """Whether this connection is ours: of this session, and of the latest leader known.
 
         The data connection may find the next leader first, where the old one only hangs.
         """
-        data = self._session.link
-        return self._session.identity.session == identity.session and (
-            data is None or data.address == link.address
-        )
+        return self._session.identity.session == identity.session and not link.retired
 
     async def _until_another(self, identity: Identity) -> None:
         """The session ended: wait until the user's loop has begun another."""
@@ -208,17 +270,29 @@ class Control:
             async with asyncio.timeout(_LOOK_AGAIN_S):
                 await self._wake.wait()
 
-    def _pause(self) -> float:
-        """Until the next renewal: a third of the shortest lock that is held."""
-        if self._retry_soon:
-            self._retry_soon = False
-            return limits.RENEW_RETRY_S
+    def _period_s(self) -> float:
+        """Between two renewals: a third of the shortest lock that is held."""
         locks = [
             ledger.lock_s
             for ledger in self._session.ledgers.values()
             if ledger.renewable and not ledger.void
         ]
         return min([*locks, limits.LOCK_S_MAX]) / limits.RENEWALS_PER_LOCK if locks else _IDLE_S
+
+    def _patience_s(self) -> float:
+        """The time that a renewal may be unanswered."""
+        return min(self._period_s() * limits.RENEWAL_PATIENCE, limits.STALL_S)
+
+    def _pause(self) -> float:
+        """Until the next renewal, or the next look for the answer to one."""
+        pause = max(0.0, self._renew_at - self._environment.monotonic())
+        return min(pause, self._patience_s() / LOOKS) if self._patience.runs else pause
+
+    def _renew_if_due(self) -> None:
+        now = self._environment.monotonic()
+        if now >= self._renew_at:
+            self._renew_at = now + self._period_s()
+            self._renew()
 
     def _renew(self) -> None:
         """Send a frame (or as many as the ranges need) that names all held locks."""
@@ -245,6 +319,7 @@ class Control:
         if items:
             correlation = next(self._correlations)
             self._sent[correlation] = now
+            self._patience.asked(now)
             link.send(Renew(tuple(items)), correlation)
 
     def frame_received(self, link: Link, frame: Frame) -> None:
@@ -263,12 +338,15 @@ class Control:
             if frame.correlation == 0:
                 link.abort(from_code(message.code, message.text, message.detail))
             elif message.retryable and renewal is not None:
-                self._retry_soon = True
+                # Not an answer: it does not lead, or not yet.
+                self._renew_at = self._environment.monotonic() + limits.RENEW_RETRY_S
                 self._set_wake()
             elif renewal is not None and not self._session.closing:
+                self._patience.answered()
                 _log.warning("a renewal was refused: %s", message.text)
 
     def _renewed(self, answer: Renewed, sent_at: float | None) -> None:
+        self._patience.answered()
         ledgers = self._session.ledgers
         for number, granted, lost in answer.items:
             ledger = ledgers.get(number)
@@ -310,11 +388,9 @@ class Control:
         """The control connection is gone: another one, at once."""
         if isinstance(error, SessionEnded) and self._identity is not None:
             self._tell_ended(self._identity)
-        if self.link is link:
-            self.link = None
-        if self._lost is not None:
+        if self.link is link and self._lost is not None:
             self._lost.set()
-        self._set_wake()
+            self._set_wake()
 
     def _set_wake(self) -> None:
         if self._wake is not None:

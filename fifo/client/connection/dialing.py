@@ -33,6 +33,42 @@ FATAL: Final = (AuthenticationFailed, PermissionDenied, SessionEnded, SessionTak
 """Answers of a leader that another node would give as well."""
 
 
+class _Search:
+    """A search for a leader: attempts that run, and nodes to be tried in this round."""
+
+    def __init__(self, beside: str | None) -> None:
+        self.beside = beside
+        self.running: dict[asyncio.Task[tuple[Link, Welcome | Redirect]], str] = {}
+        self.waiting: deque[str] = deque()
+        self.retry_s: float | None = None
+        self.found: tuple[Link, Welcome] | None = None
+        self._seen: set[str | None] = set()
+
+    def begin(self, addresses: Iterable[str]) -> None:
+        """Begin a round: a leader that was named since the last one is tried first."""
+        out = {self.beside, *self.running.values()}
+        self.waiting = deque(
+            one for one in dict.fromkeys([*self.waiting, *addresses]) if one not in out
+        )
+        self._seen = {*out, *self.waiting}
+        self.retry_s = None
+
+    def redirected(self, answer: Redirect) -> None:
+        """The leader that a redirect names is next."""
+        if answer.retry_ms:
+            retry_s = answer.retry_ms / 1000
+            self.retry_s = retry_s if self.retry_s is None else min(self.retry_s, retry_s)
+        address = answer.address
+        if not address:
+            return
+        if address in self.waiting:
+            self.waiting.remove(address)
+            self.waiting.appendleft(address)
+        elif address not in self._seen:
+            self._seen.add(address)
+            self.waiting.appendleft(address)
+
+
 class Dialer:
     """Knows nodes, and finds the one that leads."""
 
@@ -56,75 +92,88 @@ class Dialer:
             return "tried " + ", ".join(self._known)
         return "tried " + ", ".join(f"{one} ({what})" for one, what in self.tried.items())
 
-    async def dial(self, hello: Callable[[], Hello]) -> tuple[Link, Welcome]:
-        """Go round until a leader welcomes us. Raises only the FATAL errors; cancel it to stop."""
+    def knows_another(self, address: str) -> bool:
+        """Whether a node is known besides the one at `address`."""
+        return any(one != address for one in self._known)
+
+    async def dial(
+        self, hello: Callable[[], Hello], *, beside: str | None = None
+    ) -> tuple[Link, Welcome]:
+        """Go round until a leader welcomes us. Raises only the FATAL errors; cancel it to stop.
+
+        `beside`: the node to which we are connected. It is left out, and all others are asked at
+        once.
+        """
         began = self._environment.monotonic()
         rounds = 0
-        while True:
-            found, retry_s = await self._round(hello)
-            if found is not None:
-                self.hint = found[0].address
-                return found
-            pause = self._options.reconnect.delay_s(rounds)
-            if self._environment.monotonic() - began < limits.REDIAL_PATIENCE_S:
-                pause = min(pause, limits.REDIAL_PATIENT_MAX_S)
-            pause *= 0.5 + self._environment.chance()
-            if retry_s is not None:
-                # The node knows better how long it takes, but it does not know the other nodes.
-                pause = max(pause, min(retry_s, limits.REDIAL_MAX_S))
-            rounds += 1
-            await asyncio.sleep(pause)
-
-    async def _round(
-        self, hello: Callable[[], Hello]
-    ) -> tuple[tuple[Link, Welcome] | None, float | None]:
-        """Try every known node once, overlapping; (link and welcome, shortest retry in seconds)."""
-        waiting = deque(self._order())
-        seen = set(waiting)
-        running: dict[asyncio.Task[tuple[Link, Welcome | Redirect]], str] = {}
-        retry_s: float | None = None
+        search = _Search(beside)
         try:
-            while waiting or running:
-                if waiting:
-                    address = waiting.popleft()
-                    task = asyncio.ensure_future(self._attempt(address, hello()))
-                    running[task] = address
-                done, _ = await asyncio.wait(
-                    running,
-                    timeout=limits.STAGGER_S if waiting else None,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                # In the order of dialing: a set has another one in every process.
-                for task in [one for one in running if one in done]:
-                    address = running.pop(task)
-                    link, answer = self._outcome(task, address)
-                    if isinstance(answer, Welcome) and link is not None:
-                        self.learn(answer.nodes)
-                        return (link, answer), None
-                    if isinstance(answer, Redirect):
-                        retry_s = _shorter(retry_s, answer.retry_ms)
-                        self._follow(answer, seen, waiting)
+            while True:
+                await self._round(search, hello)
+                if search.found is None:
+                    pause = self._options.reconnect.delay_s(rounds)
+                    if self._environment.monotonic() - began < limits.REDIAL_PATIENCE_S:
+                        pause = min(pause, limits.REDIAL_PATIENT_MAX_S)
+                    pause *= 0.5 + self._environment.chance()
+                    if search.retry_s is not None:
+                        # The node knows better how long it takes, but not the other nodes.
+                        pause = max(pause, min(search.retry_s, limits.REDIAL_MAX_S))
+                    rounds += 1
+                    await self._pause(search, pause)
+                if search.found is not None:
+                    self.hint = search.found[0].address
+                    return search.found
         finally:
-            _let_go(running)
-        return None, retry_s
+            _let_go(search.running)
+
+    async def _round(self, search: _Search, hello: Callable[[], Hello]) -> None:
+        """Try every known node once, overlapping, except those that still owe us an answer.
+
+        A node that accepts and says nothing holds up neither the others nor the next round.
+        """
+        search.begin(self._order())
+        quiet = False
+        while search.found is None and (search.waiting or (search.running and not quiet)):
+            if search.waiting:
+                address = search.waiting.popleft()
+                search.running[asyncio.ensure_future(self._attempt(address, hello()))] = address
+            if search.waiting and search.beside is not None:
+                continue
+            quiet = not await self._answers(search, limits.STAGGER_S)
+
+    async def _pause(self, search: _Search, seconds: float) -> None:
+        """Begin no attempt for `seconds`, but take a welcome that comes meanwhile."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while search.found is None and (left := end - loop.time()) > 0:
+            await self._answers(search, left)
+
+    async def _answers(self, search: _Search, seconds: float) -> bool:
+        """Wait for an attempt to end, and take its outcome in; False if none has."""
+        if not search.running:
+            await asyncio.sleep(seconds)
+            return False
+        done, _ = await asyncio.wait(
+            search.running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+        )
+        # In the order of dialing: a set has another one in every process.
+        for task in [one for one in search.running if one in done]:
+            if search.found is not None:
+                break
+            address = search.running.pop(task)
+            link, answer = self._outcome(task, address)
+            if isinstance(answer, Welcome) and link is not None:
+                self.learn(answer.nodes)
+                search.found = link, answer
+            elif isinstance(answer, Redirect):
+                self.learn(answer.nodes)
+                search.redirected(answer)
+        return bool(done)
 
     def _order(self) -> list[str]:
         if self.hint is None:
             return list(self._known)
         return [self.hint, *[one for one in self._known if one != self.hint]]
-
-    def _follow(self, answer: Redirect, seen: set[str], waiting: deque[str]) -> None:
-        """The leader that a redirect names is next; what it lists comes later."""
-        self.learn(answer.nodes)
-        address = answer.address
-        if not address:
-            return
-        if address in waiting:
-            waiting.remove(address)
-            waiting.appendleft(address)
-        elif address not in seen:
-            seen.add(address)
-            waiting.appendleft(address)
 
     def _outcome(
         self, task: asyncio.Task[tuple[Link, Welcome | Redirect]], address: str
@@ -195,12 +244,6 @@ def words(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return f"no TLS there: {error.reason}; is it fifo:// and not fifos://?"
     return (str(error) or type(error).__name__)[:200]
-
-
-def _shorter(retry_s: float | None, retry_ms: int) -> float | None:
-    if not retry_ms:
-        return retry_s
-    return retry_ms / 1000 if retry_s is None else min(retry_s, retry_ms / 1000)
 
 
 def _let_go(running: Iterable[asyncio.Task[tuple[Link, Welcome | Redirect]]]) -> None:

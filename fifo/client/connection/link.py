@@ -60,6 +60,10 @@ class Link(asyncio.Protocol):
         self.address = address
         self.writable = True
         self.heartbeat_s = wire.HEARTBEAT_MS / 1000
+        self.term = 0
+        """Of the leader that has welcomed us."""
+        self.retired = False
+        """Whether a later leader has welcomed us: no frame is handed over any more."""
         self.closed = loop.create_future()
         self._environment = environment
         self._loop = loop
@@ -97,7 +101,8 @@ class Link(asyncio.Protocol):
         self._receiver = receiver
         early, self._early = self._early, []
         for frame in early:
-            receiver.frame_received(self, frame)
+            if not self.retired:
+                receiver.frame_received(self, frame)
         if self.closed.done():
             receiver.link_lost(self, self._error or ConnectionLost(f"{self.address}: closed"))
             return
@@ -126,6 +131,8 @@ class Link(asyncio.Protocol):
             self.abort(FifoError(f"a frame from {self.address} could not be handled: {error!r}"))
 
     def _take(self, frame: Frame | BadMessage) -> None:
+        if self.retired:
+            return
         if isinstance(frame, BadMessage):
             raise RemoteProtocolError(frame.code, frame.text)
         message = frame.message
@@ -142,6 +149,7 @@ class Link(asyncio.Protocol):
 
     def _take_opening(self, message: Message) -> None:
         if isinstance(message, Welcome | Redirect):
+            self.term = message.term if isinstance(message, Welcome) else 0
             self._opened.set_result(message)
         elif isinstance(message, Error):
             error = from_code(message.code, message.text, message.detail)

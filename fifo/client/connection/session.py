@@ -21,6 +21,7 @@ from fifo.client.connection.dialing import Dialer
 from fifo.client.connection.environment import Environment
 from fifo.client.connection.link import Link
 from fifo.client.connection.options import Options
+from fifo.client.connection.pair import Pair
 from fifo.client.consuming import ranges
 from fifo.client.consuming.delivery import Delivery
 from fifo.client.consuming.lock_ledger import LockLedger
@@ -135,6 +136,7 @@ class Session:
         self.metrics = metrics
         self.loop = loop
         self.dialer = Dialer(options, environment)
+        self.pair = Pair()
         self.link: Link | None = None
         self.welcome: Welcome | None = None
         self.identity = Identity(
@@ -189,6 +191,11 @@ class Session:
             except FifoError as error:
                 self._fail(error)
                 return
+            if not self.pair.join(ROLE_DATA, link):
+                # The control connection was welcomed by a later leader meanwhile.
+                link.close()
+                await asyncio.sleep(limits.REDIAL_PATIENT_MAX_S)
+                continue
             self._lost.clear()
             self._attach(link, welcome)
             await self._lost.wait()
@@ -218,8 +225,15 @@ class Session:
         if self.on_connected is not None:
             self.on_connected(link.address)
 
+    def follow(self, address: str) -> None:
+        """The control connection was welcomed at `address`: go there, if it leads a later term."""
+        self.dialer.hint = address
+        if self.link is not None and self.link.retired:
+            self.link.abort(ConnectionLost(f"{self.link.address}: {address} leads a later term"))
+
     def link_lost(self, link: Link, error: FifoError) -> None:
         """The data connection is gone: notify all parts, and connect again."""
+        self.pair.leave(link)
         if self.link is not link:
             return
         self.link = None
@@ -309,6 +323,7 @@ class Session:
         if self._keeper is not None and self._keeper is not asyncio.current_task():
             self._keeper.cancel()
         if self.link is not None:
+            self.pair.leave(self.link)
             self.link.close()
             self.link = None
 
@@ -560,8 +575,11 @@ class Session:
             sink.lost()
 
 
-def hello(identity: Identity, options: Options, role: int) -> Hello:
-    """The first frame of a connection: it names the user; the secret is never in it."""
+def hello(identity: Identity, options: Options, role: int, *, after_term: int = 0) -> Hello:
+    """The first frame of a connection: it names the user; the secret is never in it.
+
+    `after_term`: only the leader of a later term welcomes us; any other node redirects.
+    """
     return Hello(
         version_min=VERSION_MIN,
         version_max=VERSION_MAX,
@@ -573,6 +591,7 @@ def hello(identity: Identity, options: Options, role: int) -> Hello:
         mechanism=options.mechanism,
         heartbeat_ms=round(options.heartbeat * 1000),
         resume=identity.established,
+        after_term=after_term,
     )
 
 

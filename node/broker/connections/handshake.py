@@ -44,6 +44,8 @@ class Identity:
 class Admitting(Protocol):
     """A term that this node leads."""
 
+    term: int
+
     def admit(self, connection: Connection, hello: Hello) -> None:
         """Attach the client's session, now or once the term's own `lead` is applied."""
 
@@ -85,7 +87,7 @@ class Handshake:
         connection.heartbeat_s = beat_ms / 1000
         if not self._authentication.required:
             self._without_users(connection, hello)
-        elif hello.role != ROLE_OBSERVER and self._leading() is None:
+        elif hello.role != ROLE_OBSERVER and self._admitting(hello) is None:
             # Before asking for a secret: only the leader needs to see it.
             self._connections.known(connection)
             connection.close(self.redirect(moved=False))
@@ -147,10 +149,21 @@ class Handshake:
         if hello.role == ROLE_OBSERVER:
             connection.observer = True
             self.welcome(connection, session_state=SESSION_NEW)
-        elif (leadership := self._leading()) is not None:
+        elif (leadership := self._admitting(hello)) is not None:
             leadership.admit(connection, hello)
         else:
             connection.close(self.redirect(moved=False))
+
+    def _admitting(self, hello: Hello) -> Admitting | None:
+        """The term that this node leads, if it is later than the one that the client has.
+
+        A client that looks for a later leader beside a silent connection costs no log entry, and
+        loses nothing, where there is none.
+        """
+        leadership = self._leading()
+        if leadership is None or leadership.term <= hello.after_term:
+            return None
+        return leadership
 
     def forget(self, connection: Connection) -> None:
         """Drop the challenge of a closed connection."""

@@ -76,15 +76,23 @@ class Renewals:
                 self._waiting.append(one)
 
     def _answer(self, connection: Connection, session: Binding, frame: Frame) -> bool:
-        """Grant and answer; False if the renewal has to wait."""
+        """Grant and answer; False if the renewal has to wait.
+
+        Tokens that were never handed out, as far as this node knows, are left out of the answer.
+        """
         message = message_of(frame, Renew)
         if not self._may_grant() or self._locks.undecided(message.items):
             return False
         now_ms = self._clocks.cluster.now_ms()
         owned = [
             (consumer, ranges, self._held(session.number, consumer, ranges, now_ms))
-            for consumer, ranges in message.items
+            for consumer, named in message.items
+            if (ranges := self._machine.handed_out(consumer, named))
         ]
+        if not owned and any(named for _, named in message.items):
+            # This state has never heard of them, so it cannot say that they are lost.
+            _not_now(connection, frame)
+            return True
         for consumer, _, held in owned:
             if message.explicit and held is not None and held.suspected:
                 # Of a lost lock too. Where no consumer is suspected there is nothing to write down.

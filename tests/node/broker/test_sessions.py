@@ -493,6 +493,33 @@ async def test_without_a_lease_a_renewal_waits_and_is_then_answered_not_now(
     assert isinstance(await waiting, Renewed)
 
 
+async def test_what_was_never_handed_out_is_not_called_lost(node: Node) -> None:
+    client, consumer = await holding(node, [b"one"])
+    for unknown in ((consumer, ((2, 9),)), (consumer + 1, ((1, 1),))):
+        answer = await client.ask(Renew((unknown,)))
+        assert isinstance(answer, Error)
+        assert (answer.code, answer.retryable) == ("not_now", True)
+    answer = await client.ask(Renew(((consumer, ((1, 9),)), (consumer + 1, ((1, 1),)))))
+    assert isinstance(answer, Renewed)
+    [(number, granted, lost)] = answer.items
+    assert (number, [one[:2] for one in granted], lost) == (consumer, [(1, 1)], ())
+
+
+async def test_a_client_that_looks_for_a_later_leader_is_redirected_by_this_one(node: Node) -> None:
+    client, _ = await holding(node, [b"one"])
+    raft = raft_probe.running_raft(node)
+    before = raft.status().last_index
+    beside = await RawClient(client.session, client.incarnation).connect(node.me.client)
+    answer = await beside.hello(resume=True, after_term=raft.term)
+    assert isinstance(answer.message, Redirect)
+    assert raft.status().last_index == before
+    assert (await overview(client))["locked"] == 1
+    later = await RawClient(client.session, client.incarnation).connect(node.me.client)
+    answer = await later.hello(resume=True, after_term=raft.term - 1)
+    assert isinstance(answer.message, Welcome)
+    assert answer.message.term == raft.term
+
+
 async def test_no_client_is_let_in_before_the_leaders_own_first_entry_is_applied(
     node: Node,
 ) -> None:
