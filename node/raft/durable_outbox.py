@@ -80,15 +80,24 @@ class DurableOutbox:
         A successful acknowledgement covers every earlier one of its term, so one frame tells
         the leader all of it; but none that the sync under way releases waits for the next.
         """
+        # A refusal names a place in the leader's own log, which no later answer stands for.
         if not self._frames or message["type"] != "next_node_idx" or not message["success"]:
             return False
+        # The last frame only: merged into an earlier one it would overtake what was said since,
+        # such as a vote to the same peer.
         other, last, last_end = self._frames[-1]
         if other != node or last["type"] != "next_node_idx" or not last["success"]:
             return False
+        # Another term has another leader, which must not count this. And an acknowledgement of
+        # the time in which this member did not count (raft.md 4) must not come to count.
+        # the time in which this member did not count (raft.md 4) must not come to count.
         if (last["term"], last["counted"]) != (message["term"], message["counted"]):
             return False
+        # The sync under way covers the last frame and not this one: merged, they would both wait
+        # for the next sync, and the leader would hear of the first a whole sync later.
         if last_end <= self._disk.covered_end < end:
             return False
+        # Maxima: the answer to a frame that was sent again may name less than the one before.
         last["next_node_idx"] = max(last["next_node_idx"], message["next_node_idx"])
         last["round"] = max(last["round"], message["round"])
         self._frames[-1] = (node, last, end)

@@ -72,7 +72,10 @@ class Compaction:
     def _passes(self) -> Generator[Job[Any] | int]:
         self._again = True
         while self._again:
+            # Lowered before the work: a snapshot that comes meanwhile asks for another pass.
             self._again = False
+            # The base first, for what lies before it is what is let go. What nothing needs is
+            # removed before the copying, so that no dead file is taken for a nearly empty one.
             yield from self._advance()
             yield from self._remove_unneeded()
             yield from self._compact()
