@@ -25,7 +25,8 @@ second is the peer's address."""
 
 def listening_socket(family: int, address: tuple[object, ...]) -> socket.socket:
     """A socket that listens at an address. Raises OSError."""
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, asyncio switches off the delay of small frames (TCP_NODELAY).
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
