@@ -19,6 +19,7 @@ from node.broker.leadership import Leadership
 from node.config import Address, ClusterConfig, LimitSettings, cluster_config
 from node.http.server import HttpServer
 from node.server import Node
+from tests.support.skipping import SkippingLoop
 
 T = TypeVar("T")
 
@@ -96,8 +97,10 @@ class LocalCluster:
 
     async def start(self, *names: str) -> None:
         """Start these nodes, or all."""
+        loop = asyncio.get_running_loop()
+        environment = loop.environment() if isinstance(loop, SkippingLoop) else None
         for name in names or [node.name for node in self.config.nodes]:
-            node = Node(self.config, name, http=HttpServer)
+            node = Node(self.config, name, environment, http=HttpServer)
             await node.start()
             self.nodes[name] = node
 

@@ -468,6 +468,7 @@ async def test_a_renewal_never_goes_beyond_the_longest_lock(node: Node) -> None:
     async def renew() -> None:
         while True:
             await client.ask(Renew(((consumer, ((1, 1),)),)))
+            await passed(0.02)
 
     renewing = asyncio.create_task(renew())
     await eventually(lambda: any(isinstance(f.message, Notice) for f in client.frames))

@@ -17,7 +17,6 @@ from node.raft import (
     RaftEnvironment,
     RaftNode,
     TcpTransport,
-    boot_clock,
 )
 from tests.node.raft.test_transport import free_ports, until
 from tests.support import raft_probe
@@ -54,7 +53,7 @@ class Owner:
             RaftEnvironment(
                 journal=journal,
                 transport=TcpTransport(config, rng=random.Random()),
-                clock=boot_clock,
+                clock=self._loop.time,
                 rng=random.Random(),
                 apply=lambda index, term, payload: self.applied.append(bytes(payload)),
                 before_sync=lambda: None,
@@ -105,9 +104,11 @@ async def owners(tmp_path: Path) -> AsyncIterator[dict[str, Owner]]:
 async def leader_of(owners: dict[str, Owner]) -> Owner:
     """The node that leads with a lease."""
 
+    now = asyncio.get_running_loop().time
+
     def leads(owner: Owner) -> bool:
         node = owner.node
-        return not owner.closed and node.is_leader and node.lease_until() > boot_clock()
+        return not owner.closed and node.is_leader and node.lease_until() > now()
 
     await until(lambda: any(map(leads, owners.values())))
     return next(filter(leads, owners.values()))
