@@ -17,6 +17,7 @@ from fifo.machine.effects import (
     Effect,
     Fenced,
     Notify,
+    Resumed,
     Run,
     SessionEnded,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "BlobColumn",
     "Notify",
     "Activity",
+    "Resumed",
     "Fenced",
     "ConsumerRemoved",
     "SessionEnded",

@@ -9,6 +9,7 @@ hold handles to bodies, never bodies.
 | Deliver | leader | consumer and token |
 | Notify | leader | session and notice number |
 | Activity | leader | carries the state itself |
+| Resumed | leader | session and epoch |
 | Fenced | leader | session, role and epoch |
 | ConsumerRemoved | leader | consumer number, which never comes again |
 | SessionEnded | leader | session number, which never comes again |
@@ -94,6 +95,14 @@ class Activity:
 
 
 @value
+class Resumed:
+    """All that the resumed session holds was sent again on its data connection `epoch`."""
+
+    session: int
+    epoch: int
+
+
+@value
 class Fenced:
     """Close connections of this role up to `epoch`; with `session_taken` where `taken`."""
 
@@ -120,4 +129,4 @@ class SessionEnded:
     cause: int
 
 
-Effect = Deliver | Notify | Activity | Fenced | ConsumerRemoved | SessionEnded
+Effect = Deliver | Notify | Activity | Resumed | Fenced | ConsumerRemoved | SessionEnded

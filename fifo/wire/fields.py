@@ -26,6 +26,16 @@ _PLAIN_DEPTH_MAX: Final = 8
 _PLAIN_TYPES: Final = frozenset({type(None), bool, int, float, str, bytes})
 
 
+NAMES: Final[dict[Check, str]] = {}
+"""The values that each check accepts, in the notation of `docs/protocol.md`: tables and clients are
+generated from it."""
+
+
+def _called(name: str, check: Check) -> Check:
+    NAMES[check] = name
+    return check
+
+
 class FieldError(ValueError):
     """A field holds what it must not hold."""
 
@@ -38,7 +48,7 @@ def integer(low: int = 0, high: int = U63_MAX) -> Check:
             raise FieldError(f"must be an integer from {low} to {high}")
         return value
 
-    return check
+    return _called(f"integer {low}..{high}", check)
 
 
 def boolean(value: Any) -> bool:
@@ -59,7 +69,7 @@ def text(bytes_max: int, bytes_min: int = 0) -> Check:
             raise FieldError(f"must be {bytes_min} to {bytes_max} bytes long")
         return value
 
-    return check
+    return _called(f"text {bytes_min}..{bytes_max}", check)
 
 
 def octets(bytes_max: int, bytes_min: int = 0) -> Check:
@@ -70,7 +80,7 @@ def octets(bytes_max: int, bytes_min: int = 0) -> Check:
             raise FieldError(f"must be {bytes_min} to {bytes_max} bytes")
         return value
 
-    return check
+    return _called(f"bytes {bytes_min}..{bytes_max}", check)
 
 
 def maybe(inner: Check) -> Check:
@@ -79,7 +89,7 @@ def maybe(inner: Check) -> Check:
     def check(value: Any) -> Any:
         return None if value is None else inner(value)
 
-    return check
+    return _called(f"{NAMES[inner]} or nil", check)
 
 
 def list_of(inner: Check, items_max: int) -> Check:
@@ -90,7 +100,7 @@ def list_of(inner: Check, items_max: int) -> Check:
             raise FieldError(f"must be a list of at most {items_max} items")
         return tuple([inner(item) for item in value])
 
-    return check
+    return _called(f"list {items_max} of {NAMES[inner]}", check)
 
 
 def record(*inner: Check, required: int | None = None) -> Check:
@@ -103,7 +113,8 @@ def record(*inner: Check, required: int | None = None) -> Check:
         # B905: the lengths are checked above, and the keyword costs a quarter of this function.
         return tuple([one(item) for one, item in zip(inner, value)])  # noqa: B905
 
-    return check
+    names = [NAMES[one] + ("?" if at >= least else "") for at, one in enumerate(inner)]
+    return _called(f"[{', '.join(names)}]", check)
 
 
 def ranges(items_max: int) -> Check:
@@ -126,7 +137,7 @@ def ranges(items_max: int) -> Check:
             below = last
         return tuple(result)
 
-    return check
+    return _called(f"list {items_max} of token range", check)
 
 
 def plain(value: Any, values_max: int = limits.PLAIN_VALUES_MAX) -> Any:
@@ -165,3 +176,6 @@ def mapping(value: Any) -> dict[str, Any]:
         raise FieldError("must be a map")
     plain(value, limits.MAP_VALUES_MAX)
     return value
+
+
+NAMES.update({boolean: "bool", plain: "any", mapping: "map"})

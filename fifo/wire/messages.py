@@ -269,6 +269,12 @@ class Ok(Message):
     result: Plain = None
 
 
+@_wire(11)
+@dataclass(frozen=True, slots=True)
+class Resumed(Message):
+    """Behind the last delivery that a resume repeats: what did not come again is not held."""
+
+
 # --- publishing --------------------------------------------------------------------------------
 
 

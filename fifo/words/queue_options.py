@@ -141,7 +141,7 @@ class QueueOptions:
     expires_unused_ms: int | None = row(
         Kind.DURATION,
         None,
-        "Delete the queue after it has been unused for this long",
+        "Delete the queue after this long without a consumer; publishes do not count",
         default_text="never",
         low=bounds.EXPIRES_UNUSED_MS_MIN,
     )

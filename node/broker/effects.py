@@ -17,6 +17,7 @@ from fifo.machine.contract import (
     Effect,
     Fenced,
     Notify,
+    Resumed,
     SessionEnded,
 )
 from fifo.wire.messages import (
@@ -28,7 +29,7 @@ from fifo.wire.messages import (
 )
 from node.broker import deliveries
 from node.broker.clock import ClusterClock
-from node.broker.connections.deferred_frames import Delivery
+from node.broker.connections.deferred_frames import Delivery, ResumedMark
 from node.broker.connections.sessions import Sessions
 from node.broker.lock_clock import LockClock
 
@@ -63,6 +64,8 @@ class Effects:
                     effect.session,
                     Notice(0, NOTICE_ACTIVITY, effect.consumer, active=effect.active),
                 )
+            case Resumed():
+                self._mark_resumed(effect)
             case Fenced():
                 self._sessions.fence(effect.session, effect.role, effect.epoch, taken=effect.taken)
             case ConsumerRemoved():
@@ -87,6 +90,13 @@ class Effects:
                 Delivery(effect, runs, first_token, self._now_ms, self._read_area)
             )
             first_token += sum([run.count for run in runs])
+
+    def _mark_resumed(self, effect: Resumed) -> None:
+        """End the repeats, on the connection that they were made for."""
+        session = self._sessions.get(effect.session)
+        connection = None if session is None else session.data
+        if connection is not None and connection.epoch == effect.epoch:
+            connection.send_deferred(ResumedMark())
 
     def _notify(self, number: int, notice: Notice) -> None:
         session = self._sessions.get(number)

@@ -69,6 +69,7 @@ def declare(name: Name, options: dict[str, Any], url: Url = None) -> None:
 
     run(url, work)
     output.say(f"queue {name} is declared")
+    _warn_of_expiry(name, options.get("expires_unused"))
 
 
 @app.command(epilog="Example: fifo queue update orders --max-deliveries 10 --ttl none")
@@ -86,6 +87,16 @@ def update(name: Name, options: dict[str, Any], url: Url = None) -> None:
 
     run(url, work)
     output.say(f"queue {name} is updated")
+    _warn_of_expiry(name, options.get("expires_unused"))
+
+
+def _warn_of_expiry(name: str, expires_unused: object) -> None:
+    """Warn of messages that go with a queue that no consumer uses."""
+    if expires_unused:
+        output.note(
+            f"warning: expires_unused counts consumers and gets only: queue {name} is deleted with"
+            " its messages where none comes, although it is published to"
+        )
 
 
 @app.command("list", epilog="Example: fifo queue list 'shop.*' --not-empty --sort locked --watch")
@@ -169,6 +180,7 @@ def show(name: Name, url: Url = None, as_json: Json = False) -> None:
         output.print_json(queue)
     else:
         output.print_pairs(_flat(queue))
+    _warn_of_expiry(name, queue["spec"].get("expires_unused_ms"))
 
 
 @app.command(epilog="Example: fifo queue purge orders --yes")

@@ -325,6 +325,9 @@ class Story:
                 case effects.Activity():
                     state = "active" if effect.active else "waiting"
                     lines.append(f"-> {self.labels[effect.session]} c{effect.consumer} is {state}")
+                case effects.Resumed():
+                    label = self.labels[effect.session]
+                    lines.append(f"-> {label} has all again on connection {effect.epoch}")
                 case effects.Fenced():
                     role = Role(effect.role).name.lower()
                     taken = " session taken" if effect.taken else ""

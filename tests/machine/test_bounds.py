@@ -91,6 +91,8 @@ def test_a_resume_sends_again_in_slices_and_nothing_new_before_the_end() -> None
         new = [one.body for one in bench.delivered() if not one.repeat]
         sent += [(one.consumer, one.token) for one in again]
         slices += 1
+        marks = [one for one in bench.effects if isinstance(one, effects.Resumed)]
+        assert marks == ([effects.Resumed(1, 2)] if len(sent) == MANY else [])
         assert len(again) <= limits.STEP_MESSAGES
         if len(sent) == MANY and new:
             break

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from fifo.machine import commands, limits, replies
-from fifo.machine.effects import Deliver, Fenced, Notify, SessionEnded
+from fifo.machine.effects import Deliver, Fenced, Notify, Resumed, SessionEnded
 from fifo.machine.types import Role
 from tests.support.machine import Bench, absent, expect, present, refused, sixteen, statuses
 
@@ -69,6 +69,20 @@ def test_a_control_connection_alone_keeps_a_session_connected_but_detached(bench
     assert flags(bench) == ["detached"]
     bench.publish(1, "q", "a")
     assert absent(bench.effects, Deliver)
+
+
+def test_a_mark_ends_what_a_resume_repeats_also_where_that_is_nothing(bench: Bench) -> None:
+    bench.publish(1, "q", "a", "b")
+    bench.subscribe(1, "q", prefetch=1)
+    bench.attach(role=Role.CONTROL)
+    assert absent(bench.effects, Resumed), "nothing is repeated on a control connection"
+    bench.attach()
+    kinds = [type(effect) for effect in bench.effects if isinstance(effect, Deliver | Resumed)]
+    assert kinds == [Deliver, Resumed]
+    bench.ack(1, 1)
+    bench.ack(1, 2)
+    bench.attach()
+    assert present(bench.effects, Resumed) == [Resumed(1, 3)]
 
 
 def test_a_resume_sends_the_same_tokens_and_the_notices_again(bench: Bench) -> None:

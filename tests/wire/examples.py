@@ -41,6 +41,7 @@ from fifo.wire.messages import (
     Redrive,
     Renew,
     Renewed,
+    Resumed,
     Settle,
     Status,
     Subscribe,
@@ -77,6 +78,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     Error("queue_full", "the queue is full", True, {"ready": 3, "why": [None, 1.5, b"x"]}),
     Close(),
     Ok({"created": True, "queues": ["a", {"b": [1]}]}),
+    Resumed(),
     Publish("orders", 9, 41, 42, 2, ((0, 8), (5, 2))),
     Confirms(
         (

@@ -1,5 +1,6 @@
 """`docs/protocol.md` agrees with the code: numbers, names, order, types, bounds, defaults."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields
@@ -8,13 +9,15 @@ from typing import Any, Final
 
 import pytest
 
-from fifo.wire import BadMessage, Code, Decoder, Frame, columns, encode, handshake, limits
+from fifo.wire import BadMessage, Code, Decoder, Frame, columns, encode, limits
 from fifo.wire.columns import DELIVER_TAGS, IGNORABLE, PUBLISH_TAGS
 from fifo.wire.errors import RETRYABLE
 from fifo.wire.fields import U63_MAX, Check, FieldError
 from fifo.wire.messages import REGISTRY, Message
 from fifo.words.options import Kind, Option
 from fifo.words.queue_options import QUEUE_OPTIONS
+from tests.wire import protocol_tables
+from tests.wire.examples import EXAMPLES
 from tests.wire.hex_example import STEPS, listing, pieces
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
@@ -47,6 +50,22 @@ PAGE_MESSAGES: Final = messages_of_the_page()
 PAGE_FIELDS: Final = [
     (REGISTRY[number], row) for (number, _), table in PAGE_MESSAGES.items() for row in table
 ]
+
+
+def test_the_tables_and_the_file_are_generated_from_the_registry() -> None:
+    """Else run `python -m tests.wire.protocol_tables`."""
+    assert protocol_tables.tables(PAGE) == PAGE
+    assert protocol_tables.FILE.read_text(encoding="utf-8") == protocol_tables.as_json(PAGE)
+
+
+def test_the_file_suffices_to_read_every_example() -> None:
+    """Names and defaults by position, as a generated client would take them."""
+    described = {one["type"]: one for one in json.loads(protocol_tables.as_json(PAGE))["messages"]}
+    for example in EXAMPLES:
+        listed = described[example.TYPE]["fields"]
+        whole, short = example.to_fields(), type(example).__name__
+        assert [one["name"] for one in listed] == [field.name for field in fields(example)], short
+        assert len(whole) >= sum([one["required"] for one in listed]), short
 
 
 def test_the_page_lists_every_message_in_order() -> None:
@@ -99,6 +118,7 @@ def sized(of: Callable[[int], Any], low: int, high: int) -> tuple[list[Any], lis
 
 def samples(kind: str) -> tuple[list[Any], list[Any]]:
     """Values at the bounds of a type as the page writes it, and values just beyond them."""
+    kind = kind.removesuffix("?")
     if kind.startswith("list "):
         return list_samples(kind)
     if kind.endswith(" or nil"):
@@ -177,14 +197,7 @@ def test_the_page_lists_every_error_code_with_whether_to_retry() -> None:
 
 def test_the_page_lists_every_limit() -> None:
     listed = {row[0]: int(row[1]) for row in rows(section(12))}
-    known = {
-        name: value
-        for module in (limits, handshake)
-        for name, value in vars(module).items()
-        if name.endswith(("_MAX", "HEARTBEAT_MS")) and isinstance(value, int)
-    }
-    del known["VERSION_MAX"]
-    assert listed == known
+    assert listed == protocol_tables.bounds()
 
 
 def test_the_page_lists_every_column() -> None:

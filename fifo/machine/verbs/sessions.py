@@ -7,7 +7,7 @@ its locks until they run out or it ends.
 
 from fifo.machine import checkout, checks, consumers, limits, returns
 from fifo.machine.commands import Attach, Detach, Disconnect, EndSession, Lead, NoticeAck
-from fifo.machine.effects import Fenced, Notify, SessionEnded
+from fifo.machine.effects import Fenced, Notify, Resumed, SessionEnded
 from fifo.machine.replies import Attached, Done, Led, Refused, Reply
 from fifo.machine.state import locks
 from fifo.machine.state.records import Consumer, Producer, Queue, Session, Step
@@ -114,12 +114,19 @@ def _resume(step: Step, session: Session, role: int) -> None:
         begun = session.resend is not None
         session.resend = (0, 0)
         if not begun:  # else the chore of the resume before begins anew with all of it
-            checkout.send_again(step, session)
+            _send_again(step, session)
             if session.resend is not None:
                 state.chores.append(("resend", session.number, 0))
     _reconsider(step, session)
     _send_notices(step, session)
     assert state.session_ids[session.session_id] == session.number, "a resumed session has its id"
+
+
+def _send_again(step: Step, session: Session) -> None:
+    """Send more of what a resumed session holds, and the mark behind the last of it."""
+    checkout.send_again(step, session)
+    if session.resend is None:
+        step.effects.append(Resumed(session.number, session.epochs[Role.DATA]))
 
 
 def _send_notices(step: Step, session: Session) -> None:
@@ -160,7 +167,7 @@ def go_on_resending(step: Step, number: int) -> None:
         return
     session = step.open_session(number)
     if session.attached[Role.DATA] and session.lead_epoch == step.state.lead_epoch:
-        checkout.send_again(step, session)
+        _send_again(step, session)
     else:
         session.resend = None  # it went away meanwhile: its next resume begins anew
     if session.resend is not None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fifo.machine.contract import Deliver, Run
 from fifo.wire import Buffer, Code, Frame, LocalProtocolError, encode
-from fifo.wire.messages import Peek
+from fifo.wire.messages import Peek, Resumed
 from node.broker import deliveries
 from node.broker.connections.connection import Connection
 from node.raft import NotCached
@@ -74,6 +74,20 @@ class Delivery:
     def needs(self) -> Iterable[Sequence[int]]:
         """See `node.broker.connections.output.Deferred`."""
         return map(deliveries.entries_of, self._runs)
+
+
+class ResumedMark:
+    """The frame behind the deliveries that a resume repeats; dropped where they are dropped."""
+
+    waits = False
+
+    def make(self) -> list[Buffer]:
+        """See `node.broker.connections.output.Deferred`."""
+        return encode(Resumed(), 0)
+
+    def needs(self) -> Iterable[Sequence[int]]:
+        """See `node.broker.connections.output.Deferred`."""
+        return ()
 
 
 class PeekAnswer:

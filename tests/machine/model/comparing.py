@@ -397,7 +397,7 @@ def compare_effects(
     areas: dict[int, bytes],
 ) -> None:
     """Everything but fresh deliveries, which the model has followed."""
-    repeats, notices, fenced, ended, removed = [], [], [], [], []
+    repeats, marks, notices, fenced, ended, removed = [], [], [], [], [], []
     last_activity: dict[int, bool] = {}
     for effect in found:
         match effect:
@@ -405,6 +405,8 @@ def compare_effects(
                 if effect.repeat:
                     again = messages_of(effect, areas)
                     repeats += [("repeat", m.session, m.consumer, m.token) for m in again]
+            case effects.Resumed():
+                marks.append(("mark", effect.session, effect.epoch))
             case effects.Notify():
                 notices.append(("notice", effect.session, effect.notice))
                 compare_notice(world, effect)
@@ -421,6 +423,7 @@ def compare_effects(
         return sorted(e for e in world.effects if e[0] == kind)
 
     assert sorted(repeats) == mine("repeat"), (sorted(repeats), mine("repeat"))
+    assert sorted(marks) == mine("mark"), (marks, mine("mark"))
     assert sorted(notices) == mine("notice"), (notices, mine("notice"))
     assert set(mine("fenced")) <= set(fenced), (fenced, mine("fenced"))
     assert sorted(ended) == mine("ended"), (ended, mine("ended"))

@@ -53,6 +53,8 @@ def attach(world: World, session_id: bytes, role: int, incarnation: bytes, user:
         for consumer in world.of_session(session):
             for message in world.held_by(consumer):
                 world.effects.append(("repeat", session.number, consumer.number, message.token))
+        if known:
+            world.effects.append(("mark", session.number, session.epochs[role]))
     send_notices(world, session)
     listed = {(c.number, c.tag, c.queue, c.lock_ms) for c in world.of_session(session)}
     return ("attached", session.number, bool(known), listed)

@@ -142,6 +142,21 @@ async def hold_turns(node: Node, monkeypatch: pytest.MonkeyPatch) -> list[float]
     return turns
 
 
+async def test_a_welcome_names_the_limits_that_stop_a_client(tmp_path: Path) -> None:
+    async with running(tmp_path, count=1) as cluster:
+        node = await cluster.leader()
+        client = await RawClient().connect(node.me.client)
+        assert dict((await client.welcome()).limits) == {
+            "body_bytes": node.config.limits.body_bytes,
+            "prefetch": node.config.limits.prefetch,
+            "in_flight_publishes": node.config.limits.in_flight_publishes,
+            "requests": limits.REQUESTS_IN_FLIGHT_MAX,
+            "request_bytes": limits.REQUEST_BYTES_IN_FLIGHT_MAX,
+            "heartbeat_ms_min": limits.HEARTBEAT_MS_MIN,
+            "heartbeat_ms_max": limits.HEARTBEAT_MS_MAX,
+        }
+
+
 async def test_what_needs_no_entry_is_answered_without_a_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ from fifo.wire.messages import (
     Redirect,
     Renew,
     Renewed,
+    Resumed,
     Status,
     Welcome,
 )
@@ -177,6 +178,25 @@ async def test_a_cut_connection_resumes_with_the_same_locks(node: Node) -> None:
     assert tokens == {1: b"one", 3: b"three"}
     assert [one[2] for one in await again.settle(consumer, 1, 3)] == [0, 1, 0]
     await again.close()
+
+
+async def test_a_mark_ends_the_repeats_of_a_resume(node: Node) -> None:
+    client, consumer = await holding(node, [b"one", b"two"])
+    control = await RawClient(client.session, client.incarnation).connect(node.me.client)
+    await control.welcome(role=1, resume=True)
+    await client.close()
+    again = await RawClient(client.session, client.incarnation).connect(node.me.client)
+    await again.welcome(resume=True)
+    await again.next(Resumed)
+    assert again.arrived == [Welcome, Deliver, Resumed]
+    await again.settle(consumer, 1, 2)
+    await again.close()
+    third = await RawClient(client.session, client.incarnation).connect(node.me.client)
+    await third.welcome(resume=True)
+    await third.next(Resumed)
+    assert third.arrived == [Welcome, Resumed], "at once where nothing is locked"
+    await control.ask(Ping())
+    assert Resumed not in control.arrived
 
 
 async def test_a_cancelled_consumer_keeps_its_locks_through_an_interruption(node: Node) -> None:
