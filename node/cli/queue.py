@@ -180,7 +180,7 @@ def show(name: Name, url: Url = None, as_json: Json = False) -> None:
         output.print_json(queue)
     else:
         output.print_pairs(_flat(queue))
-    _warn_of_expiry(name, queue["spec"].get("expires_unused_ms"))
+        _warn_of_expiry(name, queue["spec"].get("expires_unused_ms"))
 
 
 @app.command(epilog="Example: fifo queue purge orders --yes")
