@@ -90,7 +90,6 @@ class DurableOutbox:
             return False
         # Another term has another leader, which must not count this. And an acknowledgement of
         # the time in which this member did not count (raft.md 4) must not come to count.
-        # the time in which this member did not count (raft.md 4) must not come to count.
         if (last["term"], last["counted"]) != (message["term"], message["counted"]):
             return False
         # The sync under way covers the last frame and not this one: merged, they would both wait
