@@ -46,14 +46,14 @@ class ConsumerOptions:
     priority: int = row(
         Kind.COUNT,
         0,
-        "Rank among the queue's consumers; higher ones are served first",
+        "Priority among the queue's consumers; the highest is served first",
         low=-bounds.CONSUMER_PRIORITY_MAX,
         high=bounds.CONSUMER_PRIORITY_MAX,
     )
     renewable: bool = row(
         Kind.FLAG,
         True,
-        "Let locks be renewed",
+        "Allow the renewal of locks",
         default_text="yes",
     )
     nack_backoff: str | None = row(
@@ -83,13 +83,13 @@ class ClientConsumerOptions(ConsumerOptions):
     tag: str | None = row(
         Kind.TEXT,
         None,
-        "Label of the consumer; a number is added where another of this client has it",
-        default_text="a new one",
+        "Label of the consumer; a number is appended if the client already uses it",
+        default_text="generated",
     )
     auto_renew: bool = row(
         Kind.FLAG,
         True,
-        "Renew locks from a thread of the client",
+        "Renew locks automatically, in a background thread",
         default_text="yes",
     )
     renewals: int | None = row(
@@ -102,7 +102,7 @@ class ClientConsumerOptions(ConsumerOptions):
     handler_timeout_ms: int | None = row(
         Kind.DURATION,
         None,
-        "Renew no message that was handed out longer ago",
+        "Stop renewing a message that has been in the handler for this long",
         default_text="none",
         low=1,
     )

@@ -32,7 +32,9 @@ def redrive(
         str | None,
         typer.Option(help="Target queue (default: the source queue of each).", metavar="QUEUE"),
     ] = None,
-    reason: Annotated[str | None, typer.Option(help="Only dead letters with this reason.")] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="Only dead letters with this reason.", metavar="REASON")
+    ] = None,
     source: Annotated[
         str | None, typer.Option(help="Only dead letters from this source queue.", metavar="QUEUE")
     ] = None,
@@ -57,7 +59,9 @@ def redrive(
     keep_counts: Annotated[
         bool, typer.Option("--keep-counts", help="Keep the attempt and failure counts.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the messages.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count the messages without moving any.")
+    ] = False,
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Cancel the running redrive of this queue.")
     ] = False,
@@ -66,7 +70,7 @@ def redrive(
 ) -> None:
     """Redrive dead letters, each once and in order.
 
-    They return to their source queues, or to --target. Ctrl-C ends the wait, not the redrive.
+    Each returns to its source queue, or to --target. Ctrl-C stops waiting; the redrive continues.
     """
     options: fifo.RedriveKeywords = {
         "reason": reason,
@@ -151,7 +155,9 @@ def move(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of messages to move.", metavar="N")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the messages.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count the messages without moving any.")
+    ] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -205,7 +211,7 @@ async def _moving(client: fifo.Client, source: str, target: str, wanted: int) ->
 
 def forget_producer(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name, as `fifo producers QUEUE` shows it.")
+        str, typer.Argument(metavar="NAME", help="Name, as shown by `fifo producers QUEUE`.")
     ],
     yes: Yes = False,
     url: Url = None,

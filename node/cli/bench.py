@@ -45,26 +45,38 @@ _NANO = 1_000_000_000
 
 def bench(
     publishers: Annotated[
-        int, typer.Option(min=0, max=BENCH_CLIENTS_MAX, help="Number of publishers.")
+        int, typer.Option(min=0, max=BENCH_CLIENTS_MAX, help="Number of publishers.", metavar="N")
     ] = 1,
     consumers: Annotated[
-        int, typer.Option(min=0, max=BENCH_CLIENTS_MAX, help="Number of consumers.")
+        int, typer.Option(min=0, max=BENCH_CLIENTS_MAX, help="Number of consumers.", metavar="N")
     ] = 1,
     size: Annotated[
-        int, typer.Option(min=BENCH_BODY_BYTES_MIN, max=BODY_BYTES_MAX, help="Body size in bytes.")
+        int,
+        typer.Option(
+            min=BENCH_BODY_BYTES_MIN,
+            max=BODY_BYTES_MAX,
+            help="Body size in bytes.",
+            metavar="BYTES",
+        ),
     ] = 1024,
     seconds: Annotated[
-        float, typer.Option(min=0.5, max=86_400, help="Duration of the measurement.")
+        float,
+        typer.Option(min=0.5, max=86_400, help="Duration of the measurement.", metavar="SECONDS"),
     ] = 20,
-    prefetch: Annotated[int, typer.Option(min=1, max=65_535, help="Prefetch per consumer.")] = 1000,
+    prefetch: Annotated[
+        int, typer.Option(min=1, max=65_535, help="Prefetch per consumer.", metavar="N")
+    ] = 1000,
     window: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Unconfirmed messages per publisher.")
+        int,
+        typer.Option(min=1, max=100_000, help="Unconfirmed messages per publisher.", metavar="N"),
     ] = 1000,
     warmup: Annotated[
-        float, typer.Option(min=0, max=3600, help="Seconds of warm-up, not measured.")
+        float,
+        typer.Option(min=0, max=3600, help="Warm-up, which is not measured.", metavar="SECONDS"),
     ] = BENCH_WARMUP_S,
     queue: Annotated[
-        str | None, typer.Option(help="Existing queue to use (default: a temporary one).")
+        str | None,
+        typer.Option(help="Existing queue to use (default: a temporary one).", metavar="QUEUE"),
     ] = None,
     url: Url = None,
     as_json: Json = False,

@@ -37,7 +37,7 @@ app = typer.Typer(
 )
 
 Folder = Annotated[
-    Path, typer.Option("--dir", help="Folder of the cluster's files.", show_default=True)
+    Path, typer.Option("--dir", help="Folder of the cluster's files.", metavar="DIR")
 ]
 Which = Annotated[str, typer.Argument(metavar="N", help="Number of the node, from 1, or its name.")]
 
@@ -56,8 +56,9 @@ def start(
         typer.Option(
             min=1,
             max=65_535,
-            help="Base port; node i (from 0) uses this + 10 i + 1 for clients, + 2 for peers and"
+            help="Base port; node i (from 0) uses base + 10 i + 1 for clients, + 2 for peers and"
             " + 3 for HTTP (default 7100).",
+            metavar="PORT",
         ),
     ] = None,
     detach: Annotated[

@@ -40,7 +40,9 @@ _ROWS: Final = tuple(option for option in CONSUMER_OPTIONS if option.name != "pu
 def consume(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Queue to consume from.")],
     options: dict[str, Any],
-    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many messages.")] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Stop after this many messages.", metavar="N")
+    ] = None,
     ack: Annotated[bool, typer.Option("--ack", help="Acknowledge each message (default).")] = False,
     nack: Annotated[
         bool, typer.Option("--nack", help="Report each message as failed; it is redelivered.")
@@ -62,8 +64,8 @@ def consume(
 ) -> None:
     """Receive, print and settle messages.
 
-    Prints one body per line. Messages are acknowledged unless another settlement is given. Options
-    of the consumer may also stand in the URL and in the file that $FIFO_CONFIG names.
+    Prints one body per line. Messages are acknowledged unless another settlement is given. Consumer
+    options can also be set in the URL and in the file named by FIFO_CONFIG.
     """
     _check_settlement(count, ack, nack, release, terminate is not None)
     tag = options.pop("tag", None)

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     import fifo
 
 Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="Queue to inspect.")]
-Count = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of messages shown.")]
+Count = Annotated[
+    int, typer.Option(min=1, max=1000, help="Maximum number of messages shown.", metavar="N")
+]
 Details = Annotated[
     bool, typer.Option("--details", help="Show every field, dead-letter details included.")
 ]
@@ -88,7 +90,7 @@ def consumers(queue: Queue, watch: Watch = False, url: Url = None, as_json: Json
 def producers(queue: Queue, watch: Watch = False, url: Url = None, as_json: Json = False) -> None:
     """Show named producers.
 
-    With the last message of each in this queue.
+    Includes the last message number of each in this queue.
     """
 
     async def fetch(client: fifo.Client) -> Rows:

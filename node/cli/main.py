@@ -74,7 +74,8 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """fifo: a replicated work queue whose messages and message locks survive.
+    """fifo: a replicated work queue whose messages and message locks survive
+    the loss of a node.
 
     FIFO_URL sets the default cluster; FIFO_DEBUG=1 prints the traceback of a failure.
     """

@@ -36,16 +36,18 @@ if TYPE_CHECKING:
 
 def publish(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Queue to publish to.")],
-    body: Annotated[str | None, typer.Option(help="Message body, as text.")] = None,
+    body: Annotated[str | None, typer.Option(help="Message body, as text.", metavar="TEXT")] = None,
     file: Annotated[
-        Path | None, typer.Option(help="File whose content is one body; - for stdin.", metavar="F")
+        Path | None,
+        typer.Option(help="File whose content is one body; - for stdin.", metavar="FILE"),
     ] = None,
     lines: Annotated[
-        Path | None, typer.Option(help="File with one body per line; - for stdin.", metavar="F")
+        Path | None, typer.Option(help="File with one body per line; - for stdin.", metavar="FILE")
     ] = None,
-    key: Annotated[str | None, typer.Option(help="Ordering key.")] = None,
+    key: Annotated[str | None, typer.Option(help="Ordering key.", metavar="KEY")] = None,
     header: Annotated[
-        list[str] | None, typer.Option(help="Header of the message; repeatable.", metavar="K=V")
+        list[str] | None,
+        typer.Option(help="Header of the message; repeatable.", metavar="NAME=VALUE"),
     ] = None,
     delay: Annotated[
         str | None, typer.Option(help="Delay before the first delivery, as in 5s.", metavar="TIME")
@@ -53,7 +55,9 @@ def publish(
     ttl: Annotated[str | None, typer.Option(help="Time to live, as in 1h.", metavar="TIME")] = None,
     priority: Annotated[
         int | None,
-        typer.Option(min=0, max=9, help="Priority 0-9; 9 is delivered first (default 4)."),
+        typer.Option(
+            min=0, max=9, help="Priority 0-9; 9 is delivered first (default 4).", metavar="N"
+        ),
     ] = None,
     dedup_id: Annotated[
         str | None,

@@ -103,10 +103,11 @@ def _warn_of_expiry(name: str, expires_unused: object) -> None:
 def list_queues(
     pattern: Annotated[
         str,
-        typer.Argument(metavar="PATTERN", help="Only queues with such names; * ? [a-z] match."),
+        typer.Argument(metavar="PATTERN", help="Glob pattern of queue names: *, ?, [a-z]."),
     ] = "*",
     sort: Annotated[
-        Sort, typer.Option(help="Sort by name, or by a number, the largest first.")
+        Sort,
+        typer.Option(help="Sort by name, or by a number in descending order.", metavar="FIELD"),
     ] = Sort.NAME,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of queues shown.", metavar="N")
@@ -187,7 +188,8 @@ def show(name: Name, url: Url = None, as_json: Json = False) -> None:
 def purge(name: Name, yes: Yes = False, url: Url = None) -> None:
     """Delete all messages of a queue that are not locked.
 
-    Asks at a terminal, and needs --yes elsewhere, where the queue has such messages.
+    Prompts for confirmation on a terminal; elsewhere it needs --yes, unless there is nothing to
+    delete.
     """
 
     async def count(client: fifo.Client) -> int:
@@ -207,7 +209,7 @@ def purge(name: Name, yes: Yes = False, url: Url = None) -> None:
 def delete(name: Name, yes: Yes = False, url: Url = None) -> None:
     """Delete a queue and its messages.
 
-    Asks at a terminal, and needs --yes elsewhere, where the queue has messages.
+    Prompts for confirmation on a terminal; elsewhere it needs --yes, unless the queue is empty.
     """
 
     async def count(client: fifo.Client) -> int:

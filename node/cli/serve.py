@@ -37,10 +37,13 @@ _LOG = logging.getLogger("node.serve")
 def serve(
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="Path of a cluster.toml; without it, a single node."),
+        typer.Option(
+            "--config", help="Path of a cluster.toml; without it, a single node.", metavar="FILE"
+        ),
     ] = None,
     node: Annotated[
-        str | None, typer.Option("--node", help="Name of the [[node]] section to run.")
+        str | None,
+        typer.Option("--node", help="Name of the [[node]] section to run.", metavar="NAME"),
     ] = None,
     recover: Annotated[
         bool,
@@ -50,19 +53,22 @@ def serve(
         ),
     ] = False,
     data_dir: Annotated[
-        Path, typer.Option("--data-dir", help="Without --config: folder of the data.")
+        Path, typer.Option("--data-dir", help="Data folder, without --config.", metavar="DIR")
     ] = FOLDER_DEFAULT / SINGLE,
     base_port: Annotated[
         int,
         typer.Option(
-            min=1, max=65_532, help="Without --config: the ports are this + 1, + 2 and + 3."
+            min=1,
+            max=65_532,
+            help="Base port, without --config: base + 1 for clients, + 2 for peers, + 3 for HTTP.",
+            metavar="PORT",
         ),
     ] = BASE_PORT_DEFAULT,
     parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
 ) -> None:
     """Run one node until SIGTERM or Ctrl-C.
 
-    Without options: a single node on loopback.
+    Without options, runs a single node on loopback.
     """
     if parent is not None:
         die_with_parent(parent)

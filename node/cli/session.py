@@ -38,6 +38,7 @@ Url = Annotated[
     typer.Option(
         "--url",
         envvar="FIFO_URL",
+        metavar="URL",
         help="Cluster, as fifo://host:port,host:port (default: the one started in .fifo).",
     ),
 ]

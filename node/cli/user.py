@@ -27,7 +27,7 @@ app = typer.Typer(
 def hash_(as_json: Json = False) -> None:
     """Hash a password.
 
-    It is prompted for on a terminal, else read from one line of standard input.
+    Prompts for it on a terminal; otherwise reads one line from standard input.
     """
     try:
         hashed = hash_password(_password())
