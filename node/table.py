@@ -123,7 +123,9 @@ class Table:
         if value is None and not required:
             return []
         if value is None or value == []:
-            raise ConfigError(f"{self._label}: there is no [[{key}]]; at least one is needed")
+            near = difflib.get_close_matches(key, self._values, 1)
+            hint = f"; did you mean it by {near[0]}?" if near else ""
+            raise ConfigError(f"{self._label}: there is no [[{key}]]; at least one is needed{hint}")
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise self.error(key, f"must be written as [[{key}]] sections")
         return [Table(item, self._label, f"[[{key}]] {i + 1}") for i, item in enumerate(value)]

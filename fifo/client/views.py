@@ -302,6 +302,8 @@ class NodeStatus(View):
     """The Raft term."""
     leader: str | None = _sent("leader")
     """The name of the leader, where it is known."""
+    members: Mapping[str, str] = _map("members")
+    """The client address of every node, by its name."""
     commit: int = _sent("commit", 0)
     """The commit index."""
     applied: int = _sent("applied", 0)

@@ -283,6 +283,7 @@ class Broker:
         machine, leadership = self.host.machine, self.leadership
         return views.node_status(
             self._raft.status(),
+            self._identity.nodes,
             uptime_s=self._now() - self._started_at,
             sessions=(
                 len(leadership.sessions)

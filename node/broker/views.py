@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from fifo.machine.contract import Machine, RedriveState
+from fifo.wire.messages import Nodes
 from node.broker import limits
 from node.broker.alarms import Alarms
 from node.broker.lock_clock import LockClock
@@ -152,9 +153,15 @@ def consumers_of(machine: Machine, name: str, limit: int) -> list[View]:
 
 
 def node_status(
-    raft: RaftStatus, *, uptime_s: float, sessions: int, queues: int, alarms: Alarms
+    raft: RaftStatus,
+    members: Nodes,
+    *,
+    uptime_s: float,
+    sessions: int,
+    queues: int,
+    alarms: Alarms,
 ) -> View:
-    """The answer to a status request."""
+    """The answer to a status request. `members`: name and client address of every node."""
     journal = raft.journal
     return {
         "node": raft.name,
@@ -162,6 +169,7 @@ def node_status(
         "recovering": raft.recovering,
         "term": raft.term,
         "leader": raft.leader,
+        "members": dict(members),
         "commit": raft.commit_index,
         "applied": raft.applied_index,
         "last": raft.last_index,

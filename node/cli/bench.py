@@ -201,6 +201,10 @@ async def _measure(jobs: Sequence[Job], warmup: float, seconds: float) -> dict[s
             ticker = asyncio.ensure_future(_tick(progress, task, workers, times, warmup))
             try:
                 results = await _results(workers)
+            except asyncio.CancelledError:
+                counts = ", ".join(f"{worker.job.role} {worker.total:,}" for worker in workers)
+                output.note(f"interrupted; messages so far: {counts}; no figures are complete")
+                raise
             finally:
                 ticker.cancel()
     except TimeoutError:

@@ -7,6 +7,7 @@ keywords of the client. Must not know what an option does.
 from __future__ import annotations
 
 import inspect
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -91,3 +92,13 @@ def _value(option: Option, value: Any) -> Any:
         if option.kind in _PARSERS:
             return _PARSERS[option.kind](value)
     return value
+
+
+def as_typed(option: Option, value: Any) -> str:
+    """An option with a value from the wire, as it is typed: `--lock 21s`, `--no-priorities`."""
+    flag = option.name.replace("_", "-")
+    if option.kind is Kind.FLAG and isinstance(value, bool):
+        return f"--{flag}" if value else f"--{option.off or f'no-{flag}'}"
+    if value is None:
+        return f"--{flag} {_CLEARED}"
+    return f"--{flag} {shlex.quote(option.shown(value) if isinstance(value, int) else value)}"

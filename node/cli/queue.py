@@ -7,6 +7,7 @@ behaviour behind them, which is the machine's.
 from __future__ import annotations
 
 import inspect
+import shlex
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -17,9 +18,9 @@ import fifo
 from fifo.words.queue_options import BY_NAME
 from node.cli import output
 from node.cli.confirmation import Yes, confirm
-from node.cli.errors import UsageProblem
+from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.listing import Watch, print_list
-from node.cli.options import takes_options
+from node.cli.options import as_typed, takes_options
 from node.cli.session import Json, Url, run
 from node.cli.tables import Column, number
 from node.cli.text import alarm_text, messages
@@ -65,11 +66,24 @@ def declare(name: Name, options: dict[str, Any], url: Url = None) -> None:
     """
 
     async def work(client: fifo.Client) -> None:
-        await client.declare(fifo.QueueSpec(name, **options))
+        try:
+            await client.declare(fifo.QueueSpec(name, **options))
+        except fifo.QueueExists as error:
+            raise CliError(f"{one_line(error)}; {_remedy(name, error.difference)}") from error
 
     run(url, work)
     output.say(f"queue {name} is declared")
     _warn_of_expiry(name, options.get("expires_unused"))
+
+
+def _remedy(name: str, difference: Mapping[str, tuple[Any, Any]]) -> str:
+    """The command that makes an existing queue as it was declared now, where there is one."""
+    rows = {option.wire_name: option for option in _OPTIONS}
+    fixed = [rows[key].name for key in difference if key in rows and not rows[key].changeable]
+    if fixed:
+        return f"{', '.join(fixed)} cannot be changed: delete the queue, or use another name"
+    typed = [as_typed(rows[key], new) for key, (_, new) in difference.items() if key in rows]
+    return f"change it: fifo queue update {shlex.quote(name)} {' '.join(typed)}"
 
 
 @app.command(epilog="Example: fifo queue update orders --max-deliveries 10 --ttl none")

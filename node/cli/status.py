@@ -73,10 +73,15 @@ def merged(asked: Sequence[str], answers: Sequence[dict[str, Any]]) -> list[dict
     """Merge each address with its node's reply and the lag of its log."""
     last = max((answer["last"] for answer in answers if "last" in answer), default=None)
     nodes = []
+    names = {
+        address: name for answer in answers for name, address in answer.get("members", {}).items()
+    }
     for address, answer in zip(asked, answers, strict=True):
         applied = answer.get("applied")
         lag = None if applied is None or last is None else last - applied
-        nodes.append({"address": address, **answer, "lag": lag})
+        # A node that does not answer is named by the others.
+        name = {} if "node" in answer or address not in names else {"node": names[address]}
+        nodes.append({"address": address, **name, **answer, "lag": lag})
     return nodes
 
 
@@ -139,7 +144,7 @@ def _sent_text(sent: dict[str, Any]) -> str:
 
 def _row(node: dict[str, Any]) -> tuple[object, ...]:
     if node["role"] == "down":
-        return (None, node["address"], "down", *[None] * (len(_COLUMNS) - 3))
+        return (node.get("node"), node["address"], "down", *[None] * (len(_COLUMNS) - 3))
     return (
         node.get("node"),
         node["address"],

@@ -32,7 +32,9 @@ def declare(step: Step, command: Declare) -> Reply:
         queue = step.open_queue(number)
         found = spec.differences(queue.spec, wanted)
         if found:
-            shown = ", ".join(f"{name} is {old}, not {new}" for name, (old, new) in found.items())
+            shown = ", ".join(
+                f"{name} is {_word(old)}, not {_word(new)}" for name, (old, new) in found.items()
+            )
             detail = {name: [old, new] for name, (old, new) in found.items()}
             text = f"queue {command.name!r} exists: {shown}"
             return Refused(RefusalCode.QUEUE_EXISTS, text, {"differences": detail})
@@ -42,6 +44,13 @@ def declare(step: Step, command: Declare) -> Reply:
     if refused is not None:
         return refused
     return Declared(_create(step, command.name, wanted).number, created=True)
+
+
+def _word(value: object) -> str:
+    """A value of an option for people."""
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _create(step: Step, name: str, wanted: QueueSpec) -> Queue:
