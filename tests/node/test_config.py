@@ -172,7 +172,10 @@ def test_an_unknown_node_is_refused_with_the_known_ones(tmp_path: Path) -> None:
         ),
         (ONE_NODE.replace('data_dir = "a"', "data_dir = ' '"), "[[node]] 1 data_dir: must not be"),
         ("[cluster]\nname = 'c'\n", "there is no [[node]]; at least one is needed"),
-        (ONE_NODE.replace("[[node]]", "[[nodes]]"), "is needed; did you mean it by nodes?"),
+        (
+            ONE_NODE.replace("[[node]]", "[[nodes]]"),
+            "there is no [[node]]; at least one is needed; did you mean it by nodes?",
+        ),
         ("node = [1]\n[cluster]\nname = 'c'\n", "node: must be written as [[node]] sections"),
         ("cluster = 1\n", "cluster: must be a section [cluster], not a number"),
         ("", "the section [cluster] is missing"),

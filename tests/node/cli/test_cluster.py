@@ -6,28 +6,19 @@ they run in the order of the file, and each leaves all three nodes running.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import io
 import json
-import os
-import pty
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import termios
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from node.cli.main import run
 from node.cli.processes import identify, wait_gone, wait_until
-from node.cli.state import ClusterFolder
-from tests.node.cli.conftest import Done, free_base_port
+from tests.node.cli.conftest import free_base_port
+from tests.node.cli.local import ALL_UP, WAIT_S, Local, running_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,98 +26,6 @@ if TYPE_CHECKING:
     from node.cli.processes import ProcessId
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
-
-WAIT_S = 30.0
-ROOT = Path(__file__).parents[3]
-
-
-@dataclass(frozen=True, slots=True)
-class Local:
-    """A folder in which commands are typed."""
-
-    folder: Path
-    base_port: int
-
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "node", *arguments]
-
-    @property
-    def environment(self) -> dict[str, str]:
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("FIFO_")}
-        return {**kept, "PYTHONPATH": str(ROOT)}
-
-    def process(self, *arguments: str, stdin: str = "") -> Done:
-        """Run a command as a person would, in a process of its own."""
-        done = subprocess.run(
-            self.command(*arguments),
-            cwd=self.folder,
-            env=self.environment,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=WAIT_S * 2,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
-
-    def at_a_terminal(self, answer: str, *arguments: str) -> tuple[int, str]:
-        """Run a command that asks; returns its exit code and what it printed on stderr."""
-        terminal, stdin = pty.openpty()
-        try:
-            os.write(terminal, answer.encode())
-            done = subprocess.run(
-                self.command(*arguments),
-                cwd=self.folder,
-                env=self.environment,
-                stdin=stdin,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=60,
-            )
-        finally:
-            os.close(terminal)
-            os.close(stdin)
-        return done.returncode, done.stderr
-
-    def type(self, *arguments: str) -> Done:
-        """The same in this process, which saves the start of Python."""
-        out, err = io.BytesIO(), io.StringIO()
-        with (
-            contextlib.chdir(self.folder),
-            contextlib.redirect_stdout(io.TextIOWrapper(out, "utf-8", write_through=True)),
-            contextlib.redirect_stderr(err),
-        ):
-            code = run(arguments)
-            return Done(code, out.getvalue().decode(), err.getvalue())
-
-    def ok(self, *arguments: str) -> Done:
-        """`type`, which has to work and say nothing on stderr."""
-        done = self.type(*arguments)
-        assert (done.code, done.err) == (0, ""), (arguments, done)
-        return done
-
-    def status(self) -> dict[str, Any]:
-        view: dict[str, Any] = self.ok("cluster", "status", "--json").json
-        return view
-
-    def processes(self) -> list[ProcessId]:
-        state = ClusterFolder(self.folder / ".fifo").require()
-        return [node.process for node in state.nodes if node.process is not None]
-
-    def wait_for(self, *roles: str) -> dict[str, Any]:
-        """Wait until the nodes have these roles, in any order."""
-        seen: dict[str, Any] = {}
-
-        def there() -> bool:
-            seen.update(self.status())
-            return sorted(node["role"] for node in seen["nodes"]) == sorted(roles)
-
-        assert wait_until(there, WAIT_S), seen
-        return seen
-
-
-ALL_UP = ("leader", "follower", "follower")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -140,22 +39,9 @@ def _no_address_set() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
-    """Three nodes, started detached; whatever happens, none is left."""
-    here = Local(tmp_path_factory.mktemp("cluster"), free_base_port())
-    port = str(here.base_port)
-    started = here.process("cluster", "start", "--detach", "--base-port", port, "--json")
-    processes = here.processes()
-    try:
-        assert (started.code, started.err) == (0, "")
-        view = started.json
-        assert sorted(node["role"] for node in view["nodes"]) == sorted(ALL_UP)
+    """Three nodes that serve the tests of this module."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as here:
         yield here
-    finally:
-        processes += here.processes()
-        here.type("cluster", "stop")
-        for process in processes:
-            process.signal(signal.SIGKILL)
-        assert wait_gone(processes, WAIT_S) == []
 
 
 def test_cluster_start_reports_leader_and_nodes(local: Local) -> None:
@@ -346,134 +232,6 @@ def test_a_delayed_message_is_shown_with_its_due_time(local: Local) -> None:
         nothing.err == "no message received from queue later; inspect it: fifo queue show later\n"
     )
     local.ok("queue", "delete", "later", "--yes")
-
-
-def test_queues_are_filtered_and_sorted(local: Local) -> None:
-    for name, bodies in (("shop.a", "x"), ("shop.b", "xyz"), ("shop.c", ""), ("mail", "xy")):
-        local.ok("queue", "declare", name)
-        for body in bodies:
-            local.ok("publish", name, "--body", body)
-    local.ok("queue", "pause", "mail")
-
-    def listed(*options: str) -> list[str]:
-        return [queue["name"] for queue in local.ok("queue", "list", *options, "--json").json]
-
-    assert listed() == ["mail", "shop.a", "shop.b", "shop.c"]
-    assert listed("shop.*", "--not-empty") == ["shop.a", "shop.b"]
-    assert listed("--sort", "ready") == ["shop.b", "mail", "shop.a", "shop.c"]
-    assert listed("--sort", "ready", "--limit", "1") == ["shop.b"]
-    assert listed("--paused") == ["mail"]
-    assert listed("--unconsumed", "*.c") == ["shop.c"]
-    assert "'size' is not one of 'name'" in local.type("queue", "list", "--sort", "size").line
-    for name in ("shop.a", "shop.b", "shop.c", "mail"):
-        local.ok("queue", "delete", name, "--yes")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (("queue", "list"), b"watched"),
-        (("locks", "watched"), b"none"),
-        (("status",), b"leader"),
-        (("cluster", "status"), b"leader"),
-        (("queue", "list", "--json"), b'"name":"watched"'),
-    ],
-)
-def test_a_watched_list_is_shown_again_until_ctrl_c(
-    local: Local, arguments: tuple[str, ...], expected: bytes
-) -> None:
-    local.ok("queue", "declare", "watched")
-    with subprocess.Popen(
-        local.command(*arguments, "--watch"),
-        cwd=local.folder,
-        env=local.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as watching:
-        assert watching.stdout is not None
-        seen = 0
-        while seen < 2:
-            seen += expected in watching.stdout.readline()
-        watching.send_signal(signal.SIGINT)
-        _, err = watching.communicate(timeout=WAIT_S)
-    assert (watching.returncode, err) == (0, b"")
-    local.ok("queue", "delete", "watched", "--yes")
-
-
-def test_a_watched_list_fits_its_terminal_and_leaves_it_as_it_was(local: Local) -> None:
-    local.ok("queue", "declare", "narrow")
-    terminal, side = pty.openpty()
-    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
-    with subprocess.Popen(
-        local.command("queue", "list", "--watch"),
-        cwd=local.folder,
-        env={**local.environment, "TERM": "xterm"},
-        stdin=side,
-        stdout=side,
-        stderr=side,
-    ) as watching:
-        os.close(side)
-        shown = b""
-        while b"hidden," not in shown and watching.poll() is None:
-            shown += os.read(terminal, 65_536)
-        watching.send_signal(signal.SIGINT)
-        with contextlib.suppress(OSError):  # EIO: the other side is closed.
-            while chunk := os.read(terminal, 65_536):
-                shown += chunk
-        assert watching.wait(WAIT_S) == 0
-    os.close(terminal)
-    enter, leave = b"\x1b[?1049h", b"\x1b[?1049l"
-    assert shown.index(enter) < shown.index(b"narrow") < shown.rindex(leave)
-    assert b"bytes" not in shown.split(b"hidden")[0]
-    local.ok("queue", "delete", "narrow", "--yes")
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_shell_completes_commands(local: Local, shell: str) -> None:
-    asked = {
-        "bash": {"COMP_WORDS": "fifo queue li", "COMP_CWORD": "2"},
-        "zsh": {"_TYPER_COMPLETE_ARGS": "fifo queue li"},
-        "fish": {
-            "_TYPER_COMPLETE_ARGS": "fifo queue li",
-            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-        },
-    }[shell]
-    done = subprocess.run(
-        local.command(),
-        env={**local.environment, "_FIFO_COMPLETE": f"complete_{shell}", **asked},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=WAIT_S,
-    )
-    assert "list" in done.stdout
-    assert "delete" not in done.stdout
-
-
-def test_a_body_reaches_a_pipe_whole_and_a_terminal_without_control_characters(
-    local: Local,
-) -> None:
-    local.ok("queue", "declare", "evil")
-    body = "red \x1b[31m\nsecond"
-    for _ in range(2):
-        local.ok("publish", "evil", "--body", body, "--key", "k\x1b[2J")
-    assert r"k\x1b[2J" in local.ok("peek", "evil").out
-    assert local.ok("consume", "evil", "--count", "1").out == body + "\n"
-    terminal, side = pty.openpty()
-    done = subprocess.run(
-        local.command("consume", "evil", "--count", "1"),
-        cwd=local.folder,
-        env=local.environment,
-        stdout=side,
-        stderr=subprocess.PIPE,
-        check=False,
-        timeout=60,
-    )
-    os.close(side)
-    assert done.returncode == 0
-    assert os.read(terminal, 4_096) == b"red \\x1b[31m\r\nsecond\r\n"
-    os.close(terminal)
-    local.ok("queue", "delete", "evil", "--yes")
 
 
 def test_consume_follow_settles_and_ends_on_ctrl_c(local: Local) -> None:

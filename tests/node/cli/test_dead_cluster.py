@@ -12,7 +12,7 @@ from node.cli.processes import wait_gone
 from node.cli.state import ClusterFolder
 from node.config import cluster_config, to_toml
 from tests.node.cli.conftest import free_base_port
-from tests.node.cli.test_cluster import ALL_UP, WAIT_S, Local
+from tests.node.cli.local import ALL_UP, WAIT_S, Local
 from tests.support.users import EVERYTHING, user
 
 if TYPE_CHECKING:

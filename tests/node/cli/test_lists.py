@@ -1,0 +1,163 @@
+"""Lists of a real cluster as people see them: filtered, watched, narrow, or in a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import termios
+from collections.abc import Iterator
+
+import pytest
+
+from tests.node.cli.local import WAIT_S, Local, running_cluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_address_set() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("FIFO_URL", raising=False)
+        patch.delenv("FIFO_DEBUG", raising=False)
+        patch.delenv("FIFO_CONFIG", raising=False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    """Three nodes that serve the tests of this module."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as here:
+        yield here
+
+
+def test_queues_are_filtered_and_sorted(local: Local) -> None:
+    for name, bodies in (("shop.a", "x"), ("shop.b", "xyz"), ("shop.c", ""), ("mail", "xy")):
+        local.ok("queue", "declare", name)
+        for body in bodies:
+            local.ok("publish", name, "--body", body)
+    local.ok("queue", "pause", "mail")
+
+    def listed(*options: str) -> list[str]:
+        return [queue["name"] for queue in local.ok("queue", "list", *options, "--json").json]
+
+    assert listed() == ["mail", "shop.a", "shop.b", "shop.c"]
+    assert listed("shop.*", "--not-empty") == ["shop.a", "shop.b"]
+    assert listed("--sort", "ready") == ["shop.b", "mail", "shop.a", "shop.c"]
+    assert listed("--sort", "ready", "--limit", "1") == ["shop.b"]
+    assert listed("--paused") == ["mail"]
+    assert listed("--unconsumed", "*.c") == ["shop.c"]
+    assert "'size' is not one of 'name'" in local.type("queue", "list", "--sort", "size").line
+    for name in ("shop.a", "shop.b", "shop.c", "mail"):
+        local.ok("queue", "delete", name, "--yes")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("queue", "list"), b"watched"),
+        (("locks", "watched"), b"none"),
+        (("status",), b"leader"),
+        (("cluster", "status"), b"leader"),
+        (("queue", "list", "--json"), b'"name":"watched"'),
+    ],
+)
+def test_a_watched_list_is_shown_again_until_ctrl_c(
+    local: Local, arguments: tuple[str, ...], expected: bytes
+) -> None:
+    local.ok("queue", "declare", "watched")
+    with subprocess.Popen(
+        local.command(*arguments, "--watch"),
+        cwd=local.folder,
+        env=local.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as watching:
+        assert watching.stdout is not None
+        seen = 0
+        while seen < 2:
+            seen += expected in watching.stdout.readline()
+        watching.send_signal(signal.SIGINT)
+        _, err = watching.communicate(timeout=WAIT_S)
+    assert (watching.returncode, err) == (0, b"")
+    local.ok("queue", "delete", "watched", "--yes")
+
+
+def test_a_watched_list_fits_its_terminal_and_leaves_it_as_it_was(local: Local) -> None:
+    local.ok("queue", "declare", "narrow")
+    terminal, side = pty.openpty()
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+    with subprocess.Popen(
+        local.command("queue", "list", "--watch"),
+        cwd=local.folder,
+        env={**local.environment, "TERM": "xterm"},
+        stdin=side,
+        stdout=side,
+        stderr=side,
+    ) as watching:
+        os.close(side)
+        shown = b""
+        while b"hidden," not in shown and watching.poll() is None:
+            shown += os.read(terminal, 65_536)
+        watching.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # EIO: the other side is closed.
+            while chunk := os.read(terminal, 65_536):
+                shown += chunk
+        assert watching.wait(WAIT_S) == 0
+    os.close(terminal)
+    enter, leave = b"\x1b[?1049h", b"\x1b[?1049l"
+    assert shown.index(enter) < shown.index(b"narrow") < shown.rindex(leave)
+    assert b"bytes" not in shown.split(b"hidden")[0]
+    local.ok("queue", "delete", "narrow", "--yes")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_completes_commands(local: Local, shell: str) -> None:
+    asked = {
+        "bash": {"COMP_WORDS": "fifo queue li", "COMP_CWORD": "2"},
+        "zsh": {"_TYPER_COMPLETE_ARGS": "fifo queue li"},
+        "fish": {
+            "_TYPER_COMPLETE_ARGS": "fifo queue li",
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        },
+    }[shell]
+    done = subprocess.run(
+        local.command(),
+        env={**local.environment, "_FIFO_COMPLETE": f"complete_{shell}", **asked},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WAIT_S,
+    )
+    assert "list" in done.stdout
+    assert "delete" not in done.stdout
+
+
+def test_a_body_reaches_a_pipe_whole_and_a_terminal_without_control_characters(
+    local: Local,
+) -> None:
+    local.ok("queue", "declare", "evil")
+    body = "red \x1b[31m\nsecond"
+    for _ in range(2):
+        local.ok("publish", "evil", "--body", body, "--key", "k\x1b[2J")
+    assert r"k\x1b[2J" in local.ok("peek", "evil").out
+    assert local.ok("consume", "evil", "--count", "1").out == body + "\n"
+    terminal, side = pty.openpty()
+    done = subprocess.run(
+        local.command("consume", "evil", "--count", "1"),
+        cwd=local.folder,
+        env=local.environment,
+        stdout=side,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=60,
+    )
+    os.close(side)
+    assert done.returncode == 0
+    assert os.read(terminal, 4_096) == b"red \\x1b[31m\r\nsecond\r\n"
+    os.close(terminal)
+    local.ok("queue", "delete", "evil", "--yes")
