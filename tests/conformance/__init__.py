@@ -1,0 +1,1 @@
+"""The rules of `docs/protocol.md`, asked of a node from outside."""

@@ -1,0 +1,90 @@
+"""`python -m tests.conformance fifo://user:password@host:port`: each rule, and whether it holds.
+
+Owns the command line. It needs a node that leads, and makes queues named `conformance.*` there.
+The exit code is 0 where every rule holds, 1 where one does not, 2 where no node could be asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from urllib.parse import unquote, urlsplit
+
+from tests.conformance import consuming, opening, publishing, queues
+from tests.conformance.peer import REDIRECT, WELCOME, Broken, Peer, Target
+from tests.conformance.suite import Outcome, run
+
+FAILED, NOT_ASKED = 1, 2
+PARTS = (opening, publishing, consuming, queues)
+"""The modules that hold the rules."""
+
+
+def target_of(url: str) -> Target:
+    """Read a URL. Raises ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme != "fifo" or not parts.hostname or not parts.port:
+        raise ValueError(f"{url!r} is no fifo://host:port; give one node, without TLS")
+    secret = None if parts.password is None else unquote(parts.password)
+    user = None if parts.username is None else unquote(parts.username)
+    return Target(parts.hostname, parts.port, user, secret)
+
+
+def leader_of(target: Target) -> Target:
+    """Follow a redirect to the node that leads. Raises Broken or OSError."""
+    peer = Peer(target)
+    answer = peer.hello()
+    peer.close()
+    if answer.kind == WELCOME:
+        return target
+    if answer.kind == REDIRECT and answer.fields[1]:
+        host, port = answer.fields[1].rsplit(":", 1)
+        return Target(host, int(port), target.user, target.password)
+    raise Broken(f"the node answers Hello with {answer.kind} {answer.fields}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the suite; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
+    parser.add_argument("url", help="fifo://[user:password@]host:port")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument("--only", default="", metavar="TEXT", help="rules with this in their name")
+    options = parser.parse_args(arguments)
+    try:
+        target = leader_of(target_of(options.url))
+    except (Broken, OSError, ValueError) as problem:
+        print(f"cannot ask a node: {problem}", file=sys.stderr)
+        return NOT_ASKED
+    outcomes = []
+    for outcome in run(target, options.only):
+        outcomes.append(outcome)
+        if not options.json:
+            print(_line(outcome), flush=True)
+    failed = [one for one in outcomes if one.problem is not None]
+    if options.json:
+        print(json.dumps([_row(one) for one in outcomes], indent=1))
+    else:
+        print(f"{len(outcomes) - len(failed)} of {len(outcomes)} rules hold")
+    return FAILED if failed or not outcomes else 0
+
+
+def _line(outcome: Outcome) -> str:
+    mark = "pass" if outcome.problem is None else "FAIL"
+    why = "" if outcome.problem is None else f"\n      {outcome.problem}"
+    return f"{mark}  {outcome.rule.section}  {outcome.rule.name}: {outcome.rule.text}{why}"
+
+
+def _row(outcome: Outcome) -> dict[str, object]:
+    rule = outcome.rule
+    return {
+        "section": rule.section,
+        "rule": rule.name,
+        "text": rule.text,
+        "holds": outcome.problem is None,
+        "problem": outcome.problem,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
