@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from node.cli import session
 from node.cli.processes import identify, wait_gone, wait_until
 from tests.node.cli.conftest import free_base_port
 from tests.node.cli.local import ALL_UP, WAIT_S, Local, running_cluster
@@ -114,7 +115,7 @@ def test_a_message_keeps_all_its_fields(local: Local) -> None:
     peeked = local.ok("peek", "mail", "--json").json
     assert [message["body"] for message in peeked] == ["hello", "two\nlines"]
     assert local.ok("queue", "show", "mail", "--json").json["ready"] == 2
-    lines = local.ok("consume", "mail", "--json").out.splitlines()
+    lines = local.ok("consume", "mail", "--count", "2", "--json").out.splitlines()
     first, second = map(json.loads, lines)
     assert (first["body"], first["key"], first["headers"]) == ("hello", "k", {"a": "b=c"})
     assert (first["attempt"], second["body"]) == (1, "two\nlines")
@@ -139,7 +140,7 @@ def test_a_file_of_lines_is_published_whole_and_in_order(local: Local) -> None:
     (local.folder / "lines.txt").write_text("\n".join(wanted) + "\n", encoding="utf-8")
     assert local.ok("publish", "lines", "--lines", "lines.txt", "--json").json["published"] == 3_000
     some = local.ok("consume", "lines", "--count", "10").out.splitlines()
-    rest = local.ok("consume", "lines", "--prefetch", "1000").out.splitlines()
+    rest = local.ok("consume", "lines", "--count", "2990", "--prefetch", "1000").out.splitlines()
     assert some + rest == wanted
     local.ok("queue", "purge", "lines", "--yes")
     local.ok("queue", "delete", "lines", "--yes")
@@ -150,7 +151,8 @@ def test_nack_counts_a_failure_release_does_not_and_terminate_dead_letters(local
     local.ok("publish", "work", "--body", "x")
     local.ok("consume", "work", "--count", "1", "--nack")
     local.ok("consume", "work", "--count", "1", "--release")
-    (line,) = local.ok("consume", "work", "--json", "--terminate", "broken").out.splitlines()
+    consumed = local.ok("consume", "work", "--count", "1", "--json", "--terminate", "broken")
+    (line,) = consumed.out.splitlines()
     message = json.loads(line)
     assert (message["attempt"], message["failures"]) == (3, 1)
     (dead,) = local.ok("peek", "work.dlq", "--json").json
@@ -387,7 +389,7 @@ def test_a_killed_leader_is_replaced_and_comes_back_as_a_follower(local: Local) 
     assert [(node["node"], node["role"] == "down") for node in nodes] == [
         (name, name == leader) for name in ("n1", "n2", "n3")
     ]
-    assert local.ok("consume", "kept").out == "still here\n"
+    assert local.ok("consume", "kept", "--count", "1").out == "still here\n"
     done = local.type("cluster", "kill", leader)
     assert done.line.startswith(f"fifo: {leader} is not running; start it: fifo cluster restart")
     assert "follower" in local.ok("cluster", "restart", leader).out
@@ -413,13 +415,17 @@ def test_the_log_reports_that_the_node_is_ready(local: Local) -> None:
     assert "Traceback" not in text
 
 
-def test_a_client_pointed_at_a_dead_cluster_fails_in_bounded_time(local: Local) -> None:
+def test_a_client_pointed_at_a_dead_cluster_fails_in_bounded_time(
+    local: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "CONNECT_TIMEOUT_S", 0.3)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"fifo://127.0.0.1:{taken.getsockname()[1]}"
         done = local.type("publish", "q", "--body", "x", "--url", url)
         assert done.code == 1
         assert url in done.line
+        assert "no leader within 0.3 s" in done.line
         line = local.type("status", "--url", url).line
         assert f"no node answers at {url}: " in line
         assert "refused;" in line
@@ -445,7 +451,7 @@ def test_stop_ends_even_a_paused_node_and_the_next_start_has_the_data(local: Loc
     table = local.process("cluster", "start", "--detach").out
     assert "leader" in table
     assert "fifo publish orders --body hello" in table
-    assert local.ok("consume", "durable").out == "x\n"
+    assert local.ok("consume", "durable", "--count", "1").out == "x\n"
     local.ok("queue", "delete", "durable", "--yes")
 
 
@@ -550,7 +556,7 @@ def test_a_single_node_serves_and_shuts_down_on_sigterm(tmp_path: Path) -> None:
             here.ok("queue", "declare", "alone")
             here.ok("publish", "alone", "--body", "x")
             assert here.ok("status", "--json").json["leader"] == "n1"
-        assert here.ok("consume", "alone", "--url", f"fifo://{url}").out == "x\n"
+        assert here.ok("consume", "alone", "--count", "1", "--url", f"fifo://{url}").out == "x\n"
         node.send_signal(signal.SIGTERM)
         rest = node.stderr.read()
     assert node.returncode == 0

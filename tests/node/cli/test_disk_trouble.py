@@ -93,6 +93,12 @@ class Nodes:
                 [*command, "--node", name], stderr=log, stdout=log, preexec_fn=limit
             )
 
+    def start_ended(self) -> None:
+        """Start those that a failed test has left ended."""
+        for name, process in list(self._processes.items()):
+            if process.poll() is not None:
+                self.start(name)
+
     def kill(self, name: str) -> None:
         """End one with SIGKILL."""
         self._processes[name].kill()
@@ -161,23 +167,48 @@ class Nodes:
             process.wait(WAIT_SECONDS)
 
 
-@asynccontextmanager
-async def cluster(folder: Path) -> AsyncIterator[tuple[Nodes, fifo.Client]]:
-    """Three nodes led by n1, and a client; in the end all has to be level and complete."""
+@contextmanager
+def three(folder: Path) -> Iterator[Nodes]:
+    """Three nodes, stopped in the end."""
     made = cluster_config(3, free_base_port(), folder)
     nodes = Nodes(replace(made, limits=LimitSettings(disk_low_bytes=64 << 20)), folder)
     for name in NAMES:
         nodes.start(name)
     try:
-        async with fifo.connect(
-            nodes.config.url, timeout=WAIT_SECONDS, connect_timeout=60
-        ) as client:
-            await client.declare(fifo.QueueSpec("orders"))
-            await client.transfer_leadership(SICK)
-            yield nodes, client
-            await nodes.until_level()
+        yield nodes
     finally:
         nodes.stop()
+
+
+@asynccontextmanager
+async def led_by_n1(nodes: Nodes) -> AsyncIterator[fifo.Client]:
+    """A client, and n1 leads; in the end all has to be level and complete."""
+    async with fifo.connect(nodes.config.url, timeout=WAIT_SECONDS, connect_timeout=60) as client:
+        await client.declare(fifo.QueueSpec("orders"))
+        await client.transfer_leadership(SICK)
+        yield client
+        await nodes.until_level()
+
+
+@asynccontextmanager
+async def cluster(folder: Path) -> AsyncIterator[tuple[Nodes, fifo.Client]]:
+    """Three nodes led by n1, and a client."""
+    with three(folder) as nodes:
+        async with led_by_n1(nodes) as client:
+            yield nodes, client
+
+
+@pytest.fixture(scope="module")
+def _nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    with three(tmp_path_factory.mktemp("shared")) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def nodes(_nodes: Nodes) -> Nodes:
+    """Three nodes for the tests whose trouble is over when n1 starts again."""
+    _nodes.start_ended()
+    return _nodes
 
 
 SETTLED, TEXT_CHARS = 2 * PREALLOCATION_BYTES // 16_000, 16_000
@@ -263,8 +294,8 @@ async def test_a_read_only_disk_is_refused_at_start_with_a_clear_line(tmp_path: 
             nodes.stop()
 
 
-async def test_a_file_size_limit_is_handled_as_a_full_disk(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as (nodes, client):
+async def test_a_file_size_limit_is_handled_as_a_full_disk(nodes: Nodes) -> None:
+    async with led_by_n1(nodes) as client:
         sent = await publish(client)
         nodes._processes[SICK].terminate()
         nodes._processes[SICK].wait(WAIT_SECONDS)
@@ -285,8 +316,8 @@ TROUBLE = {
 
 
 @pytest.mark.skipif(untraceable() is not None, reason=untraceable() or "")
-async def test_a_leader_with_a_failed_disk_stops_and_restarts_clean(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as (nodes, client):
+async def test_a_leader_with_a_failed_disk_stops_and_restarts_clean(nodes: Nodes) -> None:
+    async with led_by_n1(nodes) as client:
         sent: list[bytes] = []
         for call, what, words in TROUBLE.values():
             sent += await publish(client)
@@ -300,17 +331,21 @@ async def test_a_leader_with_a_failed_disk_stops_and_restarts_clean(tmp_path: Pa
         assert await consumed(client, len(sent)) == sent
 
 
+SLOW_SYNC_US = 1_100_000
+"""Longer than any election timeout."""
+
+
 @pytest.mark.skipif(untraceable() is not None, reason=untraceable() or "")
 async def test_a_leader_with_a_slow_disk_keeps_leading_and_the_others_confirm(
-    tmp_path: Path,
+    nodes: Nodes,
 ) -> None:
-    async with cluster(tmp_path) as (nodes, client):
+    async with led_by_n1(nodes) as client:
         sent = await publish(client)
         before = await nodes.status(SICK)
         loop = asyncio.get_running_loop()
-        with nodes.injected("fdatasync", "delay_enter=1500000"):
+        with nodes.injected("fdatasync", f"delay_enter={SLOW_SYNC_US}"):
             began = loop.time()
-            while loop.time() - began < 6.0:
+            while loop.time() - began < 4 * SLOW_SYNC_US / 1e6:
                 sent += await publish(client)
             assert nodes._processes[SICK].poll() is None
         await nodes.until_level()
