@@ -2,10 +2,10 @@
 
 Owns three rules and a cluster. `--quick` leaves only the tests that `tests.support.quick` calls
 quick, and every run holds these to their budget. Tests marked `cluster` run one at a time, in one
-xdist group, because two clusters at once make each other slow enough to miss deadlines; tests that
-start a JVM without a cluster run in another group. Tests marked `spark` are skipped, with the
-reason, where there is no Java for it. `shared_cluster` serves all tests that change no node for
-good.
+xdist group, because two clusters at once make each other slow enough to miss deadlines; those that
+take `shared_cluster`, which is three nodes in one process and mostly idle, and tests that start a
+JVM without a cluster each run in another group. Tests marked `spark` are skipped, with the reason,
+where there is no Java for it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = filter(is_quick, items)
     without_java: bool | None = None
     for item in items:
-        if item.get_closest_marker("cluster"):
+        if "shared_cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("shared"))
+        elif item.get_closest_marker("cluster"):
             item.add_marker(pytest.mark.xdist_group("clusters"))
         elif item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("jvm"))

@@ -154,7 +154,7 @@ async def test_a_lock_is_renewed_while_the_handler_works_and_lost_without_renewa
     await client.publish_many("orders", [b"a", b"b"])
     async with client.consume("orders", lock=1) as renewing:
         one, two = await take(renewing, 2)
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(1.5)
         assert not one.lock_lost.is_set()
         assert one.remaining > 0.3
         assert (await one.ack(receipt=True)).status == "ok"

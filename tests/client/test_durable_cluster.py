@@ -126,7 +126,7 @@ async def test_a_lock_ends_unless_it_is_renewed_and_an_ack_names_what_was_lost(
     await client.publish_many("q", [b"taken", b"waiting"])
     reader = client.durable("q", "reader", lock=1, max_lock=60)
     await reader.reserve(2)
-    for _ in range(4):
+    for _ in range(3):
         await passed(0.5)
         await reader.renew()
     assert len(await reader.fetch(1, 2)) == 2

@@ -136,17 +136,17 @@ async def test_a_rate_is_kept(client: fifo.Client) -> None:
 async def test_a_redrive_goes_on_at_the_next_leader_and_moves_each_message_once(
     shared_cluster: SharedCluster, client: fifo.Client
 ) -> None:
-    await bury(client, "q", 300)
+    await bury(client, "q", 150)
     await client.redrive("dlq", rate=100)
     await shown(client, lambda view: view["redrive"]["moved"] >= 50)
     await shared_cluster.crash_leader()
     view = (await client.queue("dlq")).as_dict()["redrive"]
     assert view["status"] == "running"
-    assert 50 <= view["moved"] < 300
-    assert (await ended(client))["moved"] == 300
-    assert await bodies(client, "q") == list(range(300))
+    assert 50 <= view["moved"] < 150
+    assert (await ended(client))["moved"] == 150
+    assert await bodies(client, "q") == list(range(150))
     counters = (await client.queue("dlq")).counters
-    assert counters["moved_out"] == 300
+    assert counters["moved_out"] == 150
 
 
 async def test_move_takes_what_is_ready_from_the_front(client: fifo.Client) -> None:

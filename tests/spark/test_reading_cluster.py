@@ -116,7 +116,7 @@ class TestRead:
         fill(client, queue, 5)
         [task] = planned(batch_reader(cluster.url, queue, lock="1s"))
         next(task)
-        threading.Event().wait(2.5)
+        threading.Event().wait(1.5)
         assert depth(client, queue) == (0, 5)
         assert list(task) == []
         assert client.queue(queue).messages == 0
@@ -232,7 +232,7 @@ class TestManual:
         fill(client, queue, 5)
         given = {"ackMode": "manual", "reservation": "r", "lock": "1s"}
         tasks = planned(batch_reader(cluster.url, queue, **given))
-        for _ in range(4):
+        for _ in range(3):
             threading.Event().wait(0.5)
             fifo.spark.renew(cluster.url, queue, "r")
         assert depth(client, queue) == (0, 5)

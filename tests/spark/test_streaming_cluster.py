@@ -184,7 +184,7 @@ def test_the_driver_renews_what_it_holds(
     reader = readers(lock="1s")
     start = reader.initialOffset()
     end = following(reader, start)
-    threading.Event().wait(2.5)
+    threading.Event().wait(1.5)
     assert bodies(planned(reader, start, end)) == found
     reader.commit(end)
     assert client.queue(queue).messages == 0
