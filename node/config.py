@@ -260,7 +260,7 @@ def cluster_config(count: int, base_port: int, directory: Path) -> ClusterConfig
     if base_port < 1 or last_port > PORT_MAX:
         raise ConfigError(
             f"base port {base_port}: {count} nodes need the ports up to {last_port},"
-            f" and the last there is is {PORT_MAX}"
+            f" and the highest is {PORT_MAX}"
         )
     folder = directory.absolute()
     nodes = tuple(
@@ -314,7 +314,7 @@ def _read_secret(path: Path, label: str) -> bytes:
     except OSError as error:
         raise ConfigError(f"{where}: cannot be read: {error.strerror}") from None
     if len(secret) < SECRET_BYTES_MIN:
-        raise ConfigError(f"{where}: holds {len(secret)} bytes, at least {SECRET_BYTES_MIN} needed")
+        raise ConfigError(f"{where}: has {len(secret)} bytes, needs at least {SECRET_BYTES_MIN}")
     return secret
 
 
@@ -433,7 +433,7 @@ def _refuse_repeat(values: Iterable[tuple[str, str]], label: str) -> None:
     for value, place in values:
         if value in seen:
             raise ConfigError(
-                f"{label}: [[node]] {place}: {value} is that of [[node]] {seen[value]} already"
+                f"{label}: [[node]] {place}: {value} is already used by [[node]] {seen[value]}"
             )
         seen[value] = place
 

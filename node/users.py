@@ -68,9 +68,11 @@ def read_users(tables: Sequence[Table]) -> tuple[User, ...]:
     for table in tables:
         user = _read_user(table)
         if user.name in users:
-            raise table.error("name", f"{user.name} is already the name of another user")
+            raise table.error("name", f"{user.name} is already used by another user")
         if user.loopback and without_credentials is not None:
-            raise table.error("loopback", f"{without_credentials} has it already: one at most")
+            raise table.error(
+                "loopback", f"{without_credentials} already has it: only one user may"
+            )
         if user.loopback:
             without_credentials = user.name
         users[user.name] = user

@@ -24,7 +24,9 @@ def admit(
         if ids[place] and ids[place] not in queue.dedup:
             fresh[ids[place]] = None
             if len(fresh) > room:
-                text = f"the queue remembers {queue.spec.dedup_max} dedup ids already"
+                text = (
+                    f"the queue already remembers its maximum of {queue.spec.dedup_max} dedup ids"
+                )
                 return place, Refused(RefusalCode.DEDUP_FULL, text)
     return stop, refused
 

@@ -158,7 +158,7 @@ def to_messages(batch: pa.RecordBatch, first_row: int) -> Written:
     if bodies.null_count:
         row = first_row + bodies.is_null().to_pylist().index(True)
         raise fifo.InvalidArgument(
-            f"row {row}: body is null; filter such rows out, or coalesce them to something"
+            f"row {row}: body is null; filter such rows out, or coalesce to a default"
         )
     columns = {
         argument: convert(batch.column(name).to_pylist(), first_row)

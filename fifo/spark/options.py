@@ -212,16 +212,16 @@ def _check_batch(settings: Settings, found: dict[str, Any]) -> None:
         return
     if settings.reservation is not None:
         raise fifo.InvalidArgument(
-            f"option reservation means nothing with ackMode={mode}: use ackMode=manual with it"
+            f"option reservation has no effect with ackMode={mode}: use ackMode=manual with it"
         )
     if mode == PEEK:
         _at_most(settings, limits.GET_MESSAGES)
         useless = {"lock_s": "lock", "max_lock_s": "maxLock", "partitions": "partitions"}
         for field, name in useless.items():
             if field in found:
-                raise fifo.InvalidArgument(f"option {name} means nothing with ackMode=peek")
+                raise fifo.InvalidArgument(f"option {name} has no effect with ackMode=peek")
     elif settings.max_lock_s is not None:
-        raise fifo.InvalidArgument("option maxLock means nothing with ackMode=read: the queue's is")
+        raise fifo.InvalidArgument("option maxLock has no effect with ackMode=read: the queue's is")
 
 
 def _at_most(settings: Settings, most: int) -> None:

@@ -128,8 +128,8 @@ class _Taker:
         lost = sum(result.status is not Status.OK for result in results)
         if lost:
             _log.warning(
-                "%d of %d messages of %r were read, but their lock had run out before their ack:"
-                " they are delivered again",
+                "%d of %d messages of %r were read, but their locks had expired before their ack:"
+                " they are redelivered",
                 lost,
                 len(results),
                 self._settings.queue,

@@ -33,7 +33,7 @@ _ANY: Final = Opened(0, 1)
 
 
 class Acked(NamedTuple):
-    """The outcome of `ack`: settled messages, and those whose lock had run out before.
+    """The outcome of `ack`: settled messages, and those whose lock had expired before.
 
     Lost messages are redelivered, to any consumer.
     """
@@ -238,7 +238,7 @@ class Keeper:
                 self._holder.renew()
             except (fifo.SessionTaken, fifo.LockLost, fifo.ClientClosed) as error:
                 if not self._ended.is_set():
-                    _log.warning("the reservation is renewed no more: %s", error)
+                    _log.warning("renewal of the reservation has stopped: %s", error)
                 return
             except fifo.FifoError as error:
                 _log.warning("a renewal failed: %s", error)
@@ -275,7 +275,7 @@ def gone(settings: Settings, missing: int, promised: int, remedy: str) -> Source
     """The error for messages that the reservation has lost."""
     return SourceError(
         f"{settings.where()}, reservation {settings.reservation!r}: {missing} of {promised}"
-        " messages are no longer held: their lock ran out without a renewal (then they are"
+        " messages are no longer held: their lock expired without a renewal (then they are"
         f" redelivered, to any consumer), or the queue was deleted; {remedy}"
     )
 

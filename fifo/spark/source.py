@@ -60,6 +60,6 @@ class FifoDataSource(DataSource):
 def _append_only(overwrite: bool) -> None:
     if overwrite:
         raise fifo.InvalidArgument(
-            'a queue is only ever appended to: use .mode("append"), or .outputMode("append") on a'
+            'a queue can only be appended to: use .mode("append"), or .outputMode("append") on a'
             " stream; fifo queue purge empties one"
         )

@@ -184,8 +184,8 @@ class _Driver:
         self._acked = upto
         if lost:
             _log.warning(
-                "%d messages of %r were processed, but their lock had run out before the batch was"
-                " committed: they are delivered again; raise the option maxLock, or the lock",
+                "%d messages of %r were processed, but their locks had expired before the batch was"
+                " committed: they are redelivered; raise the option maxLock, or the lock",
                 lost,
                 self._settings.queue,
             )

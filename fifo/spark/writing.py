@@ -144,7 +144,9 @@ class FifoStreamWriter(DataSourceStreamArrowWriter):
         context = _context()
         query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
         if not query or not batch:
-            raise SourceError("this Spark tells a task neither query nor batch: use 4.2 or newer")
+            raise SourceError(
+                "this Spark version gives a task neither the query nor the batch: use 4.2 or newer"
+            )
         partition = context.partitionId()
         base = int(batch) << limits.BATCH_BITS
         return Sending(self.settings, f"spark/{query}/{partition}", partition, base).run(iterator)

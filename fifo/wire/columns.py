@@ -174,7 +174,7 @@ def lay_out(
     at = 0
     for tag, size in columns:
         if tag in places:
-            raise ColumnError(Code.INVALID_ARGUMENT, f"column {tag} stands twice")
+            raise ColumnError(Code.INVALID_ARGUMENT, f"column {tag} appears twice")
         if tag not in known and not tag & IGNORABLE:
             raise ColumnError(Code.UNSUPPORTED, f"column {tag} is not known to this version")
         width = _WIDTH.get(tag)
@@ -200,7 +200,9 @@ def _check_bodies(layout: Layout) -> None:
         raise ColumnError(Code.INVALID_ARGUMENT, f"column {SIZES}, the sizes, is missing")
     values = unpack_u32(sizes or b"")
     if sum(values) != layout.bodies_bytes:
-        raise ColumnError(Code.INVALID_ARGUMENT, "the sizes do not add up to the bodies")
+        raise ColumnError(
+            Code.INVALID_ARGUMENT, "the sizes do not add up to the length of the bodies"
+        )
     if max(values, default=0) > limits.BODY_BYTES_MAX:
         raise ColumnError(Code.TOO_LARGE, f"a body is larger than {limits.BODY_BYTES_MAX} bytes")
 
@@ -342,7 +344,7 @@ def decode_headers(encoded: Buffer) -> dict[str, str]:
     except (struct.error, UnicodeDecodeError):
         raise ColumnError(Code.INVALID_ARGUMENT, "headers are malformed") from None
     if at != size:
-        raise ColumnError(Code.INVALID_ARGUMENT, "headers are shorter than they say")
+        raise ColumnError(Code.INVALID_ARGUMENT, "headers end before their declared length")
     if len(headers) != count or "" in headers:
-        raise ColumnError(Code.INVALID_ARGUMENT, "a header name is empty, or stands twice")
+        raise ColumnError(Code.INVALID_ARGUMENT, "a header name is empty, or appears twice")
     return headers

@@ -190,7 +190,7 @@ def _check_claims(header: bytes) -> None:
 def _map(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     built = dict(pairs)
     if len(built) != len(pairs):
-        raise ValueError("a map holds a key twice")
+        raise ValueError("a map has a key twice")
     return built
 
 

@@ -37,7 +37,7 @@ class ExponentialDelay:
             raise ValueError("an exponential backoff's max is below its min")
         low, high = bounds.MULTIPLIER_THOUSANDTHS_MIN, bounds.MULTIPLIER_THOUSANDTHS_MAX
         if not low <= self.multiplier_thousandths <= high:
-            raise ValueError(f"a backoff multiplier is from 1.1 to {high // 1_000}")
+            raise ValueError(f"a backoff multiplier must be from 1.1 to {high // 1_000}")
 
     def __str__(self) -> str:
         whole, thousandths = divmod(self.multiplier_thousandths, 1_000)

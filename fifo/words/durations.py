@@ -21,7 +21,7 @@ def parse_ms(text: str, *, exact: bool = False) -> int:
     number = stripped.rstrip("dhms")
     factor = UNITS_MS.get(stripped[len(number) :])
     if factor is None:
-        raise ValueError("a duration is a number with a unit: ms, s, m, h or d")
+        raise ValueError("a duration must be a number with a unit: ms, s, m, h or d")
     return parse_decimal(number, factor, exact=exact)
 
 

@@ -39,7 +39,7 @@ def check_data_dir(node: NodeConfig) -> None:
     try:
         node.data_dir.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise CliError(f"{place}: a file is in its place; choose another data_dir") from None
+        raise CliError(f"{place} is a file, not a folder; choose another data_dir") from None
     except OSError as error:
         raise CliError(
             f"{place} cannot be created: {error.strerror}; choose another data_dir"

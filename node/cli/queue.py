@@ -108,8 +108,8 @@ def _warn_of_expiry(name: str, expires_unused: object) -> None:
     """Warn of messages that go with a queue that no consumer uses."""
     if expires_unused:
         output.note(
-            f"warning: expires_unused counts consumers and gets only: queue {name} is deleted with"
-            " its messages where none comes, although it is published to"
+            f"warning: publishing is no use of queue {name}: without a consumer or a get it is"
+            " deleted after expires_unused, with its messages"
         )
 
 

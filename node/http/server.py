@@ -89,7 +89,8 @@ class HttpServer:
                 headers={} if busy else _CHALLENGE,
             )
         if not verdict.may_monitor:
-            text = f"user {verdict.user.name} may not see the state of nodes (monitor = true)"
+            name = verdict.user.name
+            text = f"user {name} has no permission to see the state of nodes; set monitor = true"
             return web.json_response({"error": text}, status=403)
         return await handler(request)
 
@@ -165,9 +166,9 @@ class HttpServer:
             return None
         leader = self._node.leader()
         if leader is None or leader.name == self._node.me.name:
-            return web.json_response({"error": "no leader known: try again soon"}, status=503)
+            return web.json_response({"error": "no leader is known; retry shortly"}, status=503)
         location = f"{request.scheme}://{leader.http}{request.rel_url}"
-        text = f"{leader.name} leads: ask there"
+        text = f"this node does not lead; ask {leader.name}"
         return web.json_response({"error": text}, status=307, headers={"Location": location})
 
 

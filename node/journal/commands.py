@@ -161,7 +161,7 @@ class RunReader:
     def commands(self, first: int, last: int) -> list[bytes]:
         """The commands of entries `first` to `last`.
 
-        `JournalDamaged` if one does not read as it was written; OSErrors pass through.
+        `JournalDamaged` if one is not what was written; OSErrors pass through.
         """
         cached = self._cache.peek_run(first, last)
         if cached is not None:

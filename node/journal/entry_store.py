@@ -88,7 +88,7 @@ class EntryStore:
         return self.base_index < index <= log.last_index and log.term_at(index) == term
 
     def read(self, location: EntryLocation) -> bytes:
-        """The command of an entry. `JournalDamaged` if it does not read as it was written."""
+        """The command of an entry. `JournalDamaged` if its content is not what was written."""
         source = self.file_of(location)
         return next(read_run(self.files.get(source.name), source, (location,)))
 

@@ -144,7 +144,7 @@ def read_run(
 ) -> Iterator[bytes]:
     """Yield the commands at the locations of a run, by ascending offset, all of it in one read.
 
-    Raises `JournalDamaged` if one does not read as it was written; OSErrors pass through.
+    Raises `JournalDamaged` if one is not what was written; OSErrors pass through.
     """
     start, last = run[0].offset, run[-1]
     content = file.read(start, last.offset + records.RECORD_BYTES + last.size - start)
@@ -154,7 +154,7 @@ def read_run(
         head = check_record(view, at, size, position=source.base + offset, seed=source.seed)
         wanted = (records.ENTRY, index, term)
         if isinstance(head, str) or (head.kind, head.log_index, head.term) != wanted:
-            problem = f"entry {index} does not read as it was written"
+            problem = f"entry {index} is not what was written"
             raise JournalDamaged(source.name, offset, problem, REMEDY)
         at += records.RECORD_BYTES
         yield content[at : at + size]

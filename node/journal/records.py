@@ -95,7 +95,7 @@ def decode_header(start: bytes, magic: bytes) -> tuple[FileHeader, int, int]:
         raise BadHeader(f"the {what} header is cut off")
     found_magic, found, size = _HEADER_START.unpack_from(start)
     if found_magic != magic:
-        raise BadHeader(f"the file does not begin as a {what} does")
+        raise BadHeader(f"the file does not begin like a {what} does")
     if not _HEADER_START.size + _CRC.size <= size <= len(start):
         raise BadHeader(f"the {what} header is cut off or its size is wrong")
     (crc,) = _CRC.unpack_from(start, size - _CRC.size)
@@ -274,7 +274,7 @@ def decode_record(view: memoryview, offset: int, position: int) -> RecordHead | 
     if magic != MAGIC or reserved != 0:
         return "no record begins here"
     if size > limits.COMMAND_BYTES_MAX:
-        return f"a record of {size} bytes is larger than any can be"
+        return f"a record of {size} bytes is larger than the maximum"
     if stated != position:
         return f"the record belongs to position {stated}"
     return RecordHead(kind, size, term, index, crc)

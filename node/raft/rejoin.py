@@ -43,13 +43,13 @@ def check_members(name: str, others: Iterable[str]) -> None:
         return
     if found:
         raise RecoverRefused(
-            f"{name} cannot recover: in a group of two the other one, {found[0]}, leads only with "
-            f"the vote of {name}; but it has every acknowledged message, and no leader exists "
-            f"without it: keep its data, move the files of {name} away, and start {name} with an "
-            'empty folder and without --recover (docs/storage.md, "Damage")'
+            f"{name} cannot recover: in a group of two, {found[0]} can lead only with the vote of "
+            f"{name}. {found[0]} has every acknowledged message: keep its data, move the files of "
+            f"{name} away, and start {name} with an empty folder and without --recover "
+            '(docs/storage.md, "Damage")'
         )
     raise RecoverRefused(
-        f"{name} cannot recover: it is alone, and no other member has its messages; keep the "
+        f"{name} cannot recover: it is the only member, so no other one has its messages; keep the "
         "folder for a rescue, and go on with an exact copy made while the node was stopped, "
         'or with an empty folder and without the messages (docs/storage.md, "Damage")'
     )
@@ -120,10 +120,10 @@ class Rejoin:
         """Describe what has to happen next."""
         if self.floor is None:
             missing = ", ".join(sorted(self._others - self._reports.keys()))
-            return f"the terms of {missing}: every other member has to tell its own"
+            return f"the terms of {missing}: every other member has to report its own"
         if leads is None or leads[1] <= self.floor:
             asked = f"; {leads[0]} was asked to hand over" if leads is not None else ""
-            return f"a leader that is elected in a term above {self.floor}{asked}"
+            return f"a leader elected in a term above {self.floor}{asked}"
         return f"the log of {leads[0]}, which leads term {leads[1]}"
 
     def tell(self, leads: Leads | None, *, ended: bool) -> None:

@@ -41,7 +41,7 @@ def find_target(
 ) -> PeerNode:
     """Return the member of that name, if it can lead. Raises `TransferRefused`."""
     if name == own_name:
-        raise TransferRefused(f"{name} leads already")
+        raise TransferRefused(f"{name} already leads")
     node = next((node for node in peers if node.id == name), None)
     if node is None:
         known = ", ".join(sorted([own_name, *(node.id for node in peers)]))
@@ -50,7 +50,7 @@ def find_target(
     if not progress.connected:
         raise TransferRefused(f"{name} is not connected to the leader {own_name}: is it running?")
     if not progress.counted:
-        raise TransferRefused(f"{name} recovers from the loss of its journal: wait until it has")
+        raise TransferRefused(f"{name} is recovering a lost journal: wait until it has finished")
     if not keeps_up(progress, last_index):
         behind = last_index - progress.match_index
         raise TransferRefused(f"{name} is {behind} entries behind: wait until it has caught up")

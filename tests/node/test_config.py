@@ -142,10 +142,10 @@ def test_an_unknown_node_is_refused_with_the_known_ones(tmp_path: Path) -> None:
         (ONE_NODE + USER + "token_hash = 's3cret'\n", "[[user]] 1 token_hash: must be a hash"),
         (ONE_NODE + USER + "consume = 'q'\n", "[[user]] 1 consume: must be a list of strings"),
         (ONE_NODE + USER + "consume = ['']\n", "[[user]] 1 consume: '' must be 1 to 255 bytes"),
-        (ONE_NODE + USER + USER, "[[user]] 2 name: x is already the name of another user"),
+        (ONE_NODE + USER + USER, "[[user]] 2 name: x is already used by another user"),
         (
             ONE_NODE + USER + USER.replace("'x'", "'y'"),
-            "[[user]] 2 loopback: x has it already: one at most",
+            "[[user]] 2 loopback: x already has it: only one user may",
         ),
         (
             ONE_NODE.replace("127.0.0.1:1", "0.0.0.0:1"),
@@ -162,7 +162,7 @@ def test_an_unknown_node_is_refused_with_the_known_ones(tmp_path: Path) -> None:
         (ONE_NODE.replace("127.0.0.1:1", "::1:1"), "[[node]] 1 client: '::1:1': write an IPv6"),
         (
             ONE_NODE.replace("127.0.0.1:2", "127.0.0.1:1"),
-            "[[node]] 1 peer: 127.0.0.1:1 is that of [[node]] 1 client already",
+            "[[node]] 1 peer: 127.0.0.1:1 is already used by [[node]] 1 client",
         ),
         (ONE_NODE.replace('"a"\nclient', '"a b"\nclient'), "[[node]] 1 name: 'a b' is not a name"),
         (ONE_NODE.replace('data_dir = "a"', ""), "[[node]] 1 data_dir: is missing"),
@@ -197,7 +197,7 @@ def test_two_nodes_may_not_share_a_name_or_a_folder(tmp_path: Path) -> None:
     for port in "123":
         twin = twin.replace(f"127.0.0.1:{port}", f"127.0.0.1:1{port}")
     assert refusal(tmp_path, ONE_NODE + twin) == (
-        "[[node]] 2 name: a is that of [[node]] 1 name already"
+        "[[node]] 2 name: a is already used by [[node]] 1 name"
     )
     assert "data_dir" in refusal(tmp_path, ONE_NODE + twin.replace('name = "a"', 'name = "b"'))
 
@@ -225,7 +225,7 @@ def test_the_secret_is_read_without_its_line_end_and_must_be_long_enough(tmp_pat
     assert config.secret == b"0123456789abcdef"
     assert 'secret_file = "secret"' in to_toml(config)
     (tmp_path / "secret").write_text("short\n", encoding="utf-8")
-    assert "holds 5 bytes, at least 16 needed" in refusal(tmp_path, text)
+    assert "has 5 bytes, needs at least 16" in refusal(tmp_path, text)
 
 
 def test_relative_folders_are_relative_to_the_file(tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ GIVEN = {"url": "fifo://h:1", "queue": "q"}
         (BATCH_READ, {"ackMode": "manual"}, r'reservation is missing.*\.option\("reservation"'),
         (BATCH_READ, {"reservation": "r"}, "use ackMode=manual"),
         (BATCH_READ, {"ackMode": "peek", "maxMessages": "1001"}, "at most 1000 with ackMode=peek"),
-        (BATCH_READ, {"ackMode": "peek", "lock": "1s"}, "lock means nothing with ackMode=peek"),
-        (BATCH_READ, {"maxLock": "1h"}, "maxLock means nothing with ackMode=read"),
+        (BATCH_READ, {"ackMode": "peek", "lock": "1s"}, "lock has no effect with ackMode=peek"),
+        (BATCH_READ, {"maxLock": "1h"}, "maxLock has no effect with ackMode=read"),
         (
             BATCH_READ,
             {"ackMode": "manual", "reservation": "r", "maxMessages": "65536"},

@@ -136,7 +136,7 @@ class TestRead:
         [taken] = client.get(short, wait=20)
         assert list(task) == []
         assert "of 3 messages of" in caplog.text
-        assert "their lock had run out before their ack" in caplog.text
+        assert "their locks had expired before their ack" in caplog.text
         assert taken.failures == 1
 
     def test_on_a_queue_with_key_order_a_read_gets_one_message_of_each_key(

@@ -256,7 +256,7 @@ def test_a_malformed_raw_part_is_refused_with_its_code(
 
 def test_a_repeated_column_is_refused() -> None:
     raw = memoryview(pack_u32([3, 5]) * 2 + BODIES)
-    with pytest.raises(ColumnError, match="stands twice"):
+    with pytest.raises(ColumnError, match="appears twice"):
         lay_out([(SIZES, 8), (SIZES, 8)], raw, 2, PUBLISH_TAGS)
 
 

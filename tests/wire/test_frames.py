@@ -162,7 +162,7 @@ BOMBS = {
     "a million empty maps": b"\x93\x0a\x01\xdd" + struct.pack(">I", 10**6) + b"\x80" * 10**6,
     "a map key that is a list": b"\x93\x0a\x01\x81\x90\x01",
     "a map key that is a map": b"\x93\x0a\x01\x81\x80\x01",
-    "a key that stands twice": MAP_OF_TWO + b"\xa1k\x01\xa1k\x02",
+    "a key that appears twice": MAP_OF_TWO + b"\xa1k\x01\xa1k\x02",
     "a key that stands twice in disguise": MAP_OF_TWO + b"\x01\xc0\xcb\x3f\xf0" + bytes(7),
     "an extension": b"\x93\x0a\x01\xd4\x05\x00",
     "an extension that looks like a pair": b"\x93\x1d\x01\x91\xd5\x05\x00\x00",

@@ -84,7 +84,7 @@ def refusals_of_the_page(client: Stranger) -> None:
     assert gap.value.args[2:] == (True, {"expected": 2})
 
     client.subscribe("orders", 10)
-    assert [client.receive().body for _ in range(2)] == [b"one", b"two"], "nothing stands twice"
+    assert [client.receive().body for _ in range(2)] == [b"one", b"two"], "nothing appears twice"
 
 
 GET, RENEW, ALIVE, CANCEL, CREDIT, OPEN_PRODUCER = 24, 29, 31, 23, 22, 18

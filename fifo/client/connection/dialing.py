@@ -240,9 +240,9 @@ def words(error: Exception) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "refused"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not good: {error.verify_message}"
+        return f"certificate verification failed: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
-        return f"no TLS there: {error.reason}; is it fifo:// and not fifos://?"
+        return f"no TLS on this port ({error.reason}); did you mean fifo://?"
     return (str(error) or type(error).__name__)[:200]
 
 

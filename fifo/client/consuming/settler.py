@@ -515,7 +515,10 @@ class Settler:
             return
         for settlement in list(self._outstanding.values()):
             if settlement.sent_at is not None and settlement.messages:
-                self._fail(settlement, ConnectionLost("lost before the receipt", unknown=True))
+                self._fail(
+                    settlement,
+                    ConnectionLost("the connection was lost before the receipt", unknown=True),
+                )
 
     def writable(self) -> None:
         """Settlements are small: they never waited."""
@@ -581,7 +584,7 @@ def _named(error: FifoError, message: LockedMessage) -> FifoError:
 
 
 def _session_over() -> SessionEnded:
-    return SessionEnded("the session that held it has ended")
+    return SessionEnded("the session that held the lock has ended")
 
 
 def _log_error(future: asyncio.Future[Any]) -> None:

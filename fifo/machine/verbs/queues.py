@@ -78,7 +78,7 @@ def _dead_letter_queue(step: Step, name: str, wanted: QueueSpec, *, new: int) ->
         walked = None if number is None else state.queues[number].spec.dead_letter
     missing = target is not None and target not in state.queue_names
     if len(state.queues) + new + missing > limits.QUEUES:
-        return Refused(RefusalCode.LIMIT, f"there are {limits.QUEUES} queues already")
+        return Refused(RefusalCode.LIMIT, f"the maximum of {limits.QUEUES} queues is reached")
     if target is not None and missing:
         _create(step, target, QueueSpec())
     return None

@@ -20,7 +20,7 @@ def lead(step: Step, command: Lead) -> Reply:
     """A new term: all locks get a floor, all sessions are detached until they resume."""
     state = step.state
     if command.term <= state.term:
-        return Refused(RefusalCode.STALE, f"term {state.term} has been led already")
+        return Refused(RefusalCode.STALE, f"term {state.term} already has a leader")
     state.term = command.term
     state.lead_epoch += 1
     state.lead_ms = step.now
@@ -80,7 +80,7 @@ def attach(step: Step, command: Attach) -> Reply:
 def _open(step: Step, command: Attach) -> Reply:
     state = step.state
     if len(state.sessions) >= limits.SESSIONS:
-        return Refused(RefusalCode.LIMIT, f"there are {limits.SESSIONS} sessions already")
+        return Refused(RefusalCode.LIMIT, f"the maximum of {limits.SESSIONS} sessions is reached")
     producer = Producer(state.next_producer, None)
     producer.generation = state.generation
     state.producers[producer.number] = producer

@@ -233,7 +233,10 @@ def open_producer(step: Step, command: OpenProducer) -> Reply:
     number = state.producer_names.get(command.name)
     if number is None:
         if len(state.producer_names) >= limits.NAMED_PRODUCERS:
-            return Refused(RefusalCode.LIMIT, f"there are {limits.NAMED_PRODUCERS} named producers")
+            return Refused(
+                RefusalCode.LIMIT,
+                f"the maximum of {limits.NAMED_PRODUCERS} named producers is reached",
+            )
         producer = Producer(state.next_producer, command.name, command.user)
         state.next_producer += 1
         producer.generation = state.generation

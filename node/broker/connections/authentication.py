@@ -51,8 +51,8 @@ class Denied:
 Verdict: TypeAlias = Rights | Denied
 Decide: TypeAlias = Callable[[Verdict], None]
 
-_WRONG: Final = Denied(Code.AUTHENTICATION_FAILED, "the user or the secret is wrong")
-_BUSY: Final = Denied(Code.OVERLOADED, "too many log-ins are being checked: retry soon")
+_WRONG: Final = Denied(Code.AUTHENTICATION_FAILED, "wrong user or secret")
+_BUSY: Final = Denied(Code.OVERLOADED, "too many log-ins at once: retry shortly")
 
 
 class CallLater(Protocol):

@@ -139,7 +139,7 @@ def _refuse_if_whole(storage: Storage, found: RecoveredJournal) -> None:
         for location in locations:
             found.snapshots.entries.read(location)
         raise JournalWhole(
-            f"the journal in {storage.folder} is whole, there is nothing to recover from: start "
+            f"the journal in {storage.folder} is intact, there is nothing to recover: start "
             "without --recover; if it is an older copy of this node's folder, which must not be "
             "used, move its files away and start with --recover on the empty folder"
         )

@@ -356,7 +356,7 @@ def _apply(found: ReplayedLog, head: RecordHead, payload: memoryview, position: 
         case records.GROUP:
             synced = records.decode_group(payload)
             if synced is None or synced > position:
-                return f"position {synced} cannot be what was synced before"
+                return f"position {synced} cannot be the synced position"
             found.synced = max(found.synced, synced)
         case records.TRUNCATE:
             if head.log_index <= log.first_index and found.below_base(position):

@@ -54,7 +54,7 @@ def read_marker(storage: Storage) -> Marker | None:
         file.close()
     match = _MARKER.fullmatch(content)
     if match is None:
-        raise JournalDamaged(MARKER_NAME, 0, "it does not read as it was written", REMEDY)
+        raise JournalDamaged(MARKER_NAME, 0, "its content is not what was written", REMEDY)
     return Marker(match[2].decode(), emptied=match[1] == b"empty")
 
 

@@ -346,13 +346,13 @@ def test_serve_refuses_a_data_folder_that_is_a_file(
     done = cli("serve", "--base-port", str(base_port), "--data-dir", "data")
     assert done.code == FAILED
     assert "data folder" in done.line
-    assert "a file is in its place" in done.line
+    assert "is a file, not a folder" in done.line
 
 
 def test_serve_refuses_a_read_only_data_folder(cli: Cli, base_port: int, tmp_path: Path) -> None:
     serve = "serve", "--base-port", str(base_port), "--data-dir"
     (tmp_path / "file").touch()
-    assert "a file is in its place" in cli(*serve, "file").line  # imports everything as root first
+    assert "is a file, not a folder" in cli(*serve, "file").line  # imports everything as root first
     with ordinary_user() as folder:
         (folder / "data").mkdir(mode=0o500)
         done = cli(*serve, str(folder / "data"))

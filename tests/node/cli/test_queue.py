@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 async def test_a_queue_that_expires_unused_comes_with_a_warning(
     cli: Callable[..., Done], tmp_path: Path
 ) -> None:
-    warning = "warning: expires_unused counts consumers and gets only: queue brief is deleted"
+    warning = (
+        "warning: publishing is no use of queue brief: without a consumer or a get it is deleted"
+    )
     async with running(tmp_path, 1) as cluster:
         node = await cluster.leader()
         url = f"fifo://{node.me.client}"

@@ -296,7 +296,7 @@ def test_every_entry_is_checked() -> None:
     assert reader.called == 0
     [failure] = scene.failures
     assert isinstance(failure, JournalDamaged)
-    assert "entry 5 does not read as it was written" in str(failure)
+    assert "entry 5 is not what was written" in str(failure)
     later = scene.reader([1])
     scene.disk.go_on()
     assert later.called == 0

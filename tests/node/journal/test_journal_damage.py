@@ -417,7 +417,7 @@ def test_an_entry_that_rots_while_the_node_runs_is_never_returned() -> None:
     inode_content = content[:at] + b"?" + content[at + 1 :]
     storage.rot(FIRST_SEGMENT, inode_content)
     assert journal.log.read(1) == command(1)
-    with pytest.raises(JournalDamaged, match="entry 2 does not read as it was written"):
+    with pytest.raises(JournalDamaged, match="entry 2 is not what was written"):
         journal.log.read(2)
 
 

@@ -164,7 +164,7 @@ def test_b07_each_bad_byte_of_a_run_is_found_as_in_a_single_read() -> None:
         found.add(in_a_run)
     # Beside the six entries there are heads of groups, which are not read here.
     assert len(found) == 7
-    assert sum("does not read as it was written" in problem for problem in found) == 6
+    assert sum("is not what was written" in problem for problem in found) == 6
 
 
 def test_b07_a_run_that_is_cut_off_is_damage_of_the_first_entry_that_is_not_whole() -> None:
@@ -181,4 +181,4 @@ def test_b07_an_entry_of_another_place_in_a_run_is_refused() -> None:
     second, third = (content.index(command(index)) - records.RECORD_BYTES for index in (2, 3))
     record = content[third : third + whole_bytes]
     swapped = content[:second] + record + content[second + whole_bytes :]
-    assert "entry 2 does not read" in damage_of(swapped, NO_ROOM, singly=False)
+    assert "entry 2 is not what was written" in damage_of(swapped, NO_ROOM, singly=False)

@@ -251,7 +251,7 @@ def test_a_leader_tells_who_is_not_counted_and_never_hands_over_to_it() -> None:
     peers = {peer.name: peer for peer in leader.node.status().peers}
     assert not peers["c"].counted
     assert peers["c"].match_index == leader.node.last_index
-    with pytest.raises(TransferRefused, match="c recovers from the loss of its journal"):
+    with pytest.raises(TransferRefused, match="c is recovering a lost journal"):
         leader.node.transfer("c", lambda _: None)
     assert leader.node.successor() is None
     assert lost.node.status().recovering == lost.node.waits_for()
@@ -313,14 +313,14 @@ def report(rejoin: Rejoin, peer: str, term: int, *, recovering: bool = False) ->
 
 def test_everybody_has_to_answer_and_the_highest_term_counts() -> None:
     rejoin = Rejoin(["b", "c"], random.Random(1))
-    assert rejoin.waits_for(None) == "the terms of b, c: every other member has to tell its own"
+    assert rejoin.waits_for(None) == "the terms of b, c: every other member has to report its own"
     assert not report(rejoin, "b", 7)
     assert rejoin.floor is None
     assert not rejoin.reported("c", {"number": 0, "term": 9, "recovering": False})
     assert report(rejoin, "c", 5)
     assert rejoin.floor == 7
     assert rejoin.question()["above"] == 7
-    assert rejoin.waits_for(None) == "a leader that is elected in a term above 7"
+    assert rejoin.waits_for(None) == "a leader elected in a term above 7"
     assert "b was asked to hand over" in rejoin.waits_for(("b", 7))
     assert rejoin.waits_for(("b", 8)) == "the log of b, which leads term 8"
 
@@ -353,8 +353,8 @@ def test_questions_are_repeated_and_only_the_leader_is_asked_to_hand_over() -> N
 @pytest.mark.parametrize(
     ("others", "words"),
     [
-        ([], "it is alone, and no other member has its messages"),
-        (["b"], "it has every acknowledged message.* without --recover"),
+        ([], "it is the only member, so no other one has its messages"),
+        (["b"], "b has every acknowledged message.* without --recover"),
     ],
 )
 def test_a_group_without_a_majority_of_others_gets_advice(others: list[str], words: str) -> None:

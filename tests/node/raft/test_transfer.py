@@ -65,7 +65,7 @@ def test_what_cannot_be_done_is_refused_with_a_reason() -> None:
     leader = world.elect("a")
     world.run(0.5)
     for target, words in (
-        ("a", "a leads already"),
+        ("a", "a already leads"),
         ("x", "there is no node 'x'; there are: a, b, c"),
     ):
         with pytest.raises(TransferRefused, match=words):
