@@ -442,8 +442,8 @@ class BaseClient(Generic[M]):
         result = await self._ask(OpenProducer(name), timeout)
         if not isinstance(result, dict) or not isinstance(result.get("producer"), int):
             raise ProtocolError(f"expected a map with a producer's number, got {result!r:.80}")
-        last = result.get("last") or {}
-        return Producer(self._publisher, name, result["producer"], dict(last))
+        last, queues = result.get("last") or {}, result.get("queues") or {}
+        return Producer(self._publisher, name, result["producer"], dict(last), dict(queues))
 
     async def forget_producer(self, name: str, *, timeout: Duration | None = None) -> None:
         """Give up a named producer: opened again it is a new one, whose numbers start anew.

@@ -68,6 +68,11 @@ class QueueNotFound(FifoError, LookupError):
     """There is no queue of that name."""
 
 
+class QueueReplaced(QueueNotFound):
+    """The queue was deleted, and another has its name: what was on its way to the old one may have
+    been stored there, and is not in the new one."""
+
+
 class QueueExists(FifoError, ValueError):
     """A queue of that name has another spec; `difference` maps fields to (is, asked for)."""
 
@@ -175,6 +180,7 @@ _BY_CODE: dict[str, type[FifoError]] = {
     Code.OVERLOADED: Overloaded,
     Code.SHUTTING_DOWN: Overloaded,
     Code.QUEUE_NOT_FOUND: QueueNotFound,
+    Code.QUEUE_REPLACED: QueueReplaced,
     Code.QUEUE_EXISTS: QueueExists,
     Code.QUEUE_FULL: QueueFull,
     Code.IN_USE: QueueInUse,

@@ -153,7 +153,8 @@ class Publish:
     """Store a batch. Offsets are relative to the entry's area, columns packed little-endian:
     sizes and all lengths u32, priorities u8, delays and ttls u64 milliseconds (ttl 0: none),
     numbers u64. Numbers are number..number+count-1 unless `numbers_at`, whose first is `number`.
-    `producer` 0 is the session's own; `session` may be 0 with a named producer."""
+    `producer` 0 is the session's own; `session` may be 0 with a named producer. `queue_below`: it
+    is for a queue whose number is below this; 0: whatever queue has the name."""
 
     session: int
     producer: int
@@ -170,6 +171,7 @@ class Publish:
     ttls_at: int | None = None
     dedup: Column | None = None
     numbers_at: int | None = None
+    queue_below: int = 0
     fence: Fence | None = None
 
 
@@ -459,6 +461,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
             _area_offset,
             validators.column,
             _area_offset,
+            natural,
             validators.fence,
         ),
     ),

@@ -86,6 +86,11 @@ class ReadSide:
         of all others it cannot say that they are lost."""
         return queries.handed_out(self.state, consumer, ranges)
 
+    @property
+    def next_queue(self) -> int:
+        """The number of the queue that is declared next: all that exist have lower ones."""
+        return self.state.next_queue
+
     def queues(self) -> list[str]:
         """The names of all queues, in the order of their creation."""
         return [queue.name for queue in self.state.queues.values()]

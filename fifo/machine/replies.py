@@ -78,10 +78,10 @@ class Purged:
 
 @value
 class ProducerOpened:
-    """`last`: the number last stored in each queue it has published to, by queue name."""
+    """`last`: (name, number of the queue, number last stored) of each queue it has published to."""
 
     producer: int
-    last: tuple[tuple[str, int], ...]
+    last: tuple[tuple[str, int, int], ...]
 
 
 class Repeat(NamedTuple):

@@ -200,6 +200,7 @@ class Welcome(Message):
         list_of(record(_CONSUMER, text(255), _NAME, _DURATION), limits.ITEMS_MAX),
     ] = ()
     limits: Annotated[tuple[tuple[str, int], ...], list_of(record(_NAME, integer()), 64)] = ()
+    queue_below: Number = 0
 
 
 @_wire(3)
@@ -281,7 +282,10 @@ class Resumed(Message):
 @_wire(16)
 @dataclass(frozen=True, slots=True)
 class Publish(Message):
-    """Messages for one queue, numbered per (producer, queue) (semantics.md 10); see `columns`."""
+    """Messages for one queue, numbered per (producer, queue) (semantics.md 10); see `columns`.
+
+    `queue_below`: of a frame that is sent again: it is for a queue whose number is below this.
+    """
 
     queue: Name
     producer: Number
@@ -289,6 +293,7 @@ class Publish(Message):
     number: Annotated[int, integer(1)]
     count: Annotated[int, integer(1, limits.PUBLISH_MESSAGES_MAX)]
     columns: Columns
+    queue_below: Number = 0
 
 
 @_wire(17)

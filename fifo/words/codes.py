@@ -44,6 +44,7 @@ class Code(StrEnum):
     NO_DEAD_LETTER_QUEUE = "no_dead_letter_queue"
     LIMIT = "limit"
     INTERNAL = "internal"
+    QUEUE_REPLACED = "queue_replaced"
 
 
 RETRYABLE: Final = frozenset(
@@ -76,6 +77,7 @@ class RefusalCode:
     STALE: Final = "stale"
     REDRIVE_RUNNING: Final = "redrive_running"
     OLD_GENERATION: Final = "old_generation"
+    QUEUE_REPLACED: Final = "queue_replaced"
 
 
 CODE_OF_REFUSAL: Final[dict[str, Code]] = {
@@ -100,5 +102,6 @@ CODE_OF_REFUSAL: Final[dict[str, Code]] = {
     RefusalCode.STALE: Code.INVALID_ARGUMENT,
     RefusalCode.REDRIVE_RUNNING: Code.IN_USE,
     RefusalCode.OLD_GENERATION: Code.SESSION_TAKEN,
+    RefusalCode.QUEUE_REPLACED: Code.QUEUE_REPLACED,
 }
 """The machine tells apart what a client cannot act on, so the protocol has fewer codes."""

@@ -12,6 +12,8 @@ from typing import Any
 from fifo.client.consuming.consumer import Consumer
 from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settler import Settler
+from fifo.client.publishing.publish_stream import PublishStream
+from tests.client import test_publishing as publishing
 from tests.client import test_second_settlements as second
 from tests.client import test_settling as settling
 from tests.mutants.hunting import Hunt, Mutant, named, scenario
@@ -36,6 +38,18 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "two consumers of one client have one tag": (
         edited(Consumers, "free_tag", "if one not in taken", ""),
         _test(settling.test_consumers_of_one_tag_subscribe_under_tags_of_their_own),
+    ),
+    "what was on its way to the old queue goes into the new one": (
+        edited(PublishStream, "_send", "frame.queue_below if frame.in_doubt else 0", "0"),
+        _test(publishing.test_what_is_sent_again_names_the_queue_that_it_was_for),
+    ),
+    "a publisher goes on by what a deleted queue had stored": (
+        edited(PublishStream, "_confirmed", "self.last_stored = 0", "pass"),
+        _test(publishing.test_what_is_sent_again_names_the_queue_that_it_was_for),
+    ),
+    "lost messages are taken for a gap that may close": (
+        edited(PublishStream, "_gap", "expected < self.last_stored", "False"),
+        _test(publishing.test_a_queue_that_has_lost_what_it_confirmed_is_reported_each_time),
     ),
     "a consumer that is let go keeps what it has": (
         edited(Consumer, "__del__", "if ledger is not None:", "if False:"),

@@ -80,7 +80,7 @@ async def test_other_clients_fetch_without_taking_the_reservation_over(
         assert await holder.hold(10) == range(3, 4)
         assert len(await holder.hold(1)) == 0
         await holder.forget()
-        with pytest.raises(fifo.FifoError, match="open it first"):
+        with pytest.raises(fifo.FifoError, match="open it again"):
             await helper.fetch(1, 2)
         await client.durable("q", "reader").reserve(3)
         with pytest.raises(fifo.LockLost, match="forgotten"):
@@ -193,7 +193,7 @@ async def test_a_durable_consumer_is_listed_with_its_locks_and_goes_with_its_que
     with pytest.raises(fifo.QueueNotFound):
         await reader.fetch(1, 2)
     await client.declare(fifo.QueueSpec("q"))
-    with pytest.raises(fifo.FifoError, match="open it first"):
+    with pytest.raises(fifo.FifoError, match="open it again"):
         await reader.renew()
     assert await reader.open() == ()
 

@@ -49,7 +49,7 @@ class Store:
         duplicates = len([number for number in numbers if number <= self.last])
         stored = 0
         if message.previous > self.last:
-            error = (Code.GAP, "gap", True, {"expected": self.last + 1})
+            error = (Code.GAP, "gap", True, {"expected": self.last})
             duplicates = 0
         else:
             for number, body in list(zip(numbers, layout.bodies(), strict=True))[duplicates:]:
@@ -528,3 +528,46 @@ async def test_a_repeat_is_confirmed_by_the_id_of_the_stored_message() -> None:
         ]
         # The first is one by its number too.
         assert confirms.duplicates == client.metrics.duplicates == 3
+
+
+_REPLACED = (Code.QUEUE_REPLACED, "declared anew", False, {"expected": 0})
+
+
+async def test_what_is_sent_again_names_the_queue_that_it_was_for() -> None:
+    async with Peer() as peer:
+        peer.opening = lambda line, hello: welcome(line, hello, queue_below=40)
+        async with fifo.connect(peer.url) as client:
+            # Nothing is known of the queue but that it was there when the connection was opened.
+            below = 40
+            for queue in (41, 42):
+                lost = asyncio.create_task(client.publish("orders", b"lost"))
+                line, _, first = await peer.hear(Publish)
+                assert first.queue_below == 0
+                line.drop()
+                line, frame, second = await peer.hear(Publish)
+                assert (second.number, second.queue_below) == (first.number, below)
+                line.send(Confirms(((frame.correlation, queue, 7, 0, 0, _REPLACED),)))
+                with pytest.raises(fifo.QueueReplaced) as caught:
+                    await lost
+                assert caught.value.unknown
+                going_on = asyncio.create_task(client.publish("orders", b"next"))
+                line, frame, third = await peer.hear(Publish)
+                # Behind nothing that is stored in this one, and for whatever queue has the name.
+                assert (third.previous, third.queue_below) == (0, 0)
+                line.send(Confirms(((frame.correlation, queue, 7, 0, 1),)))
+                assert (await going_on).id == f"{queue}.7.{third.number}"
+                below = queue + 1
+
+
+async def test_a_queue_that_has_lost_what_it_confirmed_is_reported_each_time() -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        store = peer.answers[Publish] = Store()
+        await client.publish_many("orders", [b"1", b"2", b"3"])
+        store.last = 1
+        for number in range(2):
+            peer.heard.clear()
+            with pytest.raises(fifo.ProducerGap, match="has lost confirmed messages") as caught:
+                await client.publish("orders", b"behind the loss")
+            assert caught.value.detail == {"expected": 1, "confirmed": 3}
+            assert not caught.value.unknown
+            assert peer.count(Publish) == 1, number

@@ -140,6 +140,7 @@ class Story:
             producer=options.get("producer", 0),
             previous=previous,
             number=number,
+            queue_below=options.get("queue_below", 0),
             **columns,
         )
         reply = self.bench.apply(command, area=area)[0]

@@ -86,7 +86,7 @@ def test_a_named_producer_outlives_sessions_and_ends_after_seven_idle_days(bench
     bench.tick_all()
     assert published(send(2)) == (1, 0)
     again = expect(replies.ProducerOpened, bench.do(commands.OpenProducer("p")))
-    assert again == replies.ProducerOpened(opened.producer, (("q", 2),))
+    assert again == replies.ProducerOpened(opened.producer, (("q", 1, 2),))
     bench.advance(7 * 86_400_000)
     bench.tick_all()
     refused(send(3), "unknown_producer")

@@ -81,6 +81,7 @@ def publish_command(
     ttls: Sequence[int] | None = None,
     dedup: Sequence[bytes] | None = None,
     numbers: Sequence[int] | None = None,
+    queue_below: int = 0,
     fence: commands.Fence | None = None,
 ) -> commands.Publish:
     """A publish whose columns lie in `area`."""
@@ -100,6 +101,7 @@ def publish_command(
         area.column("Q", ttls) if ttls is not None else None,
         area.blobs(dedup) if dedup is not None else None,
         area.column("Q", numbers) if numbers is not None else None,
+        queue_below,
         fence,
     )
 

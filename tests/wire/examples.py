@@ -69,6 +69,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
         nodes=NODES,
         consumers=((5, "tag", "orders", 30_000),),
         limits=(("body_bytes", 1 << 20),),
+        queue_below=13,
     ),
     Challenge("scram", b"nonce"),
     Authenticate("scram", b"proof"),
@@ -79,7 +80,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     Close(),
     Ok({"created": True, "queues": ["a", {"b": [1]}]}),
     Resumed(),
-    Publish("orders", 9, 41, 42, 2, ((0, 8), (5, 2))),
+    Publish("orders", 9, 41, 42, 2, ((0, 8), (5, 2)), 12),
     Confirms(
         (
             (3, 1, 9, 0, 2, None),

@@ -196,9 +196,14 @@ class Consumer(Generic[M]):
             answer = await until(_copy(call), session.loop.time() + seconds, session.loop)
             if answer is EXPIRED:
                 raise session.expired(seconds, f"subscribe to {self.queue!r}", call.tries)
-        except BaseException:
-            # The answer may still come: it then finds a consumer to be cancelled.
-            self.cancelled = True
+        except BaseException as error:
+            if call.future.done() and isinstance(error, FifoError):
+                # Refused: there is no consumer, for others that wait either. Asking asks again.
+                self._end(error)
+                self._error = None
+            else:
+                # The answer may still come: it then finds a consumer to be cancelled.
+                self.cancelled = True
             raise
         self._on_start()
 
@@ -224,7 +229,9 @@ class Consumer(Generic[M]):
     def __del__(self) -> None:
         """Give back what the program lets go of; on whatever thread drops it last."""
         session, ledger = self._session, self._ledger
-        if self.cancelled or not self._subscribed_once or session.fatal is not None:
+        if self.cancelled or session.fatal is not None:
+            return
+        if ledger is None and not self._subscribed_once:
             return
         if session.loop.is_closed():
             return  # The control thread finds that out, and gives everything back.
@@ -328,7 +335,7 @@ class Consumer(Generic[M]):
 
     async def _wait(self, timeout: Duration | None) -> M | None:
         """Wait for a message; None when cancelled or too late. Raises what ended the consumer."""
-        if not self._subscribed_once and not self.cancelled:
+        if self._error is None and not self._subscribed_once and not self.cancelled:
             await self.subscribe()
         loop = self._session.loop
         deadline = None if timeout is None else loop.time() + patience(timeout)
@@ -337,7 +344,10 @@ class Consumer(Generic[M]):
             if message is not None:
                 return message
             if self._error is not None:
-                raise again(self._error)
+                error = self._error
+                if self._session.fatal is None:
+                    self._error = None
+                raise again(error)
             if self.cancelled:
                 return None
             waiter: asyncio.Future[Any] = loop.create_future()
@@ -348,7 +358,7 @@ class Consumer(Generic[M]):
                 elif await until(waiter, deadline, loop) is EXPIRED:
                     return None
             except asyncio.CancelledError:
-                if waiter.done() and not waiter.cancelled():
+                if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                     # Woken and cancelled at once: the message is for somebody else.
                     self._wake(1)
                 raise
@@ -455,8 +465,13 @@ class Consumer(Generic[M]):
         self._wake_all()
 
     def removed(self) -> None:
-        """The queue was deleted: the iteration ends with that."""
-        self.fail(QueueNotFound(f"queue {self.queue} was deleted"))
+        """The queue was deleted: all locks are lost, and the program hears it once."""
+        ledger, self._ledger = self._ledger, None
+        self._forget_buffer()
+        if ledger is not None:
+            self._session.lose(ledger, ledger.unresolved(), suspected=False)
+            self._session.unbind(ledger.number)
+        self._end(QueueNotFound(f"queue {self.queue!r} was deleted"))
 
     def session_ended(self) -> None:
         """Drop all that it held; it subscribes again with the next session."""
@@ -488,10 +503,21 @@ class Consumer(Generic[M]):
             return
         error = future.exception()
         if isinstance(error, FifoError):
-            self.fail(error)
+            self._end(error)
+
+    def _end(self, error: FifoError) -> None:
+        """The subscription is over: all who wait hear it, else who asks next. Asking once more
+        subscribes anew, to the queue that then has the name."""
+        self._subscribed_once = False
+        self.active = False
+        waiting = [waiter for waiter in self._waiters if not waiter.done()]
+        self._waiters.clear()
+        for waiter in waiting:
+            waiter.set_exception(again(error))
+        self._error = None if waiting else error
 
     def fail(self, error: FifoError) -> None:
-        """End with an error: for waiting tasks now, for others once the buffer is empty."""
+        """End for good: for waiting tasks now, for others once the buffer is empty."""
         self._error = error
         self._wake_all()
 

@@ -247,6 +247,11 @@ class LockLedger(Generic[_M]):
         with self.lock:
             return token in self._unresolved
 
+    def unresolved(self) -> tuple[Range, ...]:
+        """All tokens that are still to be settled or answered."""
+        with self.lock:
+            return tuple(self._unresolved)
+
     def has_unresolved(self) -> bool:
         """Whether anything is still to be settled or answered."""
         with self.lock:

@@ -22,11 +22,20 @@ class Producer:
     stored before is confirmed as a duplicate.
     """
 
-    def __init__(self, publisher: Publisher, name: str, number: int, last: dict[str, int]) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        name: str,
+        number: int,
+        last: Mapping[str, int],
+        queues: Mapping[str, int],
+    ) -> None:
+        """`last`: the number last stored per queue; `queues`: the numbers of those queues."""
         self.name = name
         self.number = number
         self._publisher = publisher
         self._last = last
+        self._queues = queues
 
     def __repr__(self) -> str:
         return f"<producer {self.name!r}, number {self.number}>"
@@ -36,7 +45,9 @@ class Producer:
         return self._stream_last(queue)
 
     def _stream_last(self, queue: str) -> int:
-        stream = self._publisher.stream(self.number, queue, self._last.get(queue, 0))
+        stream = self._publisher.stream(
+            self.number, queue, self._last.get(queue, 0), self._queues.get(queue, 0)
+        )
         return stream.last_stored
 
     async def publish(

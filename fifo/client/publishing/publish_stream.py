@@ -3,7 +3,8 @@
 Owns the numbering of semantics.md 10 on the client's side. A frame gets its numbers when it is
 first sent; from then on they are its own for ever, only `previous` follows what is stored. Frames
 are sent in the order in which they were added: none overtakes another, also when all are sent
-again.
+again. A queue that was deleted and declared anew has another number: what is published goes on
+there, but for what may have been stored in the old one, which ends unknown.
 Must not know programs' calls: `publisher` makes frames and waits for them.
 """
 
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 from fifo.client import limits
 from fifo.client.connection.calls import Tries
 from fifo.client.connection.session import Session
-from fifo.client.errors import FifoError, ProducerGap, SessionEnded, from_code
+from fifo.client.errors import FifoError, ProducerGap, QueueReplaced, SessionEnded, from_code
 from fifo.client.publishing.confirms import Confirmed
 from fifo.wire import Buffer, Code, Frame
 from fifo.wire.columns import Publication, pack_publication
@@ -50,8 +51,10 @@ class PublishFrame:
         "columns",
         "correlation",
         "gaps",
+        "in_doubt",
         "numbers",
         "packed",
+        "queue_below",
         "raw",
         "sent",
         "stream",
@@ -70,6 +73,10 @@ class PublishFrame:
         self.waits = True
         self.gaps = 0
         self.correlation = 0
+        self.in_doubt = False
+        """Sent again though an earlier transmission was not answered: that may be stored."""
+        self.queue_below = 0
+        """An earlier transmission was for a queue whose number is below this."""
 
     def answered(self, frame: Frame) -> None:
         """Confirmed or refused."""
@@ -80,11 +87,19 @@ class PublishStream:
     """All unanswered frames of one (producer, queue)."""
 
     def __init__(
-        self, session: Session, queue: str, producer: int, last_stored: int, released: Released
+        self,
+        session: Session,
+        queue: str,
+        producer: int,
+        last_stored: int,
+        queue_number: int,
+        released: Released,
     ) -> None:
         self.queue = queue
         self.producer = producer
         self.last_stored = last_stored
+        self.queue_number = queue_number
+        """Of the queue that has the name, as far as an answer said so; 0 before the first."""
         self.refusal: FifoError | None = None
         """Why the node stores nothing at the moment; what stands behind waits for the same."""
         self._session = session
@@ -146,6 +161,8 @@ class PublishStream:
         assert link is not None, "the caller has looked"
         if not self._pack(frame):
             return False
+        if not frame.sent:
+            frame.queue_below = self.queue_number + 1 if self.queue_number else self._made_below()
         frame.waits = False
         self._waiting -= 1
         frame.sent = True
@@ -159,11 +176,25 @@ class PublishStream:
                 numbers[0],
                 len(numbers),
                 frame.columns,
+                frame.queue_below if frame.in_doubt else 0,
             ),
             frame.correlation,
             frame.raw,
         )
         return True
+
+    def _made_below(self) -> int:
+        """All queues that existed when this connection was opened have lower numbers."""
+        welcome = self._session.welcome
+        return 0 if welcome is None else welcome.queue_below
+
+    def _doubt(self, frame: PublishFrame) -> None:
+        """Note that a frame is sent again although an answer is missing."""
+        if frame.work.tries.unknown and not frame.in_doubt:
+            frame.in_doubt = True
+            if self.queue_number:
+                # Said by the answer to a frame before it, so it was not for an earlier queue.
+                frame.queue_below = self.queue_number + 1
 
     def _pack(self, frame: PublishFrame) -> bool:
         """Give a frame its numbers and its bytes; again where it was refused, for a message whose
@@ -213,6 +244,10 @@ class PublishStream:
     ) -> None:
         if confirmed.total > len(frame.numbers):
             confirmed = confirmed._replace(stored=max(0, len(frame.numbers) - confirmed.duplicates))
+        is_another = confirmed.queue > self.queue_number > 0
+        if is_another:
+            self.last_stored = 0
+        self.queue_number = max(self.queue_number, confirmed.queue)
         if confirmed.total:
             self._session.metrics.confirmed += confirmed.total
             self._session.metrics.duplicates += confirmed.before
@@ -220,38 +255,60 @@ class PublishStream:
             self.refusal = None
         if error is None:
             self._finish(frame, confirmed, None)
-            return
-        code, text, retryable = error[0], error[1], error[2]
-        detail = error[3] if len(error) > 3 else None
-        refused = from_code(code, text, detail, retryable=retryable)
-        if code == Code.GAP:
-            frame.work.tries.passed_over()
         else:
-            frame.work.tries.refused(refused)
+            self._refused(frame, confirmed, error, is_another=is_another)
+
+    def _refused(
+        self,
+        frame: PublishFrame,
+        confirmed: Confirmed,
+        error: tuple[Any, ...],
+        *,
+        is_another: bool,
+    ) -> None:
+        """Not all of a frame was stored. `is_another`: the queue was declared anew meanwhile."""
+        code, text, retryable = error[0], error[1], error[2]
+        refused = from_code(code, text, error[3] if len(error) > 3 else None, retryable=retryable)
+        tries = frame.work.tries
+        if code == Code.GAP:
+            tries.passed_over()
+        else:
+            tries.refused(refused)
+        if is_another:
+            self.last_stored = max(self.last_stored, _expected(refused) or 0)
+            for one in self._frames:
+                one.gaps = 0
+        if code == Code.QUEUE_REPLACED or (code == Code.GAP and is_another and tries.unknown):
+            self._finish(frame, confirmed, _replaced(self.queue))
+            return
+        # Of an earlier transmission only the queue itself knows, by the numbers.
+        refused.unknown |= tries.unknown and not confirmed.queue and not retryable
         if frame.work.abandoned():
             # Its caller has heard of an earlier failure, or has gone: it is not sent again.
             self._finish(frame, confirmed, refused)
         elif code == Code.GAP and not confirmed.total:
-            self._gap(frame, text, detail)
+            self._gap(frame, confirmed, refused)
         elif retryable and code != Code.GAP and not confirmed.total:
             self.refusal = refused
             self._later(frame)
         else:
             self._finish(frame, confirmed, refused)
 
-    def _gap(self, frame: PublishFrame, text: str, detail: Any) -> None:
+    def _gap(self, frame: PublishFrame, confirmed: Confirmed, refused: FifoError) -> None:
         """Handle a `gap` answer: a frame before this one was not stored."""
         frame.gaps += 1
+        expected = _expected(refused)
+        if confirmed.queue and expected is not None and expected < self.last_stored:
+            self._finish(frame, confirmed, _lost(self.queue, self.last_stored, expected))
+            return
         head = self._frames[0] if self._frames else None
         if frame is head:
             # Nothing unanswered stands before it, so `last_stored` is the truth by now: an answer
             # to the frame before it has raised it, or that frame was refused and is given up.
-            # Sent again, `_after` gives it that number as `previous`. A node that still refuses
-            # has lost what it confirmed, or another program uses this producer: report it.
+            # Sent again, `_after` gives it that number as `previous`. If a node still refuses,
+            # another program uses this producer: report it.
             if frame.gaps > limits.GAP_RESENDS:
-                error = ProducerGap(text, detail=detail)
-                error.code = Code.GAP
-                self._finish(frame, Confirmed(0, 0, frame.numbers, 0, 0), error)
+                self._finish(frame, confirmed, refused)
                 return
             self._wait(frame)
             self.pump()
@@ -264,6 +321,7 @@ class PublishStream:
             # way. After a pause all frames are sent again, in order; numbers make that idempotent.
             for one in self._frames:
                 one.gaps = 0
+                self._doubt(one)
                 self._wait(one)
             self._pause()
             return
@@ -310,6 +368,7 @@ class PublishStream:
         """Send all unanswered frames again, in order; give up those whose callers have gone."""
         for frame in list(self._frames):
             frame.gaps = 0
+            self._doubt(frame)
             self._wait(frame)
             if frame.sent and frame.work.abandoned():
                 self._finish(frame, Confirmed(0, 0, frame.numbers, 0, 0), None)
@@ -337,6 +396,33 @@ class PublishStream:
         if not only_sent and self._paused_until is not None:
             self._paused_until.cancel()
             self._paused_until = None
+
+
+def _expected(refused: FifoError) -> int | None:
+    """The number that the queue has stored last of this producer, where a refusal says it."""
+    found = refused.detail.get("expected") if isinstance(refused.detail, dict) else None
+    return found if isinstance(found, int) else None
+
+
+def _replaced(queue: str) -> FifoError:
+    error = QueueReplaced(
+        f"queue {queue!r} was deleted and declared anew before the answer came: the message may"
+        " have been stored in the old one, and is not in the new one",
+        unknown=True,
+    )
+    error.code = Code.QUEUE_REPLACED
+    return error
+
+
+def _lost(queue: str, confirmed: int, stored: int) -> FifoError:
+    error = ProducerGap(
+        f"queue {queue!r} has lost confirmed messages: message {confirmed} of this producer was"
+        f" confirmed, and the last that is stored is {stored}; the cluster was restored from an"
+        " older state, or lost its disks",
+        detail={"expected": stored, "confirmed": confirmed},
+    )
+    error.code = Code.GAP
+    return error
 
 
 class Released(Protocol):

@@ -338,11 +338,15 @@ class Publisher:
                 waiter.set_result(None)
                 return
 
-    def stream(self, producer: int, queue: str, last_stored: int = 0) -> PublishStream:
-        """The stream of a producer to a queue."""
+    def stream(
+        self, producer: int, queue: str, last_stored: int = 0, queue_number: int = 0
+    ) -> PublishStream:
+        """The stream of a producer to a queue; what is stored there, where that is known."""
         found = self._streams.get((producer, queue))
         if found is None:
-            found = PublishStream(self.session, queue, producer, last_stored, self.released)
+            found = PublishStream(
+                self.session, queue, producer, last_stored, queue_number, self.released
+            )
             self._streams[producer, queue] = found
         return found
 

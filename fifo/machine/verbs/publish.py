@@ -88,6 +88,11 @@ def _store(
     step: Step, command: Publish, queue: Queue, producer: Producer, columns: _Columns
 ) -> Published:
     last = queue.last_numbers.get(producer.number, 0)
+    if 0 < command.queue_below <= queue.number:
+        queue.counters["refused"] += command.count
+        text = f"queue {queue.name!r} was deleted and declared anew since this was sent first"
+        replaced = Refused(RefusalCode.QUEUE_REPLACED, text, {"expected": last})
+        return Published(queue.number, producer.number, 0, 0, replaced)
     stop = command.count
     duplicates = 0 if last < command.number else _duplicates(command, columns, last)
     refused = None

@@ -248,7 +248,7 @@ def open_producer(step: Step, command: OpenProducer) -> Reply:
         state.touch(producer)
     producer.used_ms = step.now
     last = tuple(
-        (state.queues[queue].name, state.queues[queue].last_numbers[producer.number])
+        (state.queues[queue].name, queue, state.queues[queue].last_numbers[producer.number])
         for queue in producer.queues
         if queue in state.queues
     )

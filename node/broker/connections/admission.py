@@ -105,6 +105,7 @@ class Admission:
             session_state=SESSION_RESUMED if reply.resumed else SESSION_NEW,
             epoch=reply.epoch,
             consumers=reply.consumers,
+            queue_below=self._machine.next_queue,
         )
 
 

@@ -176,6 +176,7 @@ class Handshake:
         session_state: int,
         epoch: int = 0,
         consumers: tuple[tuple[int, str, str, int], ...] = (),
+        queue_below: int = 0,
     ) -> None:
         """Open the connection for requests, unless it broke the protocol meanwhile."""
         if connection.opening.state is not State.OPENING:
@@ -194,5 +195,6 @@ class Handshake:
                 nodes=self._identity.nodes,
                 consumers=consumers[: wire_limits.ITEMS_MAX],
                 limits=self._identity.limits,
+                queue_below=queue_below,
             )
         )

@@ -69,12 +69,21 @@ class Durables:
             self._open(connection, frame, message)
         else:
             consumer = self._machine.durable(message.queue, message.name)
-            if consumer is None:
+            if consumer is None and message.consumer == ANY:
                 text = f"there is no durable consumer {message.name!r}; open it first"
+                connection.refuse(frame.correlation, Code.UNKNOWN_CONSUMER, text)
+            elif consumer is None:
+                text = (
+                    f"durable consumer {message.name!r} is gone with all that it held: its queue"
+                    " was deleted, or it was forgotten or unused for 7 days; open it again"
+                )
                 connection.refuse(frame.correlation, Code.UNKNOWN_CONSUMER, text)
             elif message.consumer not in (ANY, consumer.number):
                 # Its generations started over, so they say nothing about the one before.
-                text = "this durable consumer was forgotten, and another has its name now"
+                text = (
+                    f"durable consumer {message.name!r} is gone with all that it held: its queue"
+                    " was deleted, or it was forgotten, and another has its name now; open it again"
+                )
                 connection.refuse(frame.correlation, Code.UNKNOWN_CONSUMER, text)
             else:
                 verb(DurableRequest(connection, session, frame, message, consumer.number))

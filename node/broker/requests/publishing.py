@@ -71,6 +71,7 @@ class Publishing:
                 at + layout.places[columns.SIZES][0],
                 at + layout.bodies_at,
                 *_optional_columns(layout, at),
+                message.queue_below,
                 (connection.role, connection.epoch),
             ]
 
@@ -127,12 +128,16 @@ class Publishing:
         def answer(reply: Reply) -> None:
             assert isinstance(reply, replies.ProducerOpened)
             rights = connection.rights
-            last = {
-                queue: number
-                for queue, number in reply.last
-                if rights is None or rights.may(Permission.PUBLISH, queue)
+            seen = [
+                one
+                for one in reply.last
+                if rights is None or rights.may(Permission.PUBLISH, one[0])
+            ]
+            result = {
+                "producer": reply.producer,
+                "last": {queue: last for queue, _, last in seen},
+                "queues": {queue: number for queue, number, _ in seen},
             }
-            result = {"producer": reply.producer, "last": last}
             connection.send(Ok(result), frame.correlation)
 
         user = "" if connection.rights is None else connection.rights.user.name

@@ -196,6 +196,7 @@ def _packed(post: Post, area: Area) -> commands.Publish:
         ttls=column("ttl_ms", 0),
         dedup=column("dedup", b""),
         numbers=None if dense else numbers,
+        queue_below=post.queue_below,
     )
 
 
@@ -351,13 +352,13 @@ def compare_reply(step: "Step | redriving.Chosen", answer: Answer, reply: replie
             assert not reply.more
             shown = ("purged", reply.messages)
         case replies.ProducerOpened():
-            shown = ("producer", reply.producer, dict(reply.last))
+            shown = ("producer", reply.producer, {name: last for name, _, last in reply.last})
         case replies.Published():
             assert isinstance(step, Post), step
             confirmed = confirmed_ids(step, reply)
             code = reply.refused.code if reply.refused else None
             detail = reply.refused.detail if reply.refused else None
-            expected = detail["expected"] if code == "gap" and detail else None
+            expected = detail["expected"] if code in ("gap", "queue_replaced") and detail else None
             shown = ("published", reply.queue, reply.producer, confirmed, code, expected)
         case replies.Subscribed():
             numbers = (reply.consumer, reply.queue, reply.lock_ms, reply.prefetch)

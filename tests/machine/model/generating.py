@@ -379,7 +379,10 @@ class Generator:
         for _ in range(count):
             letters.append(Letter(number, self.body()) if plain else self.letter(number))
             number += 1 + (choose.draw.below(3) if choose.chance(5) else 0)
-        return Post(session, producer, queue, previous, letters)
+        # Some as if sent again, for the queue that had the name then: this one or another.
+        there = world.queues.get(queue)
+        below = 0 if there is None or number % 8 else there.number + (number // 8) % 2
+        return Post(session, producer, queue, previous, letters, queue_below=below)
 
     def producer(self) -> tuple[int, int]:
         """(session, named producer or 0)."""

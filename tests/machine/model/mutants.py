@@ -171,6 +171,12 @@ BUGS: dict[str, Switch] = {
         "consumer.prefetch - consumer.held",
         "consumer.prefetch - consumer.held + (consumer.prefetch == 1)",
     ),
+    "what is sent again goes into the next queue of the name": edited(
+        publish,
+        "_store",
+        "0 < command.queue_below <= queue.number",
+        "False",
+    ),
     "a gap is not noticed": edited(
         publish,
         "_store",

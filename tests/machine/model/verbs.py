@@ -49,6 +49,7 @@ class Post:
     previous: int
     letters: list[Letter] = field(default_factory=list)
     fence: tuple[int, int] | None = None
+    queue_below: int = 0
 
 
 def publish(world: World, post: Post) -> Answer:
@@ -66,6 +67,9 @@ def publish(world: World, post: Post) -> Answer:
         return ("refused", "unknown_producer")  # no session may use another one's own producer
     producer.used_ms = world.now_ms
     confirmed: list[MessageId] = []
+    if post.queue_below and queue.number >= post.queue_below:
+        last = producer.last.get(queue.name, 0)
+        return ("published", queue.number, producer.number, [], "queue_replaced", last)
     previous = post.previous
     for letter in post.letters:
         last = producer.last.get(queue.name, 0)

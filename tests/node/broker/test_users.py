@@ -163,7 +163,8 @@ async def test_a_named_producer_shows_only_the_queues_that_the_user_publishes_to
         assert refused.code == Code.PERMISSION_DENIED
         assert "private" not in refused.text
         assert isinstance(await ann.ask(ForgetProducer("shared")), Ok)
-        assert await ann.ask(OpenProducer("shared")) == Ok({"producer": 4, "last": {}})
+        anew = {"producer": 4, "last": {}, "queues": {}}
+        assert await ann.ask(OpenProducer("shared")) == Ok(anew)
 
 
 async def test_a_producer_that_has_published_nowhere_is_forgotten_by_its_opener_or_an_operator(
