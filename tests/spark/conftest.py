@@ -5,6 +5,8 @@ Owns starting and ending the cluster; Spark is shared with other folders' tests.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
 import json
 import subprocess
@@ -12,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,11 +24,12 @@ from bench.cluster import NODE_PORTS
 from bench.loopback import free_base
 from bench.processes import environment
 from fifo.blocking import BlockingClient
+from node.cli.main import run
 from tests.support.spark_session import spark_session
 
 _names = itertools.count(1)
 
-CALL_S = 100
+START_S = 100.0
 LEADER_S = 60.0
 LOOK_S = 0.05
 
@@ -38,8 +40,19 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         base = str(free_base(NODE_PORTS))
-        view = self._fifo("start", "--base-port", base, "--detach", "--json")
-        self.url = str(json.loads(view)["url"])
+        started = subprocess.run(
+            [
+                *(sys.executable, "-m", "node", *self._command("start")),
+                *("--base-port", base, "--detach", "--json"),
+            ],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=START_S,
+            check=False,
+        )
+        assert started.returncode == 0, started.stderr
+        self.url = str(json.loads(started.stdout)["url"])
 
     def stop(self) -> None:
         """End the nodes."""
@@ -52,7 +65,7 @@ class Cluster:
         self._leader(other_than=leader)
         self._fifo("restart", str(leader))
 
-    @contextmanager
+    @contextlib.contextmanager
     def without_majority(self) -> Iterator[None]:
         """Two of the three nodes are killed meanwhile."""
         for number in (1, 2):
@@ -76,16 +89,15 @@ class Cluster:
         raise AssertionError(f"no leader within {LEADER_S} s")
 
     def _fifo(self, verb: str, *arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "node", "cluster", verb, *arguments, "--dir", str(self._folder)],
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=CALL_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        """Run a command in this process, which saves the start of Python."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = run([*self._command(verb), *arguments])
+        assert code == 0, err.getvalue()
+        return out.getvalue()
+
+    def _command(self, verb: str) -> list[str]:
+        return ["cluster", verb, "--dir", str(self._folder)]
 
 
 @pytest.fixture(scope="session")
