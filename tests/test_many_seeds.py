@@ -102,7 +102,7 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize("simulator", ["tests.node.raft", "tests.sim"])
-def test_ctrl_c_ends_with_what_was_done(simulator: str) -> None:
+def test_ctrl_c_ends_with_the_results_so_far(simulator: str) -> None:
     with started("-m", simulator, "--seeds", "1000000", "--jobs", "1") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "1000000 seeds from 0, 1 at a time\n"
@@ -113,7 +113,7 @@ def test_ctrl_c_ends_with_what_was_done(simulator: str) -> None:
     assert process.returncode == INTERRUPTED
 
 
-def test_workers_end_with_who_started_them() -> None:
+def test_workers_end_with_their_parent() -> None:
     code = "from tests.test_many_seeds import *;many(endless, range(10), jobs=2, repeat='')"
     with started("-c", code) as process:
         assert process.stdout is not None

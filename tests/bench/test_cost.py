@@ -23,7 +23,7 @@ def household(tmp_path: Path) -> Iterator[Household]:
 
 
 @pytest.mark.process
-def test_what_runs_below_a_command_counts(
+def test_child_processes_of_a_command_count(
     household: Household, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cost, "POLL_S", 0.005)

@@ -34,6 +34,6 @@ async def test_an_answer_lost_with_the_leader_still_counts_as_carried_out(
         assert await settle_by_fate(cast("fifo.Message", Settled(status)), row) == wanted
 
 
-async def test_a_lost_lock_is_recorded_as_what_it_is() -> None:
+async def test_a_lost_lock_is_recorded_as_such() -> None:
     message = cast("fifo.Message", Settled(fifo.Status.LOCK_LOST))
     assert await settle_by_fate(message, 100) == "lock_lost"

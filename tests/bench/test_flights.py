@@ -66,7 +66,7 @@ def test_the_first_row_is_a_message_with_text_as_text_and_numbers_as_numbers() -
     }
 
 
-def test_what_is_missing_is_null_and_never_nan() -> None:
+def test_a_missing_value_is_null_and_never_nan() -> None:
     """NaN is no JSON, and "NA" is no delay."""
     missing = 0
     for flight in every_flight():

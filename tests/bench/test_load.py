@@ -172,7 +172,7 @@ def test_phases_follow_each_other_and_only_measured_ones_count(tmp_path: Path) -
     assert [so_many.since(now) for now in (99, 101)] == [None, 100]
 
 
-def test_what_comes_all_at_once_has_a_rate_from_the_begin_on(tmp_path: Path) -> None:
+def test_a_burst_has_a_rate_from_its_beginning(tmp_path: Path) -> None:
     """And what came before it counts as a message, not in the figures."""
     run = Run("u", "q", LOAD, tmp_path, None, begin=100.0)
     figures = Figures(run, Row(PRODUCER, 0, "h"))
@@ -226,7 +226,7 @@ def test_each_run_has_a_queue_of_its_own(arguments: list[str], names: list[str])
     assert [take.name for take in options.takes] == names
 
 
-def test_progress_is_the_sum_of_what_partitions_say(tmp_path: Path) -> None:
+def test_progress_is_the_sum_of_the_partitions(tmp_path: Path) -> None:
     for number, role in enumerate((PRODUCER, PRODUCER, CONSUMER)):
         said = f'{{"role":"{role}","messages":10,"delivered":{5 * number},"p99":{number + 1.0}}}'
         (tmp_path / f"progress-{role}-{number}.json").write_text(said)

@@ -27,7 +27,7 @@ def test_a_cycle_stores_hands_out_and_acks_its_batch(batch: int, *, rich: bool) 
     assert _counts(cycle) == (0, 0, 3 * batch)
 
 
-def test_a_cycle_works_beside_what_is_ready_and_locked() -> None:
+def test_a_cycle_works_beside_ready_and_locked_messages() -> None:
     cycle = Cycle(50, ready=1_000, locked=500)
     assert _counts(cycle) == (1_000, 500, 0)
     cycle.work()()

@@ -113,7 +113,7 @@ def job(folder: Path) -> Job:
     return Job("w", "fifo", "", "q", SURVIVOR, 64, 1, str(folder))
 
 
-async def test_a_survivor_goes_on_over_errors_and_tells_its_longest_pause(
+async def test_a_survivor_goes_on_over_errors_and_reports_its_longest_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "SETTLED_S", 0.0)
@@ -186,7 +186,7 @@ async def test_a_system_that_fails_is_left_out_and_the_rest_go_on(tmp_path: Path
     ]
 
 
-def test_what_nats_promises_is_what_its_server_says() -> None:
+def test_the_durability_of_nats_is_as_its_server_reports() -> None:
     assert "sync_interval: always" in nats.durability({"sync_always": True, "sync_interval": 1})
     assert "NOTHING synced before a confirm, only every 120 s" in nats.durability(
         {"sync_interval": 120_000_000_000}
@@ -194,7 +194,7 @@ def test_what_nats_promises_is_what_its_server_says() -> None:
     assert "2 minutes (fixed in this version)" in nats.durability({"max_memory": 1})
 
 
-def test_what_rabbitmq_promises_is_what_its_node_says() -> None:
+def test_the_durability_of_rabbitmq_is_as_its_node_reports() -> None:
     policy = "#{wal_sync_method => datasync,wal_write_strategy => default,name => quorum_queues}"
     assert rabbitmq.durability(policy) == (
         "quorum queue, fsync on a majority before every confirm"
@@ -204,7 +204,7 @@ def test_what_rabbitmq_promises_is_what_its_node_says() -> None:
     assert "NOT known" in rabbitmq.durability("")
 
 
-def test_each_peer_says_who_leads_a_queue() -> None:
+def test_each_peer_names_the_leader_of_a_queue() -> None:
     listed = '[{"name": "other", "leader": "n1"}, {"name": "q", "leader": "n2"}]'
     assert rabbitmq.leader_of(listed, "q") == "n2"
     assert rabbitmq.leader_of("Error: no node", "q") == ""
@@ -243,7 +243,7 @@ def test_options_that_make_no_sense_are_a_usage_error(
 
 
 @pytest.mark.parametrize("system", [RabbitMQ(), Nats(always=False), Nats(always=True)])
-def test_what_is_not_installed_is_named_with_its_remedy(
+def test_a_missing_peer_is_named_with_its_remedy(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")

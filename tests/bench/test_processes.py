@@ -117,7 +117,7 @@ def test_children_die_with_a_parent_that_is_killed(
     wait_for(lambda: not any(child.alive for child in children))
 
 
-def test_a_household_leaves_alone_what_ran_before_it(tmp_path: Path) -> None:
+def test_a_household_leaves_earlier_processes_alone(tmp_path: Path) -> None:
     """A JVM that other tests share, for one."""
     source = f"""
 import pathlib, subprocess, sys

@@ -34,7 +34,7 @@ class World:
         done(committed)
 
 
-def test_a_load_counts_what_is_committed_after_the_warm_up() -> None:
+def test_a_load_counts_commits_after_the_warm_up() -> None:
     world = World(delay=0.01)
     load = Load(LoadSpec(size=1000, window=5, seconds=10), world.submit, lambda: world.now)
     while not load.over:
@@ -49,7 +49,7 @@ def test_a_load_counts_what_is_committed_after_the_warm_up() -> None:
     assert figures["failed"] == 0
 
 
-def test_a_load_counts_what_was_not_committed_apart() -> None:
+def test_a_load_counts_failed_commands_separately() -> None:
     world = World(delay=0.01)
     load = Load(LoadSpec(size=1, window=1, seconds=1), world.submit, lambda: world.now)
     while not load.over:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_record_round_trips(tmp_path: Path) -> None:
     """Both kinds, from two writers."""
     chunk, first, second = Chunk(1, 500, 17, 21), delivery(1, "acked"), delivery(2, "nacked")
     with (

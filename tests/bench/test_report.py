@@ -76,7 +76,7 @@ def test_the_picture_marks_the_kill_and_names_both_lines(good_page: str) -> None
         assert text in good_page
 
 
-def test_the_page_is_well_formed_and_escapes_what_it_shows(good_page: str) -> None:
+def test_the_page_is_well_formed_and_escapes_its_values(good_page: str) -> None:
     """Every opened element is closed, and a name with a bracket opens none."""
     opened: list[str] = []
 

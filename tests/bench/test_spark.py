@@ -24,7 +24,7 @@ java.lang.Thread: not this
 """
 
 
-def test_a_failed_job_says_what_the_task_raised_last() -> None:
+def test_a_failed_job_reports_the_last_error_of_its_task() -> None:
     """The error that left the task, in one line."""
     assert last_python_error(FAILED) == "bench.Other: gave up: no leader"
 

@@ -8,7 +8,7 @@ from bench.load import transit
 from bench.load.transit import Transit
 
 
-def test_before_any_answer_it_is_the_time_since_the_client_began_to_connect() -> None:
+def test_before_any_answer_the_bound_is_the_time_since_the_connect() -> None:
     assert Transit(10.0).at_most(12.5) == 2.5
 
 
@@ -27,7 +27,7 @@ def test_of_answers_out_of_order_the_latest_question_counts() -> None:
     assert known.at_most(6.0) == 2.0
 
 
-def test_what_came_before_all_that_is_remembered_is_not_known() -> None:
+def test_a_delivery_before_the_remembered_answers_has_no_bound() -> None:
     known = Transit(0.0)
     for n in range(2 * transit.ANSWERS + 1):
         known.answered(n, n + 0.5)
@@ -35,7 +35,7 @@ def test_what_came_before_all_that_is_remembered_is_not_known() -> None:
     assert known.at_most(2 * transit.ANSWERS + 1.0) == 1.0
 
 
-def test_on_a_connection_in_order_it_is_never_less_than_the_truth() -> None:
+def test_on_a_connection_in_order_the_bound_is_never_below_the_truth() -> None:
     """Questions, answers and deliveries of a made-up connection that is slow by chance."""
     chance = random.Random(7)
     known, now, came = Transit(0.0), 0.0, 0.0

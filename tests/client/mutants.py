@@ -53,7 +53,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
     "a consumer that is let go keeps what it has": (
         edited(Consumer, "__del__", "if ledger is not None:", "if False:"),
-        _test(settling.test_what_comes_for_a_consumer_that_was_let_go_goes_back),
+        _test(settling.test_deliveries_for_an_abandoned_consumer_are_returned),
     ),
 }
 

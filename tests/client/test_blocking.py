@@ -175,7 +175,7 @@ def test_every_verb_answers_and_renew_gives_a_deadline(
         assert messages.next(timeout=0.01) is None
 
 
-def test_leaving_gives_back_what_was_fetched_and_not_handed_out(
+def test_leaving_returns_fetched_but_unopened_messages(
     thread: PeerThread, peer: Peer, client: BlockingClient
 ) -> None:
     with client.consume("orders") as messages:

@@ -404,7 +404,7 @@ async def test_a_killed_leader_process_stops_publishing_for_less_than_three_seco
         assert client.metrics.sessions_ended == 0
 
 
-async def test_a_consumer_that_pulls_gets_what_it_asks_for(client: fifo.Client) -> None:
+async def test_a_pulling_consumer_gets_its_credit(client: fifo.Client) -> None:
     await client.declare(fifo.QueueSpec("q"))
     await client.publish_many("q", [b"1", b"2", b"3"])
     async with client.consume("q", pull=True, renewable=False, priority=3) as messages:

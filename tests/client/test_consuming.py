@@ -187,7 +187,7 @@ async def test_a_known_message_that_is_sent_again_after_a_resume_is_dropped() ->
         line.send(Receipt(11, ((2, 2, STATUS_ALREADY_SETTLED, False),)), 0)
 
 
-async def test_messages_that_were_lost_on_the_way_are_taken_when_they_come_again() -> None:
+async def test_messages_lost_in_transit_are_taken_when_redelivered() -> None:
     async with Peer() as peer, consuming(peer) as (client, messages):
         peer.line().deliver(11, 1, bodies(3))
         await take(messages, 3)
@@ -293,7 +293,7 @@ async def test_every_error_of_a_settlement_names_its_message_once(
     assert [text.count(repr(message)) for message, text in named] == [1] * 4, named
 
 
-async def test_a_lost_lock_is_the_answer_to_who_waits_and_an_event_to_who_does_not() -> None:
+async def test_a_lost_lock_is_raised_to_a_waiting_caller_and_is_an_event_otherwise() -> None:
     async with Peer() as peer, consuming(peer, settles=False) as (client, messages):
         peer.answers[Settle] = lambda line, frame: line.send(
             Receipt(11, ((1, 1, STATUS_LOCK_LOST, False), (2, 2, 0, True), (3, 3, 0, False))),
@@ -351,7 +351,7 @@ async def test_the_nack_that_reaches_the_limit_says_dead_lettered() -> None:
         assert not unsettled
 
 
-async def test_leaving_gives_back_what_was_not_handed_out() -> None:
+async def test_leaving_returns_unopened_messages() -> None:
     async with Peer() as peer, consuming(peer) as (client, messages):
         peer.line().deliver(11, 1, bodies(10))
         await take(messages, 4)
@@ -597,7 +597,7 @@ async def test_a_block_can_be_cancelled_when_its_lock_is_lost() -> None:
         await asyncio.sleep(0)
 
 
-async def test_closing_waits_for_receipts_and_reports_what_is_unsettled() -> None:
+async def test_closing_waits_for_receipts_and_reports_unsettled_messages() -> None:
     async with Peer() as peer:
         peer.answers[Subscribe] = subscribe_as(11)
         peer.answers[Cancel] = peer.answers[Close]
@@ -623,7 +623,7 @@ async def test_closing_waits_for_receipts_and_reports_what_is_unsettled() -> Non
         await peer.hear(Close)
 
 
-async def test_get_returns_what_the_answer_names() -> None:
+async def test_get_returns_the_messages_that_the_answer_names() -> None:
     async with Peer() as peer:
         peer.answers[Settle] = receive_all
 

@@ -373,7 +373,7 @@ async def test_a_node_that_owes_answers_and_hangs_is_left_before_its_heartbeats_
             await asking
 
 
-async def test_receipts_for_what_is_not_known_and_strange_frames_do_no_harm() -> None:
+async def test_unexpected_receipts_and_frames_do_no_harm() -> None:
     async with Peer() as peer, consuming(peer) as (client, messages):
         line = peer.line()
         line.send(Receipt(99, ((1, 1, 0, False),)), 12345)

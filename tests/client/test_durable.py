@@ -141,7 +141,7 @@ async def test_a_fetch_that_is_too_long_is_asked_in_halves() -> None:
         assert asked == [(1, 20_000), (1, 10_000), (10_001, 20_000)]
 
 
-async def test_an_ack_names_what_it_could_not_settle_and_says_that_this_was_heard() -> None:
+async def test_an_ack_names_unsettled_tokens_and_confirms_their_receipt() -> None:
     asked: list[tuple[int, int]] = []
 
     def ack(line: Line, frame: Frame, request: Durable) -> None:

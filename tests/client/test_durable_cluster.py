@@ -46,7 +46,7 @@ async def test_reserved_messages_are_fetched_again_until_they_are_acked(
     assert (overview.locked, overview.counters["acked"]) == (6, 4)
 
 
-async def test_another_session_takes_it_over_with_what_it_holds(
+async def test_another_session_takes_a_durable_consumer_over_with_its_locks(
     shared_cluster: SharedCluster, client: fifo.Client
 ) -> None:
     await client.publish_many("q", [b"one", b"two", b"three"])
@@ -105,7 +105,9 @@ async def test_a_forgotten_holder_does_nothing_to_the_next_one(
         assert told(await after.fetch(1, 2)) == [(1, b"one"), (2, b"two")]
 
 
-async def test_forgetting_it_gives_back_what_it_holds_uncounted(client: fifo.Client) -> None:
+async def test_forgetting_a_durable_consumer_returns_its_messages_uncounted(
+    client: fifo.Client,
+) -> None:
     await client.publish("q", b"one")
     reader = client.durable("q", "reader")
     await reader.reserve(1)
@@ -120,7 +122,7 @@ async def test_forgetting_it_gives_back_what_it_holds_uncounted(client: fifo.Cli
         await reader.fetch(2, 1)
 
 
-async def test_a_lock_ends_unless_it_is_renewed_and_an_ack_names_what_was_lost(
+async def test_a_lock_ends_unless_it_is_renewed_and_an_ack_names_lost_tokens(
     client: fifo.Client,
 ) -> None:
     await client.publish_many("q", [b"taken", b"waiting"])

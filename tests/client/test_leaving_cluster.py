@@ -127,7 +127,7 @@ async def by_its_collection(client: fifo.Client) -> None:
 
 
 @pytest.mark.parametrize("leave", [by_break, by_error, by_a_batch, by_its_collection])
-async def test_an_iterator_that_is_let_go_gives_back_what_it_had_not_handed_out(
+async def test_a_dropped_iterator_returns_its_unopened_messages(
     client: fifo.Client, leave: Callable[[fifo.Client], Coroutine[Any, Any, None]]
 ) -> None:
     await client.publish_many("orders", [b"%d" % n for n in range(10)])
@@ -211,7 +211,7 @@ async def test_a_loop_that_is_closed_under_its_client_gives_everything_back(
 
 
 @pytest.mark.parametrize("batches", [False, True], ids=["iterator", "generator of batches"])
-async def test_a_blocking_iterator_that_is_let_go_gives_back_as_well(
+async def test_a_dropped_blocking_iterator_returns_its_unopened_messages(
     shared_cluster: SharedCluster, client: fifo.Client, batches: bool
 ) -> None:
     await client.publish_many("orders", [b"%d" % n for n in range(10)])

@@ -186,7 +186,7 @@ def test_no_error_about_a_url_shows_a_part_of_its_secret(url: str) -> None:
     assert "cret" not in str(caught.value).replace("secret", "")
 
 
-async def test_a_port_that_speaks_something_else_is_named_with_what_it_said() -> None:
+async def test_a_port_with_another_protocol_is_named_with_its_answer() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n" * 4)
         await writer.drain()
@@ -406,7 +406,7 @@ def test_a_client_works_on_uvloop_whose_transports_are_not_asyncios() -> None:
 
 
 @given(st.lists(st.integers(0, 40_000), max_size=30))
-def test_writes_join_what_is_small_and_leave_what_is_large(sizes: list[int]) -> None:
+def test_writes_join_small_buffers_and_leave_large_ones(sizes: list[int]) -> None:
     parts = [bytes([n % 251]) * size for n, size in enumerate(sizes)]
     pieces = list(coalesced(parts))
     assert b"".join(pieces) == b"".join(parts)

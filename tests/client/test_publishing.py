@@ -252,7 +252,7 @@ async def test_a_publish_that_is_refused_each_time_ends_with_the_refusal_and_did
         assert peer.count(Publish) > 1, "it was tried again"
 
 
-async def test_what_ended_as_refused_is_not_stored_later_with_others_of_its_frame() -> None:
+async def test_a_refused_message_is_not_stored_later_with_others_of_its_frame() -> None:
     async with Peer() as peer, fifo.connect(peer.url) as client:
         store = Store()
         peer.answers[Publish] = lambda line, frame: line.send(_LOW, frame.correlation)
@@ -363,7 +363,7 @@ async def test_when_the_session_ended_sent_publishes_are_unknown_and_the_rest_go
         assert len(set(sessions)) == 2
 
 
-async def test_the_window_bounds_what_is_unanswered() -> None:
+async def test_the_window_bounds_unanswered_publishes() -> None:
     async with Peer() as peer, fifo.connect(peer.url, window_bytes=wire.MIB) as client:
         bodies = [b"x" * 100_000] * 60
         publishing = asyncio.create_task(client.publish_many("orders", bodies))

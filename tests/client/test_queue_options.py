@@ -92,7 +92,7 @@ async def test_every_option_of_a_queue_arrives_by_client_and_command_line(
     assert json.loads(done.output)["spec"]["dedup_max"] == 10
 
 
-def test_a_spec_travels_with_only_what_was_given() -> None:
+def test_a_spec_carries_only_the_given_options() -> None:
     spec = fifo.QueueSpec(
         "orders",
         lock=30,

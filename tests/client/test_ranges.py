@@ -20,7 +20,7 @@ _RANGE = st.tuples(_TOKEN, st.integers(0, 12)).map(lambda pair: (pair[0], pair[0
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.booleans(), _RANGE), max_size=40), _RANGE)
-def test_ranges_do_what_a_set_of_tokens_does(
+def test_ranges_behave_like_a_set_of_tokens(
     steps: list[tuple[bool, tuple[int, int]]], asked: tuple[int, int]
 ) -> None:
     found, model = Ranges(), set[int]()

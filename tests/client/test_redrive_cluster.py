@@ -149,7 +149,7 @@ async def test_a_redrive_goes_on_at_the_next_leader_and_moves_each_message_once(
     assert counters["moved_out"] == 150
 
 
-async def test_move_takes_what_is_ready_from_the_front(client: fifo.Client) -> None:
+async def test_move_takes_ready_messages_from_the_front(client: fifo.Client) -> None:
     count = 2 * limits.MOVE_MESSAGES + 3
     await client.declare(fifo.QueueSpec("q"))
     await client.declare(fifo.QueueSpec("other"))

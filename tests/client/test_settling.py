@@ -68,7 +68,7 @@ async def test_giving_back_more_than_one_command_may_touch_is_cut_into_several()
         assert sorted(ranges.tokens(back)) == list(range(1, 25_001))
 
 
-async def test_a_subscription_that_was_given_up_is_cancelled_when_its_answer_comes() -> None:
+async def test_an_abandoned_subscription_is_cancelled_when_its_answer_comes() -> None:
     async with Peer() as peer:
         peer.answers[Cancel] = peer.answers[Close]
         peer.answers[Settle] = receive_all
@@ -109,7 +109,7 @@ async def test_unexpected_deliveries_go_back_in_pieces_that_a_command_may_touch(
         assert list(ranges.tokens(back)) == list(range(1, 2_501))
 
 
-async def test_an_ack_of_what_was_given_up_says_that_it_may_be_asked_again() -> None:
+async def test_an_ack_of_an_abandoned_message_keeps_the_resolved_mark_below_it() -> None:
     async with Peer() as peer, consuming(peer) as (_, messages):
         peer.line().deliver(11, 1, bodies(1))
         [message] = await take(messages, 1)
@@ -134,7 +134,7 @@ async def test_consumers_of_one_tag_subscribe_under_tags_of_their_own() -> None:
         assert client.consume("elsewhere", tag="worker").tag == "worker"
 
 
-async def test_what_comes_for_a_consumer_that_was_let_go_goes_back() -> None:
+async def test_deliveries_for_an_abandoned_consumer_are_returned() -> None:
     async with Peer() as peer:
         peer.answers[Cancel] = peer.answers[Close]
         peer.answers[Settle] = receive_all

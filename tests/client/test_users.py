@@ -109,7 +109,7 @@ async def test_a_client_sends_nothing_to_an_untrusted_node(
             await fifo.connect(url, connect_timeout=0.3)
 
 
-async def test_a_plain_port_says_so_to_who_wants_tls(shared_cluster: SharedCluster) -> None:
+async def test_a_plain_port_is_named_to_a_tls_client(shared_cluster: SharedCluster) -> None:
     with pytest.raises(fifo.ConnectionLost, match="no TLS on this port"):
         await fifo.connect(f"fifos://{hosts(shared_cluster)}", connect_timeout=0.3)
 
@@ -130,7 +130,7 @@ async def test_a_wrong_password_is_refused_at_once_and_another_one_still_works(
                 await client.declare(fifo.QueueSpec("orders"))
 
 
-async def test_no_way_leads_into_a_queue_of_somebody_else(tmp_path: Path) -> None:
+async def test_no_request_reaches_a_queue_of_another_user(tmp_path: Path) -> None:
     mine = dict.fromkeys(EVERYTHING, ("mine", "mine.*"))
     async with running(tmp_path, 1, users=(ANN, user("eve", **mine))) as cluster:
         await cluster.leader()

@@ -30,7 +30,7 @@ def test_the_picture_shows_every_room_on_its_floor() -> None:
     assert shown == floors()
 
 
-def test_the_page_says_whom_each_room_knows() -> None:
+def test_the_page_lists_the_rooms_that_each_room_knows() -> None:
     said = {name: _rooms(names) for name, names in _ROOM.findall(page("architecture"))}
     assert list(said) == list(FLOORS), "in the order of FLOORS"
     for name, known in said.items():

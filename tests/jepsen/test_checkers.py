@@ -58,12 +58,12 @@ def test_a_good_history_is_one_that_locks_can_have(path: Path) -> None:
         "attempt-forgotten",
     ],
 )
-def test_the_search_alone_finds_what_no_lock_can_do(name: str) -> None:
+def test_the_search_alone_finds_an_impossible_lock(name: str) -> None:
     (path,) = (path for path in named("bad-*.jsonl") if path.stem[7:] == name)
     assert [found.rule for found in checkers.search(load(path))] == ["L"]
 
 
-def test_a_search_may_leave_out_what_perhaps_never_happened() -> None:
+def test_a_search_may_omit_operations_of_unknown_outcome() -> None:
     take, again = Operation("take", (1, 1), -1, 3, 1), Operation("take", (2, 1), -1, 9, 2)
     ack = Operation("end late", (1, 1), 4, NEVER, optional=True)
     assert possible([take, ack, again])

@@ -56,7 +56,7 @@ async def test_a_cut_direction_stalls_until_it_is_healed(way: str) -> None:
         assert await within(answer) == b"hello"
 
 
-async def test_a_reset_breaks_what_is_open_and_lets_new_ones_in() -> None:
+async def test_a_reset_breaks_open_connections_and_accepts_new_ones() -> None:
     async with echo() as (proxy, reader, writer):
         writer.write(b"a")
         assert await within(reader.readexactly(1)) == b"a"

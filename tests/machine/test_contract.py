@@ -10,7 +10,7 @@ def test_every_name_of_the_contract_exists_once() -> None:
     assert all(hasattr(contract, name) for name in contract.__all__)
 
 
-def test_queries_of_what_does_not_exist_are_empty() -> None:
+def test_queries_of_missing_objects_are_empty() -> None:
     """A request may name anything; no query raises."""
     machine = Bench().machine
     assert not machine.has_queue("q")

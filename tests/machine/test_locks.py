@@ -98,7 +98,7 @@ def test_a_session_that_was_gone_already_gets_no_floor() -> None:
     assert bench.machine.first_deadline_ms(1) == 5_000
 
 
-def test_expired_finds_both_what_a_floor_covers_and_what_stands_behind_it() -> None:
+def test_expired_finds_tokens_under_a_floor_and_those_behind_it() -> None:
     bench = Bench()
     bench.declare("q", lock_ms=2_000)
     bench.attach()

@@ -29,14 +29,14 @@ def test_a_batch_that_is_sent_again_is_all_duplicates(bench: Bench) -> None:
     assert bench.counts("q") == (2, 0, 0)
 
 
-def test_a_batch_that_overlaps_stores_what_is_new(bench: Bench) -> None:
+def test_a_batch_that_overlaps_stores_its_new_messages(bench: Bench) -> None:
     bench.publish(1, "q", "a", "b", previous=0, number=1)
     assert published(bench.publish(1, "q", "b", "c", "d", previous=1, number=2)) == (2, 1)
     bench.subscribe(1, "q")
     assert bench.bodies() == ["a", "b", "c", "d"]
 
 
-def test_a_gap_is_refused_with_what_is_expected(bench: Bench) -> None:
+def test_a_gap_is_refused_with_the_expected_number(bench: Bench) -> None:
     bench.publish(1, "q", "a", previous=0, number=1)
     reply = expect(replies.Published, bench.publish(1, "q", "c", previous=2, number=3))
     assert refused(reply.refused, "gap").detail == {"expected": 1}
@@ -247,7 +247,7 @@ def test_a_message_expires_on_time_wherever_it_stands() -> None:
     assert bench.counts("d") == (2, 0, 0)
 
 
-def test_a_checkout_never_hands_out_what_has_expired() -> None:
+def test_a_checkout_never_hands_out_an_expired_message() -> None:
     bench = Bench()
     bench.declare("q")
     bench.attach()

@@ -71,7 +71,7 @@ def test_a_control_connection_alone_keeps_a_session_connected_but_detached(bench
     assert absent(bench.effects, Deliver)
 
 
-def test_a_mark_ends_what_a_resume_repeats_also_where_that_is_nothing(bench: Bench) -> None:
+def test_a_mark_ends_the_repeats_of_a_resume_also_where_there_are_none(bench: Bench) -> None:
     bench.publish(1, "q", "a", "b")
     bench.subscribe(1, "q", prefetch=1)
     bench.attach(role=Role.CONTROL)

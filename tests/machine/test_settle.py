@@ -384,7 +384,7 @@ def test_a_redrive_keeps_to_its_rate() -> None:
 
 
 @pytest.mark.parametrize("count", [25_000])
-def test_a_purge_of_many_goes_on_by_ticks_and_spares_what_comes_later(count: int) -> None:
+def test_a_purge_of_many_goes_on_by_ticks_and_spares_later_messages(count: int) -> None:
     bench = Bench(check=False)
     bench.declare("q")
     bench.attach()

@@ -14,7 +14,7 @@ def test_there_is_one_list_with_each_mutant_once() -> None:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.breaks.replace(" ", "-"))
-def test_it_can_be_put_back_and_has_a_hunt(mutant: Mutant) -> None:
+def test_a_mutant_can_be_put_back_and_has_a_hunt(mutant: Mutant) -> None:
     with mutant.put_back():
         pass
     assert mutant.caught_by

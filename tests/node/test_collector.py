@@ -69,7 +69,7 @@ def test_no_full_collection_begins_while_an_entry_is_applied() -> None:
         assert collector.collected.recent_total > 3
 
 
-def test_a_look_sees_what_is_new_and_not_what_was_there_before() -> None:
+def test_a_look_sees_new_objects_and_no_older_ones() -> None:
     held: list[list[int]] = []
     sizes = []
     with Collector() as collector, full_collections() as found:
@@ -109,7 +109,7 @@ def test_a_state_that_only_changes_is_not_walked_again() -> None:
         assert collector.collected.full_total == 0
 
 
-def test_what_was_restored_is_put_aside_without_a_look() -> None:
+def test_restored_objects_are_put_aside_without_a_look() -> None:
     with Collector() as collector, full_collections() as found:
         held = [[place] for place in range(200_000)]
         collector.adopt()
@@ -120,7 +120,7 @@ def test_what_was_restored_is_put_aside_without_a_look() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_python_gets_back_what_it_had(fails: bool) -> None:
+def test_the_settings_of_the_collector_are_restored(fails: bool) -> None:
     before = gc.get_threshold()
     try:
         with Collector():

@@ -66,7 +66,7 @@ def test_the_example_is_valid_and_spells_out_every_setting_with_its_default() ->
     assert config.url == "fifo://127.0.0.1:7101,127.0.0.1:7111,127.0.0.1:7121"
 
 
-def test_what_cluster_start_writes_is_read_back_unchanged(tmp_path: Path) -> None:
+def test_the_configuration_of_cluster_start_round_trips(tmp_path: Path) -> None:
     config = cluster_config(3, 7100, tmp_path / 'a "quoted" folder')
     config = replace(config, limits=replace(config.limits, body_bytes=1000))
     assert config.path is not None
@@ -235,7 +235,7 @@ def test_relative_folders_are_relative_to_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:7101", "[::1]:7101", "localhost:65535"])
-def test_an_address_is_read_back_from_its_text(text: str) -> None:
+def test_an_address_round_trips_through_its_text(text: str) -> None:
     address = parse_address(text)
     assert str(address) == text
     assert address.is_loopback

@@ -318,7 +318,7 @@ ENTRIES: tuple[tuple[str, Switch, Callable[[], None]], ...] = (
     (
         "an acknowledgement of a notice does not wait for room in an entry",
         edited(NoticeAcks, "look", "full and self._now()", "False and self._now()"),
-        test_expiries.test_what_expires_while_other_things_fall_due_costs_little_more,
+        test_expiries.test_expiries_beside_other_due_work_cost_little_more,
     ),
 )
 """The bugs that cost an entry too many, found by counting entries."""

@@ -107,7 +107,7 @@ def test_expiries_that_trickle_cost_one_entry_per_look() -> None:
     assert scene.unacknowledged == []
 
 
-def test_what_expires_while_other_things_fall_due_costs_little_more() -> None:
+def test_expiries_beside_other_due_work_cost_little_more() -> None:
     """Returned with a backoff, they fall due as they end: an entry more per second for acks."""
     scene = Scene(timeout_backoff="fixed:200ms")
     entries, seconds = scene.run()

@@ -104,7 +104,7 @@ REACHED = (
 )
 
 
-def test_every_verb_is_driven_into_what_is_interesting() -> None:
+def test_every_verb_is_driven_into_its_interesting_cases() -> None:
     faults = [
         Fault(1.5, "slow_disk", "n1", number=5),
         Fault(1.6, "slow_disk", "n2", number=8),

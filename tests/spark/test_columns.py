@@ -79,7 +79,7 @@ def test_others_are_refused_by_name(text: str, words: str) -> None:
         columns.check_written(schema(text))
 
 
-def test_rows_become_what_the_client_publishes() -> None:
+def test_rows_become_publications() -> None:
     batch = pa.table(
         {
             "body": ["é", "b"],

@@ -205,7 +205,7 @@ def test_two_attempts_of_a_partition_at_once_store_nothing_twice(
         ("null", "row 1001: body is null; filter such rows out"),
     ],
 )
-def test_a_row_that_cannot_be_stored_fails_the_job_and_what_was_sent_before_it_stays(
+def test_a_row_that_cannot_be_stored_fails_the_job_and_earlier_rows_stay(
     source: Source, client: BlockingClient, spark: SparkSession, bad: str, words: str
 ) -> None:
     rows = spark.range(0, 1001, 1, 1).selectExpr(f"if(id = 1000, {bad}, 'fine') as body")
@@ -216,7 +216,7 @@ def test_a_row_that_cannot_be_stored_fails_the_job_and_what_was_sent_before_it_s
     assert client.queue(source.queue).ready == 1000
 
 
-def test_a_killed_worker_keeps_its_locks_until_they_run_out_and_all_comes_again(
+def test_a_killed_worker_keeps_its_locks_until_they_expire_and_its_messages_are_redelivered(
     source: Source, client: BlockingClient, tmp_path: Path, spark: SparkSession
 ) -> None:
     found = [b"%d" % n for n in range(20)]

@@ -47,7 +47,7 @@ GIVEN = {"url": "fifo://h:1", "queue": "q"}
         (BATCH_READ, {"queue": ""}, "option queue: must be 1 to 255 bytes"),
     ],
 )
-def test_a_wrong_option_is_named_with_what_to_do(
+def test_a_wrong_option_is_named_with_its_remedy(
     use: str, more: dict[str, str], words: str
 ) -> None:
     with pytest.raises(fifo.InvalidArgument) as refused:

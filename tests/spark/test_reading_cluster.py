@@ -39,9 +39,7 @@ def depth(client: BlockingClient, queue: str) -> tuple[int, int]:
     return view.ready, view.locked
 
 
-def test_every_column_comes_as_it_was_published(
-    cluster: Cluster, client: BlockingClient, queue: str
-) -> None:
+def test_every_column_round_trips(cluster: Cluster, client: BlockingClient, queue: str) -> None:
     confirm = client.publish(queue, b"\x00", key="k", headers={"a": "1"}, priority=7)
     [row] = rows(planned(batch_reader(cluster.url, queue))[0])
     published_at = row.pop("published_at")
@@ -215,7 +213,7 @@ class TestManual:
         assert depth(client, queue) == (0, 5)
         assert bodies(planned(reader)) == found
 
-    def test_released_it_goes_back_uncounted(
+    def test_a_released_reservation_returns_its_messages_uncounted(
         self, cluster: Cluster, client: BlockingClient, queue: str
     ) -> None:
         fill(client, queue, 5)
@@ -226,7 +224,7 @@ class TestManual:
         with pytest.raises(SourceError, match="open it first"):
             bodies([task])
 
-    def test_renewed_it_is_kept_and_otherwise_lost_which_ack_tells(
+    def test_a_renewed_reservation_is_kept_and_ack_reports_an_expired_one(
         self, cluster: Cluster, client: BlockingClient, queue: str
     ) -> None:
         fill(client, queue, 5)

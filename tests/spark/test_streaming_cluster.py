@@ -158,7 +158,7 @@ def test_a_reservation_that_is_gone_is_not_mistaken_for_a_new_one(
         readers().partitions(start, end)
 
 
-def test_messages_whose_lock_ran_out_fail_the_batch_by_default(
+def test_messages_whose_lock_expired_fail_the_batch_by_default(
     client: BlockingClient, queue: str, readers: Readers
 ) -> None:
     fill(client, queue, 3)
@@ -177,9 +177,7 @@ def test_messages_whose_lock_ran_out_fail_the_batch_by_default(
     assert following(careless, end) == end
 
 
-def test_the_driver_renews_what_it_holds(
-    client: BlockingClient, queue: str, readers: Readers
-) -> None:
+def test_the_driver_renews_its_locks(client: BlockingClient, queue: str, readers: Readers) -> None:
     found = fill(client, queue, 3)
     reader = readers(lock="1s")
     start = reader.initialOffset()
@@ -190,7 +188,7 @@ def test_the_driver_renews_what_it_holds(
     assert client.queue(queue).messages == 0
 
 
-def test_available_now_takes_what_was_ready_and_no_more(
+def test_available_now_takes_the_messages_ready_at_its_start(
     client: BlockingClient, queue: str, readers: Readers
 ) -> None:
     found = fill(client, queue, 6)

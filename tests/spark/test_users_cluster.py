@@ -13,7 +13,7 @@ from tests.spark.reads import batch_reader, bodies, planned, send, settings, str
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
 
-def test_users_read_and_write_what_they_may_over_tls(
+def test_users_read_and_write_within_their_permissions_over_tls(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     with guarded_cluster(tmp_path_factory) as guarded:

@@ -46,7 +46,7 @@ def test_a_compressed_file_that_ends_too_early_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-def test_what_is_broken_or_missing_is_counted_and_named(
+def test_broken_and_missing_records_are_counted_and_named(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path = tmp_path / "history.jsonl"
@@ -81,7 +81,7 @@ def test_parts_of_a_folder_are_one_history_and_time_runs_forward(
 
 
 @pytest.mark.spark
-def test_what_is_no_history_at_all_is_said(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_that_is_no_history_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(HistoryBroken, match="no such file"):
         read(spark, tmp_path / "none", tmp_path)
     with pytest.raises(HistoryBroken, match="no history in it; expected Parquet, or JSON lines"):

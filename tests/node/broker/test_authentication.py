@@ -187,7 +187,7 @@ def test_a_wrong_token_slows_only_the_next_attempts_without_a_name() -> None:
     assert bench.door.failures.delay_seconds("10.0.0.1", "ann") == 0.0
 
 
-def test_what_waits_at_one_address_is_bounded() -> None:
+def test_waiting_log_ins_of_one_address_are_bounded() -> None:
     bench = Bench()
     for _ in range(8):
         bench.door.failures.note("10.0.0.1", "ann")

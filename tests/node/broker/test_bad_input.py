@@ -101,9 +101,7 @@ BREAKS_THE_STREAM = {
 
 
 @pytest.mark.parametrize("what", BREAKS_THE_STREAM)
-async def test_what_breaks_the_stream_is_answered_with_an_error_and_closed(
-    node: Node, what: str
-) -> None:
+async def test_a_broken_stream_is_answered_with_an_error_and_closed(node: Node, what: str) -> None:
     said = await said_before_closing(node, BREAKS_THE_STREAM[what])
     assert said, "an error was said before closing"
     assert isinstance(said[-1], Error)
@@ -321,7 +319,7 @@ async def test_a_malformed_request_is_answered_and_the_stream_goes_on(
     await client.close()
 
 
-async def test_renewing_what_is_not_mine_is_lost(node: Node) -> None:
+async def test_a_renewal_of_a_lock_of_another_session_is_lost(node: Node) -> None:
     owner = await connected(node.me.client)
     await owner.declare("q")
     consumer = await owner.subscribe("q")
@@ -335,7 +333,7 @@ async def test_renewing_what_is_not_mine_is_lost(node: Node) -> None:
     await thief.close()
 
 
-async def test_cancelling_what_is_not_mine_changes_nothing(node: Node) -> None:
+async def test_cancelling_a_consumer_of_another_session_changes_nothing(node: Node) -> None:
     owner = await connected(node.me.client)
     await owner.declare("q")
     consumer = await owner.subscribe("q")
@@ -399,7 +397,7 @@ async def test_a_peer_that_takes_no_answers_is_cut(
     await unharmed(node)
 
 
-async def test_a_closed_session_refuses_what_comes_after(node: Node) -> None:
+async def test_a_closed_session_refuses_later_requests(node: Node) -> None:
     client = await connected(node.me.client)
     client.send(Close(), 1)
     client.send(Declare("late", {}), 2)
@@ -413,7 +411,7 @@ async def test_a_closed_session_refuses_what_comes_after(node: Node) -> None:
     await client.close()
 
 
-async def test_bodies_of_every_size_come_back_as_they_went(node: Node) -> None:
+async def test_bodies_of_every_size_round_trip(node: Node) -> None:
     client = await connected(node.me.client)
     await client.declare("q")
     bodies = [b"", os.urandom(1), os.urandom(70_000), os.urandom(1 << 20)]

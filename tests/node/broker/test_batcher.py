@@ -45,7 +45,7 @@ def test_with_nothing_on_its_way_a_command_goes_out_at_once() -> None:
     assert gathered(10).due(0.0, in_flight=0)
 
 
-def test_behind_an_entry_on_its_way_it_waits_two_milliseconds() -> None:
+def test_a_batch_behind_an_entry_waits_two_milliseconds() -> None:
     batcher = gathered(10)
     assert not batcher.due(0.0019, in_flight=1)
     assert batcher.wait(0.0005) == pytest.approx(0.0015)
@@ -59,7 +59,7 @@ def test_nothing_gathered_is_never_due_and_waits_for_nothing() -> None:
     assert batcher.take() is None
 
 
-def test_a_mebibyte_goes_out_behind_whatever_is_on_its_way() -> None:
+def test_a_mebibyte_leaves_behind_entries_under_way() -> None:
     batcher = gathered(MIB - 1000, 2000)
     assert batcher.due(0.0, in_flight=1)
     assert [len(taken(batcher).contexts) for _ in range(2)] == [1, 1]
@@ -80,7 +80,7 @@ def test_one_frame_of_the_largest_size_fits_into_an_entry() -> None:
     assert sum(map(len, batch.parts(stamp_ms=1, wall_ms=2))) <= 2 * MIB
 
 
-def test_the_size_of_an_entry_is_what_was_counted() -> None:
+def test_the_size_of_an_entry_equals_the_count() -> None:
     batch = taken(gathered(10, 20, 30))
     assert sum(map(len, batch.parts(stamp_ms=1, wall_ms=2))) == batch.size_bytes
 
@@ -105,7 +105,7 @@ def test_commands_that_are_heavy_together_come_in_entries_of_their_own(raw: byte
     assert found == [[0, 1, 2], [3], [4], [5]]
 
 
-def test_what_is_heavy_enough_goes_out_behind_whatever_is_on_its_way() -> None:
+def test_a_heavy_batch_leaves_behind_entries_under_way() -> None:
     batcher: Batcher[int] = Batcher(lambda: 0.0)
     add(batcher, [21], 0, weight=limits.GATHER_MICROSECONDS_MAX - 1)
     assert not batcher.due(0.0, in_flight=1)
@@ -114,7 +114,7 @@ def test_what_is_heavy_enough_goes_out_behind_whatever_is_on_its_way() -> None:
     assert taken(batcher).contexts == [0, 1]
 
 
-def test_an_entry_is_read_back_as_it_was_packed() -> None:
+def test_an_entry_round_trips() -> None:
     batch = taken(gathered(3, 2))
     payload = memoryview(b"".join(batch.parts(stamp_ms=77, wall_ms=88)))
     read = entry.unpack(payload)

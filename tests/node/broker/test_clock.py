@@ -75,7 +75,7 @@ def test_a_new_leader_stamps_lead_with_the_later_of_its_log_and_its_estimate(
     assert other.stand(12_000) == 12_000
 
 
-def test_what_is_proposed_before_lead_is_applied_carries_its_stamp(time: FakeTime) -> None:
+def test_a_proposal_before_lead_is_applied_carries_the_stamp_of_lead(time: FakeTime) -> None:
     clock = ClusterClock(time)
     clock.follow(10_000)
     stamp = clock.stand(10_000)
@@ -94,7 +94,7 @@ def test_a_stamp_is_never_below_one_given_before(time: FakeTime) -> None:
     assert clock.stamp_ms() == 1_500
 
 
-def test_after_leading_it_follows_again(time: FakeTime) -> None:
+def test_a_clock_that_has_led_follows_again(time: FakeTime) -> None:
     clock = leading(time, 1_000)
     time.seconds += 0.9
     clock.follow(1_200)

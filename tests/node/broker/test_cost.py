@@ -39,12 +39,12 @@ def test_settlements_weigh_by_their_tokens_and_their_verb() -> None:
     assert weight(commands.Cancel(1, 1)) < 50
 
 
-def test_what_is_refused_for_its_size_weighs_no_more_than_what_is_done() -> None:
+def test_a_command_refused_for_its_size_weighs_no_more_than_an_accepted_one() -> None:
     most = bounds.SETTLE_MESSAGES_MAX
     assert weight(settle(Verb.ACK, (1, 1 << 40))) == weight(settle(Verb.ACK, (1, most)))
 
 
-def test_a_tick_for_expired_locks_alone_weighs_what_goes_back() -> None:
+def test_a_tick_for_expired_locks_alone_weighs_the_returned_messages() -> None:
     bench = Bench(check=False)
     for name, ordering in (("plain", "none"), ("alone", "single_active")):
         bench.declare(name, ordering=ordering)

@@ -57,7 +57,7 @@ def test_runs_with_and_without_keys_share_a_frame() -> None:
     assert layout.bodies() == [b"alpha", b"alpha", b"beta", b"gamma"]
 
 
-def test_what_came_back_says_how_often() -> None:
+def test_a_redelivered_message_says_how_often() -> None:
     again = run(count=1, sizes=array("I", [5]), bodies_bytes=5, attempts=array("I", [4]))
     again = again._replace(failures=array("I", [2]))
     _, layout = framed(run(), again)
@@ -116,7 +116,7 @@ def test_dead_letters_with_long_texts_are_cut_into_frames_that_fit() -> None:
     assert delivered == 200
 
 
-def test_a_peek_stops_at_what_one_frame_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peek_stops_at_the_size_of_one_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PEEK_BYTES_MAX", 60)
     taken = deliveries.in_one_peek([run() for _ in range(10)])
     assert len(taken) == 2

@@ -33,7 +33,7 @@ spans = st.tuples(st.integers(1, TOKENS), st.integers(0, 8), st.integers(1, 50))
 
 
 @given(st.lists(spans), tokens, st.integers(0, 60))
-def test_what_is_not_promised_is_what_no_later_promise_holds(
+def test_uncovered_tokens_are_those_without_a_later_grant(
     grants: list[tuple[int, int, int]], asked: set[int], now_ms: int
 ) -> None:
     granted = Granted()

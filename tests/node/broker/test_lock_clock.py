@@ -93,9 +93,7 @@ def test_nothing_is_found_before_its_deadline_and_all_at_it(table: Table, clock:
     assert clock.look(1000) == ((1, 1, 1), (1, 2, 2), (1, 3, 3))
 
 
-def test_what_is_proposed_is_not_found_again_until_it_is_decided(
-    table: Table, clock: LockClock
-) -> None:
+def test_proposed_tokens_are_not_found_again_until_decided(table: Table, clock: LockClock) -> None:
     handed_out(table, clock, 1, range(1, 2), 0)
     found = clock.look(1000)
     assert clock.look(2000) == ()
@@ -125,7 +123,7 @@ def test_a_renewal_ends_with_the_longest_lock(table: Table, clock: LockClock) ->
     assert clock.look(1500) == ((1, 1, 1),)
 
 
-def test_a_renewal_of_what_is_proposed_has_to_wait(table: Table, clock: LockClock) -> None:
+def test_a_renewal_of_proposed_tokens_waits(table: Table, clock: LockClock) -> None:
     handed_out(table, clock, 1, range(1, 4), 0)
     clock.look(1000)
     assert clock.undecided([(1, [(3, 9)])])

@@ -30,7 +30,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda one: type(one).__name__)
-def test_a_command_comes_out_of_the_log_as_it_went_in(command: commands.Command) -> None:
+def test_a_command_round_trips_through_the_log(command: commands.Command) -> None:
     packed = [entry.pack_command(commands.to_list(command))]
     payload = memoryview(b"".join(entry.pack(packed, [], stamp_ms=1, wall_ms=2)))
     (plain,) = entry.unpack(payload).commands

@@ -110,7 +110,7 @@ async def test_a_leader_that_ends_before_its_first_entry_is_committed_asks_once(
     assert not [one for one in caplog.records if one.exc_info]
 
 
-async def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_committed_messages_are_there_after_a_restart(tmp_path: Path) -> None:
     config = loopback_config(tmp_path, 1)
     node = Node(config, "n1")
     await node.start()
@@ -157,7 +157,7 @@ async def test_a_welcome_names_the_limits_that_stop_a_client(tmp_path: Path) -> 
         }
 
 
-async def test_what_needs_no_entry_is_answered_without_a_turn(
+async def test_a_request_without_an_entry_is_answered_without_a_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path, count=1) as cluster:

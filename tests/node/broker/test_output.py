@@ -135,7 +135,7 @@ def test_nothing_overtakes_a_delivery_that_waits_for_the_disk(
     assert (output.stands, output.empty, output.waiting_bytes) == (False, True, 0)
 
 
-def test_what_cannot_wait_leaves_deliveries_out(socket: Socket, output: Output) -> None:
+def test_urgent_output_drops_waiting_deliveries(socket: Socket, output: Output) -> None:
     output.add_deferred(Made(lambda: [b"delivery"], needs=[7]))
     output.add_deferred(Made(lambda: [b"another"]))
     output.add([b"farewell"])

@@ -74,7 +74,7 @@ def test_who_consumes_or_manages_a_queue_may_look_into_it(query: str) -> None:
     assert rights("publish:q declare:q").refusal(message) is not None
 
 
-def test_a_queue_is_shown_to_who_has_any_permission_on_it() -> None:
+def test_a_queue_is_shown_to_users_with_any_permission_on_it() -> None:
     for one in Permission:
         assert rights(f"{one}:q").refusal(wire.QueueQuery("q", "show")) is None
         assert rights(f"{one}:q").sees("q")
@@ -100,7 +100,7 @@ def test_every_request_that_a_node_serves_has_a_line_and_others_are_denied() -> 
     assert refusal == "user ann may not ask for Welcome"
 
 
-def test_what_is_remembered_of_a_user_is_bounded() -> None:
+def test_the_remembered_permissions_of_a_user_are_bounded() -> None:
     ann = rights("publish:*")
     for i in range(3 * limits.RIGHTS_KNOWN_MAX):
         assert ann.may(Permission.PUBLISH, f"q{i}")

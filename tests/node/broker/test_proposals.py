@@ -103,12 +103,12 @@ def test_no_command_is_answered_before_the_commit(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("outcome", [one for one in Outcome if one is not Outcome.COMMITTED])
-def test_what_is_not_committed_is_never_answered(scene: Scene, outcome: Outcome) -> None:
+def test_an_uncommitted_command_is_never_answered(scene: Scene, outcome: Outcome) -> None:
     scene.end(0, outcome)
     assert scene.told == [f"a {outcome.value}"]
 
 
-def test_what_gathers_behind_an_entry_leaves_together_when_that_commits(scene: Scene) -> None:
+def test_commands_gathered_behind_an_entry_leave_together_when_it_commits(scene: Scene) -> None:
     scene.propose("b")
     scene.propose("c")
     scene.proposals.flush()
@@ -147,7 +147,7 @@ def test_entries_in_flight_are_bounded(scene: Scene, monkeypatch: pytest.MonkeyP
     assert len(scene.log.entries) == 3
 
 
-def test_a_follower_takes_the_time_of_what_it_applies() -> None:
+def test_a_follower_takes_the_time_of_applied_entries() -> None:
     now = 1.0
     broker = Broker(
         Identity("n1", bytes(16), NODES, ()),

@@ -258,7 +258,7 @@ def test_the_next_leader_goes_on_where_the_last_one_was_cut_off(
     assert (scene.view["status"], scene.view["moved"]) == ("done", 10)
 
 
-def test_nothing_is_chosen_for_a_redrive_while_another_is_on_its_way_to_replace_it() -> None:
+def test_no_step_is_chosen_while_another_redrive_is_about_to_replace_it() -> None:
     scene = Scene()
     scene.bench.do(commands.Declare("full", {"max_length": 1}))
     scene.bench.publish(1, "full", "in the way")
@@ -322,7 +322,7 @@ def test_a_dry_run_counts_in_pieces_up_to_its_limit_and_logs_nothing(
     assert not scene.gathered
 
 
-def test_a_dry_run_of_somebody_who_has_gone_ends() -> None:
+def test_a_dry_run_ends_with_its_connection() -> None:
     scene = Scene()
     peer = scene.request(dry_run=True)
     peer.open = False
@@ -383,7 +383,7 @@ def test_a_leader_that_resigns_waits_for_no_disk() -> None:
     assert scene.asked == []
 
 
-def test_a_dry_run_counts_what_has_to_be_read() -> None:
+def test_a_dry_run_counts_dead_letters_that_have_to_be_read() -> None:
     scene = Scene()
     scene.at_hand = set()
     whole = scene.request(dry_run=True, **ODD)
@@ -395,7 +395,7 @@ def test_a_dry_run_counts_what_has_to_be_read() -> None:
     assert whole.sent == [Ok({"dry_run": True, "messages": 5, "sources": {"q": 5}})]
 
 
-def test_a_dry_run_of_somebody_who_went_while_it_read_is_dropped() -> None:
+def test_a_dry_run_whose_connection_ends_during_a_read_is_dropped() -> None:
     scene = Scene()
     scene.at_hand = set()
     peer = scene.request(dry_run=True, **ODD)

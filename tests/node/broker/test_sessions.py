@@ -90,7 +90,7 @@ async def test_a_follower_names_the_leader_and_closes(cluster: LocalCluster) -> 
         await client.close()
 
 
-async def test_any_node_tells_an_observer_how_it_is(cluster: LocalCluster) -> None:
+async def test_any_node_reports_its_status_to_an_observer(cluster: LocalCluster) -> None:
     leader = await cluster.leader()
     for node in cluster.nodes.values():
         client = await RawClient().connect(node.me.client)
@@ -461,7 +461,7 @@ async def test_credit_of_the_program_clears_a_suspicion_and_that_of_its_library_
     await client.close()
 
 
-async def test_what_is_not_renewed_expires_beside_what_is(node: Node) -> None:
+async def test_unnamed_locks_expire_beside_renewed_ones(node: Node) -> None:
     client, consumer = await holding(node, [b"one", b"two", b"three"], lock_ms=1000)
     loop = asyncio.get_running_loop()
     until = loop.time() + 1.7
@@ -514,7 +514,7 @@ async def test_without_a_lease_a_renewal_waits_and_is_then_answered_not_now(
     assert isinstance(await waiting, Renewed)
 
 
-async def test_what_was_never_handed_out_is_not_called_lost(node: Node) -> None:
+async def test_a_token_that_was_never_handed_out_is_not_called_lost(node: Node) -> None:
     client, consumer = await holding(node, [b"one"])
     for unknown in ((consumer, ((2, 9),)), (consumer + 1, ((1, 1),))):
         answer = await client.ask(Renew((unknown,)))
@@ -566,7 +566,7 @@ async def test_a_consumer_without_renewal_gets_a_typed_error(node: Node) -> None
     await client.close()
 
 
-async def test_a_get_finds_what_is_there_or_waits_for_it(node: Node) -> None:
+async def test_a_get_returns_ready_messages_or_waits_for_one(node: Node) -> None:
     client = await connected(node.me.client)
     await client.declare("q")
     waiting = asyncio.create_task(client.ask(Get("q", 5, wait_ms=5000)))
@@ -587,7 +587,7 @@ async def test_a_get_finds_what_is_there_or_waits_for_it(node: Node) -> None:
 
 
 @pytest.mark.parametrize("why", ["paused", "key_is_held", "released", "other_holds"])
-async def test_a_get_that_waits_for_what_it_may_not_have_does_not_fill_the_log(
+async def test_a_get_that_waits_for_messages_it_may_not_have_does_not_fill_the_log(
     node: Node, why: str
 ) -> None:
     client = await connected(node.me.client)
@@ -708,7 +708,7 @@ async def test_every_column_of_a_publish_arrives(node: Node) -> None:
     assert tokens == list(zip(bodies, [b"k1", b"", b"k3"], headers, [10, 20, 35], strict=True))
 
 
-async def test_a_refused_publish_refuses_what_is_behind_it(node: Node) -> None:
+async def test_a_refused_publish_refuses_those_behind_it(node: Node) -> None:
     client = await connected(node.me.client)
     await client.declare("q", max_length=2)
     correlations = [client.publish("q", n - 1, n, [b"x"]) for n in range(1, 5)]
@@ -718,7 +718,7 @@ async def test_a_refused_publish_refuses_what_is_behind_it(node: Node) -> None:
     await client.close()
 
 
-async def test_a_list_of_many_queues_leaves_out_what_does_not_fit(node: Node) -> None:
+async def test_a_list_of_many_queues_is_cut_at_its_limit(node: Node) -> None:
     client = await connected(node.me.client)
     for number in range(1500):
         client.send(Declare(f"queue-{number}-{'x' * 100}", {}), 1000 + number)

@@ -94,7 +94,7 @@ class Peer(Connection):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_due_happens_in_the_sweep_in_which_a_look_at_all_would_find_it(seed: int) -> None:
+def test_a_due_check_happens_in_the_same_sweep_as_in_a_full_scan(seed: int) -> None:
     rng = random.Random(seed)
     world = World()
     peers: list[Peer] = []

@@ -65,7 +65,7 @@ def code_of(answer: Message) -> str:
     return answer.code
 
 
-async def test_only_who_proves_it_gets_in(tmp_path: Path) -> None:
+async def test_only_an_authenticated_user_gets_in(tmp_path: Path) -> None:
     async with running(tmp_path, 1, users=(ANN, BOB)) as cluster:
         node = await cluster.leader()
         await welcomed(node, "ann")
@@ -119,7 +119,7 @@ async def test_a_client_on_this_machine_is_the_loopback_user(tmp_path: Path) -> 
         assert code_of(await local.ask(Declare("other", {}))) == Code.PERMISSION_DENIED
 
 
-async def test_what_is_not_granted_is_denied_and_says_what_is_missing(tmp_path: Path) -> None:
+async def test_a_missing_permission_is_denied_and_named(tmp_path: Path) -> None:
     async with running(tmp_path, 1, users=(ANN, BOB)) as cluster:
         node = await cluster.leader()
         ann, bob = await welcomed(node, "ann"), await welcomed(node, "bob")
@@ -207,7 +207,7 @@ async def test_a_session_is_resumed_by_its_own_user_only(tmp_path: Path) -> None
         assert await ann.settle(delivered.consumer, 1, 1) == ((1, 1, 0, False),)
 
 
-async def test_a_session_ends_where_its_user_has_lost_what_it_consumes(tmp_path: Path) -> None:
+async def test_a_session_ends_when_its_user_loses_the_permission_to_consume(tmp_path: Path) -> None:
     async with running(tmp_path, 1, users=(ANN, BOB)) as cluster:
         node = await cluster.leader()
         ann, bob = await welcomed(node, "ann"), await welcomed(node, "bob")
@@ -241,7 +241,7 @@ async def test_the_state_of_a_node_is_for_monitors(tmp_path: Path) -> None:
         assert code_of(answer) == Code.PERMISSION_DENIED
 
 
-async def test_strangers_stay_bounded_until_they_have_proven_who_they_are(
+async def test_unauthenticated_connections_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "UNOPENED_MAX", 3)

@@ -103,7 +103,7 @@ def test_a_node_that_is_far_behind_or_recovers_is_not_ready(tmp_path: Path) -> N
         assert not_ready(cast("RaftNode", raft)) == reason
 
 
-def test_a_restarted_node_shows_no_totals_before_it_has_applied_what_it_knew(
+def test_a_restarted_node_shows_no_totals_before_it_has_replayed_its_log(
     tmp_path: Path,
 ) -> None:
     """Totals that fall look like those of a process that began anew, and are counted twice."""

@@ -250,7 +250,7 @@ def increase(samples: list[float]) -> float:
     return sum(after - before if after >= before else after for before, after in pairwise(samples))
 
 
-async def test_counters_grow_by_what_was_counted_though_the_leader_changes_and_nodes_restart(
+async def test_counters_survive_changes_of_leader_and_restarts(
     tmp_path: Path,
 ) -> None:
     """As `max by (queue) (increase(...))` computes it; the sum counted each return of a leader."""
@@ -401,7 +401,7 @@ async def test_the_number_of_series_is_bounded(
         assert page['fifo_queue_consumers{queue="(others)",state="up"}'] == 1
 
 
-async def test_the_api_says_what_the_command_line_prints_and_followers_send_to_the_leader(
+async def test_the_api_equals_the_command_line_and_followers_redirect_to_the_leader(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as cluster:
@@ -449,7 +449,7 @@ def basic(name: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
 
 
-async def test_where_there_are_users_the_port_asks_who_it_is(tmp_path: Path) -> None:
+async def test_the_port_authenticates_where_users_are_configured(tmp_path: Path) -> None:
     ann, bob = user("ann", monitor=True), user("bob", **EVERYTHING)
     async with running(tmp_path, 1, users=(ann, bob)) as cluster:
         node = await cluster.leader()

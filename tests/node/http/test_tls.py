@@ -21,7 +21,7 @@ class Reachable(Address):
 
 
 @pytest.mark.cluster
-async def test_a_port_that_others_reach_is_encrypted_and_asks_who_it_is(tmp_path: Path) -> None:
+async def test_a_public_port_is_encrypted_and_authenticates(tmp_path: Path) -> None:
     made, other = certificate(tmp_path / "certs"), certificate(tmp_path / "other")
     config = loopback_config(tmp_path, 1)
     [only] = config.nodes

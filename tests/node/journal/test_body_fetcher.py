@@ -254,7 +254,7 @@ def test_an_entry_that_was_moved_meanwhile_is_found_where_it_is_now() -> None:
     assert not scene.failures
 
 
-def test_an_entry_that_was_let_go_meanwhile_is_gone() -> None:
+def test_an_entry_compacted_away_meanwhile_is_gone() -> None:
     scene = compacted()
     reader = scene.reader([3], [20])
     clean_up(scene.journal)

@@ -17,7 +17,7 @@ def seconds_to_put(cache: CommandCache, first: int) -> float:
     return time.process_time() - started
 
 
-def test_a_full_cache_lets_the_oldest_go_and_takes_no_longer_for_it() -> None:
+def test_a_full_cache_evicts_the_oldest_at_constant_cost() -> None:
     """Eviction used to take the square of the commands: thirty times as long for these."""
     cache = CommandCache(COUNT * (1 + ENTRY_OVERHEAD_BYTES))
     filling = seconds_to_put(cache, 1)
@@ -56,7 +56,7 @@ def test_a_command_that_comes_twice_counts_once_and_as_used() -> None:
     assert [cache.peek(index) for index in (1, 2, 3)] == [None, b"e", b"f"]
 
 
-def test_what_was_read_last_stays_longest_and_what_is_not_written_always() -> None:
+def test_recently_read_entries_stay_longest_and_unwritten_entries_always() -> None:
     cache = CommandCache(3 * (1 + ENTRY_OVERHEAD_BYTES))
     for index in (1, 2, 3):
         cache.put(index, b"x")

@@ -57,7 +57,7 @@ def test_an_install_keeps_the_tail_of_a_log_that_has_the_entry() -> None:
     assert names(storage, ".kept") == []
 
 
-def test_beside_a_log_that_grows_nothing_of_it_waits_for_the_disk() -> None:
+def test_no_step_of_an_install_beside_a_growing_log_waits_for_the_disk() -> None:
     storage = SimStorage()
     source, target = filled(SimStorage(), 40), filled(storage, 33)
     meta = take(source, [4, 17], index=35)
@@ -120,7 +120,7 @@ def test_an_install_over_entries_that_were_not_synced_survives_a_power_loss() ->
         assert reopened(storage).log.last_index == 37
 
 
-def test_an_install_that_is_not_what_was_announced_is_given_up_and_can_be_repeated() -> None:
+def test_an_install_that_differs_from_its_announcement_is_abandoned_and_can_be_repeated() -> None:
     source = filled(SimStorage(), 40)
     meta = take(source, [4, 17], index=35)
     storage = SimStorage()
@@ -213,7 +213,7 @@ def test_an_install_that_is_stopped_while_it_waits_leaves_the_log_as_it_was() ->
         assert carry(source, target, meta) is False
 
 
-def test_b22_an_install_of_what_is_committed_here_is_refused() -> None:
+def test_b22_an_install_of_entries_committed_here_is_refused() -> None:
     source, target = filled(SimStorage(), 40), filled(SimStorage(), 40)
     meta = take(source, [4], index=35)
     target.log.note_commit(35)

@@ -202,7 +202,7 @@ def test_reads_beyond_the_cache_come_from_the_disk(storage: SimStorage) -> None:
     assert storage.read_bytes == before, "what was read last is in memory"
 
 
-def test_what_is_not_written_yet_is_never_dropped_from_memory(storage: SimStorage) -> None:
+def test_unwritten_entries_are_never_dropped_from_memory(storage: SimStorage) -> None:
     journal = open_journal(storage)
     fill(journal, 30)
     before = storage.read_bytes
@@ -226,7 +226,7 @@ def test_a_replaced_entry_is_read_not_the_one_it_replaced(storage: SimStorage) -
         assert [entry[0] for entry in journal.log[:]] == [command(1), command(2), b"new"]
 
 
-def test_a_truncation_frees_the_memory_of_what_it_removed(storage: SimStorage) -> None:
+def test_a_truncation_frees_the_memory_of_the_removed_entries(storage: SimStorage) -> None:
     journal = open_journal(storage, limits=JournalLimits())
     fill(journal, 10, size=1000)
     journal.log.truncate(1)
@@ -270,7 +270,7 @@ def test_the_figures_tell_syncs_sizes_and_space() -> None:
     )
 
 
-def test_its_repr_is_a_status_line(storage: SimStorage) -> None:
+def test_the_repr_of_a_journal_is_a_status_line(storage: SimStorage) -> None:
     journal = open_journal(storage)
     fill(journal, 2)
     journal.log.set_term(4, "beta")

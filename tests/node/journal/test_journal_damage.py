@@ -123,7 +123,7 @@ def last_group_offset(content: bytes, base: int = 0) -> int:
     return last
 
 
-def test_the_busy_script_makes_what_the_sweeps_need(written: Written) -> None:
+def test_the_busy_script_produces_the_cases_that_the_sweeps_need(written: Written) -> None:
     assert len(written.segment_names) >= 4
     assert MARK_NAME in written.files
     entries, term, _ = written.final
@@ -403,7 +403,7 @@ def test_a_record_that_no_correct_node_writes_is_refused(
         open_journal(storage, limits=ONE_SEGMENT)
 
 
-def test_what_a_crash_left_of_a_new_segment_is_removed(written: Written) -> None:
+def test_the_remains_of_an_interrupted_segment_creation_are_removed(written: Written) -> None:
     leftover = segment_name(99, 99) + ".tmp"
     storage = written.disk(**{leftover: b"half a header"})
     assert state_of(open_journal(storage)) == written.final
@@ -460,7 +460,7 @@ def test_records_of_another_journal_at_the_same_position_are_refused() -> None:
     assert journal.log.last_index == 3, "nothing of the other journal is believed"
 
 
-def test_what_an_opening_found_is_marked_as_synced() -> None:
+def test_records_found_at_the_opening_are_marked_as_synced() -> None:
     """A kill leaves an old mark; the next opening makes the tail durable and says so."""
     storage, _ = journal_with(3, limits=NO_ROOM)
     storage.crash()
@@ -472,7 +472,7 @@ def test_what_an_opening_found_is_marked_as_synced() -> None:
         open_journal(storage, limits=NO_ROOM)
 
 
-def test_a_tick_of_the_timer_marks_what_is_synced() -> None:
+def test_a_timer_tick_marks_the_synced_position() -> None:
     storage, journal = journal_with(3, limits=NO_ROOM)
     journal.log.each_second()
     storage.crash()

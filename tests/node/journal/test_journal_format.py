@@ -26,7 +26,7 @@ def files_of(storage: SimStorage) -> dict[str, bytes]:
     return {name: storage.content(name) for name in storage.listdir()}
 
 
-def test_a_strangers_reader_reads_what_the_journal_wrote() -> None:
+def test_an_independent_reader_reads_the_journal() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=SMALL)
     for step in busy_script(journal):
@@ -44,7 +44,7 @@ def test_a_strangers_reader_reads_what_the_journal_wrote() -> None:
 
 
 @pytest.mark.parametrize("index", [8, 16, 30, 60, 64, 70, 74])
-def test_a_strangers_reader_reads_snapshots_and_what_they_keep(index: int) -> None:
+def test_an_independent_reader_reads_snapshots_and_their_live_entries(index: int) -> None:
     """Before, while and after segments go, entries move to compacted files, and an installation."""
     storage = SimStorage()
     journal = open_journal(storage, limits=SMALL)
@@ -129,13 +129,13 @@ def printed(content: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", ["0000000001-00000000000000000001.segment", "synced"])
-def test_the_example_on_the_page_is_what_is_written(name: str) -> None:
+def test_the_example_on_the_page_equals_the_written_bytes(name: str) -> None:
     """If this fails, the format has changed: raise its number and keep reading the old one."""
     assert printed(example().content(name)) in PAGE.read_text()
 
 
 @pytest.mark.parametrize("name", [SNAPSHOT, KEPT])
-def test_the_examples_of_a_snapshot_and_a_kept_file_are_what_is_written(name: str) -> None:
+def test_the_examples_of_a_snapshot_and_a_compacted_file_equal_the_written_bytes(name: str) -> None:
     assert printed(example_with_snapshot().content(name)) in PAGE.read_text()
 
 

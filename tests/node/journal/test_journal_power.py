@@ -288,7 +288,7 @@ def test_a_failed_sync_is_never_tried_again_on_the_same_descriptor() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_a_failed_sync_left_in_the_page_cache_is_written_again_before_it_counts(
+def test_pages_of_a_failed_sync_are_written_again_before_they_count(
     seed: int,
 ) -> None:
     """The kernel holds the lost pages as clean: a restart reads them, a sync skips them."""

@@ -60,7 +60,7 @@ def test_a_small_group_takes_zeros_along_and_the_next_are_written_into_them() ->
     assert size_of(storage) == used, "an orderly end leaves no room"
 
 
-def test_a_large_group_takes_none_along_and_uses_what_is_there() -> None:
+def test_a_large_group_adds_no_preallocation_and_uses_the_existing() -> None:
     storage, journal = journal_with(2, limits=ROOM, size=LARGE)
     assert size_of(storage) == journal.stats().disk_bytes
     fill(journal, 1)

@@ -36,7 +36,7 @@ def in_groups(journal: Journal, groups: int, *, of: int, size: int) -> None:
 
 
 @pytest.mark.parametrize("journal_limits", [SMALL, ONE_SEGMENT], ids=["segments", "one segment"])
-def test_every_range_gives_what_single_reads_give(journal_limits: JournalLimits) -> None:
+def test_every_range_equals_single_reads(journal_limits: JournalLimits) -> None:
     """Over the borders of segments, over votes, hints and entries that were replaced."""
     journal = open_journal(SimStorage(), limits=journal_limits)
     for step in busy_script(journal):
@@ -85,7 +85,7 @@ def test_a_run_ends_with_its_segment() -> None:
     assert 0 <= segments - (storage.reads - reads) <= 1, "the newest may hold no entry yet"
 
 
-def test_what_is_in_memory_is_not_read_and_what_is_not_written_is_in_memory() -> None:
+def test_cached_entries_are_not_read_and_unwritten_entries_are_cached() -> None:
     """Old entries on the disk, one of them in memory, others on the way, the newest gathered."""
     storage = SimStorage()
     journal = open_journal(storage, limits=JournalLimits(cache_bytes=1000))

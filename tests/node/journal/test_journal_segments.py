@@ -61,7 +61,7 @@ def test_a_new_segment_and_its_name_are_durable_before_it_is_used() -> None:
     ]
 
 
-def test_segments_follow_each_other_without_gaps_and_tell_where_they_begin() -> None:
+def test_segments_follow_each_other_without_gaps_and_name_their_beginning() -> None:
     storage = SimStorage()
     journal = open_journal(storage)
     for term in range(1, 9):

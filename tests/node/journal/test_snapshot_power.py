@@ -83,7 +83,7 @@ def check_tidy(storage: SimStorage, snapshots: int) -> None:
     assert endings["snapshot"] == snapshots <= 2
 
 
-def test_the_script_does_what_the_sweeps_need() -> None:
+def test_the_script_produces_the_cases_that_the_sweeps_need() -> None:
     done = Counter(
         (operation, name.removesuffix(".tmp").rpartition(".")[2]) for operation, name in OPERATIONS
     )

@@ -58,7 +58,7 @@ def test_a_snapshot_is_read_back_in_any_pieces_also_after_a_restart() -> None:
         journal = reopened(storage)
 
 
-def test_what_is_live_is_read_a_piece_at_a_time_as_it_is_asked_for(
+def test_live_entries_are_read_in_pieces_on_demand(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A million at the start of a transfer would hold up the loop for as long as an election."""
@@ -75,7 +75,7 @@ def test_what_is_live_is_read_a_piece_at_a_time_as_it_is_asked_for(
     assert list(indexes) == live[10:]
 
 
-def test_the_first_snapshot_lets_nothing_go_the_second_what_the_first_does_not_need() -> None:
+def test_the_second_snapshot_frees_what_the_first_does_not_need() -> None:
     storage = SimStorage()
     journal = filled(storage)
     segments = names(storage, ".segment")
@@ -144,7 +144,7 @@ def test_live_entries_are_read_from_any_of_them_on_without_those_before(
         assert list(live_entries(journal, meta, first)) == live[first:]
 
 
-def test_a_snapshot_of_what_is_not_synced_syncs_it_first() -> None:
+def test_a_snapshot_of_unsynced_entries_syncs_them_first() -> None:
     storage, journal = journal_with(5, synced=False)
     take(journal, [2], index=4)
     assert journal.log.synced_index == 5
@@ -152,7 +152,7 @@ def test_a_snapshot_of_what_is_not_synced_syncs_it_first() -> None:
     assert open_journal(storage).log.read(2) == command(2)
 
 
-def test_b27_what_a_snapshot_holds_is_never_truncated() -> None:
+def test_b27_entries_in_a_snapshot_are_never_truncated() -> None:
     journal = filled(SimStorage())
     writer = journal.begin_snapshot(20, 1, array("Q", [3]))
     for finish in (writer.abort, lambda: take(journal, [3], index=20)):
@@ -292,7 +292,7 @@ def reads_by(storage: SimStorage, work: Callable[[], object]) -> int:
     return storage.reads - before
 
 
-def test_what_cleaning_up_reads_is_read_on_another_thread() -> None:
+def test_the_reads_of_a_cleanup_run_on_another_thread() -> None:
     storage = SimStorage()
     journal = filled(storage, 60)
     for index in (40, 50):
@@ -455,7 +455,7 @@ def test_cleaning_up_comes_in_pieces() -> None:
     assert worst <= 6, "the publishing of one file, with the sync before it"
 
 
-def test_the_figures_say_what_snapshots_keep() -> None:
+def test_the_metrics_show_what_snapshots_retain() -> None:
     storage = SimStorage()
     journal = filled(storage, 60)
     grown = journal.stats().bytes_since_snapshot

@@ -278,7 +278,7 @@ def test_a_pre_vote_goes_to_the_better_log_and_then_to_the_greater_name(
     assert would_grant(candidate, own, asking=asking, candidate_name=name, own_name="m") is granted
 
 
-def test_a_deposed_leader_reports_what_became_of_its_entries() -> None:
+def test_a_deposed_leader_reports_the_outcome_of_its_entries() -> None:
     world = World("abc", seed=12).start()
     old = world.elect("a")
     world.commit(old, 2)

@@ -83,7 +83,7 @@ def everything_of(node: SimNode) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", [1000, 1001, 1002, 1006])
-def test_a_node_that_nothing_was_done_to_is_as_it_was(
+def test_a_node_that_was_left_alone_is_unchanged(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(raft_world, "Checks", Distrustful)

@@ -78,7 +78,7 @@ def test_a_queue_full_of_bytes_refuses() -> None:
     assert outcomes == [Outcome.COMMITTED] * 2 + [Outcome.QUEUE_FULL] * 2
 
 
-def test_what_is_not_committed_is_bounded_and_the_rest_waits_in_the_queue() -> None:
+def test_uncommitted_entries_are_bounded_and_the_rest_waits_in_the_queue() -> None:
     world = World("abc", seed=7, uncommitted_bytes_max=1_000, submit_seconds=3.0).start()
     leader = world.elect()
     world.run(0.2)
@@ -157,7 +157,7 @@ def test_a_submit_inside_a_callback_is_taken_in_a_later_turn() -> None:
     world.run_until(lambda: len(leader.applied) == 6)
 
 
-def test_a_turn_replicates_then_tells_the_owner_then_syncs() -> None:
+def test_a_turn_replicates_then_notifies_the_owner_then_syncs() -> None:
     world = World("abc", seed=11).start()
     leader = world.elect()
     world.run(0.3)
@@ -312,7 +312,7 @@ async def test_close_answers_everything_and_gives_the_journal_back() -> None:
     assert late.outcomes == [(Outcome.NOT_LEADER, 0)]
 
 
-def test_status_tells_what_an_operator_asks() -> None:
+def test_the_status_has_the_figures_that_an_operator_needs() -> None:
     world = World("abc", seed=18).start()
     leader = world.elect("a")
     world.commit(leader, 3)

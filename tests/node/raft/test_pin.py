@@ -34,7 +34,7 @@ def test_the_installed_library_is_the_pinned_one() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(pin.sources()))
-def test_the_source_of_what_we_lean_on_has_not_changed(name: str) -> None:
+def test_the_source_of_the_overridden_methods_is_unchanged(name: str) -> None:
     assert pin.digest(pin.sources()[name]) == pin.DIGESTS[name]
 
 
@@ -73,7 +73,7 @@ def test_every_attribute_we_touch_exists_on_an_instance() -> None:
         assert hasattr(core, mangled(name))
 
 
-def test_numbers_of_the_library_are_what_we_take_them_for() -> None:
+def test_constants_of_the_library_have_the_expected_values() -> None:
     assert (FOLLOWER, CANDIDATE, LEADER) == (0, 1, 2)
     types = pysyncobj.syncobj._COMMAND_TYPE
     assert (types.REGULAR, types.NO_OP, types.MEMBERSHIP, types.VERSION) == (0, 1, 2, 3)

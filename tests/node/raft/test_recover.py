@@ -225,7 +225,7 @@ def test_random_faults_and_lost_journals_break_nothing(base: int) -> None:
 # --- the way back -------------------------------------------------------------------------------
 
 
-def test_it_takes_a_few_round_trips_while_the_cluster_serves() -> None:
+def test_a_recovery_takes_a_few_round_trips_while_the_cluster_serves() -> None:
     world = World("abc", seed=10, drifting=True).start()
     leader = world.elect("a")
     world.commit(leader, 50, 300)
@@ -239,7 +239,7 @@ def test_it_takes_a_few_round_trips_while_the_cluster_serves() -> None:
     assert len(lost.applied) == 53
 
 
-def test_a_leader_tells_who_is_not_counted_and_never_hands_over_to_it() -> None:
+def test_a_leader_names_a_member_that_does_not_count_and_never_hands_over_to_it() -> None:
     world = World("abc", seed=11).start()
     leader, lost = world.elect("a"), world.nodes["c"]
     world.commit(leader, 3)
@@ -257,7 +257,7 @@ def test_a_leader_tells_who_is_not_counted_and_never_hands_over_to_it() -> None:
     assert lost.node.status().recovering == lost.node.waits_for()
 
 
-def test_it_says_what_it_waits_for() -> None:
+def test_a_recovering_member_says_what_it_waits_for() -> None:
     world = World("abc", seed=12).start()
     leader, lost = world.elect("a"), world.nodes["c"]
     world.commit(leader, 3)
@@ -384,7 +384,7 @@ def test_of_two_members_one_may_begin_empty_for_neither_leads_without_the_other(
         world.checks.at_rest()
 
 
-def test_a_member_that_lost_what_it_acknowledged_is_caught_up_and_reported(
+def test_a_member_that_lost_acknowledged_entries_is_caught_up_and_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """An empty folder without --recover is a mistake, but one that the leader can see, and the
@@ -469,7 +469,7 @@ def test_an_empty_folder_counts_as_lost_only_where_that_is_said() -> None:
     assert not open_journal(SimStorage()).recovering
 
 
-def test_a_whole_journal_is_not_given_up() -> None:
+def test_an_intact_journal_is_not_set_aside() -> None:
     storage = SimStorage()
     written(storage)
     before = storage.listdir()
@@ -482,7 +482,7 @@ def test_a_whole_journal_is_not_given_up() -> None:
     journal.close()
 
 
-def test_somebody_elses_journal_is_not_given_up() -> None:
+def test_the_journal_of_another_node_is_not_set_aside() -> None:
     storage = SimStorage()
     written(storage)
     with pytest.raises(JournalForeign):

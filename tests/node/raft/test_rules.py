@@ -45,7 +45,7 @@ def frame(previous: int, previous_term: int, *terms: int, commit: int = 1) -> di
     }
 
 
-def test_the_commit_index_moves_to_what_the_frame_verified_and_not_to_the_end_of_the_log() -> None:
+def test_the_commit_index_moves_to_the_verified_entry_and_not_to_the_end_of_the_log() -> None:
     journal = log_of(0, 1, 1, 1, 1, 1)
     verdict = accept(journal.log, frame(2, 1, commit=6), 1, 1)
     assert (verdict.success, verdict.commit_index, verdict.next_index) == (True, 2, 3)
@@ -196,7 +196,7 @@ def test_nothing_is_applied_or_reported_before_it_is_on_the_own_disk(names: str)
     assert all(node.stopped is None for node in world.nodes.values())
 
 
-def test_what_was_meant_for_another_leadership_is_refused() -> None:
+def test_a_message_for_another_leadership_is_refused() -> None:
     submissions = Submissions(config(), RaftCounters())
     told: list[tuple[int, Outcome]] = []
     for term in (1, 2):
@@ -234,7 +234,7 @@ def test_a_run_of_entries_is_passed_over_only_for_a_newest_of_the_own_term() -> 
     assert core.commit_index == last - 2
 
 
-def test_what_an_earlier_leadership_left_has_its_outcome_too() -> None:
+def test_entries_of_an_earlier_leadership_have_an_outcome_too() -> None:
     """At one index there may wait a submit of each leadership: what is applied there decides."""
     submissions = Submissions(config(), RaftCounters())
     told: list[tuple[str, Outcome, int]] = []

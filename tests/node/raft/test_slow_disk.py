@@ -28,7 +28,7 @@ def make_slow(world: World, node: SimNode, seconds: float) -> None:
         world.commit(leader, 1)
 
 
-def test_a_slow_leader_commits_what_a_majority_of_others_has() -> None:
+def test_a_slow_leader_commits_entries_on_a_majority_of_the_others() -> None:
     world = World("abc", seed=1).start()
     leader = world.elect("a")
     make_slow(world, leader, 1.0)
@@ -212,7 +212,7 @@ def test_random_faults_find_a_leader_that_counts_itself_too_early() -> None:
 # --- the journal's side ---
 
 
-def test_what_is_added_during_a_sync_goes_with_the_next() -> None:
+def test_entries_added_during_a_sync_go_with_the_next() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=ONE_SEGMENT)
     journal.log.add(b"\x01", 1, 0)
@@ -234,7 +234,7 @@ def test_what_is_added_during_a_sync_goes_with_the_next() -> None:
     assert (journal.log.synced_index, journal.log.dirty) == (2, False)
 
 
-def test_a_truncation_during_a_sync_takes_back_what_it_would_prove() -> None:
+def test_a_truncation_during_a_sync_takes_back_its_proof() -> None:
     storage = SimStorage()
     journal = open_journal(storage, limits=ONE_SEGMENT)
     for index in range(1, 6):

@@ -45,7 +45,7 @@ def drained(world: World) -> SimNode:
 
 
 @pytest.mark.slow
-def test_what_few_entries_settled_is_given_back_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_freed_by_few_entries_is_reclaimed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     often(monkeypatch)
     world = World("abc", seed=4, snapshot_bytes=SNAPSHOT_BYTES).start()
     leader = drained(world)

@@ -134,7 +134,7 @@ def test_a_follower_that_dies_while_it_installs_begins_again() -> None:
         world.checks.at_rest()
 
 
-def test_a_slow_disk_stops_no_loop_for_what_an_installation_brought() -> None:
+def test_a_slow_disk_blocks_no_loop_after_an_installation() -> None:
     world, leader, behind = one_behind(5)
     behind.sync_seconds = 0.2
     waits = OnLoop(behind)
@@ -203,7 +203,7 @@ def test_a_follower_that_installs_does_not_stand_for_election() -> None:
 
 
 @pytest.mark.parametrize("damage", ["state", "digest"])
-def test_what_is_not_the_snapshot_that_was_offered_is_not_installed(damage: str) -> None:
+def test_a_snapshot_other_than_the_offered_one_is_not_installed(damage: str) -> None:
     world, _, behind = one_behind(7)
     core = raft_probe.core(behind.node)
     receive, wrong = core.snapshots.received, [True]

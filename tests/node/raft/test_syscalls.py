@@ -225,7 +225,7 @@ def judged(folder: Path, core: str) -> list[Judge]:
     return [Judge(peers).read(trace) for trace in traces]
 
 
-def test_what_an_acknowledgement_stands_on_was_synced_before_it_left(tmp_path: Path) -> None:
+def test_an_acknowledgement_leaves_after_the_sync_it_stands_on(tmp_path: Path) -> None:
     judges = judged(tmp_path, "-")
     assert [judge.early for judge in judges] == [[], [], []]
     acknowledged = [judge.seen.get("next_node_idx", 0) for judge in judges]

@@ -60,7 +60,7 @@ def test_leadership_can_go_round_for_ever() -> None:
     world.checks.at_rest()
 
 
-def test_what_cannot_be_done_is_refused_with_a_reason() -> None:
+def test_an_impossible_transfer_is_refused_with_a_reason() -> None:
     world = World("abc", seed=3).start()
     leader = world.elect("a")
     world.run(0.5)

@@ -450,7 +450,7 @@ async def test_a_member_gets_in_while_strangers_hold_every_place() -> None:
     await a.transport.close()
 
 
-async def test_a_silent_connection_is_given_up_and_dialed_again() -> None:
+async def test_a_silent_connection_is_closed_and_dialed_again() -> None:
     ports = dict(zip("ab", free_ports(2), strict=True))
     a = Member("a", ports, connection_seconds=1.0, max_timeout_seconds=0.9)
     await a.transport.start()

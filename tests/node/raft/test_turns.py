@@ -76,7 +76,7 @@ def test_an_answer_that_makes_room_for_more_asks_for_a_turn() -> None:
     assert asked == ["wake"]
 
 
-def test_what_is_submitted_as_an_entry_commits_leaves_in_the_same_turn(
+def test_a_submission_during_a_commit_leaves_in_the_same_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World("abc", seed=3).start()
@@ -101,7 +101,7 @@ def test_what_is_submitted_as_an_entry_commits_leaves_in_the_same_turn(
     world.run_until(lambda: len(committed) == 2)
 
 
-def test_what_is_submitted_after_the_tick_leaves_in_the_same_turn_too() -> None:
+def test_a_submission_after_the_tick_leaves_in_the_same_turn() -> None:
     """An owner that submits upon an answer does so in `before_sync`: no second turn for that."""
     world = World("abc", seed=5).start()
     leader = world.elect()
@@ -145,7 +145,7 @@ def test_a_submission_refused_in_the_midst_of_a_turn_is_answered_in_the_next_one
     assert outcomes == [Outcome.NOT_LEADER]
 
 
-def test_a_busy_leader_tells_of_commits_with_entries_and_a_quiet_one_with_a_heartbeat() -> None:
+def test_a_busy_leader_announces_commits_with_entries_and_a_quiet_one_by_heartbeat() -> None:
     world = World("abc", seed=4).start()
     leader = world.elect("a")
     world.commit(leader, 3)
@@ -168,7 +168,7 @@ def test_a_busy_leader_tells_of_commits_with_entries_and_a_quiet_one_with_a_hear
     assert {node.node.commit_index for node in world.nodes.values()} == {leader.node.last_index}
 
 
-def test_a_follower_acknowledges_at_once_and_applies_what_came_in_a_while_together() -> None:
+def test_a_follower_acknowledges_at_once_and_applies_in_batches() -> None:
     world = World("abc", seed=6).start()
     leader = world.elect("a")
     world.commit(leader, 3)
