@@ -144,7 +144,7 @@ def test_a_queue_is_only_appended_to() -> None:
     source = FifoDataSource({"url": "fifo://h:1", "queue": "q"})
     schema = StructType([StructField("body", StringType())])
     for write in (source.writer, source.streamWriter):
-        with pytest.raises(fifo.InvalidArgument, match="only ever appended to"):
+        with pytest.raises(fifo.InvalidArgument, match="can only be appended to"):
             write(schema, True)
 
 
