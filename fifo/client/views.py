@@ -160,7 +160,9 @@ class LockView(View):
     remaining_s: float = _seconds("remaining_ms")
     """Seconds until the lock ends, renewals included."""
     renewals: int = _sent("renewals", 0)
-    """Renewals that the current leader has granted."""
+    """Renewals so far: those that the current leader has granted, or has made on its own."""
+    renewals_max: int | None = _sent("renewals_max")
+    """Renewals that the leader makes on its own; None where the client has to ask."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +219,8 @@ class ConsumerView(View):
     """Seconds that its locks last."""
     renewable: bool = _sent("renewable", default=True)
     """Whether its locks may be renewed."""
+    renewals: int = _sent("renewals", 0)
+    """Locks' time for which the leader renews a lock on its own."""
     next_token: int = _sent("next_token", 0)
     """The token of its next message."""
 

@@ -317,7 +317,7 @@ def repeat_all(
 def repeat(state: State, consumer: Consumer, held: Hold, lock_ms: int, session: int) -> Deliver:
     """A hold as a delivery that was made before."""
     queue = state.queues[consumer.queue]
-    floor = locks.floor_of(state, consumer)
+    floor = locks.certain_floor_of(state, consumer, state.cluster_time_ms)
     return Deliver(
         session,
         consumer.number,

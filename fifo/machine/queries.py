@@ -49,9 +49,15 @@ def first_deadline_ms(state: State, number: int) -> int | None:
 
 
 def expired(state: State, number: int, now_ms: int, most: int) -> tuple[list[Range], int | None]:
-    """(token ranges that ended by `now_ms`, the next deadline among the rest)."""
+    """(token ranges that ended by `now_ms`, no later than the next deadline among the rest)."""
     consumer = state.consumers.get(number)
-    return ([], None) if consumer is None else locks.expired(state, consumer, now_ms, most)
+    if consumer is None:
+        return [], None
+    ranges, next_ms = locks.expired(state, consumer, now_ms, most)
+    if next_ms is not None and locks.is_renewed(state, consumer):
+        # A disconnect may end the renewals at any moment, and the locks one lock later.
+        next_ms = min(next_ms, now_ms + max(consumer.lanes))
+    return ranges, next_ms
 
 
 def lock_consumers(state: State) -> Iterator[tuple[int, int]]:
@@ -67,13 +73,17 @@ def held(
 ) -> Held | None:
     """The part of the named tokens that the consumer holds; None where there is no such consumer.
 
-    With `renewed_ms` neighbours are one range where a renewal at that time gives all of them a
-    whole lock: a thousand locks then cost little more than one.
+    With `renewed_ms` deadlines are those that are certain at that time, and neighbours are one
+    range where a renewal then gives all of them a whole lock: a thousand locks cost little more
+    than one.
     """
     consumer = state.consumers.get(number)
     if consumer is None:
         return None
-    floor = locks.floor_of(state, consumer)
+    if renewed_ms is None:
+        floor = locks.floor_of(state, consumer)
+    else:
+        floor = locks.certain_floor_of(state, consumer, renewed_ms)
     found = []
     for first, last in ranges:
         for lane in consumer.lanes.values():
@@ -249,6 +259,7 @@ def consumers_of(state: State, name: str, limit: int | None = None) -> list[Plai
                 "held": consumer.held,
                 "lock_ms": consumer.lock_ms,
                 "renewable": consumer.renewable,
+                "renewals": consumer.renewals,
                 "next_token": consumer.next_token,
             }
         )
@@ -282,6 +293,8 @@ def locks_of(state: State, name: str, limit: int) -> list[Plain]:
                         "attempt": record.attempts if record else 1,
                         "failures": record.failures if record else 0,
                         "checkout_ms": hold.checkout_ms,
+                        "lock_ms": lock_ms,
+                        "renewals_max": consumer.renewals,
                         "remaining_ms": max(deadline - state.cluster_time_ms, 0),
                         "message": message_id(queue, hold.position + offset),
                     }

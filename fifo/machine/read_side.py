@@ -68,7 +68,7 @@ class ReadSide:
     def expired(
         self, consumer: int, now_ms: int, most: int = limits.STEP_MESSAGES
     ) -> tuple[list[Range], int | None]:
-        """(token ranges that ended by `now_ms`, the next deadline among the rest)."""
+        """(token ranges that ended by `now_ms`, no later than the next deadline among the rest)."""
         return queries.expired(self.state, consumer, now_ms, most)
 
     def lock_consumers(self) -> Iterator[tuple[int, int]]:

@@ -107,6 +107,8 @@ def updated_spec(spec: QueueSpec, changes: Mapping[str, Any]) -> QueueSpec:
 def consumer_options(given: Mapping[str, Any]) -> ConsumerOptions:
     """Options from plain values. Raises `SpecError`."""
     options: ConsumerOptions = _build(ConsumerOptions, _CONSUMER_FORMS, given)
+    if options.renewals and not options.renewable:
+        raise SpecError("renewals: the consumer's locks are not renewable")
     return options
 
 

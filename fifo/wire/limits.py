@@ -50,6 +50,9 @@ from fifo.words.bounds import (
     QUEUE_NAME_BYTES_MAX as QUEUE_NAME_BYTES_MAX,
 )
 from fifo.words.bounds import (
+    RENEWALS_MAX as RENEWALS_MAX,
+)
+from fifo.words.bounds import (
     SETTLE_RANGES_MAX as SETTLE_RANGES_MAX,
 )
 

@@ -343,6 +343,7 @@ class Subscribe(Message):
     nack_backoff: MaybeText = None
     timeout_backoff: MaybeText = None
     handler_timeout_ms: MaybeDuration = None
+    renewals: Annotated[int | None, maybe(integer(0, limits.RENEWALS_MAX))] = None
 
 
 @_wire(21)

@@ -74,6 +74,14 @@ class ConsumerOptions:
         "Deliver only the messages that the program asks for with `credit`",
         default_text="no",
     )
+    renewals: int | None = row(
+        Kind.COUNT,
+        None,
+        "Renew a lock for this many locks' time: by the client, or without `auto_renew` by the"
+        " leader",
+        default_text="by the client, up to `max_lock`",
+        high=bounds.RENEWALS_MAX,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +99,6 @@ class ClientConsumerOptions(ConsumerOptions):
         True,
         "Renew locks automatically, in a background thread",
         default_text="yes",
-    )
-    renewals: int | None = row(
-        Kind.COUNT,
-        None,
-        "Maximum number of automatic renewals of a lock",
-        default_text="unlimited",
-        high=bounds.RENEWALS_MAX,
     )
     handler_timeout_ms: int | None = row(
         Kind.DURATION,

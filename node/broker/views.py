@@ -89,7 +89,9 @@ def locks_of(machine: Machine, locks: LockClock, name: str, limit: int, now_ms: 
         if number not in sessions:
             sessions[number] = _session_id(machine, number)
         until_ms = lock["remaining_ms"] + machine.cluster_time_ms
+        held_ms = max(0, now_ms - lock["checkout_ms"])
         granted_ms, renewals = locks.granted(lock["consumer"], lock["token"])
+        by_leader = lock["renewals_max"]
         found.append(
             {
                 "token": lock["token"],
@@ -102,11 +104,12 @@ def locks_of(machine: Machine, locks: LockClock, name: str, limit: int, now_ms: 
                 "id": _id(lock["message"]),
                 "attempt": lock["attempt"],
                 "failures": lock["failures"],
-                "checkout_ms_ago": max(0, now_ms - lock["checkout_ms"]),
+                "checkout_ms_ago": held_ms,
                 "remaining_ms": max(
                     0, lock["remaining_ms"] - passed_ms, max(until_ms, granted_ms) - now_ms
                 ),
-                "renewals": renewals,
+                "renewals": min(held_ms // lock["lock_ms"], by_leader) if by_leader else renewals,
+                "renewals_max": by_leader or None,
             }
         )
     return found

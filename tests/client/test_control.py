@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -13,8 +14,10 @@ import fifo
 from fifo.client import Environment, from_url, limits
 from fifo.client.connection.dialing import Dialer
 from fifo.client.connection.threads import call_in
+from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.wire import Code, Frame
 from fifo.wire.messages import (
+    VERB_RELEASE,
     Cancel,
     Close,
     Error,
@@ -204,13 +207,17 @@ async def test_renewals_end_with_their_number_and_with_the_time_of_the_handler()
     async with Peer() as peer:
         peer.answers[Subscribe] = subscribe_as(11, lock_ms=300)
         async with consuming(peer, renewals=2) as (_, messages):
-            peer.line().deliver(11, 1, bodies(1))
+            _, _, subscribe = await peer.hear(Subscribe)
+            assert subscribe.renewals is None, "the client renews, not the leader"
+            peer.line().deliver(11, 1, bodies(1), remaining_ms=300)
             await take(messages, 1)
-            await peer.hear(Renew)
-            await peer.hear(Renew)
-            peer.line().deliver(11, 2, bodies(1))
-            _, _, renew = await peer.hear(Renew)
-            assert renew.items == ((11, ((2, 2),)),)
+            # Two locks' time, of which three renewals take one; not two renewals.
+            for _ in range(4):
+                _, _, renew = await peer.hear(Renew)
+                assert renew.items == ((11, ((1, 1),)),)
+            peer.line().deliver(11, 2, bodies(1), remaining_ms=300)
+            while renew.items != ((11, ((2, 2),)),):
+                _, _, renew = await peer.hear(Renew)
     async with Peer() as peer:
         peer.answers[Subscribe] = subscribe_as(11, lock_ms=300)
         async with consuming(peer, handler_timeout=0.25) as (_, messages):
@@ -224,6 +231,45 @@ async def test_renewals_end_with_their_number_and_with_the_time_of_the_handler()
                         return
 
             await asyncio.wait_for(only_the_unopened(), 5)
+
+
+def test_renewals_are_counted_in_locks_from_the_delivery() -> None:
+    arrival: Any = SimpleNamespace(first_token=1, count=1, received=102.0, remaining_s=8.0)
+    ledger: LockLedger[Any] = LockLedger(
+        11, "orders", cast("Any", None), lock_s=10, max_lock_s=1800, renewable=True
+    )
+    ledger.renewed_for_s = 20.0  # two locks
+    ledger.admit(arrival)
+    # Handed out at 100, as its remaining time says: so it ends at 130 at the latest.
+    assert ledger.to_renew(119.99) == ((1, 1),)
+    assert ledger.to_renew(120.0) == ()
+    ledger.resolve(((1, 1),))
+    assert not ledger._since
+
+
+async def test_what_the_leader_renews_is_handed_out_while_connected_and_never_renewed() -> None:
+    now = 100.0
+    environment = Environment(monotonic=lambda: now)
+    async with Peer() as peer:
+        peer.answers[Subscribe] = subscribe_as(11, lock_ms=2_000, max_lock_ms=8_000)
+        peer.answers[Settle] = receive_all
+        peer.answers[Cancel] = peer.answers[Close]
+        async with (
+            fifo.connect(peer.url, environment=environment) as client,
+            client.consume("orders", auto_renew=False, renewals=3) as messages,
+        ):
+            _, _, subscribe = await peer.hear(Subscribe)
+            assert subscribe.renewals == 3
+            peer.line().deliver(11, 1, bodies(3), remaining_ms=2_000)
+            await take(messages, 1)
+            now += 5.9  # one lock was certain, three more are the leader's
+            [second] = await take(messages, 1)
+            assert second.remaining == 0, "no deadline is later than the node's may be"
+            now += 0.2  # less than one lock is left: it is for another consumer
+            assert await messages.next(timeout=0.05) is None
+            _, _, released = await peer.hear(Settle)
+            assert (released.verb, released.tokens) == (VERB_RELEASE, ((3, 3),))
+            assert peer.count(Renew) == 0
 
 
 async def test_messages_of_a_get_are_renewed_only_on_request() -> None:

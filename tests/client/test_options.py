@@ -86,7 +86,7 @@ def default_of(option: Option) -> Any:
 
 def test_a_subscribe_frame_carries_the_rows_that_do_not_stay_in_the_client() -> None:
     sent = {item.name.removesuffix("_ms") for item in fields(Subscribe)}
-    assert names(CONSUMER_OPTIONS) - sent == {"auto_renew", "renewals"}
+    assert names(CONSUMER_OPTIONS) - sent == {"auto_renew"}
     assert sent - names(CONSUMER_OPTIONS) == {"queue"}
 
 
@@ -125,7 +125,7 @@ EVERYTHING: Final[dict[str, tuple[Any, str, Any]]] = {
     "timeout_backoff": ("table:1s,5s", "table:1s,5s", "table:1s,5s"),
     "pull": (True, "true", True),
     "auto_renew": (False, "off", None),
-    "renewals": (4, "4", None),
+    "renewals": (4, "4", 4),
     "handler_timeout": (1.5, "1500ms", 1_500),
 }
 """Per option: as an argument, as text, and in the frame that subscribes."""

@@ -82,6 +82,7 @@ class Fuzz:
                 "prefetch": rng.choice((1, 2, 5)),
                 "priority": rng.choice((0, 0, 1)),
                 "lock_ms": rng.choice((None, 1_000, 4_000)),
+                "renewals": rng.choice((None, None, 2)),
                 "pull": rng.choice((False, False, True)),
             }
             return commands.Subscribe(session, rng.choice("xy"), queue, options)

@@ -111,6 +111,81 @@ def test_expired_finds_tokens_under_a_floor_and_those_behind_it() -> None:
     assert bench.machine.expired(1, 2_000) == ([(2, 2)], 60_000)
 
 
+def renewed_by_the_leader(renewals: int = 2, **spec: int) -> Bench:
+    """A message that consumer 1 holds, with locks of 5 s that the leader renews."""
+    bench = Bench()
+    bench.declare("q", lock_ms=5_000, **spec)
+    bench.attach()
+    bench.publish(1, "q", "a")
+    bench.subscribe(1, "q", prefetch=1, renewals=renewals)
+    return bench
+
+
+def test_the_leader_renews_for_so_many_locks_and_within_max_lock() -> None:
+    assert renewed_by_the_leader(2).machine.first_deadline_ms(1) == 15_000
+    assert renewed_by_the_leader(2, max_lock_ms=12_000).machine.first_deadline_ms(1) == 12_000
+    assert renewed_by_the_leader(0).machine.first_deadline_ms(1) == 5_000
+    assert renewed_by_the_leader(2).machine.max_lock_ms(1) == 15_000
+
+
+def test_a_lock_that_the_leader_renews_is_looked_at_within_one_lock() -> None:
+    bench = renewed_by_the_leader(2)
+    assert bench.machine.expired(1, 5_000) == ([], 10_000)
+    assert bench.machine.expired(1, 12_000) == ([], 15_000)
+    bench.now = 7_000
+    bench.disconnect(1)
+    # Each look comes before any end that a disconnect after the look before can have brought.
+    assert bench.machine.expired(1, 10_000) == ([], 12_000)
+
+
+def test_a_renewal_of_what_the_leader_renews_grants_what_is_certain() -> None:
+    bench = renewed_by_the_leader(4)
+    bench.now = 7_000
+    bench.do(commands.Tick())
+    for_operators, for_a_renewal = (bench.machine.held(1, [(1, 1)], at) for at in (None, 7_000))
+    assert for_operators is not None
+    assert for_a_renewal is not None
+    assert for_operators.ranges[0].deadline_ms == 25_000
+    assert for_a_renewal.ranges[0].deadline_ms == 12_000
+
+
+def test_two_disconnects_renew_twice_and_never_beyond_the_longest() -> None:
+    bench = renewed_by_the_leader(2)
+    for now in (6_000, 8_000):
+        bench.now = now
+        bench.disconnect(1)
+        assert bench.machine.first_deadline_ms(1) == now + 5_000
+        bench.attach()
+        assert bench.machine.first_deadline_ms(1) == 15_000
+    bench.now = 14_000
+    bench.disconnect(1)
+    assert bench.machine.first_deadline_ms(1) == 15_000
+
+
+def test_a_session_that_a_change_of_leader_left_alone_is_renewed_until_it_is_disconnected() -> None:
+    bench = renewed_by_the_leader(9)
+    bench.advance(20_000)
+    bench.do(commands.Lead(1))
+    assert bench.machine.first_deadline_ms(1) == 50_000
+    bench.advance(9_999)
+    bench.tick()
+    assert bench.machine.session_status(1) == "detached"
+    assert bench.machine.first_deadline_ms(1) == 50_000
+    bench.advance(1)
+    bench.tick()
+    assert bench.machine.session_status(1) == "disconnected"
+    assert bench.machine.first_deadline_ms(1) == 35_000
+
+
+def test_locks_of_two_durations_end_by_the_longer_one_after_a_disconnect() -> None:
+    bench = renewed_by_the_leader(2)
+    bench.subscribe(1, "q", prefetch=2, renewals=2, lock_ms=2_000)
+    bench.publish(1, "q", "b")
+    bench.disconnect(1)
+    # The floor is one per consumer: it lengthens the shorter lock, up to its longest.
+    assert bench.machine.expired(1, 4_999) == ([], 5_000)
+
+
 def test_the_tokens_that_expire_in_one_step_are_bounded() -> None:
     bench = Bench(check=False)
     bench.declare("q", lock_ms=1_000)

@@ -43,6 +43,8 @@ class Consuming:
     auto_renew: bool
     slow: float
     """Probability that a handler takes longer than the lock."""
+    renewals: int = 0
+    """By the leader, where the client does not renew."""
 
     def seconds(self, rng: random.Random) -> float:
         """Draw the seconds that a handler takes."""
@@ -151,7 +153,14 @@ def sharing(seed: int) -> Plan:
     return replace(plan, verbs=verbs, ordering=ordering, consumers=plan.consumers[:1])
 
 
-PLANS: dict[str, Callable[[int], Plan]] = {"drawn": draw, "sharing": sharing}
+def led(seed: int) -> Plan:
+    """A seed's plan in which the leader renews every lock."""
+    plan = draw(seed)
+    consumers = [replace(one, auto_renew=False, renewals=2) for one in plan.consumers]
+    return replace(plan, consumers=tuple(consumers))
+
+
+PLANS: dict[str, Callable[[int], Plan]] = {"drawn": draw, "sharing": sharing, "led": led}
 """Kinds of plans, by the name under which their seeds are reported."""
 
 

@@ -36,6 +36,30 @@ def test_drawn_faults_break_no_promise(first: int) -> None:
         run(seed)
 
 
+LED = range(2_000, 2_010)
+"""Seeds in which no client renews, and the leader renews for all."""
+
+
+@pytest.mark.parametrize("first", LED[::BATCH])
+def test_what_the_leader_renews_keeps_every_promise(first: int) -> None:
+    settled = sum(outlasted(run(PLANS["led"](seed))) for seed in range(first, first + BATCH))
+    assert settled > 3, "the leader renewed nothing that mattered"
+
+
+def outlasted(world: World) -> int:
+    """Messages that were settled in time though one lock had not been enough for them."""
+    ends: dict[tuple[int, int], float] = {}
+    found = 0
+    for event in world.history:
+        value, time = event["value"], event["time"]
+        key = (value.get("consumer"), value.get("token"))
+        if event["f"] == "checkout":
+            ends[key] = time + 1.3 * value["lock_ms"] / 1000
+        elif event["f"] == "settle" and value.get("status") == "ok" and not value["late"]:
+            found += time > ends.get(key, time)
+    return found
+
+
 @pytest.mark.parametrize("past", SEEDS["past"], ids=lambda past: f"{past['plan']}-{past['seed']}")
 def test_a_past_failure_no_longer_occurs(past: dict[str, Any]) -> None:
     run(PLANS[past["plan"]](past["seed"]))

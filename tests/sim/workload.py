@@ -219,13 +219,15 @@ class Programs:
                 lock=how.lock_s,
                 max_lock=4 * how.lock_s,
                 auto_renew=how.auto_renew,
+                renewals=how.renewals or None,
             )
             workers: list[asyncio.Task[None]] = []
             try:
                 await self.timed(name, "subscribe", consumer.subscribe())
                 self.world.history.add(
                     "ok", "subscribe", name, queue=QUEUE, consumer=consumer.number,
-                    prefetch=how.prefetch, lock_s=how.lock_s, renews=how.auto_renew,
+                    prefetch=how.prefetch, lock_s=how.lock_s,
+                    renews=how.auto_renew or how.renewals > 0,
                 )  # fmt: skip
                 workers = [
                     asyncio.get_running_loop().create_task(self._work(name, rng, consumer, how))

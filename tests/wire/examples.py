@@ -101,6 +101,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
         nack_backoff="fixed:1s",
         timeout_backoff="table:1s,5s",
         handler_timeout_ms=60_000,
+        renewals=3,
     ),
     Subscribed(5, 30_000, 3_600_000, 100, False),
     Credit(5, 10, True, True),

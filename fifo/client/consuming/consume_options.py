@@ -23,7 +23,11 @@ _SENT: Final = {item.name for item in fields(Subscribe)} - {"queue", "tag"}
 
 @dataclass(frozen=True, slots=True)
 class ConsumeOptions:
-    """The checked options of a consumer: the frame to send, and the client's own part."""
+    """The checked options of a consumer: the frame to send, and the client's own part.
+
+    `renewals` bound what the client renews; where it renews nothing they stand in the frame, and
+    the leader renews.
+    """
 
     subscribe: Subscribe
     auto_renew: bool = True
@@ -56,10 +60,13 @@ def consume_options(queue: str, tag: str, given: Mapping[str, Any]) -> ConsumeOp
         else:
             values[option.wire_name] = to_wire(option, value, name)
     timeout_ms = values["handler_timeout_ms"]
+    auto_renew, renewals = values["auto_renew"] and values["renewable"], values["renewals"]
+    if auto_renew:
+        values["renewals"] = None
     return ConsumeOptions(
         Subscribe(queue=queue, tag=tag, **{name: values[name] for name in _SENT}),
-        auto_renew=values["auto_renew"] and values["renewable"],
-        renewals=values["renewals"],
+        auto_renew=auto_renew,
+        renewals=renewals,
         handler_timeout_s=None if timeout_ms is None else timeout_ms / 1000,
         nack_delay=nack_delay,
     )

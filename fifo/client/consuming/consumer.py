@@ -73,6 +73,7 @@ class Consumer(Generic[M]):
         self._index = self._stop = 0
         self._fresh_until = 0.0
         self._usable_s: float | None = None
+        self._leader_renews = False
         self._waiters: deque[asyncio.Future[Any]] = deque()
         self._turn = 0
         self._subscribed_once = False
@@ -315,7 +316,10 @@ class Consumer(Generic[M]):
         """Until when a message may be handed out: its lock's end, or the end of its renewals."""
         end = ledger.deadline(token, delivery)
         if self._usable_s is not None:
-            end = min(end, delivery.received + self._usable_s)
+            usable = delivery.received + self._usable_s
+            if self._leader_renews and self._session.link is not None:
+                return max(end, usable)  # it does while we are connected, and does not say so
+            end = min(end, usable)
         return end
 
     def _still_fresh(self, ledger: Ledger, token: int, now: float) -> bool:
@@ -425,11 +429,16 @@ class Consumer(Generic[M]):
             renewable=options.auto_renew,
             tag=self.tag,
         )
-        ledger.renewals_max = options.renewals
+        if options.renewals is not None:
+            # Held for one lock, and renewed for so many more: by us, or at most that by the leader.
+            ledger.renewed_for_s = options.renewals * lock_s
+            max_lock_s = min(max_lock_s, ledger.renewed_for_s + lock_s)
         ledger.handler_timeout_s = options.handler_timeout_s
         ledger.nack_delay = options.nack_delay
         self._usable_s = None
-        if options.auto_renew and max_lock_s >= limits.RENEWALS_PER_LOCK * lock_s:
+        self._leader_renews = not options.auto_renew and bool(options.renewals)
+        is_renewed = options.auto_renew or self._leader_renews
+        if is_renewed and max_lock_s >= limits.RENEWALS_PER_LOCK * lock_s:
             self._usable_s = max_lock_s - lock_s
         self._ledger = ledger
         self._feed = Feed(self, ledger, self._settler)

@@ -60,7 +60,7 @@ class LockLedger(Generic[_M]):
         "_last_seen",
         "_not_renewed",
         "_opened_at",
-        "_renewed",
+        "_since",
         "_unresolved",
         "busy",
         "gathered",
@@ -75,7 +75,7 @@ class LockLedger(Generic[_M]):
         "open",
         "queue",
         "renewable",
-        "renewals_max",
+        "renewed_for_s",
         "retired",
         "settler",
         "suspected",
@@ -101,7 +101,7 @@ class LockLedger(Generic[_M]):
         self.lock_s = lock_s
         self.max_lock_s = max_lock_s
         self.renewable = renewable
-        self.renewals_max: int | None = None
+        self.renewed_for_s: float | None = None
         self.handler_timeout_s: float | None = None
         self.nack_delay: BackoffCallable | None = None
         self.void = False
@@ -120,7 +120,7 @@ class LockLedger(Generic[_M]):
         self.lost: dict[int, None] = {}
         self._not_renewed: set[int] = set()
         self._opened_at: dict[int, float] = {}
-        self._renewed: dict[int, int] = {}
+        self._since: dict[int, float] = {}  # when the lock began, where its renewals are bounded
         self._deadlines: list[tuple[int, int, float]] = []
 
     def __repr__(self) -> str:
@@ -158,9 +158,12 @@ class LockLedger(Generic[_M]):
             self._last_seen = last
         # Unresolved before the program can see a message: from here on renewals name the token,
         # and `resolved_below` stays under it, so the node keeps the outcome of its settlement.
+        began = delivery.received + min(0.0, delivery.remaining_s - self.lock_s)
         with self.lock:
             for one, other in new:
                 self._unresolved.add(one, other)
+                if self.renewed_for_s is not None:
+                    self._since.update(dict.fromkeys(range(one, other + 1), began))
         return [(one - first, other - first + 1) for one, other in new]
 
     def _unseen(self, first: int, last: int) -> list[Range]:
@@ -215,7 +218,7 @@ class LockLedger(Generic[_M]):
         with self.lock:
             for first, last in resolved:
                 self._unresolved.remove(first, last)
-                if self.lost or self._not_renewed or self._opened_at or self._renewed:
+                if self.lost or self._not_renewed or self._opened_at or self._since:
                     self._forget(first, last)
 
     def settling(self, tokens: tuple[Range, ...]) -> None:
@@ -233,7 +236,7 @@ class LockLedger(Generic[_M]):
             self.lost.pop(token, None)
             self._not_renewed.discard(token)
             self._opened_at.pop(token, None)
-            self._renewed.pop(token, None)
+            self._since.pop(token, None)
 
     @property
     def resolved_below(self) -> int:
@@ -276,9 +279,11 @@ class LockLedger(Generic[_M]):
                     for token, since in self._opened_at.items()
                     if now - since >= self.handler_timeout_s
                 )
-            if self.renewals_max is not None:
+            if self.renewed_for_s is not None:
                 left_out.update(
-                    token for token, times in self._renewed.items() if times >= self.renewals_max
+                    token
+                    for token, since in self._since.items()
+                    if now - since >= self.renewed_for_s
                 )
             found = Ranges(self._unresolved)
         for token in left_out:
@@ -292,11 +297,6 @@ class LockLedger(Generic[_M]):
             kept = [one for one in self._deadlines if one[2] > sent_at]
             # The newest first: a token is looked up in the first range that holds it.
             self._deadlines = [*fresh, *kept][: limits.GAPS_MAX]
-            if self.renewals_max is not None:
-                for first, last, _ in fresh:
-                    for token in range(first, last + 1):
-                        if token in self._unresolved:
-                            self._renewed[token] = self._renewed.get(token, 0) + 1
 
     def lose(self, lost: Iterable[Range], *, suspected: bool) -> list[_M]:
         """These locks are gone. Returns the messages in the program's hands that it concerns.
@@ -327,7 +327,7 @@ class LockLedger(Generic[_M]):
             self.lost.clear()
             self._not_renewed.clear()
             self._opened_at.clear()
-            self._renewed.clear()
+            self._since.clear()
         lost = list(self.open.values())
         self.open.clear()
         return lost

@@ -256,7 +256,7 @@ def _all(names: str, read: Reader = same) -> dict[str, Form]:
     return dict.fromkeys(names.split(), (same, read))
 
 
-FORMAT = 4
+FORMAT = 5
 """The format that snapshots are written in, and the only one that is read."""
 
 FORMS: dict[str, dict[str, Form]] = {
@@ -267,8 +267,8 @@ FORMS: dict[str, dict[str, Form]] = {
     | _all("tags", LongReader(dict, _add_tags))
     | _all("notices", LongReader(dict, _add_notices)),
     "consumer": _all("number session queue tag implicit durable used_ms lock_ms max_lock_ms")
-    | _all("prefetch priority renewable nack_backoff timeout_backoff explicit_credit credit")
-    | _all("base suspicion arrival turn next_token held resolved_below floor_ms floor_token")
+    | _all("prefetch priority renewable renewals nack_backoff timeout_backoff explicit_credit")
+    | _all("credit base suspicion arrival turn next_token held resolved_below floor_ms floor_token")
     | _all("leaving timer_ms")
     | _all("service_key", _tuple)
     | _all("taken", _TUPLES)

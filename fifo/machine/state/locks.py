@@ -17,7 +17,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from fifo.machine.state.records import Consumer, Hold, HoldLane, State
-from fifo.machine.types import Range
+from fifo.machine.types import NEVER_MS, Range
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -198,8 +198,36 @@ def last_of_first(consumer: Consumer, most: int) -> int:
     return consumer.next_token - 1
 
 
+def is_renewed(state: State, consumer: Consumer) -> bool:
+    """Whether the leader renews the consumer's locks: it asked for that, and is connected."""
+    if not consumer.renewals:
+        return False
+    session = state.sessions.get(consumer.session)
+    return session is not None and not session.disconnected
+
+
 def floor_of(state: State, consumer: Consumer) -> tuple[int, int]:
-    """(floor, last token it holds for): a change of leader counts before it was written down.
+    """(floor, last token it holds for), renewals by the leader included.
+
+    These are no acts but this rule, so that every leader goes on with them: while they last no lock
+    ends before the longest that it may take.
+    """
+    if is_renewed(state, consumer):
+        return NEVER_MS, consumer.next_token - 1
+    return _written_floor(state, consumer)
+
+
+def certain_floor_of(state: State, consumer: Consumer, now_ms: int) -> tuple[int, int]:
+    """The floor that holds whatever becomes of the connection: at the next moment it may be lost,
+    and the leader then renews for the last time."""
+    floor_ms, token = _written_floor(state, consumer)
+    if not is_renewed(state, consumer) or not consumer.held:
+        return floor_ms, token
+    return max(standing_floor_ms(consumer), now_ms + max(consumer.lanes)), consumer.next_token - 1
+
+
+def _written_floor(state: State, consumer: Consumer) -> tuple[int, int]:
+    """A change of leader counts before it was written down.
 
     All locks of a session that has not come back since the last `lead` are older than it.
     """
@@ -225,7 +253,19 @@ def standing_floor_ms(consumer: Consumer) -> int:
 
 def write_floor(state: State, consumer: Consumer) -> None:
     """Write down the floor of the last `lead`; before the consumer's session changes its status."""
-    consumer.floor_ms, consumer.floor_token = floor_of(state, consumer)
+    consumer.floor_ms, consumer.floor_token = _written_floor(state, consumer)
+
+
+def raise_floor(consumer: Consumer, floor_ms: int) -> None:
+    """No lock that the consumer holds now ends before this."""
+    consumer.floor_ms = max(standing_floor_ms(consumer), floor_ms)
+    consumer.floor_token = consumer.next_token - 1
+
+
+def renew_last(state: State, consumer: Consumer, now_ms: int) -> None:
+    """Renew for the last time what the leader renews: from now on it does no more."""
+    if consumer.held and is_renewed(state, consumer):
+        raise_floor(consumer, now_ms + max(consumer.lanes))
 
 
 def deadline_ms(

@@ -236,6 +236,7 @@ class Consumer:
         "priority",
         "queue",
         "renewable",
+        "renewals",
         "resolved_below",
         "service_key",
         "session",
@@ -263,6 +264,7 @@ class Consumer:
         self.prefetch = 0
         self.priority = 0
         self.renewable = True
+        self.renewals = 0  # locks' time for which the leader renews, while its session is connected
         self.nack_backoff: str | None = None
         self.timeout_backoff: str | None = None
         self.explicit_credit = False

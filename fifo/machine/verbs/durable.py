@@ -167,9 +167,7 @@ def renew(step: Step, command: RenewDurable) -> Reply:
     if isinstance(consumer, Refused):
         return consumer
     if consumer.held:
-        floor_ms = step.now + max(consumer.lanes)
-        consumer.floor_ms = max(locks.standing_floor_ms(consumer), floor_ms)
-        consumer.floor_token = consumer.next_token - 1
+        locks.raise_floor(consumer, step.now + max(consumer.lanes))
     return Done()
 
 

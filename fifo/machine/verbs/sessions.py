@@ -205,9 +205,7 @@ def disconnect(step: Step, command: Disconnect) -> Reply:
     sync(step, session)
     for number, granted_ms in command.floors:
         if number in session.consumers:
-            consumer = step.open_consumer(number)
-            consumer.floor_ms = max(locks.standing_floor_ms(consumer), granted_ms)
-            consumer.floor_token = consumer.next_token - 1
+            locks.raise_floor(step.open_consumer(number), granted_ms)
     set_disconnected(step, session)
     return Done()
 
@@ -217,6 +215,8 @@ def set_disconnected(step: Step, session: Session) -> None:
     session.attached = [False, False]
     if session.disconnected:
         return
+    for number in session.consumers:
+        locks.renew_last(step.state, step.open_consumer(number), step.now)
     session.disconnected = True
     session.disconnected_ms = step.now
     step.arm(session, step.now + bounds.SESSION_TIMEOUT_MS)

@@ -51,6 +51,7 @@ def subscribe(step: Step, command: Subscribe) -> Reply:
         session.tags[(queue.number, command.tag)] = consumer.number
     else:
         consumer = step.open_consumer(known)
+        locks.renew_last(step.state, consumer, step.now)
     _set_options(queue, consumer, options)
     queue.used_ms = step.now
     if consumer.service_key is not None:
@@ -103,6 +104,10 @@ def _check_durations(consumer: Consumer, lock_ms: int) -> Refused | None:
 def _set_options(queue: Queue, consumer: Consumer, options: ConsumerOptions) -> None:
     consumer.lock_ms = options.lock_ms or queue.spec.lock_ms
     consumer.max_lock_ms = options.max_lock_ms or max(queue.spec.max_lock_ms, consumer.lock_ms)
+    consumer.renewals = options.renewals or 0
+    if consumer.renewals:
+        longest_ms = consumer.lock_ms * (consumer.renewals + 1)
+        consumer.max_lock_ms = min(consumer.max_lock_ms, longest_ms)
     consumer.prefetch = options.prefetch
     queue.note_rank(consumer.priority, -1)
     consumer.priority = options.priority

@@ -583,6 +583,7 @@ def compare_consumers(world: World, machine: Machine, name: str) -> None:
         assert view["credit"] == (consumer.credit if consumer.explicit else None), view
         facts = (view["held"], view["next_token"], view["lock_ms"], view["priority"])
         model = (len(held), consumer.next_token, consumer.lock_ms, consumer.priority)
+        assert view["renewals"] == consumer.renewals, (view, consumer)
         assert facts == model, (view, consumer)
         expired, _ = machine.expired(consumer.number, world.now_ms)
         over = [m.token for m in held if world.deadline_ms(m) <= world.now_ms]

@@ -509,6 +509,8 @@ class Generator:
             options["priority"] = pick((1, 2, -1))
         if chance(15):
             options["pull"] = True
+        if chance(25):
+            options["renewals"] = pick((1, 3))
         for option in ("nack_backoff", "timeout_backoff"):
             if chance(20):
                 options[option] = pick(BACKOFFS)

@@ -117,6 +117,8 @@ def raise_floor(world: World, consumer: Consumer, floor_ms: int) -> None:
 
 def become_disconnected(world: World, session: Session) -> None:
     """Its consumers keep their locks."""
+    for consumer in world.of_session(session):
+        world.renew_last(consumer)
     session.disconnected, session.disconnected_ms = True, world.now_ms
     session.attached, session.resume_by_ms = [False, False], None
     reseat_all(world, world.of_session(session))

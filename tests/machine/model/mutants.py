@@ -5,7 +5,16 @@ Owns the bugs, each as one place in the source of one function, and the hunts fo
 
 from pathlib import Path
 
-from fifo.machine import checkout, checks, consumers, deadletter, dedup, overflow, returns
+from fifo.machine import (
+    checkout,
+    checks,
+    consumers,
+    deadletter,
+    dedup,
+    overflow,
+    queries,
+    returns,
+)
 from fifo.machine.snapshot import bodies, snapshot_layout
 from fifo.machine.state import locks, ordering, positions, ready, records, tables
 from fifo.machine.verbs import publish, redrive, sessions, settle, subscribe, tick
@@ -13,6 +22,7 @@ from tests.machine import (
     story,
     test_bounds,
     test_cut_short,
+    test_locks,
     test_sessions,
     test_settle,
     test_tables,
@@ -29,7 +39,7 @@ MODEL_STEPS = 80
 BUGS: dict[str, Switch] = {
     "the floor of a new term is not applied": edited(
         locks,
-        "floor_of",
+        "_written_floor",
         "lagging and not session.disconnected",
         "False and not session.disconnected",
     ),
@@ -38,6 +48,48 @@ BUGS: dict[str, Switch] = {
         "deadline_ms",
         "min(floor_ms, held.checkout_ms + consumer.max_lock_ms)",
         "floor_ms",
+    ),
+    "the leader renews without end": edited(
+        subscribe,
+        "_set_options",
+        "min(consumer.max_lock_ms, longest_ms)",
+        "consumer.max_lock_ms",
+    ),
+    "the leader renews for a disconnected session": edited(
+        locks,
+        "is_renewed",
+        "not session.disconnected",
+        "True",
+    ),
+    "the leader renews for a session only while it is attached": edited(
+        locks,
+        "is_renewed",
+        "not session.disconnected",
+        "all(session.attached)",
+    ),
+    "a disconnect takes back the last renewal by the leader": edited(
+        locks,
+        "renew_last",
+        "raise_floor(consumer, now_ms + max(consumer.lanes))",
+        "pass",
+    ),
+    "a lock that the leader renews is promised for longer than is certain": edited(
+        checkout,
+        "repeat",
+        "locks.certain_floor_of(state, consumer, state.cluster_time_ms)",
+        "locks.floor_of(state, consumer)",
+    ),
+    "a lock that the leader renewed is looked for too late": edited(
+        queries,
+        "expired",
+        "min(next_ms, now_ms + max(consumer.lanes))",
+        "next_ms",
+    ),
+    "a renewal grants for certain what the leader may renew": edited(
+        queries,
+        "held",
+        "locks.certain_floor_of(state, consumer, renewed_ms)",
+        "locks.floor_of(state, consumer)",
     ),
     "a settlement does not clear the suspicion": edited(
         settle,
@@ -466,6 +518,12 @@ _SHARING = (
 )
 
 DIRECTED = {
+    "a lock that the leader renewed is looked for too late": (
+        test_locks.test_a_lock_that_the_leader_renews_is_looked_at_within_one_lock,
+    ),
+    "a renewal grants for certain what the leader may renew": (
+        test_locks.test_a_renewal_of_what_the_leader_renews_grants_what_is_certain,
+    ),
     "an acknowledgement covers one notice alone": (
         test_sessions.test_an_acknowledgement_covers_all_notices_up_to_its_number,
     ),

@@ -118,6 +118,7 @@ class Consumer:
     cancelled: bool = False
     suspicion: str = "none"
     next_token: int = 1
+    renewals: int = 0  # by the leader, while its session is connected
     floor_ms: int = 0  # what the last leader granted before a disconnect
     floor_last: int = 0
     lead_ms: int = 0  # when the last term began that found it connected

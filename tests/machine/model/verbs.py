@@ -205,6 +205,7 @@ def subscribe(
     same = [c for c in mine if c.tag == tag and c.queue == queue_name]
     if same:
         consumer = same[0]
+        world.renew_last(consumer)
     else:
         consumer = new_consumer(world, owner.number, queue, tag, options, implicit=False)
         consumer.explicit = options.pull
@@ -214,6 +215,10 @@ def subscribe(
     consumer.prefetch = options.prefetch
     consumer.lock_ms = options.lock_ms or queue.spec.lock_ms
     consumer.max_lock_ms = options.max_lock_ms or queue.spec.max_lock_ms
+    consumer.renewals = options.renewals or 0
+    if consumer.renewals:
+        in_all_ms = consumer.lock_ms + consumer.renewals * consumer.lock_ms
+        consumer.max_lock_ms = min(consumer.max_lock_ms, in_all_ms)
     consumer.priority = options.priority
     if consumer.explicit != options.pull:
         consumer.credit = 0

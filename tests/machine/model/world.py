@@ -81,6 +81,8 @@ class World:
         consumer = self.consumers[message.consumer]
         own = message.checkout_ms + message.lock_ms
         latest = message.checkout_ms + consumer.max_lock_ms
+        if self.is_renewed(consumer):
+            return max(own, latest)
         floor_ms, last = self.floor_of(consumer)
         ends_ms = max(own, min(floor_ms, latest)) if message.token <= last else own
         # What the rules promise: whatever a former leader may have granted to this token.
@@ -88,6 +90,19 @@ class World:
             granted_ms = min(consumer.lead_ms + message.lock_ms, latest)
             assert ends_ms >= granted_ms, f"a floor below what may have been granted: {message}"
         return ends_ms
+
+    def is_renewed(self, consumer: Consumer) -> bool:
+        """Whether the leader renews for it now (5.19)."""
+        session = self.sessions.get(consumer.session)
+        return consumer.renewals > 0 and session is not None and not session.disconnected
+
+    def renew_last(self, consumer: Consumer) -> None:
+        """The leader renews for it no more: what it holds now has one more lock."""
+        held = self.held_by(consumer)
+        if held and self.is_renewed(consumer):
+            floor_ms = self.now_ms + max(message.lock_ms for message in held)
+            consumer.floor_ms = max(self.standing_floor_ms(consumer), floor_ms)
+            consumer.floor_last = consumer.next_token - 1
 
     def floor_of(self, consumer: Consumer) -> tuple[int, int]:
         """(floor, last token): one pair per consumer, so the longest lock held speaks for all;
