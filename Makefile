@@ -18,12 +18,13 @@ SEEDS ?= 20000
 RAFT_SEEDS ?= 100000
 HOURS ?= 0.5
 MINUTES ?= 10
+RUNS ?= 30
 
 # Where a container sets it, each of the suite's hundreds of Python processes would compile every
 # module anew: a third of their start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup check quick test thorough mutants sim jepsen soak demo bench walk lock clean
+.PHONY: help setup check quick test thorough mutants sim jepsen soak locks demo bench walk lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +61,9 @@ jepsen: setup ## real nodes, real faults, every rule: about ten minutes (MINUTES
 
 soak: setup ## the same on one cluster for HOURS (0.5), its memory watched: make soak HOURS=8
 	@$(PY) -m tests.jepsen --hours $(HOURS)
+
+locks: setup ## renewed locks on real nodes: the leader paused, killed, cut off, RUNS (30) times each; 15 minutes
+	@$(PY) -m tests.jepsen.held_locks --runs $(RUNS)
 
 demo: setup ## three nodes, Spark, 336 776 flights, a killed leader, a report
 	@exec $(PY) -m bench.demo
