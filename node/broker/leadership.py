@@ -98,13 +98,18 @@ class Leadership:
 
     def propose_lead(self) -> None:
         """Submit `lead`, the first entry of the term; again if it does not get into the log."""
-        raft = self._context.raft
 
         def lost(outcome: object) -> None:
-            if raft.is_leader and raft.term == self.term:
+            if self._may_repeat():
                 self.propose_lead()
 
         self.proposals.submit_now(commands.Lead(self.term), Waiter(lambda _: None, lost=lost))
+
+    def _may_repeat(self) -> bool:
+        """Whether what did not get into the log still may: a failed node answers at once, and
+        would be asked again for ever."""
+        raft = self._context.raft
+        return raft.is_leader and raft.term == self.term
 
     def may_answer(self) -> bool:
         """Whether no other node can lead now, and this term's own `lead` is applied."""
@@ -229,7 +234,12 @@ class Leadership:
     def _say(self, command: commands.Detach | commands.Disconnect) -> None:
         """Propose it, and again if it does not get into the log: no other part would repeat it, and
         the session would be handed messages, and never end, for the rest of this term."""
-        waiter = Waiter(lambda _: None, lost=lambda _: self._say(command))
+
+        def lost(outcome: object) -> None:
+            if self._may_repeat():
+                self._say(command)
+
+        waiter = Waiter(lambda _: None, lost=lost)
         self.proposals.propose_command(command, waiter)
 
 

@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from fifo.client.connection.dialing import Dialer
+from fifo.client.connection.link import Link
 from fifo.client.consuming.consumer import Consumer
 from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settler import Settler
@@ -16,6 +18,7 @@ from fifo.client.publishing.publish_stream import PublishStream
 from tests.client import test_publishing as publishing
 from tests.client import test_second_settlements as second
 from tests.client import test_settling as settling
+from tests.client import test_silent_leader as silent
 from tests.mutants.hunting import Hunt, Mutant, named, scenario
 from tests.mutants.switch import Switch, edited
 
@@ -54,6 +57,16 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a consumer that is let go keeps what it has": (
         edited(Consumer, "__del__", "if ledger is not None:", "if False:"),
         _test(settling.test_deliveries_for_an_abandoned_consumer_are_returned),
+    ),
+    "answers of an earlier term count": (
+        edited(Link, "_take", "if self.retired:", "if False:"),
+        _test(
+            silent.test_nothing_of_an_earlier_term_is_read_once_a_later_leader_has_welcomed_us, 2, 0
+        ),
+    ),
+    "a node that says nothing holds up the search": (
+        edited(Dialer, "_round", "limits.STAGGER_S", "limits.OPENING_TIMEOUT_S"),
+        _test(silent.test_a_node_that_accepts_and_says_nothing_holds_up_no_round),
     ),
 }
 

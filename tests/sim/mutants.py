@@ -6,14 +6,18 @@ nothing in production can reach them. A mutant that survives is a defect of the 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+from fifo.client.connection.control import Control
 from fifo.machine import consumers, returns
 from fifo.machine.commands import Lead
 from fifo.machine.replies import Reply
@@ -29,11 +33,14 @@ from node.broker.leadership import Leadership
 from node.broker.lock_clock import LockClock
 from node.broker.requests.notices import NoticeAcks
 from node.broker.requests.publishing import Publishing
+from node.broker.requests.renewal import Renewals
 from tests.mutants.hunting import Mutant, named, scenario, seeds
 from tests.mutants.switch import Switch, edited
-from tests.sim import test_expiries, test_slow_reads
+from tests.node.broker import test_sessions
+from tests.sim import held_locks, test_expiries, test_slow_reads
 from tests.sim.plan import Consuming, Fault, Plan, basic
 from tests.sim.run import run
+from tests.support.cluster import running
 from tests.support.simdisk import SimFile
 
 
@@ -307,6 +314,21 @@ def found_by(switch: Switch, search: Search, seed: int) -> str | None:
         return noticed(search, seed)
 
 
+_UNKNOWN = test_sessions.test_what_was_never_handed_out_is_not_called_lost
+
+
+def _renew_the_unknown() -> None:
+    """Renew on a node what it has never handed out."""
+
+    async def whole() -> None:
+        with TemporaryDirectory() as folder:
+            async with running(Path(folder), count=1) as cluster:
+                leader = await cluster.leader()
+                await _UNKNOWN(leader)
+
+    asyncio.run(whole())
+
+
 _DIRECTED = test_slow_reads.a_slow_read_delays_no_other_client
 
 ENTRIES: tuple[tuple[str, Switch, Callable[[], None]], ...] = (
@@ -330,6 +352,30 @@ MUTANTS: tuple[Mutant, ...] = (
         "old bodies are read on the loop",
         test_slow_reads.reads_on_the_loop,
         (scenario(_DIRECTED, _DIRECTED.__name__),),
+    ),
+    Mutant(
+        "cluster",
+        "what was never handed out is called lost",
+        "what was never handed out is called lost",
+        edited(
+            Renewals,
+            "_answer",
+            "if (ranges := self._machine.handed_out(consumer, named))",
+            "if (ranges := tuple(named))",
+        ),
+        (
+            scenario(
+                _renew_the_unknown,
+                named(test_sessions.test_what_was_never_handed_out_is_not_called_lost),
+            ),
+        ),
+    ),
+    Mutant(
+        "cluster",
+        "a silent leader is never left for another",
+        "a silent leader is never left for another",
+        edited(Control, "_stay", "if search is None and silent", "if False"),
+        (seeds(partial(held_locks.wrong, fault="pause", lock_s=2.0), "simulator", 5),),
     ),
     *(
         Mutant("cluster", breaks, breaks, switch, (scenario(work, named(work)),))

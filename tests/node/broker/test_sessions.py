@@ -541,6 +541,25 @@ async def test_a_client_that_looks_for_a_later_leader_is_redirected_by_this_one(
     assert answer.message.term == raft.term
 
 
+async def test_a_leader_whose_log_has_failed_repeats_no_farewell(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that failed in a turn in which clients left had made that turn endless."""
+    client, _ = await holding(node, [b"one"])
+    refused: list[object] = []
+
+    def submit(parts: object, done: Callable[[Outcome, int], None]) -> None:
+        refused.append(parts)
+        if len(refused) < 10:
+            done(Outcome.NOT_LEADER, 0)
+
+    monkeypatch.setattr(raft_probe.running_raft(node), "submit", submit)
+    monkeypatch.setattr(RaftNode, "is_leader", property(lambda _: False))
+    await client.close()
+    await eventually(lambda: refused)
+    assert len(refused) == 1
+
+
 async def test_no_client_is_let_in_before_the_leaders_own_first_entry_is_applied(
     node: Node,
 ) -> None:
