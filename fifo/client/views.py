@@ -202,7 +202,10 @@ class ConsumerView(View):
     flags: tuple[str, ...] = _sent("flags", (), tuple)
     """Any of `disconnected`, `detached`, `suspected`."""
     suspected_why: str | None = _sent("suspected_why")
-    """Why it is suspected."""
+    """Why it is suspected: `timeout` or `timeout_while_disconnected`; `all_places_lost` where lost
+    messages whose handlers still run take all places of its prefetch."""
+    lost_running: int = _sent("lost_running", 0)
+    """Lost messages whose handlers still run, each of which takes a place of its prefetch."""
     implicit: bool = _sent("implicit", default=False)
     """Whether it is the consumer behind a session's `get`."""
     durable: bool = _sent("durable", default=False)

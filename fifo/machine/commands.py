@@ -224,10 +224,14 @@ class Get:
 
 @value
 class Alive:
-    """The program, not its client library alone, shows that the consumer works."""
+    """The program, not its client library alone, shows that the consumer works.
+
+    With `lost` it has only asked for the next message: so many lost ones are still handled.
+    """
 
     session: int
     consumer: int
+    lost: int | None = None
     fence: Fence | None = None
 
 
@@ -415,6 +419,7 @@ _text_at = optional(validators.record(validators.offset, integer(0, bounds.LETTE
 _texts_at = validators.record(*[_text_at] * 4)
 
 
+_lost = optional(integer(0, bounds.PREFETCH_MAX))
 _milliseconds = optional(integer(0, bounds.DURATION_MS_MAX))
 
 _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
@@ -491,7 +496,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
             validators.fence,
         ),
     ),
-    20: (Alive, (positive, positive, validators.fence)),
+    20: (Alive, (positive, positive, _lost, validators.fence)),
     21: (
         Settle,
         (

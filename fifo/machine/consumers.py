@@ -47,7 +47,7 @@ def is_eligible(state: State, consumer: Consumer) -> bool:
 
 def capacity(consumer: Consumer) -> int:
     """The number of messages that it may be handed now, eligibility aside."""
-    room = consumer.prefetch - consumer.held
+    room = consumer.prefetch - consumer.held - consumer.lost_running
     return min(room, consumer.credit) if consumer.explicit_credit else room
 
 
@@ -101,11 +101,32 @@ def suspect(step: Step, queue: Queue, consumer: Consumer, *, disconnected: bool)
 
 
 def prove_alive(step: Step, consumer: Consumer) -> None:
-    """A command from the program clears the suspicion, whatever became of the command."""
-    if consumer.suspicion:
+    """A command from the program clears the suspicion, whatever became of the command, and frees
+    the places of lost messages."""
+    if consumer.suspicion or consumer.lost_running:
         queue = step.open_queue(consumer.queue)
         consumer.suspicion = int(Suspicion.NONE)
+        consumer.lost_running = 0
         refresh(step, queue, consumer)
+        elect(step, queue)
+
+
+def asked(step: Step, consumer: Consumer, lost: int) -> None:
+    """The program asked for the next message; the handlers of `lost` lost ones still run.
+
+    That clears the suspicion where a place is left beside those, unless order is promised: there
+    the lost message must not be worked on twice, and no other may overtake it.
+    """
+    queue = step.open_queue(consumer.queue)
+    if not consumer.suspicion:  # a command of the program came since, and freed their places
+        lost = min(lost, consumer.lost_running)
+    consumer.lost_running = lost
+    free = queue.spec.ordering == "none" and consumer.held + lost < consumer.prefetch
+    clears = consumer.suspicion and (free or not lost)
+    if clears:
+        consumer.suspicion = int(Suspicion.NONE)
+    refresh(step, queue, consumer)
+    if clears:
         elect(step, queue)
 
 

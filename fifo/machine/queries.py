@@ -35,7 +35,7 @@ class Held(NamedTuple):
 
     session: int
     renewable: bool
-    suspected: bool
+    clears: bool  # a command of the program would clear a suspicion, or free a place
     max_lock_ms: int
     ranges: tuple[HeldRange, ...]
 
@@ -97,8 +97,8 @@ def held(
                 for low, high in locks.runs_in(lane, max(first, alike.first), last):
                     found.append(alike._replace(first=low, last=high))
     found.sort()
-    suspected = consumer.suspicion != Suspicion.NONE
-    return Held(consumer.session, consumer.renewable, suspected, consumer.max_lock_ms, tuple(found))
+    clears = consumer.suspicion != Suspicion.NONE or consumer.lost_running > 0
+    return Held(consumer.session, consumer.renewable, clears, consumer.max_lock_ms, tuple(found))
 
 
 def handed_out(state: State, number: int, ranges: Sequence[Range]) -> list[Range]:
@@ -251,6 +251,7 @@ def consumers_of(state: State, name: str, limit: int | None = None) -> list[Plai
                 "status": Base(consumer.base).name.lower(),
                 "flags": flags_of(state, consumer),
                 "suspected": Suspicion(consumer.suspicion).name.lower(),
+                "lost_running": consumer.lost_running,
                 "implicit": consumer.implicit,
                 "durable": consumer.durable,
                 "priority": consumer.priority,

@@ -502,9 +502,13 @@ class Renewed(Message):
 @_wire(31)
 @dataclass(frozen=True, slots=True)
 class Alive(Message):
-    """The program behind this consumer speaks: clears suspicion (semantics.md 3)."""
+    """The program behind this consumer speaks: clears suspicion (semantics.md 3).
+
+    With `lost` it has only asked for the next message: so many lost ones are still handled.
+    """
 
     consumer: Consumer
+    lost: Annotated[int | None, maybe(integer(0, limits.PREFETCH_MAX))] = None
 
 
 @_wire(32)

@@ -149,10 +149,16 @@ def consumers_of(machine: Machine, name: str, limit: int) -> list[View]:
         {
             **one,
             "session": _session_id(machine, one["session"]),
-            "suspected_why": None if one["suspected"] == "none" else one["suspected"],
+            "suspected_why": _suspected_why(one),
         }
         for one in machine.consumers_of(name, limit)
     ]
+
+
+def _suspected_why(consumer: View) -> str | None:
+    if consumer["lost_running"] and consumer["lost_running"] >= consumer["prefetch"]:
+        return "all_places_lost"
+    return None if consumer["suspected"] == "none" else str(consumer["suspected"])
 
 
 def node_status(

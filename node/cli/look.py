@@ -104,7 +104,10 @@ Rows: TypeAlias = list[dict[str, Any]]
 # Keys of a row by importance: all of the first string are always shown, then the fewer the later.
 _LOCKS: Final = ("id client", "remaining_ms attempt", "user renewals", "failures checkout_ms_ago")
 _DELAYED: Final = ("id cause due_in_ms", "attempt failures")
-_CONSUMERS: Final = ("client status flags held", "tag user suspected_why", "prefetch lock_ms")
+_CONSUMERS: Final = (
+    *("client status flags held", "tag user suspected_why"),
+    "prefetch lost_running lock_ms",
+)
 _PRODUCERS: Final = ("name last", "unused_ms", "queues")
 
 

@@ -12,9 +12,11 @@ from typing import Any
 from fifo.client.connection.dialing import Dialer
 from fifo.client.connection.link import Link
 from fifo.client.consuming.consumer import Consumer
+from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settler import Settler
 from fifo.client.publishing.publish_stream import PublishStream
+from tests.client import test_consuming as consuming
 from tests.client import test_publishing as publishing
 from tests.client import test_second_settlements as second
 from tests.client import test_settling as settling
@@ -67,6 +69,31 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a node that says nothing holds up the search": (
         edited(Dialer, "_round", "limits.STAGGER_S", "limits.OPENING_TIMEOUT_S"),
         _test(silent.test_a_node_that_accepts_and_says_nothing_holds_up_no_round),
+    ),
+    "a handler of a lost message is not counted": (
+        edited(LockLedger, "lost_running", "if token not in self.busy", ""),
+        _test(consuming.test_asking_says_how_many_lost_messages_are_still_handled),
+    ),
+    "the end of a lost message's handler wakes no task that asks": (
+        edited(Settler, "give_up", "ledger.asked = False", "pass"),
+        _test(consuming.test_asking_says_how_many_lost_messages_are_still_handled),
+    ),
+    "asking is not repeated after an interruption": (
+        edited(
+            Consumer,
+            "_ask",
+            "self._session.tell(Alive(ledger.number, running))",
+            "self._session.link.send(Alive(ledger.number, running), 99)",
+        ),
+        _test(consuming.test_asking_is_sent_again_until_it_is_answered),
+    ),
+    "a renewal of a lost lock is not sent": (
+        edited(Settler, "renew", "self.session.tell(request)", "pass"),
+        _test(consuming.test_an_explicit_renewal_of_a_lost_lock_is_sent_as_a_sign_of_life),
+    ),
+    "what the client gives back on its own passes for the program": (
+        edited(Settler, "_send", "automatic=not settlement.messages", "automatic=False"),
+        _test(consuming.test_a_message_that_ran_out_in_the_buffer_is_given_back_and_not_handed_out),
     ),
 }
 

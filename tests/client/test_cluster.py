@@ -252,6 +252,56 @@ async def test_locks_stay_held_through_a_crash_of_the_leader(
         assert all(message.attempt == 1 for message in rest)
 
 
+LOST: dict[str, Any] = {"lock": 1, "handler_timeout": 0.1}
+"""Of a consumer whose handlers lose their locks after a second: they are not renewed."""
+
+
+async def test_one_hung_handler_starves_no_consumer(client: fifo.Client) -> None:
+    seen: list[bytes] = []
+
+    async def work(messages: fifo.Consumer[fifo.Message]) -> None:
+        while len(seen) < 6 and (message := await messages.next(timeout=10)) is not None:
+            async with message.process():
+                seen.append(message.body)
+
+    await client.declare(fifo.QueueSpec("orders"))
+    await client.publish("orders", b"hangs")
+    async with client.consume("orders", prefetch=10, **LOST) as messages:
+        [message] = await take(messages, 1)
+        async with message.process(reraise=True), asyncio.TaskGroup() as tasks:
+            for _ in range(9):
+                tasks.create_task(work(messages))
+            await message.lock_lost.wait()
+            await client.publish_many("orders", [b"%d" % n for n in range(5)])
+            await until(lambda: len(seen) >= 6, 10)
+            assert sorted(seen) == [b"0", b"1", b"2", b"3", b"4", b"hangs"]
+            await messages.cancel()
+
+
+async def test_with_one_place_asking_frees_nothing_and_the_operator_sees_why(
+    shared_cluster: SharedCluster, client: fifo.Client
+) -> None:
+    await client.declare(fifo.QueueSpec("orders"))
+    await client.publish("orders", b"hangs")
+    async with client.consume("orders", prefetch=1, **LOST) as messages:
+        [message] = await take(messages, 1)
+        async with message.process(reraise=True):
+            asking = asyncio.create_task(messages.next(timeout=10))
+            async with asyncio.timeout(10):
+                while not (shown := (await client.consumers("orders"))[0]).lost_running:
+                    await passed(0.02)
+            assert (shown.flags, shown.suspected_why) == (("suspected",), "all_places_lost")
+            line = ["consumers", "orders", "--url", shared_cluster.url]
+            done = await asyncio.to_thread(typer.testing.CliRunner().invoke, app, line)
+            assert "all_places_lost" in done.output
+            await client.publish("orders", b"next")
+            assert not asking.done()
+        # The handler has ended: its settlement, late as it is, is carried out and frees the place.
+        following = await asking
+        assert following is not None
+        assert (following.body, following.attempt) == (b"next", 1)
+
+
 async def test_a_dropped_connection_redelivers_nothing(client: fifo.Client) -> None:
     await client.declare(fifo.QueueSpec("orders"))
     await client.publish_many("orders", [b"%d" % n for n in range(500)])

@@ -522,7 +522,7 @@ async def test_a_timeout_notice_loses_the_lock_and_asking_for_more_proves_that_w
         assert not two.lock_lost.is_set()
         with pytest.raises(fifo.LockLost):
             await one.renew()
-        # 2 is still in hand: silence. 3 was lost in the buffer and is not handed out.
+        # The renewal has spoken already. 3 was lost in the buffer and is not handed out.
         [four] = await take(messages, 1)
         assert four.token == 4
         assert peer.count(Alive) == 0
@@ -536,8 +536,7 @@ async def test_a_timeout_notice_loses_the_lock_and_asking_for_more_proves_that_w
         control.send(Notice(6, 0, 11, ((5, 5),)))
         await five.lock_lost.wait()
         assert await messages.next(timeout=0.01) is None
-        _, _, alive = await peer.hear(Alive)
-        assert alive.consumer == 11
+        assert (await peer.hear(Alive))[2] == Alive(11, 0)
 
 
 async def test_an_explicit_renewal_of_a_lost_lock_is_sent_as_a_sign_of_life() -> None:
@@ -553,18 +552,57 @@ async def test_an_explicit_renewal_of_a_lost_lock_is_sent_as_a_sign_of_life() ->
         assert not one.ledger.suspected
 
 
-async def test_a_suspected_consumer_whose_program_still_works_sends_no_alive() -> None:
+async def handle(message: fifo.Message, *, cancel_on_lock_lost: bool = False) -> None:
+    """A handler that hangs until its task is cancelled."""
+    async with message.process(cancel_on_lock_lost=cancel_on_lock_lost):
+        await asyncio.Event().wait()
+
+
+async def test_asking_says_how_many_lost_messages_are_still_handled() -> None:
     async with Peer() as peer, consuming(peer) as (_, messages):
-        peer.line().deliver(11, 1, bodies(2))
-        one, two = await take(messages, 2)
-        async with one.process():
+        peer.line().deliver(11, 1, bodies(3))
+        one, two, three = await take(messages, 3)
+        async with asyncio.TaskGroup() as handlers:
+            hanging = handlers.create_task(handle(one))
+            ending = asyncio.create_task(handle(two, cancel_on_lock_lost=True))
+            asking = handlers.create_task(messages.next())
+            await asyncio.sleep(0)
             peer.line().send(Notice(1, 0, 11, ((1, 1),)))
-            await one.lock_lost.wait()
-            assert await messages.next(timeout=0.01) is None
-            assert peer.count(Alive) == 0
+            assert (await peer.hear(Alive))[2] == Alive(11, 1)
+            # The handler of 2 ends with its lock: it is counted no more, and the task asks anew.
+            peer.line().send(Notice(2, 0, 11, ((2, 2),)))
+            while (await peer.hear(Alive))[2] != Alive(11, 1):
+                pass
+            with pytest.raises(fifo.LockLost):
+                await ending
+            assert one.ledger.suspected
             await messages.alive()
-            assert peer.count(Alive) == 1
-        await two.ack()
+            assert (await peer.hear(Alive))[2] == Alive(11, None)
+            assert not one.ledger.suspected
+            peer.line().deliver(11, 4, bodies(1))
+            await asking
+            hanging.cancel()
+        await three.ack()
+
+
+async def test_asking_is_sent_again_until_it_is_answered() -> None:
+    async with Peer() as peer, consuming(peer) as (client, messages):
+        peer.opening = lambda line, hello: welcome(
+            line, hello, consumers=((11, "consumer-1", "orders", 30_000),)
+        )
+        peer.answers[Alive] = lambda line, frame: None
+        peer.line().deliver(11, 1, bodies(1))
+        [one] = await take(messages, 1)
+        peer.line().send(Notice(1, 0, 11, ((1, 1),)))
+        await one.lock_lost.wait()
+        asking = asyncio.create_task(messages.next(timeout=5))
+        await peer.hear(Alive)
+        peer.answers[Alive] = peer.answers[Close]
+        peer.line().drop()
+        assert (await peer.hear(Alive))[2] == Alive(11, 0)
+        peer.line().deliver(11, 2, bodies(1))
+        assert (await asking) is not None
+        assert client.metrics.connects == 2
 
 
 async def test_a_message_that_ran_out_in_the_buffer_is_given_back_and_not_handed_out() -> None:

@@ -173,8 +173,9 @@ class Story:
     def do_get(self, label: str, queue: str, count: str = "1") -> list[str]:
         return self._apply(commands.Get(self._session(label), queue, int(count)))
 
-    def do_alive(self, consumer: str) -> list[str]:
-        return self._apply(commands.Alive(*self._owner(consumer)))
+    def do_alive(self, consumer: str, lost: int | None = None) -> list[str]:
+        """The program lives; with `lost` it asks, and the handlers of so many lost ones run."""
+        return self._apply(commands.Alive(*self._owner(consumer), lost))
 
     def do_noticed(self, label: str, notice: str) -> list[str]:
         return self._apply(commands.NoticeAck(self._session(label), int(notice)))
@@ -257,7 +258,9 @@ class Story:
         yield "  " + " ".join(f"{key}={count}" for key, count in counted.items())
         for consumer in machine.consumers_of(name):
             flags = "".join(f" +{flag}" for flag in consumer["flags"])
-            yield f"  c{consumer['consumer']} {consumer['status']}{flags} held {consumer['held']}"
+            lost = f" lost {consumer['lost_running']}" if consumer["lost_running"] else ""
+            who = f"c{consumer['consumer']} {consumer['status']}{flags}"
+            yield f"  {who} held {consumer['held']}{lost}"
         for entry in machine.delayed_of(name, 10):
             yield f"  delayed until {entry['due_ms']}: {entry['cause']}"
         for run in machine.peek(name, 10):

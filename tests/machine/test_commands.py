@@ -31,7 +31,7 @@ SAMPLES: list[commands.Command] = [
     commands.Cancel(1, 2, ((1, 2), (4, 4))),
     commands.Credit(1, 2, 3, drain=True, automatic=True),
     commands.Get(1, "q", 3, 5_000),
-    commands.Alive(1, 2),
+    commands.Alive(1, 2, 3),
     commands.Settle(
         *(1, 2, 1, ((1, 5),), 100, "r", "d", "T", "t", "s", 1),
         *(((2, 3), None, None, (5, 1)), True, (0, 9)),

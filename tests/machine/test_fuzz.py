@@ -96,7 +96,7 @@ class Fuzz:
         if kind == 21:
             return commands.Get(session, queue, rng.randint(1, 4), rng.choice((None, 1_000)))
         if kind == 22:
-            return commands.Alive(max(owner, 1), consumer)
+            return commands.Alive(max(owner, 1), consumer, rng.choice((None, 0, 1, 3)))
         if kind < 26:
             return self.session_command(session)
         if kind == 26:

@@ -37,7 +37,7 @@ from node.broker.requests.renewal import Renewals
 from tests.mutants.hunting import Mutant, named, scenario, seeds
 from tests.mutants.switch import Switch, edited
 from tests.node.broker import test_sessions
-from tests.sim import held_locks, test_expiries, test_slow_reads
+from tests.sim import held_locks, test_expiries, test_renewals, test_slow_reads
 from tests.sim.plan import Consuming, Fault, Plan, basic
 from tests.sim.run import run
 from tests.support.cluster import running
@@ -341,6 +341,11 @@ ENTRIES: tuple[tuple[str, Switch, Callable[[], None]], ...] = (
         "an acknowledgement of a notice does not wait for room in an entry",
         edited(NoticeAcks, "look", "full and self._now()", "False and self._now()"),
         test_expiries.test_expiries_beside_other_due_work_cost_little_more,
+    ),
+    (
+        "an explicit renewal is an entry though it changes nothing",
+        edited(Renewals, "_answer", "held is not None and held.clears", "held is not None"),
+        test_renewals.test_explicit_renewals_of_a_held_lock_commit_nothing,
     ),
 )
 """The bugs that cost an entry too many, found by counting entries."""

@@ -135,7 +135,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     Receipt(5, ((1, 3, 0, False), (5, 5, 2, True))),
     Renew(((5, ((1, 3), (5, 5))), (6, ())), True),
     Renewed(((5, ((1, 3, 30_000),), ((5, 5),)),)),
-    Alive(5),
+    Alive(5, 2),
     Notice(8, 1, 5, ((1, 3),), False),
     NoticeAck(8),
     Declare("orders", {"lock_ms": 30_000, "dead_letter": "orders.dlq"}),

@@ -13,6 +13,7 @@ import itertools
 import logging
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from fifo.client import limits
@@ -414,6 +415,11 @@ class Session:
         self._send_call(call)
         return call
 
+    def tell(self, message: Message) -> None:
+        """Send a request whose answer no caller awaits, also after a resume; an error is logged."""
+        if self.fatal is None:
+            self.begin(message).future.add_done_callback(partial(_log_error, message))
+
     def expired(
         self, seconds: float, what: str, tries: Tries, *, goes_on: bool = False
     ) -> FifoError:
@@ -599,3 +605,8 @@ def _unknown(error: FifoError) -> FifoError:
     lost = ConnectionLost(f"the connection was lost before the answer came: {error}", unknown=True)
     lost.__cause__ = error
     return lost
+
+
+def _log_error(message: Message, future: asyncio.Future[Any]) -> None:
+    if not future.cancelled() and (error := future.exception()) is not None:
+        _log.info("%s: %s", type(message).__name__, error)

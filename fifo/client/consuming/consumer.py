@@ -249,8 +249,8 @@ class Consumer(Generic[M]):
     def _take(self) -> M | None:
         """The next message in the buffer, or None."""
         ledger = self._ledger
-        if ledger is not None and ledger.suspected:
-            self._speak(ledger)
+        if ledger is not None and ledger.suspected and not ledger.asked:
+            self._ask(ledger)
         while self._index < self._stop or self._advance():
             delivery = self._delivery
             assert delivery is not None, "a slice of the buffer has its delivery"
@@ -273,8 +273,8 @@ class Consumer(Generic[M]):
         """Up to `count` messages of the buffer."""
         messages: list[M] = []
         ledger = self._ledger
-        if ledger is not None and ledger.suspected:
-            self._speak(ledger)
+        if ledger is not None and ledger.suspected and not ledger.asked:
+            self._ask(ledger)
         while len(messages) < count and (self._index < self._stop or self._advance()):
             delivery, factory = self._delivery, self._factory
             assert delivery is not None, "a slice of the buffer has its delivery"
@@ -331,11 +331,13 @@ class Consumer(Generic[M]):
         self._settler.release_unopened(ledger, ((token, token),))
         return False
 
-    def _speak(self, ledger: Ledger) -> None:
-        """A suspected consumer asks for more and has finished all it had: it is alive."""
-        if ledger.is_idle() and self._session.link is not None:
-            ledger.suspected = False
-            self._session.link.send(Alive(ledger.number), self._session.next_correlation())
+    def _ask(self, ledger: Ledger) -> None:
+        """Ask for more where the node suspects this consumer: it goes on while a place is free,
+        beside those of lost messages whose handlers still run."""
+        ledger.asked = True
+        running = ledger.lost_running()
+        ledger.suspected = running > 0
+        self._session.tell(Alive(ledger.number, running))
 
     async def _wait(self, timeout: Duration | None) -> M | None:
         """Wait for a message; None when cancelled or too late. Raises what ended the consumer."""

@@ -62,6 +62,7 @@ class LockLedger(Generic[_M]):
         "_opened_at",
         "_since",
         "_unresolved",
+        "asked",
         "busy",
         "gathered",
         "handler_timeout_s",
@@ -105,7 +106,8 @@ class LockLedger(Generic[_M]):
         self.handler_timeout_s: float | None = None
         self.nack_delay: BackoffCallable | None = None
         self.void = False
-        self.suspected = False
+        self.suspected = False  # or the node counts lost messages whose handlers run
+        self.asked = False  # and has been notified of their number
         self.retired = False
         # Of the user's loop only: what the program has in hand, and the acks of this turn.
         self.open: MutableMapping[int, _M] = {}
@@ -199,19 +201,19 @@ class LockLedger(Generic[_M]):
         """Whether the lock of this token is known to be lost."""
         return self.void or token in self.lost
 
-    def is_idle(self) -> bool:
-        """Whether all that the program was given is settled, or lost and finished.
+    def lost_running(self) -> int:
+        """The lost messages in the program's hands whose handlers still run.
 
         A lost message outside of any `process()` block counts as finished, and is given up here:
         the program asks for more, which is the only evidence there is.
         """
-        if not self.open:
-            return True
-        if not all(one.is_lost and token not in self.busy for token, one in self.open.items()):
-            return False
-        self.resolve([(token, token) for token in self.open])
-        self.open.clear()
-        return True
+        with self.lock:
+            lost = [token for token in self.lost if token in self.open]
+        finished = [token for token in lost if token not in self.busy]
+        for token in finished:
+            del self.open[token]
+        self.resolve([(token, token) for token in finished])
+        return len(lost) - len(finished)
 
     def resolve(self, resolved: Iterable[Range]) -> None:
         """These tokens are done with: settled and answered, or given up."""
@@ -316,6 +318,7 @@ class LockLedger(Generic[_M]):
                     self.lost[token] = None
             if suspected:
                 self.suspected = True
+                self.asked = False
         opened = self.open
         return [message for token in found if (message := opened.get(token)) is not None]
 

@@ -241,18 +241,23 @@ class Settler:
 
     def give_up(self, message: LockedMessage) -> None:
         """The program is done with a message whose lock is lost, and says nothing about it."""
-        message.ledger.open.pop(message.token, None)
-        message.ledger.resolve(((message.token, message.token),))
+        ledger, token = message.ledger, message.token
+        ledger.open.pop(token, None)
+        ledger.resolve(((token, token),))
+        if ledger.suspected:
+            # Its handler takes no place any more: who waits for a message asks anew.
+            ledger.asked = False
+            self.session.report_lost(ledger.number)
 
     async def renew(self, message: LockedMessage) -> None:
         """Renew one lock, by the program's own word. Raises LockLost."""
         ledger, token = message.ledger, message.token
         request = Renew(((ledger.number, ((token, token),)),), explicit=True)
         if message.is_lost or ledger.void:
-            if not ledger.void and self.session.fatal is None:
+            if not ledger.void:
                 # The answer is known; the command shows the node that the program is alive.
                 ledger.suspected = False
-                self.session.begin(request).future.add_done_callback(_log_error)
+                self.session.tell(request)
             raise LockLost(f"the lock of {message!r} is lost")
         sent_at = self.environment.monotonic()
         frame = await self.session.call(request)
@@ -585,9 +590,3 @@ def _named(error: FifoError, message: LockedMessage) -> FifoError:
 
 def _session_over() -> SessionEnded:
     return SessionEnded("the session that held the lock has ended")
-
-
-def _log_error(future: asyncio.Future[Any]) -> None:
-    """Log the error of a renewal that is not awaited."""
-    if not future.cancelled() and (error := future.exception()) is not None:
-        _log.info("renewing a lost lock: %s", error)

@@ -268,8 +268,8 @@ FORMS: dict[str, dict[str, Form]] = {
     | _all("notices", LongReader(dict, _add_notices)),
     "consumer": _all("number session queue tag implicit durable used_ms lock_ms max_lock_ms")
     | _all("prefetch priority renewable renewals nack_backoff timeout_backoff explicit_credit")
-    | _all("credit base suspicion arrival turn next_token held resolved_below floor_ms floor_token")
-    | _all("leaving timer_ms")
+    | _all("credit base suspicion lost_running arrival turn next_token held resolved_below")
+    | _all("floor_ms floor_token leaving timer_ms")
     | _all("service_key", _tuple)
     | _all("taken", _TUPLES)
     | _all("late", _PAGED)

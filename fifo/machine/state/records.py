@@ -228,6 +228,7 @@ class Consumer:
         "late",
         "leaving",
         "lock_ms",
+        "lost_running",
         "max_lock_ms",
         "nack_backoff",
         "next_token",
@@ -271,6 +272,7 @@ class Consumer:
         self.credit = 0
         self.base = int(Base.ACTIVE)
         self.suspicion = int(Suspicion.NONE)
+        self.lost_running = 0  # lost messages whose handlers still run: each takes a place
         self.arrival = 0
         self.turn = 0  # the queue's turn in which it was last served: the least is next
         self.next_token = 1

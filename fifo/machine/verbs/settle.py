@@ -74,7 +74,7 @@ def _may_settle(state: State, session: int, consumer: Consumer) -> bool:
 def after(step: Step, queue: Queue, consumer: Consumer, command: Settle) -> None:
     """Apply the side effects of a settlement: it proves life, makes room and resolves tokens."""
     if command.session == consumer.session:
-        if consumer.suspicion and not command.automatic:
+        if (consumer.suspicion or consumer.lost_running) and not command.automatic:
             consumers.prove_alive(step, consumer)
         # Its client still asks about what it has just settled: the answer may get lost.
         mark = command.resolved_below

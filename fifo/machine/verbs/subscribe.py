@@ -56,7 +56,7 @@ def subscribe(step: Step, command: Subscribe) -> Reply:
     queue.used_ms = step.now
     if consumer.service_key is not None:
         consumers.leave_service(queue, consumer)
-    consumer.suspicion = 0
+    consumer.suspicion = consumer.lost_running = 0
     if queue.spec.ordering != "single_active" or queue.active == consumer.number:
         consumer.base = int(Base.ACTIVE)
     else:
@@ -224,11 +224,14 @@ def _is_subscribed(step: Step, queue: Queue) -> bool:
 
 
 def alive(step: Step, command: Alive) -> Reply:
-    """The program itself says that its consumer works."""
+    """The program itself says that its consumer works, or asks for the next message."""
     consumer = checks.own_consumer(step, command.session, command.fence, command.consumer)
     if isinstance(consumer, Refused):
         return consumer
-    consumers.prove_alive(step, consumer)
+    if command.lost is None:
+        consumers.prove_alive(step, consumer)
+    else:
+        consumers.asked(step, consumer, command.lost)
     return Done()
 
 

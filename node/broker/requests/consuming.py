@@ -146,7 +146,7 @@ class Consuming:
     def alive(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Note that the program behind a consumer is alive."""
         message = message_of(frame, Alive)
-        command = commands.Alive(session.number, message.consumer, fence(connection))
+        command = commands.Alive(session.number, message.consumer, message.lost, fence(connection))
         self._proposer.ask(connection, frame, command, ok(connection, frame))
 
     def settle(self, connection: Connection, session: Binding, frame: Frame) -> None:

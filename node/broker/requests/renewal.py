@@ -94,9 +94,9 @@ class Renewals:
             _not_now(connection, frame)
             return True
         for consumer, _, held in owned:
-            if message.explicit and held is not None and held.suspected:
-                # Of a lost lock too. Where no consumer is suspected there is nothing to write down.
-                alive = commands.Alive(session.number, consumer, fence(connection))
+            if message.explicit and held is not None and held.clears:
+                # Of a lost lock too. Where it would change nothing there is nothing to write down.
+                alive = commands.Alive(session.number, consumer, fence=fence(connection))
                 self._proposals.propose_command(alive, None)
             if held is not None and not held.renewable:
                 connection.refuse(

@@ -260,7 +260,7 @@ def step_model(world: World, step: "Step | redriving.Chosen") -> Answer:
         case commands.Get():
             return verbs.get(world, step.session, step.queue, step.count, step.lock_ms)
         case commands.Alive():
-            return verbs.alive(world, step.session, step.consumer)
+            return verbs.alive(world, step.session, step.consumer, step.lost)
         case commands.NoticeAck():
             return lives.notice_ack(world, step.session, step.notice)
         case commands.OpenProducer():
@@ -576,6 +576,7 @@ def compare_consumers(world: World, machine: Machine, name: str) -> None:
         if not consumer.implicit:
             assert view["status"] == base, (view, consumer)
         assert view["suspected"] == consumer.suspicion, (view, consumer)
+        assert view["lost_running"] == consumer.running, (view, consumer)
         if session is not None:
             assert ("disconnected" in view["flags"]) == session.disconnected, view
             away = not session.disconnected and not session.attached[0]

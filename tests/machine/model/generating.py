@@ -554,13 +554,14 @@ class Generator:
         return commands.Get(session.number if session else 1, self.queue(), count, lock_ms)
 
     def alive(self) -> Step:
-        """The program speaks; mostly where it was suspected."""
+        """The program speaks, or asks for more; mostly where it was suspected."""
         there = [c for c in self.pair.world.consumers.values() if not c.generation]
         suspected = [c for c in there if c.suspicion != "none"] or there
         if not suspected:
             return self.subscribe()
         consumer = self.choose.one(suspected)
-        return commands.Alive(consumer.session, consumer.number)
+        lost = self.choose.one((None, None, 0, 1, 1, 2, 5))
+        return commands.Alive(consumer.session, consumer.number, lost)
 
     def durable(self) -> Step:
         """A durable consumer is opened, or goes on; sometimes as an older generation."""

@@ -100,8 +100,8 @@ BUGS: dict[str, Switch] = {
     "what the client settles on its own clears the suspicion": edited(
         settle,
         "after",
-        "consumer.suspicion and not command.automatic",
-        "consumer.suspicion",
+        "consumer.lost_running) and not command.automatic",
+        "consumer.lost_running)",
     ),
     "credit of the program does not clear the suspicion": edited(
         subscribe,
@@ -114,6 +114,36 @@ BUGS: dict[str, Switch] = {
         "credit",
         "if not command.automatic:",
         "if True:",
+    ),
+    "a lost message whose handler runs takes no place": edited(
+        consumers,
+        "capacity",
+        "consumer.prefetch - consumer.held - consumer.lost_running",
+        "consumer.prefetch - consumer.held",
+    ),
+    "asking clears the suspicion though no place is free": edited(
+        consumers,
+        "asked",
+        "consumer.held + lost < consumer.prefetch",
+        "True",
+    ),
+    "asking clears the suspicion where order is promised": edited(
+        consumers,
+        "asked",
+        'queue.spec.ordering == "none"',
+        "True",
+    ),
+    "a command of the program frees no place of a lost message": edited(
+        consumers,
+        "prove_alive",
+        "consumer.lost_running = 0",
+        "pass",
+    ),
+    "a late word of lost messages takes the places that a command has freed": edited(
+        consumers,
+        "asked",
+        "lost = min(lost, consumer.lost_running)",
+        "pass",
     ),
     "a resume clears every suspicion": edited(
         sessions,

@@ -117,6 +117,7 @@ class Consumer:
     used_ms: int = 0
     cancelled: bool = False
     suspicion: str = "none"
+    running: int = 0  # handlers of lost messages, as the program last said when it asked
     next_token: int = 1
     renewals: int = 0  # by the leader, while its session is connected
     floor_ms: int = 0  # what the last leader granted before a disconnect

@@ -211,7 +211,7 @@ def subscribe(
         consumer.explicit = options.pull
     world.used(queue)
     consumer.cancelled = False
-    consumer.suspicion = "none"
+    spoke(consumer)
     consumer.prefetch = options.prefetch
     consumer.lock_ms = options.lock_ms or queue.spec.lock_ms
     consumer.max_lock_ms = options.max_lock_ms or queue.spec.max_lock_ms
@@ -279,17 +279,31 @@ def credit(world: World, command: commands.Credit) -> Answer:
         return ("refused", "invalid")
     consumer.credit, consumer.drains = command.credit, command.drain
     if not command.automatic:
-        consumer.suspicion = "none"
+        spoke(consumer)
         moving.reseat(world, world.queues[consumer.queue])
     return ("credited", consumer.number, command.drain)
 
 
-def alive(world: World, session: int, number: int) -> Answer:
-    """Clear the suspicion: the program has shown that it is alive."""
+def spoke(consumer: Consumer) -> None:
+    """Clear the suspicion and free the places of lost messages: a command of the program came."""
+    consumer.suspicion, consumer.running = "none", 0
+
+
+def alive(world: World, session: int, number: int, lost: int | None) -> Answer:
+    """The program speaks; or, with `lost`, asks for more while so many lost ones are handled."""
     consumer = find(world, session, number)
     if isinstance(consumer, str):
         return ("refused", consumer)
-    consumer.suspicion = "none"
+    if lost is None:
+        spoke(consumer)
+    elif consumer.suspicion == "none":
+        consumer.running = min(consumer.running, lost)  # else a command has freed them since
+    else:
+        consumer.running = lost
+        ordered = world.queues[consumer.queue].spec.ordering in ("key", "single_active")
+        free = len(world.held_by(consumer)) + lost < consumer.prefetch
+        if lost == 0 or (free and not ordered):
+            consumer.suspicion = "none"
     moving.reseat(world, world.queues[consumer.queue])
     return ("done",)
 
@@ -376,7 +390,7 @@ def settle(world: World, command: Any, texts: dict[str, str | None]) -> Answer:
     queue = world.queues[consumer.queue]
     verb = ("ack", "nack", "release", "terminate")[command.verb]
     if own and not command.automatic:
-        consumer.suspicion = "none"
+        spoke(consumer)
     if verb == "terminate" and queue.spec.dead_letter is None:
         moving.reseat(world, queue)
         return ("refused", "no_dead_letter_queue")

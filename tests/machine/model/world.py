@@ -149,7 +149,7 @@ class World:
         queue = self.queues[consumer.queue]
         if not self.is_eligible(consumer) or queue.paused:
             return False
-        if len(self.held_by(consumer)) >= consumer.prefetch:
+        if len(self.held_by(consumer)) + consumer.running >= consumer.prefetch:
             return False
         if consumer.explicit and consumer.credit == 0:
             return False
