@@ -314,7 +314,7 @@ def found_by(switch: Switch, search: Search, seed: int) -> str | None:
         return noticed(search, seed)
 
 
-_UNKNOWN = test_sessions.test_what_was_never_handed_out_is_not_called_lost
+_UNKNOWN = test_sessions.test_a_token_that_was_never_handed_out_is_not_called_lost
 
 
 def _renew_the_unknown() -> None:
@@ -371,7 +371,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             scenario(
                 _renew_the_unknown,
-                named(test_sessions.test_what_was_never_handed_out_is_not_called_lost),
+                named(test_sessions.test_a_token_that_was_never_handed_out_is_not_called_lost),
             ),
         ),
     ),
