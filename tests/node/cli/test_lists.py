@@ -94,7 +94,7 @@ def test_a_watched_list_fits_its_terminal_and_leaves_it_as_it_was(local: Local) 
     with subprocess.Popen(
         local.command("queue", "list", "--watch"),
         cwd=local.folder,
-        env={**local.environment, "TERM": "xterm"},
+        env={**local.environment, "TERM": "xterm", "COLUMNS": "40", "LINES": "24"},
         stdin=side,
         stdout=side,
         stderr=side,

@@ -385,8 +385,8 @@ def test_a_record_of_an_unknown_kind_is_refused_not_skipped() -> None:
         (records.TRUNCATE, 1, 1, b"", "truncates from entry 1"),
         (records.TRUNCATE, 1, 3, b"", "truncates from entry 3"),
         (records.HARD_STATE, 4, 0, b"", "term 4 after term 5"),
-        (records.GROUP, 0, 0, b"", "cannot be what was synced"),
-        (records.GROUP, 0, 0, b"\xff" * 8, "cannot be what was synced"),
+        (records.GROUP, 0, 0, b"", "cannot be the synced position"),
+        (records.GROUP, 0, 0, b"\xff" * 8, "cannot be the synced position"),
     ],
 )
 def test_a_record_that_no_correct_node_writes_is_refused(
