@@ -11,6 +11,7 @@ Update `pin.py` when a seam is added.
 from __future__ import annotations
 
 import random
+import threading
 import time
 from typing import TYPE_CHECKING, NoReturn
 
@@ -55,11 +56,12 @@ class NoPoller:
         """Nothing to wait for."""
 
 
-class _Running:
-    """Clock and randomness of the node that is running now.
+class _Running(threading.local):
+    """Clock and randomness of the node that is running now, on each thread.
 
-    On an instance: to set an attribute of a class makes the interpreter forget what it had cached
-    of that class's, and this is set with every message.
+    Nodes on a thread of their own run at the same time as those of another thread. On an instance:
+    to set an attribute of a class makes the interpreter forget what it had cached of that class's,
+    and this is set with every message.
     """
 
     def __init__(self) -> None:
@@ -75,7 +77,7 @@ _running = _Running()
 
 
 def run_as(clock: Callable[[], float], rng: random.Random) -> None:
-    """From here on the library sees this clock and this randomness."""
+    """From here on the library sees this clock and this randomness, on this thread."""
     _running.clock = clock
     _running.rng = rng
 

@@ -89,7 +89,9 @@ async def test_a_damaged_member_is_refused_then_recovers_while_the_others_serve(
         assert await consumed(client, len(sent)) == sent
 
 
-@pytest.mark.parametrize(("members", "words"), [(1, "it is alone"), (2, "in a group of two")])
+@pytest.mark.parametrize(
+    ("members", "words"), [(1, "it is the only member"), (2, "in a group of two")]
+)
 async def test_recovery_without_a_majority_of_peers_is_refused_and_changes_nothing(
     tmp_path: Path, members: int, words: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import pathlib
 import random
+import threading
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -141,6 +142,18 @@ def test_b19_no_module_of_ours_imports_pickle() -> None:
 def test_the_library_sees_the_clock_and_randomness_of_the_running_node() -> None:
     try:
         seams.run_as(lambda: 42.0, random.Random(1))
+        assert pysyncobj.syncobj.monotonicTime() == 42.0
+        assert pysyncobj.syncobj.random.random() == random.Random(1).random()
+    finally:
+        seams.run_as(boot_clock, random.Random())
+
+
+def test_a_node_of_another_thread_leaves_clock_and_randomness_alone() -> None:
+    seams.run_as(lambda: 42.0, random.Random(1))
+    try:
+        other = threading.Thread(target=seams.run_as, args=(lambda: 7.0, random.Random(2)))
+        other.start()
+        other.join()
         assert pysyncobj.syncobj.monotonicTime() == 42.0
         assert pysyncobj.syncobj.random.random() == random.Random(1).random()
     finally:
