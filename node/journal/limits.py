@@ -73,6 +73,14 @@ NODE_NAME_BYTES_MAX: Final = 255
 OPEN_SEGMENTS_MAX: Final = 64
 """Descriptors kept on segments: 4 GiB of log read without opening a file anew."""
 
+DESCRIPTORS: Final = OPEN_SEGMENTS_MAX + 16
+"""Descriptors that a journal on a real folder holds from its start: those of segments, and of what
+is open beside them: the mark, the next segment, a snapshot that is written and one that is read, a
+compaction, reads off the event loop, the folder while it is synced."""
+
+DESCRIPTOR_RETRY_SECONDS: Final = 0.05
+"""Pause between two tries to open a file while the system has no descriptor left."""
+
 SNAPSHOT_WRITE_BYTES: Final = 256 * KIB
 """Bytes of a snapshot or compacted file gathered before a write: few calls, and each well below a
 millisecond of copying into the page cache."""

@@ -115,7 +115,7 @@ class SickStorage(OsStorage):
         return 0 if self._control.get("full") else super().free_bytes()
 
     def _sick(self, file: OsFile) -> OsFile:
-        sick = SickFile(file._descriptor)
+        sick = SickFile(file._descriptor, file._seats)
         sick.control = self._control
         return sick
 

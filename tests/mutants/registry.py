@@ -9,6 +9,7 @@ from tests.client import mutants as client
 from tests.jepsen import mutant_plans as processes
 from tests.machine.model import mutants as machine
 from tests.mutants.hunting import Mutant
+from tests.node import mutants as node
 from tests.node.raft import mutants as raft
 from tests.sim import mutants as cluster
 
@@ -16,6 +17,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *machine.MUTANTS,
     *cluster.MUTANTS,
     *raft.MUTANTS,
+    *node.MUTANTS,
     *client.MUTANTS,
     *processes.MUTANTS,
 )

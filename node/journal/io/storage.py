@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from node.journal import limits
 from node.journal.errors import JournalLocked
+from node.journal.io.seats import Seats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,8 +100,10 @@ _datasync = getattr(os, "fdatasync", os.fsync)
 class OsFile:
     """A `StorageFile` on a descriptor."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, seats: Seats) -> None:
+        """Closing it leaves the descriptor to `seats`."""
         self._descriptor = descriptor
+        self._seats = seats
 
     def write(self, offset: int, parts: Sequence[bytes]) -> None:
         for start in range(0, len(parts), limits.WRITE_PARTS_MAX):
@@ -145,14 +148,19 @@ class OsFile:
         return os.fstat(self._descriptor).st_size
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        self._seats.leave(self._descriptor)
 
 
 class OsStorage:
-    """A `Storage` on a real folder, which is made when it is locked for the first time."""
+    """A `Storage` on a real folder, which is made when it is locked for the first time.
+
+    From then on it holds `limits.DESCRIPTORS` descriptors, those of its open files among them: no
+    connection of this process can take the one that the next segment needs.
+    """
 
     def __init__(self, directory: str | Path) -> None:
         self._directory = Path(directory)
+        self._seats = Seats()
         self._lock: int | None = None
         self._folder_turn = threading.Lock()
         self._folder_problem: OSError | None = None
@@ -181,6 +189,7 @@ class OsStorage:
             os.close(descriptor)
             raise
         self._lock = descriptor
+        self._seats.reserve(descriptor, limits.DESCRIPTORS)
         # The number is for the message above only, so a full disk must not keep a node down.
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
@@ -195,10 +204,11 @@ class OsStorage:
             folder = folder.parent
         for made in reversed(missing):
             made.mkdir(exist_ok=True)
-            _sync_folder(made.parent)
+            _sync_folder(made.parent, self._seats)
 
     def unlock(self) -> None:
         if self._lock is not None:
+            self._seats.give_up()
             os.close(self._lock)
             self._lock = None
 
@@ -207,10 +217,14 @@ class OsStorage:
 
     def create(self, name: str) -> OsFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        return OsFile(os.open(self._directory / name, flags, FILE_MODE))
+        return self._file(name, flags)
 
     def open(self, name: str) -> OsFile:
-        return OsFile(os.open(self._directory / name, os.O_RDWR | os.O_CLOEXEC))
+        return self._file(name, os.O_RDWR | os.O_CLOEXEC)
+
+    def _file(self, name: str, flags: int) -> OsFile:
+        path = self._directory / name
+        return OsFile(self._seats.take(lambda: os.open(path, flags, FILE_MODE)), self._seats)
 
     def rename(self, old: str, new: str) -> None:
         os.rename(self._directory / old, self._directory / new)
@@ -225,7 +239,7 @@ class OsStorage:
             if self._folder_problem is not None:
                 raise self._folder_problem
             try:
-                _sync_folder(self._directory)
+                _sync_folder(self._directory, self._seats)
             except OSError as problem:
                 self._folder_problem = problem
                 raise
@@ -235,12 +249,13 @@ class OsStorage:
         return figures.f_bavail * figures.f_frsize
 
 
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _sync_folder(path: Path, seats: Seats) -> None:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    descriptor = seats.take(lambda: os.open(path, flags))
     try:
         os.fsync(descriptor)
     finally:
-        os.close(descriptor)
+        seats.leave(descriptor)
 
 
 class OpenFiles:
