@@ -221,7 +221,7 @@ class TestManual:
         [task] = planned(reader)
         fifo.spark.release(cluster.url, queue, "r")
         assert depth(client, queue) == (5, 0)
-        with pytest.raises(SourceError, match="open it first"):
+        with pytest.raises(SourceError, match="is gone with all that it held"):
             bodies([task])
 
     def test_a_renewed_reservation_is_kept_and_ack_reports_an_expired_one(

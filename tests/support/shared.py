@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import fifo
 from fifo.loop import new_loop
 from node.config import ClusterConfig
+from tests.support import raft_probe
 from tests.support.cluster import (
     LOOK_SECONDS,
     LocalCluster,
@@ -82,8 +83,14 @@ class SharedCluster(LocalCluster):
             await self.start(*missing)
         await self.leader()
         await eventually(lambda: all(node.unready() is None for node in self.nodes.values()))
+        await eventually(self._all_connected)
         async with fifo.connect(self._admin_url) as client:
             await _empty(client)
+
+    def _all_connected(self) -> bool:
+        """Whether each node has each other one: whichever leads next can reach all."""
+        peers = [raft_probe.running_raft(node).status().peers for node in self.nodes.values()]
+        return all(peer.connected for one in peers for peer in one)
 
 
 async def _empty(client: fifo.Client) -> None:
