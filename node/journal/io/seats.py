@@ -13,7 +13,6 @@ import errno
 import logging
 import os
 import threading
-import time
 from typing import TYPE_CHECKING, Final
 
 from node.journal import limits
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_NEVER: Final = threading.Event()
+
 NO_DESCRIPTOR_ERRNOS: Final = frozenset((errno.EMFILE, errno.ENFILE))
 """Errors that mean: no descriptor left, of this process or of the whole system."""
 
@@ -30,7 +31,7 @@ NO_DESCRIPTOR_ERRNOS: Final = frozenset((errno.EMFILE, errno.ENFILE))
 class Seats:
     """Reserved descriptors. Threads may use it at the same time."""
 
-    def __init__(self, pause: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, pause: Callable[[float], object] = _NEVER.wait) -> None:
         """`pause`: waits for some seconds."""
         self._pause = pause
         self._turn = threading.Lock()

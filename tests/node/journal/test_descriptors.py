@@ -74,7 +74,7 @@ def test_a_journal_gives_all_of_its_descriptors_back(tmp_path: Path) -> None:
 def test_a_file_is_opened_once_the_system_has_a_descriptor_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The whole system's lack passes too, told once."""
+    """A lack of the whole system passes too, and is logged once."""
     tries: list[int] = []
     pauses: list[float] = []
 
