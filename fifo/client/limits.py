@@ -101,6 +101,13 @@ whole duration."""
 RENEW_RETRY_S: Final = 0.1
 """Before a renewal is tried again that was answered "not now" (no lease yet)."""
 
+REPLACED_S: Final = 1.0
+"""Seconds that a consumer waits for the next queue of its name after its queue was deleted: a
+program that declares a queue anew does so within milliseconds of its deletion."""
+
+REPLACED_LOOK_S: Final = 0.1
+"""Between two looks for it. A look for a queue that is not there costs the node no log entry."""
+
 GAP_RESENDS: Final = 3
 """A frame answered `gap` so often behind the same unanswered one: that one was lost, start over."""
 

@@ -11,12 +11,16 @@ from typing import Any
 
 from fifo.client.connection.dialing import Dialer
 from fifo.client.connection.link import Link
+from fifo.client.connection.session import Session
 from fifo.client.consuming.consumer import Consumer
+from fifo.client.consuming.durable import DurableConsumer
+from fifo.client.consuming.getting import Box
 from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settler import Settler
 from fifo.client.publishing.publish_stream import PublishStream
 from tests.client import test_consuming as consuming
+from tests.client import test_durable as durable
 from tests.client import test_publishing as publishing
 from tests.client import test_second_settlements as second
 from tests.client import test_settling as settling
@@ -55,6 +59,27 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "lost messages are taken for a gap that may close": (
         edited(PublishStream, "_gap", "expected < self.last_stored", "False"),
         _test(publishing.test_a_queue_that_has_lost_what_it_confirmed_is_reported_each_time),
+    ),
+    "a consumer stays with the queue that was deleted": (
+        edited(Consumer, "removed", "self._subscribe_anew()", "pass"),
+        _test(consuming.test_a_removal_that_overtakes_the_number_of_its_consumer_is_heard),
+    ),
+    "a removal that comes before its consumer's number is forgotten": (
+        edited(Session, "bind", "self.loop.call_soon(sink.removed)", "pass"),
+        _test(consuming.test_a_removal_that_overtakes_the_number_of_its_consumer_is_heard),
+    ),
+    "messages of a get outlive their queue": (
+        edited(
+            Box,
+            "removed",
+            "self._session.lose(ledger, ledger.unresolved(), suspected=False)",
+            "pass",
+        ),
+        _test(consuming.test_messages_of_a_get_are_lost_with_their_queue),
+    ),
+    "a durable consumer hides that its tokens were forgotten": (
+        edited(DurableConsumer, "_tokens", "if first < self._handed_below", "if False"),
+        _test(durable.test_a_cluster_that_has_forgotten_what_it_handed_out_is_reported),
     ),
     "a consumer that is let go keeps what it has": (
         edited(Consumer, "__del__", "if ledger is not None:", "if False:"),

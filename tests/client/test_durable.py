@@ -155,3 +155,22 @@ async def test_an_ack_names_unsettled_tokens_and_confirms_their_receipt() -> Non
         assert lost == fifo.NotAcked(1, 2, fifo.Status.LOCK_LOST)
         assert dead == fifo.NotAcked(4, 4, fifo.Status.DEAD_LETTERED)
         assert asked == [(0, 9), (5, 0)]
+
+
+async def test_a_cluster_that_has_forgotten_what_it_handed_out_is_reported() -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        first_tokens = iter([4, 4])
+
+        def reserve(line: Line, frame: Frame, request: Durable) -> None:
+            answer = {"consumer": 5, "first_token": next(first_tokens), "count": 2}
+            line.send(Ok(answer), frame.correlation)
+
+        peer.answers[Durable] = durable({"reserve": reserve})
+        reader = client.durable("orders", "reader")
+        assert await reader.hold(2) == range(4, 6)
+        with pytest.raises(fifo.LockLost, match="token 5 was handed out, and the next is 4"):
+            await reader.hold(2)
+        # Opened again, it says so once more, for the numbers are those of the older state.
+        with pytest.raises(fifo.LockLost, match="older state"):
+            await reader.open()
+        assert await reader.open() == ((1, 3),)

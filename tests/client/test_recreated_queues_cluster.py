@@ -220,38 +220,98 @@ async def test_a_first_publish_to_a_queue_that_stays_is_stored_once_though_its_a
 # --- consumers -------------------------------------------------------------------------------
 
 
-async def test_a_waiting_consumer_hears_that_its_queue_was_deleted_and_goes_on_when_it_asks_again(
+async def test_a_waiting_consumer_goes_on_with_the_queue_that_has_the_name_now(
+    client: fifo.Client, shared_cluster: SharedCluster
+) -> None:
+    async with fifo.connect(shared_cluster.url) as other, client.consume("orders") as messages:
+        old = messages.number
+        waiting = [asyncio.create_task(messages.next()) for _ in range(2)]
+        await passed(LOOK_SECONDS)
+        await again(other)
+        await other.publish_many("orders", [b"1", b"2"])
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            taken = [message for message in await asyncio.gather(*waiting) if message is not None]
+        assert sorted(message.body for message in taken) == [b"1", b"2"]
+        assert {message.consumer for message in taken} == {messages.number} != {old}
+        for message in taken:
+            assert (await message.ack(receipt=True)).status == "ok"
+        assert (await client.queue("orders")).messages == 0
+
+
+async def test_a_waiting_consumer_hears_once_that_no_queue_has_the_name_any_more(
     client: fifo.Client, shared_cluster: SharedCluster
 ) -> None:
     async with fifo.connect(shared_cluster.url) as other, client.consume("orders") as messages:
         waiting = [asyncio.create_task(messages.next()) for _ in range(2)]
         await passed(LOOK_SECONDS)
-        await again(other)
+        await other.delete("orders")
         for task in waiting:
             with pytest.raises(fifo.QueueNotFound, match="deleted"):
                 await task
         # The deletion is known: from here on it is about the queue that has the name now.
+        await other.declare(fifo.QueueSpec("orders"))
         await other.publish("orders", b"new")
         [message] = await take(messages, 1)
         assert message.body == b"new"
         assert (await message.ack(receipt=True)).status == "ok"
 
 
-async def test_a_consumer_whose_handler_is_at_work_loses_its_lock_and_hears_it_once(
+async def test_a_consumer_at_work_loses_its_locks_and_settles_nothing_in_the_new_queue(
     client: fifo.Client, shared_cluster: SharedCluster
 ) -> None:
     async with fifo.connect(shared_cluster.url) as other, client.consume("orders") as messages:
         await client.publish_many("orders", [b"in hand", b"unopened"])
         [held] = await take(messages, 1)
         await again(other)
+        await other.publish("orders", b"new")
         async with asyncio.timeout(DEADLINE_SECONDS):
             await held.lock_lost.wait()
+        [message] = await take(messages, 1)
+        assert (message.body, message.token) == (b"new", held.token), "the tokens begin anew"
         assert (await held.ack(receipt=True)).status in ("lock_lost", "unknown_consumer")
-        with pytest.raises(fifo.QueueNotFound, match="deleted"):
-            await messages.next(timeout=5)
-        assert await messages.next(timeout=0.1) is None
-        await other.publish("orders", b"new")
-        assert (await take(messages, 1))[0].body == b"new"
+        [lock] = await client.locks("orders")
+        assert (lock.consumer, lock.token) == (messages.number, message.token)
+        assert (await message.ack(receipt=True)).status == "ok"
+
+
+async def test_a_consumer_whose_queue_changed_while_it_was_away_goes_on(
+    client: fifo.Client, shared_cluster: SharedCluster
+) -> None:
+    async with (
+        unanswered(shared_cluster) as (worker, proxy),
+        worker.consume("orders") as messages,
+    ):
+        await client.publish("orders", b"in hand")
+        [held] = await take(messages, 1)
+        waiting = asyncio.create_task(messages.next())
+        proxy.back.cut = proxy.there.cut = True
+        await again(client)
+        await client.publish("orders", b"new")
+        proxy.heal()
+        proxy.reset()
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            message = await waiting
+        assert message is not None
+        assert message.body == b"new"
+        assert held.lock_lost.is_set()
+        assert (await held.ack(receipt=True)).status in ("lock_lost", "unknown_consumer")
+        assert (await message.ack(receipt=True)).status == "ok"
+
+
+async def test_a_pulling_consumer_takes_what_is_left_of_its_credit_along(
+    client: fifo.Client, shared_cluster: SharedCluster
+) -> None:
+    async with (
+        fifo.connect(shared_cluster.url) as other,
+        client.consume("orders", pull=True) as messages,
+    ):
+        await messages.credit(3)
+        await other.publish_many("orders", [b"handed out", b"unopened"])
+        assert (await take(messages, 1))[0].body == b"handed out"
+        await again(other)
+        await other.publish_many("orders", [b"1", b"2", b"3"])
+        assert [message.body for message in await take(messages, 2)] == [b"1", b"2"]
+        assert await messages.next(timeout=0.1) is None, "three were asked for, and three came"
 
 
 async def test_asking_again_where_no_queue_was_declared_says_so_each_time(

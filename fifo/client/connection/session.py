@@ -153,6 +153,7 @@ class Session:
         self._sinks: dict[int, Sink] = {}
         self._listeners: dict[int, Listener] = {}
         self._orphans: dict[int, list[Delivery]] = {}
+        self._removed: set[int] = set()
         self._expected: dict[int, Expected] = {}
         self._calls: dict[int, Call] = {}
         self._correlations = itertools.count(1)
@@ -239,6 +240,7 @@ class Session:
             return
         self.link = None
         self._orphans.clear()
+        self._removed.clear()
         if self.closing:
             # The node hangs up on a closed session: that is no loss, and nothing to come back from.
             self._fail(ClientClosed("the client is closed"))
@@ -510,6 +512,9 @@ class Session:
         self._sinks[ledger.number] = sink
         for delivery in self._orphans.pop(ledger.number, ()):
             sink.deliver(delivery)
+        if ledger.number in self._removed:
+            self._removed.discard(ledger.number)
+            self.loop.call_soon(sink.removed)
 
     def unbind(self, number: int) -> None:
         """This consumer number is done with."""
@@ -534,9 +539,7 @@ class Session:
 
     def _give_orphans_back(self) -> None:
         """Release deliveries of consumers that no call here has asked for."""
-        if not self._orphans or any(
-            isinstance(call.message, Subscribe | Get) for call in self._calls.values()
-        ):
+        if not self._orphans or self._awaits_number():
             return
         orphans, self._orphans = self._orphans, {}
         for number, deliveries in orphans.items():
@@ -547,6 +550,10 @@ class Session:
                 if self.link is not None:
                     release = Settle(number, VERB_RELEASE, tokens, automatic=True)
                     self.link.send(release, self.next_correlation())
+
+    def _awaits_number(self) -> bool:
+        """Whether an answer under way says the number of a consumer of ours."""
+        return any(isinstance(call.message, Subscribe | Get) for call in self._calls.values())
 
     def notice(self, notice: Notice) -> None:
         """Handle a notice about a consumer; on the user's loop."""
@@ -565,6 +572,11 @@ class Session:
             sink = self._sinks.get(notice.consumer)
             if sink is not None:
                 sink.removed()
+            elif self._awaits_number():
+                # On the control connection it overtakes the answer that names the consumer.
+                self._removed.add(notice.consumer)
+            else:
+                self._removed.clear()
 
     def lose(
         self, ledger: LockLedger[Any], tokens: tuple[tuple[int, int], ...], *, suspected: bool

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import warnings
 import weakref
 from collections import deque
@@ -30,11 +31,13 @@ from fifo.client.consuming.ranges import Range
 from fifo.client.consuming.settler import Settler
 from fifo.client.consuming.verbs import SettleResult
 from fifo.client.durations import Duration, patience
-from fifo.client.errors import FifoError, QueueNotFound, again
+from fifo.client.errors import FifoError, QueueNotFound, again, reworded
 from fifo.wire import Frame, RemoteProtocolError
 from fifo.wire import limits as wire
 from fifo.wire.errors import Code
 from fifo.wire.messages import SESSION_RESUMED, Alive, Credit, Subscribed
+
+_log = logging.getLogger("fifo.client")
 
 M = TypeVar("M", bound=LockedMessage)
 
@@ -78,6 +81,8 @@ class Consumer(Generic[M]):
         self._turn = 0
         self._subscribed_once = False
         self._answered_once = False
+        self._patient_until = 0.0
+        self._credit_left = 0 if options.subscribe.pull else None
 
     def __repr__(self) -> str:
         state = "cancelled" if self.cancelled else "active" if self.active else "waiting"
@@ -174,16 +179,19 @@ class Consumer(Generic[M]):
         It replaces the previous credit. With `drain` the rest is cancelled once all ready messages
         are handed out.
 
-        Raises InvalidArgument where the consumer did not subscribe to pull. A consumer of a new
-        session, after the old one ended, begins without any.
+        Raises InvalidArgument where the consumer did not subscribe to pull. What is left of it goes
+        along where the consumer has to subscribe anew.
         """
         checks.integer(count, "count", 0, wire.CREDIT_MAX)
+        checks.flag(drain, "drain")
         await self.subscribe()
+        if self._credit_left is not None:
+            self._credit_left = count
         if self._ledger is not None:
             self._ledger.suspected = False
-            await self._session.call(
-                Credit(self._ledger.number, count, checks.flag(drain, "drain"))
-            )
+            await self._session.call(Credit(self._ledger.number, count, drain))
+            if drain:
+                self._credit_left = 0
 
     async def subscribe(self) -> None:
         """Subscribe now; entering the context or asking for a message does it as well."""
@@ -391,6 +399,8 @@ class Consumer(Generic[M]):
         return tuple(found)
 
     def _forget_buffer(self) -> None:
+        if self._credit_left is not None:
+            self._credit_left += self.buffered
         self._buffer.clear()
         self._delivery = None
         self._index = self._stop = 0
@@ -445,6 +455,8 @@ class Consumer(Generic[M]):
         self._ledger = ledger
         self._feed = Feed(self, ledger, self._settler)
         self._session.bind(ledger, self._feed)
+        if self._credit_left:
+            self._session.tell(Credit(ledger.number, self._credit_left, automatic=True))
 
     def deliver(self, delivery: Delivery) -> None:
         """Messages came: keep what is new."""
@@ -457,6 +469,8 @@ class Consumer(Generic[M]):
             count += stop - start
             if not self.cancelled:
                 self._buffer.append((delivery, start, stop))
+        if self._credit_left is not None:
+            self._credit_left = max(0, self._credit_left - count)
         metrics = self._session.metrics
         metrics.delivered += count
         metrics.repeats_dropped += delivery.count - count
@@ -476,13 +490,16 @@ class Consumer(Generic[M]):
         self._wake_all()
 
     def removed(self) -> None:
-        """The queue was deleted: all locks are lost, and the program hears it once."""
+        """The queue was deleted: all locks are lost. Where another has its name, or has it soon,
+        this consumer goes on there; else the program hears it once."""
         ledger, self._ledger = self._ledger, None
         self._forget_buffer()
         if ledger is not None:
             self._session.lose(ledger, ledger.unresolved(), suspected=False)
             self._session.unbind(ledger.number)
-        self._end(QueueNotFound(f"queue {self.queue!r} was deleted"))
+        if not self.cancelled and self._subscribed_once:
+            self.active = False
+            self._subscribe_anew()
 
     def session_ended(self) -> None:
         """Drop all that it held; it subscribes again with the next session."""
@@ -492,8 +509,6 @@ class Consumer(Generic[M]):
 
     def resumed(self) -> None:
         """Connected: subscribe again where the node does not know this consumer any more."""
-        if self.cancelled or not self._subscribed_once or self._error is not None:
-            return
         welcome = self._session.welcome
         if self._ledger is not None and welcome is not None:
             known = [one[0] for one in welcome.consumers]
@@ -502,19 +517,38 @@ class Consumer(Generic[M]):
                 return
         elif not self._answered_once:
             return
-        if self._subscribing is None:
+        self._subscribe_anew()
+
+    def _subscribe_anew(self) -> None:
+        """Subscribe to the queue that has the name now, and for a moment wait until one has it."""
+        self._patient_until = self._session.loop.time() + limits.REPLACED_S
+        self._subscribe_again()
+
+    def _subscribe_again(self) -> None:
+        if self.cancelled or not self._subscribed_once or self._error is not None:
+            return
+        if self._subscribing is None and self._session.fatal is None:
             self._subscribing = self._session.begin(
                 self._options.subscribe, on_answer=self._subscribed
             )
-            self._subscribing.future.add_done_callback(self._resubscribed)
+            self._subscribing.future.add_done_callback(self._subscribed_again)
 
-    def _resubscribed(self, future: asyncio.Future[Any]) -> None:
-        self._subscribing = None
-        if future.cancelled():
+    def _subscribed_again(self, future: asyncio.Future[Any]) -> None:
+        if self._subscribing is not None and self._subscribing.future is future:
+            self._subscribing = None
+        if future.cancelled() or self.cancelled:
             return
         error = future.exception()
-        if isinstance(error, FifoError):
+        loop = self._session.loop
+        if isinstance(error, QueueNotFound) and loop.time() < self._patient_until:
+            loop.call_later(limits.REPLACED_LOOK_S, self._subscribe_again)
+        elif isinstance(error, QueueNotFound):
+            text = f"queue {self.queue!r} was deleted, and no other has its name: {error}"
+            self._end(reworded(error, text))
+        elif isinstance(error, FifoError):
             self._end(error)
+        elif error is None and self._ledger is not None:
+            _log.warning("%r subscribed anew: its session ended, or its queue was deleted", self)
 
     def _end(self, error: FifoError) -> None:
         """The subscription is over: all who wait hear it, else who asks next. Asking once more

@@ -76,6 +76,7 @@ class DurableConsumer:
         self._options = dict(options or {})
         self._session = session
         self._verb = asyncio.Lock()
+        self._handed_below = 0
         self._came: dict[int, DurableMessage] | None = None
 
     def __repr__(self) -> str:
@@ -85,6 +86,7 @@ class DurableConsumer:
         """Find or create it, and take it over; the ranges of tokens that it holds.
 
         Every verb does it where it was not done; again after SessionTaken it takes the name back.
+        Raises LockLost, once, where the cluster has forgotten tokens that it had handed out.
         """
         async with self._verb:
             await self._open()
@@ -164,10 +166,14 @@ class DurableConsumer:
         result = answer.result if isinstance(answer, Ok) else None
         if not isinstance(result, dict):
             raise _unexpected(Ok, "open", answer)
+        same = result["consumer"] == self.consumer
         self.consumer, self.generation = result["consumer"], result["generation"]
         self.next_token = result["next_token"]
         self.held = tuple((first, last) for first, last in result["held"])
         self._session.listen(self.consumer, self)
+        handed_below, self._handed_below = self._handed_below, self.next_token
+        if same and self.next_token < handed_below:
+            raise self._forgotten(handed_below, self.next_token)
 
     async def _fetch(self, first: int, last: int) -> list[DurableMessage]:
         """In halves where it is more than the machine sends in one step."""
@@ -210,7 +216,20 @@ class DurableConsumer:
         if result["consumer"] != self.consumer:
             raise LockLost("this durable consumer was forgotten, and another has its name now")
         first = result["first_token"]
-        return range(first, first + result["count"])
+        tokens = range(first, first + result["count"])
+        if verb == "reserve":
+            if first < self._handed_below:
+                raise self._forgotten(self._handed_below, first)
+            self._handed_below = max(first, tokens.stop)
+        return tokens
+
+    def _forgotten(self, below: int, next_token: int) -> LockLost:
+        """The error where the cluster knows less than it has answered: a loss must be loud."""
+        return LockLost(
+            f"{self!r} has lost locks that were confirmed: token {below - 1} was handed out, and"
+            f" the next is {next_token}; the cluster was restored from an older state, or lost its"
+            " disks; open it again"
+        )
 
 
 def _unexpected(expected: type[Message], verb: str, answer: Message) -> ProtocolError:

@@ -70,7 +70,12 @@ class Box:
         """Do nothing: no iterator waits here."""
 
     def removed(self) -> None:
-        """Do nothing: the next get reports the deleted queue."""
+        """The queue was deleted: all locks are lost; the next get says whether another has its
+        name."""
+        ledger = self.ledger
+        self._session.lose(ledger, ledger.unresolved(), suspected=False)
+        self._session.unbind(ledger.number)
+        self._unclaimed.clear()
 
 
 class Getter:
