@@ -79,7 +79,7 @@ async def test_an_unanswered_renewal_moves_both_connections_to_the_leader_of_a_l
         assert client.address == old.address
         leads_later(new)
         await until(lambda: roles(new) == [ROLE_DATA, ROLE_CONTROL])
-        assert client.address == new.address
+        await until(lambda: client.address == new.address)
         await until(lambda: not old.lines)
         await new.hear(Renew)
 
