@@ -34,6 +34,7 @@ from node.broker.connections.listener import (
     connections_max,
     show_certificate,
 )
+from node.broker.stretches import Stretches
 from node.broker.turns import Turns
 from node.collector import Collector
 from node.config import ClusterConfig, NodeConfig
@@ -99,7 +100,8 @@ class Environment:
     `clock` is monotonic and counts suspended time, `wall` is for people. `storage` opens the
     journal's folder, `transport` makes the peer port, `listener` the client port, and `worker` a
     worker for blocking work off the event loop, by the name of its thread. `journal_limits` sizes
-    the journal's files and cache (None: the defaults), `disk_clock` measures its syncs.
+    the journal's files and cache (None: the defaults), `disk_clock` measures its syncs. `stopwatch`
+    measures the shares of clients in a turn, `cpu_clock` the CPU time of the loop's thread.
     """
 
     clock: Callable[[], float] = boot_clock
@@ -111,6 +113,8 @@ class Environment:
     listener: MakePort = Listener
     journal_limits: JournalLimits | None = None
     disk_clock: Callable[[], float] = time.perf_counter
+    stopwatch: Callable[[], float] = time.perf_counter
+    cpu_clock: Callable[[], float] = time.thread_time
 
     def wall_ms(self) -> int:
         """Wall time in milliseconds, for people."""
@@ -149,6 +153,7 @@ class Node:
         self._last_index_at_start = 0
         self._resigned = asyncio.Event()
         self._turns = Turns(self._turn, self._gathered, self._flush)
+        self._stretches = Stretches(self._env.cpu_clock)
         self.authentication = self._make_authentication()
         self.broker = self._make_broker()
         self._http = None if http is None else http(self)
@@ -183,6 +188,8 @@ class Node:
             wall_ms=self._env.wall_ms,
             turns=self._turns,
             authentication=self.authentication,
+            stopwatch=self._env.stopwatch,
+            stretches=self._stretches,
             connections_max=connections_max(),
             taken_over=self._taken_over,
         )
@@ -410,11 +417,13 @@ class Node:
         raft = self._raft
         if raft is None:
             return None
+        started = self._stretches.cpu()
         try:
             self.broker.before_turn()
             self._turns.begun()
             delay = raft.turn()
             self.broker.after_turn()
+            self._stretches.note("turn", started)
         except RaftStopped as stopped:
             self._end(stopped.reason)
             return None
@@ -428,8 +437,10 @@ class Node:
 
     def _flush(self) -> None:
         """Send answers given since the last turn: pongs, renewals, refusals."""
+        started = self._stretches.cpu()
         try:
             self.broker.flush()
+            self._stretches.note("flush", started)
         except Exception as error:
             self._fail("flush", error)
 
@@ -446,16 +457,21 @@ class Node:
         now = self._env.clock()
         gap, self._looked_at = now - self._looked_at, now
         try:
-            self.broker.look(gap)
+            self._timed("look", lambda: self.broker.look(gap))
             if now - self._swept_at >= limits.SWEEP_SECONDS:
                 self._swept_at = now
-                self.broker.sweep()
+                self._timed("sweep", self.broker.sweep)
             if self.collector is not None:
-                self.collector.look()
+                self._timed("collect", self.collector.look)
         except Exception as error:
             self._fail("housekeeping", error)
             return
         asyncio.get_running_loop().call_later(limits.LOOK_SECONDS, self._housekeeping)
+
+    def _timed(self, kind: str, work: Callable[[], None]) -> None:
+        started = self._stretches.cpu()
+        work()
+        self._stretches.note(kind, started)
 
     def _fail(self, step: str, error: Exception) -> None:
         logger.exception("event=%s_failed", step, exc_info=error)

@@ -46,20 +46,58 @@ class BadMessage:
 
 
 class Decoder:
-    """Bytes in, frames out; remembers only an unfinished frame.
+    """Bytes in, frames out, one at a time; remembers what is not decoded yet.
 
     `frame_bytes_max` may be lowered for a peer that has not said hello.
     """
 
     def __init__(self, frame_bytes_max: int = limits.FRAME_BYTES_MAX) -> None:
         self.frame_bytes_max = frame_bytes_max
+        self._data = b""
+        self._at = 0
+        """Where the next frame begins in `_data`: what lies there is not decoded yet."""
         self._rest = bytearray()
+        """An unfinished frame: while there is one, `_data` is empty."""
         self._needed = PREFIX.size
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of an unfinished frame held here."""
-        return len(self._rest)
+        """Bytes held here: frames that are not decoded yet, and an unfinished one."""
+        return len(self._data) - self._at + len(self._rest)
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes as they arrive, in any cut."""
+        if self._rest:
+            self._rest += data
+            if len(self._rest) >= self._needed:
+                self._data, self._at = bytes(self._rest), 0
+                self._rest = bytearray()
+        elif self._at < len(self._data):
+            self._data, self._at = self._data[self._at :] + data, 0
+        else:
+            self._data, self._at = data, 0
+
+    def next_frame(self) -> Frame | BadMessage | None:
+        """Decode the next frame; None where its end has not arrived yet.
+
+        Raises RemoteProtocolError where the stream cannot be trusted any more.
+        """
+        data, at = self._data, self._at
+        left = len(data) - at
+        self._needed = PREFIX.size
+        if left >= PREFIX.size:
+            header_bytes, raw_bytes = PREFIX.unpack_from(data, at)
+            self._check_prefix(header_bytes, raw_bytes)
+            split = at + PREFIX.size + header_bytes
+            end = split + raw_bytes
+            if end <= len(data):
+                self._at = end
+                return _frame(data, at + PREFIX.size, split, end)
+            self._needed = end - at
+        if left:
+            self._rest += memoryview(data)[at:]
+        self._data, self._at = b"", 0
+        return None
 
     def receive_data(self, data: bytes) -> list[Frame | BadMessage]:
         """Take bytes as they arrive, in any cut; return the frames that they complete.
@@ -67,28 +105,10 @@ class Decoder:
         Raises RemoteProtocolError where the stream cannot be trusted any more; frames that came in
         the same bytes are then not handed out, for no peer is left to answer.
         """
-        if self._rest:
-            self._rest += data
-            if len(self._rest) < self._needed:
-                return []
-            data = bytes(self._rest)
-            self._rest = bytearray()
+        self.feed(data)
         frames: list[Frame | BadMessage] = []
-        at, size = 0, len(data)
-        while size - at >= PREFIX.size:
-            header_bytes, raw_bytes = PREFIX.unpack_from(data, at)
-            self._check_prefix(header_bytes, raw_bytes)
-            split = at + PREFIX.size + header_bytes
-            end = split + raw_bytes
-            if end > size:
-                self._needed = end - at
-                break
-            frames.append(_frame(data, at + PREFIX.size, split, end))
-            at = end
-        else:
-            self._needed = PREFIX.size
-        if at < size:
-            self._rest += memoryview(data)[at:]
+        while (frame := self.next_frame()) is not None:
+            frames.append(frame)
         return frames
 
     def _check_prefix(self, header_bytes: int, raw_bytes: int) -> None:

@@ -79,18 +79,29 @@ class Opening:
 
     def receive_data(self, data: bytes) -> list[Frame | BadMessage]:
         """Frames that these bytes complete, in order; raises RemoteProtocolError and is closed."""
+        self.feed(data)
+        frames: list[Frame | BadMessage] = []
+        while (frame := self.next_frame()) is not None:
+            frames.append(frame)
+        return frames
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes as they arrive, for `next_frame`."""
+        if self.state is not State.CLOSED:
+            self.decoder.feed(data)
+
+    def next_frame(self) -> Frame | BadMessage | None:
+        """The next frame that has arrived whole; raises RemoteProtocolError and is closed."""
         if self.state is State.CLOSED:
-            return []
+            return None
         try:
-            frames = self.decoder.receive_data(data)
-            for frame in frames:
-                if self.state is not State.OPENING:
-                    break
+            frame = self.decoder.next_frame()
+            if self.state is State.OPENING and frame is not None:
                 self._check_opening(frame)
         except RemoteProtocolError:
             self.state = State.CLOSED
             raise
-        return frames
+        return frame
 
     def _check_opening(self, frame: Frame | BadMessage) -> None:
         if isinstance(frame, BadMessage):

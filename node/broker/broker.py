@@ -20,6 +20,7 @@ from node.broker.clock import Clocks, ClusterClock
 from node.broker.connections.authentication import Authentication
 from node.broker.connections.connection import Connection
 from node.broker.connections.handshake import Handshake, Identity
+from node.broker.connections.input_turns import InputTurns
 from node.broker.connections.registry import Connections
 from node.broker.context import Context
 from node.broker.counters import Counters
@@ -27,6 +28,7 @@ from node.broker.leadership import Leadership
 from node.broker.machine_host import MachineHost
 from node.broker.permissions import Rights
 from node.broker.requests.table import HANDLERS, VERBS
+from node.broker.stretches import Stretches
 from node.broker.turns import Turns
 from node.broker.views import View
 from node.config import LimitSettings
@@ -47,11 +49,14 @@ class Broker:
         wall_ms: Callable[[], int],
         turns: Turns,
         authentication: Authentication,
+        stopwatch: Callable[[], float],
+        stretches: Stretches,
         connections_max: int = limits.CONNECTIONS_MAX,
         taken_over: Callable[[], None] = lambda: None,
     ) -> None:
-        """`now`: monotonic seconds, the clock of Raft's lease too; `taken_over` is called when the
-        state was replaced by that of a snapshot."""
+        """`now`: monotonic seconds, the clock of Raft's lease too; `stopwatch`: seconds, for what
+        takes microseconds; `taken_over` is called when the state was replaced by that of a
+        snapshot."""
         self._identity = identity
         self._settings = settings
         self.alarms = Alarms(settings)
@@ -68,6 +73,8 @@ class Broker:
         self._clocks = Clocks(now, wall_ms, self.clock)
         self.counters = Counters()
         self.connections = Connections(turns, connections_max, settings.memory_high_bytes)
+        self.stretches = stretches
+        self._input = InputTurns(stopwatch, stretches, lambda kind: VERBS.get(kind, "frame"))
         self.host = MachineHost(Machine(), self._read, self._taken_over)
 
     def attach(self, raft: RaftNode) -> None:
@@ -185,6 +192,7 @@ class Broker:
     def sweep(self) -> None:
         """Check heartbeats, handshakes, stalled peers, memory and disk."""
         now = self._now()
+        self.stretches.look(now)
         if self.leadership is not None:
             self.leadership.sessions.sweep(now)
         held_bytes = self.connections.sweep(now, lambda: self._handshake.redirect(moved=False))
@@ -199,6 +207,14 @@ class Broker:
     def connected(self, connection: Connection) -> None:
         """Take a new connection, within the node's bounds."""
         self.connections.add(connection)
+
+    def arrived(self, connection: Connection) -> None:
+        """Handle what has arrived, now or in the connection's turn."""
+        self._input.arrived(connection)
+
+    def to_handle(self, connection: Connection) -> None:
+        """Handle what waits in the connection's turn."""
+        self._input.queue(connection)
 
     def disconnected(self, connection: Connection) -> None:
         """Forget a closed connection everywhere."""

@@ -37,6 +37,30 @@ IN_FLIGHT_BYTES_MAX: Final = 16 * MIB
 GATHERED_BYTES_MAX: Final = 32 * MIB
 """Waiting in the gatherer of a leader; above it no client connection is read until half is gone."""
 
+# --- turns of clients -----------------------------------------------------------------------------
+
+SHARE_ITEMS_MAX: Final = 128
+"""Frames, or pieces of a long answer, that one connection may have handled before the others get
+their turn: half a millisecond of pings."""
+
+SHARE_SECONDS: Final = 0.001
+"""The same in time; a frame that takes longer ends the share."""
+
+TURN_ITEMS_MAX: Final = 1_024
+"""Frames of all connections in one turn of the event loop, after which it looks at its sockets and
+timers again: peers and heartbeats wait no longer than this."""
+
+TURN_SECONDS: Final = 0.005
+"""The same in time: a tenth of the 50 ms that a turn of the loop may take, a twentieth of a
+heartbeat of Raft."""
+
+STRETCH_SECONDS_AIM: Final = 0.020
+"""CPU time of one stretch of work on the loop above which it is counted as long: no request, query
+or frame takes more."""
+
+STRETCH_WINDOW_SECONDS: Final = 300.0
+"""The longest stretches are those of the last one or two of these: several scrapes see each."""
+
 # --- time ----------------------------------------------------------------------------------------
 
 GAP_SECONDS_MAX: Final = 1.0

@@ -19,6 +19,7 @@ from node.http.process import add_process
 from node.journal.writer import SYNC_BUCKET_SECONDS
 
 if TYPE_CHECKING:
+    from node.broker.stretches import Stretches
     from node.collector import Collected
     from node.raft import RaftStatus
     from node.server import Node
@@ -51,6 +52,7 @@ class Metrics:
             _add_snapshot(page, raft, node)
         _add_broker(page, node)
         _add_alarms(page, node)
+        _add_stretches(page, broker.stretches)
         if node.collector is not None:
             _add_collector(page, node.collector.collected)
         machine = broker.host.machine
@@ -124,6 +126,22 @@ def _add_alarms(page: Page, node: Node) -> None:
         ("fifo_memory_high_bytes", "Threshold of memory_high.", alarms.memory_high_bytes),
     ):
         page.gauge(name, text, value)
+
+
+def _add_stretches(page: Page, stretches: Stretches) -> None:
+    """Add the work of the event loop that nothing else could interrupt."""
+    page.samples(
+        "fifo_loop_longest_seconds",
+        "gauge",
+        "CPU time of the longest stretch of work on the event loop in the last minutes, by kind.",
+        [({"kind": kind}, seconds) for kind, seconds in stretches.longest().items()],
+    )
+    page.samples(
+        "fifo_loop_long_total",
+        "counter",
+        "Stretches of work on the event loop of more than 20 ms of CPU time, by kind.",
+        [({"kind": kind}, count) for kind, count in sorted(stretches.over_aim.items())],
+    )
 
 
 def _add_snapshot(page: Page, raft: RaftStatus, node: Node) -> None:

@@ -10,6 +10,7 @@ from tests.jepsen import mutant_plans as processes
 from tests.machine.model import mutants as machine
 from tests.mutants.hunting import Mutant
 from tests.node import mutants as node
+from tests.node.broker import mutants as broker
 from tests.node.raft import mutants as raft
 from tests.sim import mutants as cluster
 
@@ -18,6 +19,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *cluster.MUTANTS,
     *raft.MUTANTS,
     *node.MUTANTS,
+    *broker.MUTANTS,
     *client.MUTANTS,
     *processes.MUTANTS,
 )

@@ -160,6 +160,8 @@ class Host:
                 rng=rng,
                 worker=partial(SlowDisk, self),
                 disk_clock=self._disk_clock,
+                stopwatch=program.clock,
+                cpu_clock=program.clock,
                 listener=ClientPort,
                 # So small that most bodies come from the disk, and files are dropped and compacted.
                 journal_limits=JournalLimits(segment_bytes=32_768, cache_bytes=4_096),

@@ -28,7 +28,13 @@ WATCHER = ROOT / "tests/sim/check_raft.py"
 
 QUESTIONS = ("bool", "int", bool, int)
 
-LANDMARKS = ("encode", "Opening.receive_data", "DurableLog.extend", "TcpTransport.send")
+LANDMARKS = (
+    "encode",
+    "Opening.receive_data",
+    "Opening.next_frame",
+    "DurableLog.extend",
+    "TcpTransport.send",
+)
 """Shown although an idle cluster calls them too: without them the way of a message has gaps."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, cast
 
 from fifo.wire import BadMessage, Buffer, Code, Frame, Opening, RemoteProtocolError, encode
@@ -18,6 +18,7 @@ from fifo.wire.handshake import FROM_CLIENT
 from fifo.wire.limits import TEXT_BYTES_MAX
 from fifo.wire.messages import Confirms, Error, Message
 from node.broker import limits
+from node.broker.connections.input_turns import Share
 from node.broker.connections.output import Deferred, Output
 from node.broker.permissions import Rights
 
@@ -40,6 +41,12 @@ class Owner(Protocol):
 
     def connected(self, connection: Connection) -> None:
         """A new connection; nothing has been read from it."""
+
+    def arrived(self, connection: Connection) -> None:
+        """Bytes have arrived: call `handle`, now or in turn."""
+
+    def to_handle(self, connection: Connection) -> None:
+        """Something that has arrived waits: call `handle` in turn."""
 
     def received(self, connection: Connection, frame: Frame) -> None:
         """The next frame of the peer."""
@@ -89,8 +96,10 @@ class Connection(asyncio.Protocol):
         self.made_at = self.heard_at = self.spoke_at = now()
         self.closing_at: float | None = None
         self.lost = False
+        self.queued = False
         self._queued_for_flush = False
         self._reading_stopped: set[str] = set()
+        self._answering: tuple[Frame, Iterator[None]] | None = None
         self._requests = 0
         self._request_bytes = 0
         self._messages = 0
@@ -120,39 +129,78 @@ class Connection(asyncio.Protocol):
         self._owner.disconnected(self)
 
     def data_received(self, data: bytes) -> None:
-        """Decode bytes, cut anywhere, and hand over complete frames."""
+        """Take bytes, cut anywhere; their frames are handled within this connection's share."""
         self.heard_at = self._now()
-        if self.closing_at is not None:
-            return
+        if self.closing_at is None:
+            self.opening.feed(data)
+            self._owner.arrived(self)
+            if self.opening.decoder.pending_bytes:
+                self._owner.to_watch(self)
+
+    def handle(self, share: Share) -> bool:
+        """Handle what has arrived, within the share; whether more waits for the next turn.
+
+        While the peer has too many unanswered requests, its frames wait here as in its socket.
+        """
+        while self.open and not self._reading_stopped:
+            kind = self._handle_next()
+            if kind is None:
+                return False
+            if share.spend(kind):
+                return self._waits
+        return False
+
+    @property
+    def _waits(self) -> bool:
+        """Whether anything is left to handle."""
+        return self._answering is not None or self.opening.decoder.pending_bytes > 0
+
+    def _handle_next(self) -> type[Message] | None:
+        """Handle a frame, or a piece of a long answer; return what it was, None if none is left."""
+        if self._answering is not None:
+            return self._answer_piece(*self._answering)
         try:
-            frames = self.opening.receive_data(data)
+            frame = self.opening.next_frame()
         except RemoteProtocolError as error:
             self.fail(error.code, error.text)
-            return
-        for frame in frames:
-            if self.closing_at is not None:
-                return
-            if isinstance(frame, BadMessage):
-                self.refuse(frame.correlation, frame.code, frame.text)
-            else:
-                if frame.correlation and len(self._asked) < limits.REQUESTS_TIMED_MAX:
-                    self._asked[frame.correlation] = type(frame.message), self.heard_at
-                self._hand_over(frame)
-        if self.opening.decoder.pending_bytes:
-            self._owner.to_watch(self)
-
-    def _hand_over(self, frame: Frame) -> None:
+            return None
+        if frame is None:
+            return None
+        if isinstance(frame, BadMessage):
+            self.refuse(frame.correlation, frame.code, frame.text)
+            return Message
+        kind = type(frame.message)
+        if frame.correlation and len(self._asked) < limits.REQUESTS_TIMED_MAX:
+            self._asked[frame.correlation] = kind, self.heard_at
         try:
             self._owner.received(self, frame)
-        except RemoteProtocolError as error:
+        except Exception as error:
+            self._failed(frame, error)
+        return kind
+
+    def answer_in_pieces(self, frame: Frame, pieces: Iterator[None]) -> None:
+        """Answer a request by exhausting `pieces`, each of which counts as a frame of the peer; the
+        peer's next frame comes after them. To be called while that frame is handled."""
+        self._answering = frame, pieces
+
+    def _answer_piece(self, frame: Frame, pieces: Iterator[None]) -> type[Message]:
+        try:
+            next(pieces)
+        except StopIteration:
+            self._answering = None
+        except Exception as error:
+            self._answering = None
+            self._failed(frame, error)
+        return type(frame.message)
+
+    def _failed(self, frame: Frame, error: Exception) -> None:
+        """Answer for a handler that raised: a bug in one request costs its client an answer."""
+        if isinstance(error, RemoteProtocolError):
             self.fail(error.code, error.text)
-        except Exception:
-            # A bug in one request costs its client an answer; other clients are not affected.
-            name = type(frame.message).__name__
-            logger.exception("event=request_failed message=%s peer=%s", name, self.address)
-            self.refuse(
-                frame.correlation, Code.INTERNAL, f"{name} failed on this node; see its log"
-            )
+            return
+        name = type(frame.message).__name__
+        logger.error("event=request_failed message=%s peer=%s", name, self.address, exc_info=error)
+        self.refuse(frame.correlation, Code.INTERNAL, f"{name} failed on this node; see its log")
 
     def eof_received(self) -> bool:
         """Close when the peer has: this protocol has no half-open connections."""
@@ -356,23 +404,38 @@ class Connection(asyncio.Protocol):
 
     def stop_reading(self, reason: str) -> None:
         """Pause reading until every reason has been withdrawn."""
-        if not self._reading_stopped and self.open:
+        if self.reading and self.open:
             self._transport.pause_reading()
         self._reading_stopped.add(reason)
 
     def start_reading(self, reason: str) -> None:
-        """Withdraw one reason to pause; without any, resume."""
+        """Withdraw one reason to pause; without any, go on with what waits, then read."""
         if reason in self._reading_stopped:
             self._reading_stopped.remove(reason)
-            if not self._reading_stopped:
-                self.heard_at = self._now()
-                if self.open:
-                    self._transport.resume_reading()
+            if self.reading:
+                if self.open and self._waits:
+                    self._owner.to_handle(self)
+                self._read_again()
+
+    def pause_for_turn(self) -> None:
+        """Do not read while frames wait for this connection's turn."""
+        if not self._reading_stopped and self.open:
+            self._transport.pause_reading()
+
+    def resume_after_turn(self) -> None:
+        """Read again: what had arrived is handled, or waits for another reason."""
+        self._read_again()
+
+    def _read_again(self) -> None:
+        if self.reading:
+            self.heard_at = self._now()
+            if self.open:
+                self._transport.resume_reading()
 
     @property
     def reading(self) -> bool:
         """False while reading is paused: the peer's silence proves nothing then."""
-        return not self._reading_stopped
+        return not (self._reading_stopped or self.queued)
 
     def __repr__(self) -> str:
         """Describe the connection in a line for a log."""

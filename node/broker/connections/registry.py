@@ -165,7 +165,7 @@ def _sweep_sessionless(
     age = now - connection.made_at
     if connection.observer:
         beat(connection, now)
-        if silent(connection, connection.heard_at, now):
+        if connection.reading and silent(connection, connection.heard_at, now):
             connection.abort()
     elif not connection.said_hello and age > limits.OPENING_SECONDS:
         connection.fail(Code.PROTOCOL, f"no hello within {limits.OPENING_SECONDS:g} s")

@@ -18,6 +18,7 @@ from node.broker.connections.authentication import Authentication
 from node.broker.connections.handshake import Identity
 from node.broker.counters import Counters
 from node.broker.proposals import Proposals, Waiter
+from node.broker.stretches import Stretches
 from node.broker.turns import Turns
 from node.config import LimitSettings
 from node.journal.io.jobs import Inline
@@ -158,6 +159,8 @@ def test_a_follower_takes_the_time_of_applied_entries() -> None:
         authentication=Authentication(
             (), now=lambda: now, call_later=lambda delay, callback: None, thread=Inline
         ),
+        stopwatch=lambda: now,
+        stretches=Stretches(lambda: now),
     )
     packed = [entry.pack_command([1, 5])]
     assert entry.unpack(memoryview(b"".join(entry.pack(packed, [], stamp_ms=1, wall_ms=1))))

@@ -1,0 +1,289 @@
+"""The input of clients is handled in turns: a share for each, and other work in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from fifo.wire import Frame, encode
+from fifo.wire.frames import PREFIX
+from fifo.wire.handshake import State
+from fifo.wire.messages import Message, Ping, Publish, Renew, Settle
+from node.broker import limits
+from node.broker.broker import Broker
+from node.broker.connections.connection import Connection
+from node.broker.connections.input_turns import InputTurns
+from node.broker.stretches import Stretches
+from tests.support.cluster import eventually, running
+from tests.support.rawclient import connected
+
+PING = b"".join(encode(Ping(), 0))
+
+
+class Socket:
+    """A transport that notes whether it is read."""
+
+    def __init__(self) -> None:
+        self.reading = True
+
+    def get_extra_info(self, name: str) -> None:
+        """No address."""
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        """Nothing is written."""
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+
+class Desk:
+    """The owner of connections: hands them to the turns, and notes what they bring."""
+
+    def __init__(self, clock: Callable[[], float] = lambda: 0.0) -> None:
+        stretches = Stretches(lambda: 0.0)
+        self.turns = InputTurns(clock, stretches, lambda kind: kind.__name__)
+        self.handled: list[Connection] = []
+        self.hold_back_at: int | None = None
+
+    def connect(self) -> tuple[Connection, Socket]:
+        connection = Connection(self, lambda: 0.0, 1000)  # type: ignore[arg-type]  # a part of an owner
+        socket = Socket()
+        connection.connection_made(cast("asyncio.Transport", socket))
+        connection.opening.state = State.OPEN
+        return connection, socket
+
+    def connected(self, connection: Connection) -> None:
+        """Nothing to do."""
+
+    def to_watch(self, connection: Connection) -> None:
+        """Nothing to do."""
+
+    def arrived(self, connection: Connection) -> None:
+        self.turns.arrived(connection)
+
+    def to_handle(self, connection: Connection) -> None:
+        self.turns.queue(connection)
+
+    def received(self, connection: Connection, frame: Frame) -> None:
+        self.handled.append(connection)
+        if self.hold_back_at == len(self.handled):
+            connection.stop_reading("in_flight")
+
+
+async def loop_turn() -> None:
+    """Wait for one turn of the loop."""
+    await asyncio.sleep(0)
+
+
+async def test_one_client_gets_its_share_and_then_what_a_turn_has_room_for() -> None:
+    desk = Desk()
+    connection, socket = desk.connect()
+    count = 3 * limits.TURN_ITEMS_MAX
+    connection.data_received(PING * count)
+    assert len(desk.handled) == limits.SHARE_ITEMS_MAX
+    assert not socket.reading
+    before = len(desk.handled)
+    while len(desk.handled) < count:
+        await loop_turn()
+        assert 0 < len(desk.handled) - before <= limits.TURN_ITEMS_MAX
+        before = len(desk.handled)
+    await loop_turn()
+    assert socket.reading, "it is read again once all is handled"
+    assert connection.reading
+
+
+async def test_clients_are_served_round_robin() -> None:
+    desk = Desk()
+    connections = [desk.connect()[0] for _ in range(5)]
+    for connection in connections:
+        connection.data_received(PING * 2000)
+    while len(desk.handled) < 10_000:
+        await loop_turn()
+        counts = Counter(desk.handled)
+        assert max(counts.values()) - min(counts[one] for one in connections) <= (
+            2 * limits.SHARE_ITEMS_MAX
+        )
+
+
+async def test_a_client_with_one_request_waits_for_one_share_of_each_other() -> None:
+    desk = Desk()
+    greedy = [desk.connect()[0] for _ in range(20)]
+    for connection in greedy:
+        connection.data_received(PING * 5000)
+    modest, _ = desk.connect()
+    modest.data_received(PING)
+    while modest not in desk.handled:
+        await loop_turn()
+    before = desk.handled[: desk.handled.index(modest)]
+    assert max(Counter(before).values()) <= 2 * limits.SHARE_ITEMS_MAX
+
+
+async def test_a_share_ends_when_its_time_is_over() -> None:
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += limits.SHARE_SECONDS / 4
+        return now
+
+    desk = Desk(clock)
+    connection, _ = desk.connect()
+    connection.data_received(PING * 100)
+    assert len(desk.handled) == 4
+
+
+async def test_all_clients_of_one_turn_share_its_time() -> None:
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += limits.SHARE_SECONDS
+        return now
+
+    desk = Desk(clock)
+    for _ in range(100):
+        desk.connect()[0].data_received(PING)
+    assert len(desk.handled) <= limits.TURN_SECONDS / limits.SHARE_SECONDS + 1
+    while len(desk.handled) < 100:
+        before = len(desk.handled)
+        await loop_turn()
+        assert len(desk.handled) - before <= limits.TURN_SECONDS / limits.SHARE_SECONDS + 1
+
+
+async def test_frames_behind_too_many_unanswered_requests_wait_undecoded() -> None:
+    desk = Desk()
+    connection, socket = desk.connect()
+    desk.hold_back_at = 10
+    connection.data_received(PING * 50)
+    for _ in range(3):
+        await loop_turn()
+    assert len(desk.handled) == 10
+    assert not socket.reading
+    assert connection.held_bytes == 40 * len(PING)
+    connection.start_reading("in_flight")
+    assert len(desk.handled) == 10, "not in the middle of what has withdrawn the reason"
+    await loop_turn()
+    assert len(desk.handled) == 50
+    assert socket.reading
+
+
+async def test_bytes_that_come_while_a_client_waits_keep_their_order() -> None:
+    desk = Desk()
+    connection, _ = desk.connect()
+    count = 2 * limits.TURN_ITEMS_MAX
+    stream = PING * count
+    connection.data_received(stream[:-7])
+    connection.data_received(stream[-7:])
+    while len(desk.handled) < count:
+        await loop_turn()
+    assert connection.opening.state is State.OPEN
+    assert connection.held_bytes == 0
+
+
+async def test_a_long_answer_counts_by_its_pieces_and_precedes_the_next_frame() -> None:
+    desk = Desk()
+    connection, _ = desk.connect()
+    done: list[int] = []
+
+    def pieces() -> Iterator[None]:
+        for piece in range(3 * limits.TURN_ITEMS_MAX):
+            done.append(piece)
+            yield
+
+    def received(connection: Connection, frame: Frame) -> None:
+        desk.handled.append(connection)
+        if len(desk.handled) == 1:
+            connection.answer_in_pieces(frame, pieces())
+
+    desk.received = received  # type: ignore[method-assign]  # another handler
+    connection.data_received(PING * 2)
+    assert len(done) < limits.SHARE_ITEMS_MAX
+    before = len(done)
+    while len(done) < 3 * limits.TURN_ITEMS_MAX:
+        assert len(desk.handled) == 1
+        await loop_turn()
+        assert len(done) - before <= limits.TURN_ITEMS_MAX
+        before = len(done)
+    await loop_turn()
+    assert len(desk.handled) == 2
+
+
+# --- a node ---------------------------------------------------------------------------------------
+
+
+def _frame(message: Message, correlation: int, raw: bytes = b"") -> bytes:
+    return b"".join(encode(message, correlation, (raw,) if raw else ()))
+
+
+def _unknown(correlation: int) -> bytes:
+    header = b"\x92\xcd\x27\x0f\x01"
+    return PREFIX.pack(len(header), 0) + header
+
+
+def _lone() -> tuple[tuple[int, int], ...]:
+    return tuple((token, token) for token in range(1, 200, 2))
+
+
+BURSTS: dict[str, tuple[int, Callable[[int], bytes]]] = {
+    "pings": (20_000, lambda number: _frame(Ping(), number)),
+    "unknown types": (20_000, _unknown),
+    "refused publishes": (
+        10_000,
+        lambda number: _frame(Publish("none", 0, 0, 1, 1, ((0, 4),)), number, bytes(4)),
+    ),
+    "renewals": (4_000, lambda number: _frame(Renew(((9, _lone()),)), number)),
+    "settlements": (4_000, lambda number: _frame(Settle(9, 0, _lone()), number)),
+}
+
+
+@pytest.mark.parametrize("kind", BURSTS)
+async def test_a_burst_in_one_write_is_handled_in_turns_and_another_client_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    async with running(tmp_path, count=1) as cluster:
+        node = await cluster.leader()
+        greedy, modest = await connected(node.me.client), await connected(node.me.client)
+        turn = 0
+        handled: Counter[int] = Counter()
+        received, refuse = Broker.received, Connection.refuse
+
+        def count_received(broker: Broker, connection: Connection, frame: Frame) -> None:
+            handled[turn] += 1
+            received(broker, connection, frame)
+
+        def count_refused(connection: Connection, *what: object, **more: object) -> None:
+            if kind == "unknown types":
+                handled[turn] += 1
+            refuse(connection, *what, **more)  # type: ignore[arg-type]  # passed on
+
+        monkeypatch.setattr(Broker, "received", count_received)
+        monkeypatch.setattr(Connection, "refuse", count_refused)
+        loop = asyncio.get_running_loop()
+
+        def tick() -> None:
+            nonlocal turn
+            turn += 1
+            if not ended.is_set():
+                loop.call_soon(tick)
+
+        ended = asyncio.Event()
+        tick()
+        count, make = BURSTS[kind]
+        greedy.send_bytes(b"".join([make(number) for number in range(1, count + 1)]))
+        asked = 0
+        while sum(handled.values()) < count:
+            await modest.ask(Ping())
+            asked += 1
+        await eventually(lambda: sum(handled.values()) >= count + asked)
+        ended.set()
+        assert max(handled.values()) <= limits.TURN_ITEMS_MAX + 1
+        assert asked >= 5, "answered while the burst was handled"
+        assert node.leads
