@@ -87,6 +87,8 @@ class AlarmView(View):
 
     alarm: str = _sent("alarm", "")
     """`disk_low`: too little is free; `memory_high`: too much is held for clients."""
+    node: str = _sent("node", "")
+    """The member whose resource it is: a leader refuses publishes for every member's."""
     bytes: int = _sent("bytes", 0)
     """The free or held bytes, as measured last."""
     threshold_bytes: int = _sent("threshold_bytes", 0)
@@ -262,6 +264,10 @@ class PeerView(View):
     """Bytes sent to it and not answered."""
     snapshot: Mapping[str, Any] | None = _sent("snapshot", None, dict)
     """The progress of a snapshot on its way to it."""
+    room: Mapping[str, Any] | None = _sent("room", None, dict)
+    """Its last report of what it has left, as the leader counts it: `free_bytes` on its disk, which
+    is low below `low_bytes`, `held_bytes` of memory, high above `high_bytes`, and `sync_ms`, the
+    recent time of its syncs. None where no report counts: older than 10 s, or it recovers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

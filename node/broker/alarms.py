@@ -1,17 +1,21 @@
 """Alarms of a node: a resource is past its threshold, and publishes are refused for it.
 
 Owns the thresholds, the last measurements, and the reason that publishers get. Refusing begins and
-ends with an alarm: settlements and consumers go on, for they make room. Must not know how a
+ends with an alarm: settlements and consumers go on, for they make room. A leader has the alarms of
+the other members beside its own: what it takes has to fit on every disk. Must not know how a
 resource is measured, or who shows the alarms.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from node.broker import limits
 from node.config import LimitSettings
+from node.raft import Room
 
 logger = logging.getLogger(__name__)
 
@@ -24,9 +28,10 @@ MEMORY_HIGH: Final = "memory_high"
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A resource past its threshold, as it was measured last."""
+    """A resource of `node` past its threshold, as it was measured last."""
 
     name: str
+    node: str
     measured_bytes: int
     threshold_bytes: int
 
@@ -35,24 +40,24 @@ class Alarm:
         """The reason as publishers read it, who were refused by the leader."""
         if self.name == DISK_LOW:
             return (
-                f"the leader's disk is low: {self.measured_bytes} bytes free,"
+                f"the disk of {self.node} is low: {self.measured_bytes} bytes free,"
                 f" {self.threshold_bytes} required to publish; retry after space was freed"
             )
         return (
-            f"the leader holds {self.measured_bytes} bytes for clients that do not read, at most"
-            f" {self.threshold_bytes} while it takes publishes; retry after they have read"
+            f"{self.node} holds {self.measured_bytes} bytes for clients that do not read, at most"
+            f" {self.threshold_bytes} while publishes are taken; retry after they have read"
         )
 
 
 class Alarms:
-    """The alarms of one node."""
+    """The alarms of one node, and on a leader those of the other members."""
 
-    def __init__(self, settings: LimitSettings) -> None:
+    def __init__(self, settings: LimitSettings, node: str) -> None:
         self.disk_low_bytes = settings.disk_low_bytes
         self.memory_high_bytes = settings.memory_high_bytes
-        self.disk_free_bytes: int | None = None
         self.memory_held_bytes = 0
-        self._active: dict[str, Alarm] = {}
+        self._node = node
+        self._active: dict[tuple[str, str], Alarm] = {}
 
     @property
     def active(self) -> tuple[Alarm, ...]:
@@ -68,26 +73,48 @@ class Alarms:
 
     def measured_disk(self, free_bytes: int) -> None:
         """Note the free space of the journal's disk."""
-        self.disk_free_bytes = free_bytes
-        low = free_bytes < self.disk_low_bytes
-        self._set(Alarm(DISK_LOW, free_bytes, self.disk_low_bytes), on=low)
+        self._disk(self._node, free_bytes, self.disk_low_bytes)
 
     def measured_memory(self, held_bytes: int) -> None:
         """Note the memory that is held for all clients together."""
         self.memory_held_bytes = held_bytes
-        high = held_bytes > self.memory_high_bytes
-        self._set(Alarm(MEMORY_HIGH, held_bytes, self.memory_high_bytes), on=high)
+        self._memory(self._node, held_bytes, self.memory_high_bytes)
+
+    def reported(self, rooms: Mapping[str, Room]) -> None:
+        """Note the reports of the other members that count. The alarms of all others end: a
+        member that is gone has no disk that could fill."""
+        for node, room in rooms.items():
+            self._disk(node, room.free_bytes, room.low_bytes)
+            self._memory(node, room.held_bytes, room.high_bytes)
+        for node, name in list(self._active):
+            if node != self._node and node not in rooms:
+                self._set(Alarm(name, node, 0, 0), on=False)
+
+    def _disk(self, node: str, free_bytes: int, low_bytes: int) -> None:
+        """Two marks, so that the first byte that is freed does not let publishers in for one."""
+        was_on = (node, DISK_LOW) in self._active
+        back_bytes = max(0, low_bytes) // limits.ALARM_BACK_PARTS if was_on else 0
+        low = free_bytes < low_bytes + back_bytes
+        self._set(Alarm(DISK_LOW, node, free_bytes, low_bytes), on=low)
+
+    def _memory(self, node: str, held_bytes: int, high_bytes: int) -> None:
+        was_on = (node, MEMORY_HIGH) in self._active
+        back_bytes = max(0, high_bytes) // limits.ALARM_BACK_PARTS if was_on else 0
+        high = held_bytes > high_bytes - back_bytes
+        self._set(Alarm(MEMORY_HIGH, node, held_bytes, high_bytes), on=high)
 
     def _set(self, alarm: Alarm, *, on: bool) -> None:
-        if on != (alarm.name in self._active):
+        key = (alarm.node, alarm.name)
+        if on != (key in self._active):
             logger.warning(
-                "event=alarm alarm=%s state=%s bytes=%d threshold_bytes=%d",
+                "event=alarm alarm=%s state=%s node=%s bytes=%d threshold_bytes=%d",
                 alarm.name,
                 "on" if on else "off",
+                alarm.node,
                 alarm.measured_bytes,
                 alarm.threshold_bytes,
             )
         if on:
-            self._active[alarm.name] = alarm
+            self._active[key] = alarm
         else:
-            self._active.pop(alarm.name, None)
+            self._active.pop(key, None)

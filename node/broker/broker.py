@@ -59,7 +59,7 @@ class Broker:
         snapshot."""
         self._identity = identity
         self._settings = settings
-        self.alarms = Alarms(settings)
+        self.alarms = Alarms(settings, identity.node)
         self._now = now
         self._turns = turns
         self._authentication = authentication
@@ -129,6 +129,7 @@ class Broker:
         """
         self.carry_out()
         self.leadership = None
+        self.alarms.reported({})
         leadership.stop()
         self.clock.resign()
         for connection in self.connections:
@@ -199,8 +200,19 @@ class Broker:
         self.alarms.measured_memory(held_bytes)
         if now - self._disk_looked_at >= limits.DISK_LOOK_SECONDS:
             self._disk_looked_at = now
-            self.alarms.measured_disk(self._raft.status().journal.free_bytes)
+            self._look_at_room()
         self.flush()
+
+    def _look_at_room(self) -> None:
+        """Measure what this node has left, and as leader go by what the other members report."""
+        alarms = self.alarms
+        self._raft.tell_room(
+            low_bytes=alarms.disk_low_bytes,
+            held_bytes=alarms.memory_held_bytes,
+            high_bytes=alarms.memory_high_bytes,
+        )
+        alarms.measured_disk(self._raft.own_room().free_bytes)
+        alarms.reported(self._raft.peer_rooms())
 
     # --- the connections' calls -------------------------------------------------------------------
 

@@ -126,6 +126,10 @@ HEARTBEAT_MS_MAX: Final = 30_000
 DISK_LOOK_SECONDS: Final = 1.0
 """Period in which the free space of the disk is looked at."""
 
+ALARM_BACK_PARTS: Final = 4
+"""An alarm ends a quarter of its threshold past it: a disk that settlements free in small pieces
+takes publishes again for seconds and not for one of them."""
+
 SWEEP_SECONDS: Final = 0.25
 """Period in which heartbeats, openings and stalled peers are looked at: half a shortest beat."""
 

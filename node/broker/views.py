@@ -54,6 +54,7 @@ def alarms_of(alarms: Alarms) -> list[View]:
     return [
         {
             "alarm": alarm.name,
+            "node": alarm.node,
             "bytes": alarm.measured_bytes,
             "threshold_bytes": alarm.threshold_bytes,
         }
@@ -191,6 +192,7 @@ def node_status(
                 "counted": peer.counted,
                 "in_flight_bytes": peer.in_flight_bytes,
                 "snapshot": None if peer.snapshot is None else asdict(peer.snapshot),
+                "room": None if peer.room is None else asdict(peer.room),
             }
             for peer in raft.peers
         ],

@@ -180,7 +180,7 @@ def _draw_queues(queues: list[dict[str, Any]]) -> None:
         ([queue.get(key) for key in _LIST_KEYS] + [_queue_state(queue)] for queue in queues),
     )
     for alarm in queues[0].get("alarms") or () if queues else ():
-        output.note(f"the leader refuses publishes: {alarm_text(alarm)}")
+        output.note(f"the leader refuses publishes for {alarm['node']}: {alarm_text(alarm)}")
 
 
 @app.command(epilog="Example: fifo queue show orders")

@@ -62,11 +62,19 @@ def _draw(found: dict[str, Any]) -> None:
         output.print_table(_PEER_COLUMNS, map(_peer_row, peers))
     for node in nodes:
         for alarm in node.get("alarms") or ():
-            output.note(f"{node['node']} refuses publishes while it leads: {alarm_text(alarm)}")
+            output.note(_refuses(node["node"], alarm))
         if waits_for := node.get("recovering"):
             output.note(f"{node['node']} is rebuilding a lost journal and waits for {waits_for}")
     if leader is None:
         output.note("no leader: publishing and consuming wait until a majority of nodes is running")
+
+
+def _refuses(node: str, alarm: dict[str, Any]) -> str:
+    """Name who refuses publishes, and for whose resource."""
+    whose = alarm.get("node") or node
+    if whose == node:
+        return f"{node} refuses publishes while it leads: {alarm_text(alarm)}"
+    return f"{node} refuses publishes for {whose}: {alarm_text(alarm)}"
 
 
 def merged(asked: Sequence[str], answers: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -115,6 +123,8 @@ _PEER_COLUMNS: Final = (
     number("match", 2),
     number("lag", 1),
     number("in flight", 3),
+    number("disk free", 4),
+    number("sync", 4),
     Column("snapshot sent", 2),
 )
 
@@ -127,6 +137,8 @@ def _peer_row(peer: dict[str, Any]) -> tuple[object, ...]:
         peer.get("match"),
         peer.get("lag"),
         _shown(bytes_text, peer.get("in_flight_bytes")),
+        _shown(lambda room: bytes_text(room["free_bytes"]), peer.get("room")),
+        _shown(lambda room: f"{room['sync_ms']} ms", peer.get("room")),
         _shown(_sent_text, peer.get("snapshot")),
     )
 

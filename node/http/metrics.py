@@ -113,11 +113,12 @@ def _add_broker(page: Page, node: Node) -> None:
 
 def _add_alarms(page: Page, node: Node) -> None:
     alarms = node.broker.alarms
-    active = [alarm.name for alarm in alarms.active]
+    active = {alarm.name for alarm in alarms.active}
     page.samples(
         "fifo_alarm_active",
         "gauge",
-        "1 while a resource is past its threshold: as leader this node refuses publishes then.",
+        "1 while a resource is past its threshold, on a leader that of any member:"
+        " publishes are refused by it.",
         [({"alarm": name}, int(name in active)) for name in (DISK_LOW, MEMORY_HIGH)],
     )
     for name, text, value in (
@@ -196,6 +197,19 @@ def _add_raft(page: Page, raft: RaftStatus) -> None:
         "gauge",
         "Entries that a peer has not acknowledged; from the leader only.",
         [({"peer": peer.name}, peer.lag_entries) for peer in raft.peers if raft.role == "leader"],
+    )
+    reports = [(peer.name, peer.room) for peer in raft.peers if peer.room is not None]
+    page.samples(
+        "fifo_raft_peer_disk_free_bytes",
+        "gauge",
+        "Free on the disk of a peer, as it reports; from the leader only.",
+        [({"peer": name}, room.free_bytes) for name, room in reports],
+    )
+    page.samples(
+        "fifo_raft_peer_sync_seconds",
+        "gauge",
+        "Recent mean of a peer's syncs, or the age of the one under way; from the leader only.",
+        [({"peer": name}, room.sync_ms / 1000) for name, room in reports],
     )
     page.counter("fifo_raft_elections_total", "Elections begun here.", counters.elections_total)
     page.counter(

@@ -146,7 +146,7 @@ class Journal:
 
     def stats(self) -> JournalStats:
         """Figures for status and metrics."""
-        free_bytes = self._free_bytes()
+        free_bytes = self.free_bytes
         syncs = self.log.sync_stats
         return JournalStats(
             segments=len(self._segments),
@@ -269,7 +269,9 @@ class Journal:
         store.writer = writer
         return writer
 
-    def _free_bytes(self) -> int:
+    @property
+    def free_bytes(self) -> int:
+        """Bytes that can still be written on the disk."""
         with self._failstop.final():
             return self._storage.free_bytes()
 
@@ -288,7 +290,7 @@ class Journal:
 
     def _check_room(self, needed_bytes: int) -> None:
         """The log must not run out of room because of a snapshot."""
-        free_bytes = self._free_bytes()
+        free_bytes = self.free_bytes
         if free_bytes < needed_bytes + self._limits.segment_bytes:
             raise SnapshotFailed(
                 f"no room for a snapshot of {needed_bytes} bytes: {free_bytes} bytes are free in "

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from node.peers.message import Message
 
-PROTOCOL_VERSION: Final = 3
+PROTOCOL_VERSION: Final = 4
 LENGTHS: Final = struct.Struct("<II")
 UINT_MAX: Final = 2**62
 """Terms, indexes and rounds stay far below; a larger one is a mistake or an attack."""
@@ -143,6 +143,17 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
     ),
     "pre_vote_answer": (21, (("term", _uint), ("number", _uint), ("granted", _bool))),
     "timeout_now": (22, (("term", _uint),)),
+    "room": (
+        23,
+        (
+            ("term", _uint),
+            ("free_bytes", _uint),
+            ("low_bytes", _uint),
+            ("held_bytes", _uint),
+            ("high_bytes", _uint),
+            ("sync_ms", _uint),
+        ),
+    ),
     "term_ask": (32, (("number", _uint), ("above", _uint))),
     "term_report": (33, (("number", _uint), ("term", _uint), ("recovering", _bool))),
     "snapshot_offer": (

@@ -36,6 +36,7 @@ from node.raft.environment import RaftEnvironment, RaftWorkers
 from node.raft.errors import RaftError, RaftStopped
 from node.raft.node import RaftNode
 from node.raft.rejoin import RecoverRefused, check_members
+from node.raft.room import Room
 from node.raft.transfer import TransferRefused
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "RaftEnvironment",
     "RaftWorkers",
     "RaftStatus",
+    "Room",
     "RaftCounters",
     "PeerStatus",
     "Outcome",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from node.journal.journal import JournalStats
     from node.peers.tls import PeerTls
+    from node.raft.room import Room
 
 CLUSTER_ID_BYTES = 16
 
@@ -187,6 +188,9 @@ class PeerStatus:
 
     counted: bool = True
     """False while it recovers from the loss of its journal."""
+
+    room: Room | None = None
+    """Its newest report of what it has left, while that counts."""
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from node.raft.errors import RaftError, RaftStopped, describe
 from node.raft.lease import NEVER
 from node.raft.pysyncobj import seams
 from node.raft.pysyncobj.library import CANDIDATE, FOLLOWER, LEADER
+from node.raft.room import room_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from node.peers.message import PeerNode
     from node.raft.config import RaftConfig
     from node.raft.environment import RaftEnvironment
+    from node.raft.room import Room
 
 __all__ = ["CANDIDATE", "FOLLOWER", "LEADER", "Core", "command_of"]
 
@@ -65,6 +67,7 @@ class Core(CommitPath):
             "snapshot_ack": self.on_snapshot_ack,
             "term_ask": self.on_term_ask,
             "term_report": self.on_term_report,
+            "room": self.on_room,
         }
 
     # --- start ---
@@ -174,7 +177,27 @@ class Core(CommitPath):
                 next_index=verdict.next_index,
                 success=verdict.success,
             )
+        self._tell_room(node)
         return news or self.log.dirty
+
+    def _tell_room(self, leader: PeerNode) -> None:
+        """Report what this node has left, behind an acknowledgement. No disk is waited for: that
+        it hangs is part of the report."""
+        if self.rooms.due(leader, self.clock()):
+            message = {"type": "room", "term": self.term, **self.own_room().frame}
+            self.outbox.send_at_once(leader, message)
+
+    def own_room(self) -> Room:
+        """Measure what this node has left."""
+        under_way = 0.0 if self.sync_began_at is None else self.clock() - self.sync_began_at
+        sync_seconds = max(self.log.recent_sync_seconds, under_way)
+        return self.rooms.own(self.journal.free_bytes, sync_seconds)
+
+    def on_room(self, node: PeerNode, message: Message) -> bool:
+        """A member reports to this leader what it has left."""
+        if message["term"] == self.term and self.role == LEADER:
+            self.rooms.reported(node, room_in(message), self.clock())
+        return False
 
     def merely_follows(self) -> bool:
         """Whether this node has a leader and nothing to do that is urgent, once it has synced what
@@ -331,6 +354,7 @@ class Core(CommitPath):
     def become_leader(self) -> None:
         """A new leadership: nothing of an earlier one counts, and nothing is proven yet."""
         self.lease.begin()
+        self.rooms.begin()
         self.snapshots.not_needed()
         self.replication.begin(self.lease.round)
         no_op_index = self.log.last_index + 1

@@ -21,6 +21,7 @@ from node.raft.lease import NEVER, Lease
 from node.raft.membership import Membership
 from node.raft.pysyncobj.library import CANDIDATE, FOLLOWER, LEADER, Library
 from node.raft.replication import Replication
+from node.raft.room import Rooms
 from node.raft.snapshots.manager import SnapshotManager
 from node.raft.transfer import Transfer, best_target, find_target
 
@@ -98,6 +99,7 @@ class Elections(Library):
     # Class attributes, so that a test can put a stock behaviour back and see what it breaks.
     replication_class = Replication
     snapshots_class: type[SnapshotManager] = SnapshotManager
+    rooms_class = Rooms
 
     def __init__(self, config: RaftConfig, environment: RaftEnvironment) -> None:
         journal, clock = environment.journal, environment.clock
@@ -114,6 +116,9 @@ class Elections(Library):
         self.nodes = membership.peers
         super().__init__(membership, config, journal)
         self.lease = Lease(membership, config.lease_seconds)
+        self.rooms = self.rooms_class()
+        self.sync_began_at: float | None = None
+        """When the sync of the log that runs off the event loop began; None while none does."""
         self.prevote = PreVote(membership.peers_needed)
         self.outbox = DurableOutbox(environment.transport, journal.log, self.counters)
         self.send_through(self.outbox)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from node.journal.writer import GroupJob
     from node.raft.config import Outcome
     from node.raft.environment import RaftEnvironment
+    from node.raft.room import Room
 
 ROLES = {FOLLOWER: "follower", LEADER: "leader", CANDIDATE: "candidate"}
 
@@ -187,6 +188,7 @@ class RaftNode:
         if not self._syncs_off_loop:
             log.sync()
         elif (job := log.begin_sync()) is not None:
+            self._core.sync_began_at = self._clock()
             self._workers.syncs.run(job.run, lambda _: self._synced(job))
         self._core.outbox.release(self.term)
         return dirty
@@ -197,6 +199,7 @@ class RaftNode:
             return
         core = self._core
         core.enter()
+        core.sync_began_at = None
         try:
             self._log.finish_sync(job)
             core.outbox.release(self.term)
@@ -334,12 +337,35 @@ class RaftNode:
         """
         return self._core.lease_until() if self.is_leader else 0.0
 
+    def tell_room(self, *, low_bytes: int, held_bytes: int, high_bytes: int) -> None:
+        """Set the owner's part of what this node reports: its marks, and the memory it holds."""
+        rooms = self._core.rooms
+        rooms.low_bytes, rooms.held_bytes, rooms.high_bytes = low_bytes, held_bytes, high_bytes
+
+    def own_room(self) -> Room:
+        """The room that this node has, measured now."""
+        return self._core.own_room()
+
+    def peer_rooms(self) -> dict[str, Room]:
+        """The reports of the other members that count, by name; none where this node does not
+        lead."""
+        core = self._core
+        if not self.is_leader:
+            return {}
+        now = self._clock()
+        found = {
+            node.id: core.rooms.of(node, now, counted=progress.counted)
+            for node, progress in core.replication.peers.items()
+        }
+        return {name: room for name, room in found.items() if room is not None}
+
     def status(self) -> RaftStatus:
         """A snapshot for operators and metrics."""
         core = self._core
         now = self._clock()
         leads = self.role == "leader"
         snapshot = self._journal.snapshot
+        rooms = self.peer_rooms()
         peers = []
         for node, progress in core.replication.peers.items():
             match_index = progress.match_index if leads else 0
@@ -353,6 +379,7 @@ class RaftNode:
                     probing=leads and progress.probing,
                     snapshot=progress.sending.how_far() if leads and progress.sending else None,
                     counted=progress.counted or not leads,
+                    room=rooms.get(node.id),
                 )
             )
         return RaftStatus(

@@ -17,6 +17,7 @@ from node.raft.core import LEADER, Core
 from node.raft.node import RaftNode
 from node.raft.pysyncobj.library import stock
 from node.raft.replication import PeerProgress, Replication
+from node.raft.room import Room, Rooms
 from node.raft.snapshots.manager import SnapshotManager
 from node.raft.snapshots.taker import SnapshotTaker
 from node.raft.submissions import Submission, Submissions
@@ -449,6 +450,55 @@ class ForgetsItsMarker(Core):
         if self.journal.recovering:
             recovery_marker.end(self.journal._storage)
             self.journal.end_recovery = lambda: None  # type: ignore[method-assign]  # it is gone
+
+
+class TellsNoRoom(Core):
+    """No follower reports what it has left."""
+
+    def _tell_room(self, leader: PeerNode) -> None:
+        pass
+
+
+class ReportsAfterTheSync(Core):
+    """A report waits for the disk, as an acknowledgement does."""
+
+    def _tell_room(self, leader: PeerNode) -> None:
+        if not self.log.dirty:
+            super()._tell_room(leader)
+
+
+class _AnyReport(Rooms):
+    def of(self, node: PeerNode, now: float, *, counted: bool) -> Room | None:
+        return super().of(node, now, counted=True)
+
+
+class CountsTheRecovering(Core):
+    """A leader goes by the room of a member that recovers."""
+
+    rooms_class = _AnyReport
+
+
+class _OldReports(Rooms):
+    def of(self, node: PeerNode, now: float, *, counted: bool) -> Room | None:
+        told_at = self._reports[node][1] if node in self._reports else now
+        return super().of(node, min(now, told_at), counted=counted)
+
+
+class BelievesOldReports(Core):
+    """A leader goes by the room of a member that is long gone."""
+
+    rooms_class = _OldReports
+
+
+class _KeptReports(Rooms):
+    def begin(self) -> None:
+        pass
+
+
+class KeepsReports(Core):
+    """A leader goes by the reports of its earlier leadership."""
+
+    rooms_class = _KeptReports
 
 
 def node_with(core: type[Core]) -> type[RaftNode]:

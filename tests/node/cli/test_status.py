@@ -27,7 +27,9 @@ PEER = {
     "counted": True,
     "in_flight_bytes": 0,
     "snapshot": {"sent_bytes": 1024, "state_bytes": 2048, "sent_entries": 3, "entries": 9},
+    "room": {"free_bytes": 8192, "sync_ms": 4},
 }
+SENT = "1.0 KiB of 2.0 KiB, 3 of 9 entries"
 STATUS = {
     "node": "n1",
     "role": "leader",
@@ -79,19 +81,22 @@ def test_every_reported_field_is_shown(cli: Cli, monkeypatch: pytest.MonkeyPatch
     node, peer = rows(cli("status", "--url", URL))
     shown = "n1 127.0.0.1:1 leader 2 42 42 0 2.0 KiB 4.0 KiB 512 B 0.50/2.00 ms 7 3 12.0 s"
     assert " ".join(node) == shown
-    assert " ".join(peer) == "n2 connected 41 1 0 B 1.0 KiB of 2.0 KiB, 3 of 9 entries"
+    assert " ".join(peer) == "n2 connected 41 1 0 B 8.0 KiB 4 ms " + SENT
 
 
 def test_an_alarm_is_named_with_its_threshold(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     low = {"alarm": "disk_low", "bytes": 4096, "threshold_bytes": 1 << 20}
     high = {"alarm": "memory_high", "bytes": 3 << 20, "threshold_bytes": 1 << 20}
-    answering(monkeypatch, {**STATUS, "alarms": [low, high]}, DOWN)
+    others = {**low, "node": "n2"}
+    answering(monkeypatch, {**STATUS, "alarms": [low, high, others]}, DOWN)
     done = cli("status", "--url", URL)
     assert done.err.splitlines() == [
         "n1 refuses publishes while it leads: its disk is low, 4.0 KiB free of at least 1.0 MiB"
         " (disk_low_bytes)",
         "n1 refuses publishes while it leads: it holds 3.0 MiB for clients that do not read, at"
         " most 1.0 MiB (memory_high_bytes)",
+        "n1 refuses publishes for n2: its disk is low, 4.0 KiB free of at least 1.0 MiB"
+        " (disk_low_bytes)",
     ]
 
 
@@ -108,7 +113,7 @@ async def test_the_list_of_queues_shows_why_the_leader_refuses_publishes(
         await eventually(lambda: node.broker.alarms.active)
         listed = await asyncio.to_thread(cli, "queue", "list", "--url", url)
     assert "of at least 1048576.0 TiB (disk_low_bytes)" in listed.line
-    assert listed.line.startswith("the leader refuses publishes: its disk is low, ")
+    assert listed.line.startswith("the leader refuses publishes for n1: its disk is low, ")
 
 
 def test_a_node_that_refuses_is_not_reported_as_down(
@@ -137,5 +142,5 @@ def test_a_field_missing_from_a_peer_is_a_dash(
 ) -> None:
     answering(monkeypatch, {**STATUS, "peers": [without(PEER, key)]}, DOWN)
     _, peer = rows(cli("status", "--url", URL))
-    assert peer.count("-") == (0 if key == "counted" else 1)
+    assert peer.count("-") == {"counted": 0, "room": 2}.get(key, 1)
     assert "recovering" not in peer

@@ -45,7 +45,7 @@ async def test_an_alarm_is_shown_by_every_view_of_a_node(tmp_path: Path) -> None
             await client.declare(fifo.QueueSpec("orders"))
             low_bytes = node.broker.alarms.disk_low_bytes = 1 << 60
             await eventually(lambda: node.broker.alarms.active)
-            with pytest.raises(fifo.Overloaded, match="disk is low") as refused:
+            with pytest.raises(fifo.Overloaded, match="the disk of n1 is low") as refused:
                 await client.publish("orders", b"x")
             assert not refused.value.unknown
             _, body = await asked(node.me.http, "/health/ready")

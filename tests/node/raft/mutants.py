@@ -18,6 +18,7 @@ from tests.node.raft import (
     test_elections,
     test_hazards,
     test_recover,
+    test_room,
     test_slow_disk,
     test_snapshot_hazards,
     test_switches,
@@ -36,6 +37,7 @@ _TABLES = (
     test_transfer.RULES,
     test_slow_disk.RULES,
     test_recover.RULES,
+    test_room.RULES,
 )
 _WITH_LOSSES = {core for _, core in test_recover.RULES}
 

@@ -14,6 +14,7 @@ from tests.node.raft import (
     test_elections,
     test_hazards,
     test_recover,
+    test_room,
     test_slow_disk,
     test_snapshot_hazards,
     test_switches,
@@ -35,6 +36,7 @@ SCENARIOS = [
         test_transfer.RULES,
         test_slow_disk.RULES,
         test_recover.RULES,
+        test_room.RULES,
     )
     for scenario, mutant in table
 ] + [(scenario.__name__, mutant) for scenario, mutant in test_switches.SCENARIOS]

@@ -73,6 +73,8 @@ SAMPLES = [
     {"type": "pre_vote", "term": 1, "number": 2, "last_log_index": 3, "last_log_term": 0},
     {"type": "pre_vote_answer", "term": 1, "number": 2, "granted": True},
     {"type": "timeout_now", "term": 2**62 - 1},
+    {"type": "room", "term": 1, "free_bytes": 2**40, "low_bytes": 2**28}
+    | {"held_bytes": 0, "high_bytes": 2**29, "sync_ms": 3},
 ]
 
 

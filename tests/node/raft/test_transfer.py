@@ -33,6 +33,7 @@ def test_a_transfer_takes_a_few_round_trips_and_loses_nothing() -> None:
     world = World("abc", seed=1, drifting=True).start()
     leader = world.elect("a")
     world.commit(leader, 20)
+    world.run_until(world.converged)
     during = [world.submit(leader, world.payload()) for _ in range(10)]
     began_at = world.now
     assert transfer(world, "a", "b") == []

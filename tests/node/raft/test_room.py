@@ -1,0 +1,101 @@
+"""The room of members: who reports it to whom, and which reports a leader goes by."""
+
+from __future__ import annotations
+
+from node.raft import limits
+from node.raft.node import RaftNode
+from tests.node.raft.scenarios import Rule, as_tests
+from tests.node.raft.test_slow_disk import make_slow
+from tests.support import raft_mutants as mutants
+from tests.support.raft_world import SimNode, World
+
+NodeClass = type[RaftNode]
+
+CAPACITY_BYTES = 1_000_000
+LOW_BYTES = 300_000
+
+
+def led(node_class: NodeClass, names: str = "abc") -> tuple[World, SimNode]:
+    """A group that `a` leads."""
+    world = World(names, seed=5, node_class=node_class).start()
+    leader = world.elect("a")
+    world.commit(leader, 3)
+    return world, leader
+
+
+def a_leader_hears_what_each_member_has_left(node_class: NodeClass = RaftNode) -> None:
+    world, leader = led(node_class)
+    small = world.nodes["c"]
+    small.storage.capacity_bytes = CAPACITY_BYTES
+    small.node.tell_room(low_bytes=LOW_BYTES, held_bytes=7, high_bytes=11)
+    world.run(2 * limits.ROOM_REPORT_SECONDS)
+    rooms = leader.node.peer_rooms()
+    assert sorted(rooms) == ["b", "c"]
+    assert rooms["b"].free_bytes > CAPACITY_BYTES
+    assert rooms["c"].free_bytes == small.storage.free_bytes()
+    assert (rooms["c"].low_bytes, rooms["c"].held_bytes, rooms["c"].high_bytes) == (
+        LOW_BYTES,
+        7,
+        11,
+    )
+    (of_c,) = [peer for peer in leader.node.status().peers if peer.name == "c"]
+    assert of_c.room == rooms["c"]
+    assert small.node.peer_rooms() == {}, "a follower goes by no report"
+
+
+def an_old_report_does_not_count(node_class: NodeClass = RaftNode) -> None:
+    world, leader = led(node_class)
+    world.run(2 * limits.ROOM_REPORT_SECONDS)
+    world.nodes["c"].kill()
+    world.run(limits.ROOM_REPORT_SECONDS_MAX / 2)
+    assert sorted(leader.node.peer_rooms()) == ["b", "c"]
+    world.run(limits.ROOM_REPORT_SECONDS_MAX)
+    assert sorted(leader.node.peer_rooms()) == ["b"]
+
+
+def a_member_that_recovers_does_not_count(node_class: NodeClass = RaftNode) -> None:
+    world, leader = led(node_class, names="abcde")
+    lost = world.nodes["c"]
+    lost.lose_disk()
+    world.nodes["b"].kill()  # The recovery waits for every member: it lasts as long as this.
+    lost.start()
+    world.run(limits.ROOM_REPORT_SECONDS_MAX + 1.0)
+    assert lost.recovering
+    assert sorted(leader.node.peer_rooms()) == ["d", "e"]
+
+
+def a_report_of_an_earlier_leadership_does_not_count(node_class: NodeClass = RaftNode) -> None:
+    world, leader = led(node_class)
+    world.run(2 * limits.ROOM_REPORT_SECONDS)
+    world.network.intercept = lambda frame: "drop" if frame.message()["type"] == "room" else "pass"
+    for source, target in (("a", "b"), ("b", "a")):
+        world.nodes[source].node.transfer(target, failed=lambda why: None)
+        world.run_until(lambda: world.nodes[target].node.is_leader)  # noqa: B023  # called at once
+        world.run(0.5)
+    assert world.now < limits.ROOM_REPORT_SECONDS_MAX
+    assert leader.node.peer_rooms() == {}
+
+
+def a_hanging_disk_is_reported_while_it_hangs(node_class: NodeClass = RaftNode) -> None:
+    world, leader = led(node_class)
+    sick = world.nodes["b"]
+    make_slow(world, sick, 0.5)
+    sick.sync_seconds = 1_000.0
+    world.commit(leader, 3)
+    world.run(4.0)
+    assert sick.journal is not None
+    assert sick.journal.log.syncing
+    assert "b" in leader.node.peer_rooms()
+    assert leader.node.peer_rooms()["b"].sync_ms >= 2_000
+    assert leader.node.peer_rooms()["c"].sync_ms < 100
+
+
+RULES: list[Rule] = [
+    (a_leader_hears_what_each_member_has_left, mutants.TellsNoRoom),
+    (an_old_report_does_not_count, mutants.BelievesOldReports),
+    (a_member_that_recovers_does_not_count, mutants.CountsTheRecovering),
+    (a_report_of_an_earlier_leadership_does_not_count, mutants.KeepsReports),
+    (a_hanging_disk_is_reported_while_it_hangs, mutants.ReportsAfterTheSync),
+]
+
+test_the_rule_holds, test_the_rule_taken_out_shows = as_tests(RULES)
