@@ -80,6 +80,10 @@ SETTLE_TOKENS: Final = bounds.SETTLE_MESSAGES_MAX
 RENEW_TOKENS: Final = 2**63
 """A renewal touches ranges, not messages: it may name any number of tokens."""
 
+UNSTORED_S: Final = bounds.WRITING_SESSION_MS / 1000 - 10
+"""A publish sent less than this ago is not stored if its session is gone: with it the session would
+have been kept for a minute. Less by 10 s, for clocks run at different rates."""
+
 THREAD_JOIN_S: Final = 2.0
 """Seconds to wait for a thread that was asked to end."""
 

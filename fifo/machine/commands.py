@@ -89,7 +89,8 @@ class Disconnect:
 
 @value
 class EndSession:
-    """End a session: 0 closed (all returned uncounted), 1 expired (still disconnected, and due)."""
+    """End a session: 0 closed (all returned uncounted), 1 expired (still disconnected, and due),
+    2 by an operator (all returned uncounted)."""
 
     session: int
     cause: int = 0
@@ -98,18 +99,21 @@ class EndSession:
 
 @value
 class Declare:
-    """Create a queue, or find it with the same spec."""
+    """Create a queue, or find it with the same spec. `user`: who declares it."""
 
     name: str
     spec: dict[str, Any] = field(default_factory=dict)
+    user: str = ""
 
 
 @value
 class UpdateQueue:
-    """Change what can be changed on a live queue; a value of None restores the default."""
+    """Change what can be changed on a live queue; a value of None restores the default. `user`: who
+    changes it, and owns a dead-letter queue that this creates."""
 
     name: str
     changes: dict[str, Any] = field(default_factory=dict)
+    user: str = ""
 
 
 @value
@@ -309,11 +313,13 @@ class Move:
 
 @value
 class OpenDurable:
-    """Find or create a durable consumer and take it over: its generation grows by one."""
+    """Find or create a durable consumer and take it over: its generation grows by one. `user`: who
+    opens it."""
 
     queue: str
     name: str
     options: dict[str, Any] = field(default_factory=dict)
+    user: str = ""
 
 
 @value
@@ -440,9 +446,9 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
             sequence(validators.record(positive, natural), limits.FLOORS),
         ),
     ),
-    7: (EndSession, (positive, integer(0, 1), validators.fence)),
-    8: (Declare, (new_name, _options)),
-    9: (UpdateQueue, (_queue, _options)),
+    7: (EndSession, (positive, integer(0, 2), validators.fence)),
+    8: (Declare, (new_name, _options, label)),
+    9: (UpdateQueue, (_queue, _options, label)),
     10: (DeleteQueue, (_queue,)),
     11: (Purge, (_queue,)),
     12: (PauseQueue, (_queue,)),
@@ -536,7 +542,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
     26: (Move, (_queue, _queue, integer(1, limits.STEP_MESSAGES))),
     27: (
         OpenDurable,
-        (_queue, new_name, _options),
+        (_queue, new_name, _options, label),
     ),
     28: (Reserve, (positive, positive, integer(1, limits.STEP_MESSAGES), natural)),
     29: (Fetch, (positive, positive, positive, positive, natural)),

@@ -130,15 +130,16 @@ def asked(step: Step, consumer: Consumer, lost: int) -> None:
         elect(step, queue)
 
 
-def add(step: Step, queue: Queue, session: int, tag: str) -> Consumer:
+def add(step: Step, queue: Queue, session: int, tag: str, user: str) -> Consumer:
     """A new consumer with the next number, not yet in service."""
     state = step.state
-    consumer = Consumer(state.next_consumer, session, queue.number, tag)
+    consumer = Consumer(state.next_consumer, session, queue.number, tag, user)
     state.next_consumer += 1
     consumer.generation = state.generation
     consumer.arrival = consumer.number
     consumer.turn = queue.turns
     state.consumers[consumer.number] = consumer
+    state.note_owned(consumer, 1)
     queue.consumers[consumer.number] = None
     queue.note_rank(consumer.priority, 1)
     if session:
@@ -160,6 +161,7 @@ def drop(step: Step, consumer: Consumer, *, elects: bool = True) -> None:
     if consumer.service_key is not None:
         leave_service(queue, consumer)
     del state.consumers[consumer.number], queue.consumers[consumer.number]
+    state.note_owned(consumer, -1)
     queue.note_rank(consumer.priority, -1)
     session = state.sessions.get(consumer.session)
     if session is not None:

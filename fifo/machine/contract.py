@@ -29,7 +29,7 @@ from fifo.machine.snapshot.bodies import live as live_entries
 from fifo.machine.snapshot.format import SnapshotError
 from fifo.machine.snapshot.format import chunks as snapshot_chunks
 from fifo.machine.state.records import VERSION, Frozen, RedriveState
-from fifo.machine.types import Attempt, DeadLetter, Range, Role, Text, TextPlace
+from fifo.machine.types import Attempt, DeadLetter, EndCause, Range, Role, Text, TextPlace
 from fifo.machine.verbs.redrive import parse_filter
 from fifo.words.codes import RefusalCode
 from fifo.words.settlement import AttemptOutcome, Reason, Status, Verb
@@ -75,6 +75,7 @@ __all__ = [
     "AttemptOutcome",
     "RefusalCode",
     "DeadLetter",
+    "EndCause",
     "Range",
     "Reason",
     "Role",

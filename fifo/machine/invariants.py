@@ -281,6 +281,11 @@ def _tables(state: State) -> None:
         target = state.queues[number].spec.dead_letter
         assert target is None or target in state.queue_names, "a dead-letter queue is missing"
     assert len(state.queue_names) == len(state.queues), "a nameless queue"
+    items = (state.sessions, state.consumers, state.queues)
+    owned = Counter((item.kind, item.user) for table in items for item in table.values())
+    named_producers = (p for p in state.producers.values() if p.name is not None)
+    owned.update((producer.kind, producer.user) for producer in named_producers)
+    assert owned == state.owned, "the items of a user are miscounted"
     named = Counter(queue.spec.dead_letter for queue in state.queues.values())
     del named[None]
     assert named == state.dead_letter_users, "the users of dead-letter queues are miscounted"

@@ -15,7 +15,7 @@ from fifo.machine.effects import Run
 from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.state import locks, ready
 from fifo.machine.state.records import LANE_SHIFT, Consumer, Hold, HoldLane, Producer, Queue, State
-from fifo.machine.types import Base, Cause, Range, Suspicion
+from fifo.machine.types import Base, Cause, Range, Suspicion, Use
 
 Plain = dict[str, Any]
 
@@ -404,6 +404,7 @@ def session_view(state: State, number: int) -> Plain | None:
         "control_attached": session.attached[1] and current,
         "disconnected": session.disconnected,
         "ending": session.end_cause is not None,
+        "use": Use(session.use).name.lower(),
         "producer": session.producer,
         "consumers": list(session.consumers),
         "notices": list(session.notices),

@@ -291,6 +291,27 @@ class ReadSide:
             return None
         return DurableView(consumer.number, consumer.resolved_below, consumer.next_token)
 
+    # --- users -----------------------------------------------------------------------------------
+
+    def owned(self, kind: str, user: str) -> int:
+        """Items of a user: of kind session, consumer, queue or (named) producer."""
+        return self.state.owned.get((kind, user), 0)
+
+    def owners(self) -> list[str]:
+        """The users who own anything, sorted."""
+        return sorted(dict.fromkeys(user for _, user in self.state.owned))
+
+    def producer_count(self) -> int:
+        """The number of named producers."""
+        return len(self.state.producer_names)
+
+    def stored_bytes(self) -> dict[str, int]:
+        """Bytes in the queues of each user who owns one. Looks at every queue."""
+        found: dict[str, int] = {}
+        for queue in self.state.queues.values():
+            found[queue.user] = found.get(queue.user, 0) + queue.bytes
+        return found
+
     # --- sessions ---------------------------------------------------------------------------------
 
     def session_count(self) -> int:

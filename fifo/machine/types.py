@@ -35,11 +35,20 @@ class Cause(IntEnum):
     PUBLISHED = 4  # delayed at publish: it has not come back, it has not been out
 
 
+class Use(IntEnum):
+    """The use of a session so far: it decides how long the session outlives its connections."""
+
+    NONE = 0
+    WRITING = 1  # it published or settled: its numbers and receipts are asked for again
+    CONSUMING = 2  # it subscribed or got
+
+
 class EndCause(IntEnum):
     """Why a session ended."""
 
     CLOSED = 0
     EXPIRED = 1
+    OPERATOR = 2
 
 
 class Suspicion(IntEnum):

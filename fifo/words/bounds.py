@@ -72,6 +72,10 @@ RENEWALS_MAX: Final = TOTAL_LOCK_MS_MAX // LOCK_MS_MIN
 SESSION_TIMEOUT_MS: Final = 300_000
 """A session that stays disconnected for this long ends; never less than the longest lock."""
 
+WRITING_SESSION_MS: Final = 60_000
+"""A session that only published or settled is kept for this long after a disconnect: its numbers
+recognise a publish that is repeated (semantics.md 4)."""
+
 MAX_DELIVERIES_DEFAULT: Final = 20
 MAX_DELIVERIES_MAX: Final = 1_000_000
 """Failed deliveries before a message is dead-lettered; the default needs a dead-letter queue."""

@@ -62,7 +62,8 @@ class Leadership:
         self.locks = LockClock(machine, context.counters)
         self.admission = Admission(
             machine, self.proposals, self.sessions, handshake,
-            sessions_max=context.settings.sessions, gone=self._say_farewell,
+            sessions_max=context.settings.sessions, may_answer=self.may_answer,
+            gone=self._say_farewell,
         )  # fmt: skip
         self._gets = WaitingGets(clocks.now, machine.ready_for_get)
         self._effects = Effects(self.sessions, self.locks, clocks.cluster, context.host.read_area)

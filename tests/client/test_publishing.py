@@ -338,7 +338,26 @@ async def test_an_unsent_publish_is_not_unknown_and_never_sent() -> None:
         assert store.bodies == [b"first"]
 
 
-async def test_when_the_session_ended_sent_publishes_are_unknown_and_the_rest_goes_on() -> None:
+async def test_a_publish_is_sent_again_where_its_session_is_gone_too_soon_to_hold_it() -> None:
+    async with Peer() as peer, fifo.connect(peer.url) as client:
+        sent = [asyncio.create_task(client.publish("orders", body)) for body in (b"1", b"2")]
+        line, _, _ = await peer.hear(Publish)
+        peer.opening = lambda line, hello: (
+            Error(Code.SESSION_ENDED, "it had done nothing")
+            if hello.resume
+            else welcome(line, hello)
+        )
+        store = peer.answers[Publish] = Store()
+        line.drop()
+        assert [(await one).id for one in sent] == ["3.7.1", "3.7.2"]
+        assert store.bodies == [b"1", b"2"]
+        assert (await client.publish("orders", b"3")).id == "3.7.3"
+
+
+async def test_when_the_session_ended_sent_publishes_are_unknown_and_the_rest_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "UNSTORED_S", 0.0)  # as if they had been sent a minute ago
     async with Peer() as peer, fifo.connect(peer.url) as client:
         sent = asyncio.create_task(client.publish("orders", b"sent"))
         line, _, _ = await peer.hear(Publish)

@@ -315,7 +315,9 @@ def test_a_cancelled_consumer_that_never_got_anything_is_removed_at_once() -> No
 
 def test_a_late_disconnect_does_not_count_as_a_resume() -> None:
     bench = Bench()
+    bench.declare("q")
     session = bench.attach()
+    bench.publish(session, "q", "a")
     bench.do(commands.Lead(1))
     refused(bench.do(commands.Disconnect(session, 0, 0)), "fenced")
     bench.advance(10_000)

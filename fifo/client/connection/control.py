@@ -13,6 +13,7 @@ import contextlib
 import itertools
 import logging
 import warnings
+from functools import partial
 from typing import Any, Final
 
 from fifo.client import limits
@@ -146,7 +147,8 @@ class Control:
                 beside=None if beside is None else beside.address,
             )
         except SessionEnded:
-            self._tell_ended(identity)
+            told = partial(self._session.ended_elsewhere, was_gone=True)
+            self._tell(told, identity.session)
             await self._until_another(identity)
             return None
         except FifoError as error:

@@ -89,8 +89,9 @@ class SessionPart(Protocol):
     def writable(self) -> None:
         """The connection takes bytes again."""
 
-    def session_ended(self, error: SessionEnded) -> None:
-        """Drop all that the session held; a new one begins."""
+    def session_ended(self, error: SessionEnded, *, was_gone: bool) -> None:
+        """Drop all that the session held; a new one begins. `was_gone`: a leader did not know it
+        any more when we came back; otherwise it was ended under us."""
 
     def failed(self, error: FifoError) -> None:
         """Nothing will ever be answered again."""
@@ -188,7 +189,7 @@ class Session:
             except SessionEnded as error:
                 # The control connection may have reported it first: then this is about the old one.
                 if self.identity.session == before:
-                    self.end(error)
+                    self.end(error, was_gone=True)
                 continue
             except FifoError as error:
                 self._fail(error)
@@ -272,11 +273,12 @@ class Session:
         """Whether the node owes us any answer."""
         return bool(self._calls) or any(part.owes() for part in self.parts)
 
-    def end(self, error: SessionEnded) -> None:
+    def end(self, error: SessionEnded, *, was_gone: bool = False) -> None:
         """The session is over: its tokens are void. The next connection begins a new one."""
         if self.fatal is not None:
             return
-        _log.warning("the session ended: %s", error)
+        level = logging.WARNING if self.ledgers or not was_gone else logging.INFO
+        _log.log(level, "the session ended: %s", error)
         self.metrics.sessions_ended += 1
         self.identity = Identity(
             self.environment.entropy(16), self.identity.incarnation, established=False
@@ -289,19 +291,19 @@ class Session:
         self._sinks.clear()
         self._orphans.clear()
         for part in self.parts:
-            part.session_ended(error)
+            part.session_ended(error, was_gone=was_gone)
         if self.link is not None:
             self.link.abort(error)
 
-    def ended_elsewhere(self, session: bytes) -> None:
-        """The control connection heard that this session ended."""
+    def ended_elsewhere(self, session: bytes, *, was_gone: bool = False) -> None:
+        """The control connection heard that this session ended; `was_gone`: when it came back."""
         if session == self.identity.session and self.identity.established:
             error = SessionEnded("the node ended the session")
             error.code = "session_ended"
             if self.link is not None:
                 self.link.abort(error)
             else:
-                self.end(error)
+                self.end(error, was_gone=was_gone)
 
     def _fail(self, error: FifoError) -> None:
         """End the session for good: every waiting caller gets the error."""

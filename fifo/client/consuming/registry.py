@@ -59,7 +59,7 @@ class Consumers:
     def writable(self) -> None:
         """Consumers never waited to send."""
 
-    def session_ended(self, error: SessionEnded) -> None:
+    def session_ended(self, error: SessionEnded, *, was_gone: bool) -> None:
         """Every token is void."""
         for consumer in self:
             consumer.session_ended()

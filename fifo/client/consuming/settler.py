@@ -528,7 +528,7 @@ class Settler:
     def writable(self) -> None:
         """Settlements are small: they never waited."""
 
-    def session_ended(self, error: SessionEnded) -> None:
+    def session_ended(self, error: SessionEnded, *, was_gone: bool) -> None:
         """Every token is void."""
         self._abandon(error)
 

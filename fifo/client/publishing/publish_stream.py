@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fifo.client import limits
@@ -57,6 +57,7 @@ class PublishFrame:
         "queue_below",
         "raw",
         "sent",
+        "sent_at",
         "stream",
         "waits",
         "work",
@@ -70,6 +71,7 @@ class PublishFrame:
         self.raw: list[Buffer] = []
         self.packed = False
         self.sent = False
+        self.sent_at = (0.0, 0.0)  # by both clocks, the first time
         self.waits = True
         self.gaps = 0
         self.correlation = 0
@@ -162,6 +164,7 @@ class PublishStream:
         if not self._pack(frame):
             return False
         if not frame.sent:
+            frame.sent_at = self._clocks()
             frame.queue_below = self.queue_number + 1 if self.queue_number else self._made_below()
         frame.waits = False
         self._waiting -= 1
@@ -377,25 +380,45 @@ class PublishStream:
             self._paused_until = None
         self.pump()
 
-    def session_ended(self, error: SessionEnded) -> None:
-        """The session's own producer is gone: what was sent is unknown, the rest starts at 1."""
+    def session_ended(self, error: SessionEnded, *, was_gone: bool) -> None:
+        """The session's own producer is gone: what was sent is unknown, the rest starts at 1.
+
+        A node keeps a session for a minute after what was published in it. One that is gone before
+        has ended before what was sent last reached it: that is sent again, under its numbers.
+        """
         if self.producer:
             return
-        self.fail(error, only_sent=True)
+        self.fail(error, only=self._may_be_stored if was_gone else _was_sent)
         self.last_stored = 0
-        self._next = 1
+        if not any(frame.packed for frame in self._frames):
+            self._next = 1
 
-    def fail(self, error: FifoError, *, only_sent: bool = False) -> None:
+    def _may_be_stored(self, frame: PublishFrame) -> bool:
+        passed = zip(self._clocks(), frame.sent_at, strict=True)
+        return frame.sent and max(now - then for now, then in passed) >= limits.UNSTORED_S
+
+    def _clocks(self) -> tuple[float, float]:
+        """Both clocks of this machine: one of them goes on while it sleeps."""
+        environment = self._session.environment
+        return environment.monotonic(), environment.wall()
+
+    def fail(
+        self, error: FifoError, *, only: Callable[[PublishFrame], bool] = lambda frame: True
+    ) -> None:
         """Give up what is unanswered: unknown where it was sent."""
         for frame in list(self._frames):
-            if only_sent and not frame.sent:
+            if not only(frame):
                 continue
             cause = type(error)(str(error), unknown=frame.work.tries.unknown)
             cause.code = error.code
             self._finish(frame, Confirmed(0, 0, frame.numbers, 0, 0), cause)
-        if not only_sent and self._paused_until is not None:
+        if not self._frames and self._paused_until is not None:
             self._paused_until.cancel()
             self._paused_until = None
+
+
+def _was_sent(frame: PublishFrame) -> bool:
+    return frame.sent
 
 
 def _expected(refused: FifoError) -> int | None:

@@ -365,10 +365,10 @@ class Publisher:
         for stream in self._streams.values():
             stream.pump()
 
-    def session_ended(self, error: SessionEnded) -> None:
-        """Report what the session's own producer sent as unknown."""
+    def session_ended(self, error: SessionEnded, *, was_gone: bool) -> None:
+        """Report what the session's own producer sent as unknown, where it may be stored."""
         for stream in self._streams.values():
-            stream.session_ended(error)
+            stream.session_ended(error, was_gone=was_gone)
 
     def failed(self, error: FifoError) -> None:
         """Nothing will be answered any more."""

@@ -256,12 +256,13 @@ def _all(names: str, read: Reader = same) -> dict[str, Form]:
     return dict.fromkeys(names.split(), (same, read))
 
 
-FORMAT = 5
+FORMAT = 6
 """The format that snapshots are written in, and the only one that is read."""
 
 FORMS: dict[str, dict[str, Form]] = {
     "session": _all("number session_id user client address incarnation epochs attached")
-    | _all("disconnected disconnected_ms lead_epoch producer next_notice end_cause timer_ms")
+    | _all("disconnected disconnected_ms lead_epoch producer next_notice use end_cause")
+    | _all("timer_ms")
     | _all("resend", _tuple)
     | _all("consumers gets", _DICT)
     | _all("tags", LongReader(dict, _add_tags))
@@ -269,14 +270,14 @@ FORMS: dict[str, dict[str, Form]] = {
     "consumer": _all("number session queue tag implicit durable used_ms lock_ms max_lock_ms")
     | _all("prefetch priority renewable renewals nack_backoff timeout_backoff explicit_credit")
     | _all("credit base suspicion lost_running arrival turn next_token held resolved_below")
-    | _all("floor_ms floor_token leaving timer_ms")
+    | _all("floor_ms floor_token leaving timer_ms user")
     | _all("service_key", _tuple)
     | _all("taken", _TUPLES)
     | _all("late", _PAGED)
     | {"lanes": (_write_lanes, LongReader(dict, _add_lanes, deep=True))},
     "producer": _all("number name user used_ms timer_ms") | _all("queues", _DICT),
     "queue": _all("number name paused heads tails ready locked bytes turns active handover")
-    | _all("purge_below used_ms timer_ms")
+    | _all("purge_below used_ms timer_ms user")
     | _all("redrive", _read_redrive)
     | _all("live", _DICT)
     | _all("busy_keys", _PAGED)

@@ -294,6 +294,7 @@ def _index(state: State) -> Generator[None, None, None]:
     """Build again what is derived from the records."""
     for table in KINDS.values():
         for count, item in enumerate(getattr(state, table).values()):
+            state.note_owned(item, 1)
             if item.timer_ms is not None:
                 state.timers.add((item.timer_ms, item.kind, item.number))
             if count % STEP_ITEMS == STEP_ITEMS - 1:

@@ -3,7 +3,7 @@
 Owns what is kept. Rule 1: all that affects a reply or an effect of a later command lives here.
 Rule 2: the indexes (`lock_index`, `timers`, `Queue.service`, `Queue.delays`, `Queue.expiries`) say
 nothing that the records do not say, and are built again by a restore; so are `Queue.in_line`,
-`Queue.ranks`, `dead_letter_users`, and what is only a lower bound: `Queue.front_lane`,
+`Queue.ranks`, `dead_letter_users`, `owned`, and what is only a lower bound: `Queue.front_lane`,
 `HoldLane.bound_ms`.
 
 Every change of a session, consumer, producer or queue begins with `State.touch` on it, so that a
@@ -172,6 +172,7 @@ class Session:
         "session_id",
         "tags",
         "timer_ms",
+        "use",
         "user",
     )
     kind = "session"
@@ -195,6 +196,7 @@ class Session:
         self.gets: dict[int, int] = {}
         self.notices: dict[int, Notice] = {}
         self.next_notice = 1
+        self.use = 0  # `Use`
         self.end_cause: int | None = None  # set while its consumers are still being emptied
         # (consumer, token) from which on what is held is still to be sent again, after a resume
         self.resend: tuple[int, int] | None = None
@@ -248,11 +250,13 @@ class Consumer:
         "timer_ms",
         "turn",
         "used_ms",
+        "user",
     )
     kind = "consumer"
 
-    def __init__(self, number: int, session: int, queue: int, tag: str) -> None:
+    def __init__(self, number: int, session: int, queue: int, tag: str, user: str) -> None:
         self.number = number
+        self.user = user  # the session's, or of a durable one the first to open it
         self.generation = 0
         self.session = session  # 0 for a durable consumer
         self.queue = queue
@@ -370,14 +374,16 @@ class Queue:
         "timer_ms",
         "turns",
         "used_ms",
+        "user",
         "waiting",
     )
     kind = "queue"
 
-    def __init__(self, number: int, name: str, spec: QueueSpec) -> None:
+    def __init__(self, number: int, name: str, spec: QueueSpec, user: str) -> None:
         self.number = number
         self.generation = 0
         self.name = name
+        self.user = user  # by whose declare or update it was created
         self.spec = spec
         self.has_priorities = spec.has_priorities  # that part of a spec never changes
         self.paused = False
@@ -574,6 +580,8 @@ class State:
         self.consumers: dict[int, Consumer] = {}
         self.producers: dict[int, Producer] = {}
         self.producer_names: dict[str, int] = {}
+        # (kind, user) -> items of a user: sessions, consumers, queues, and named producers
+        self.owned: dict[tuple[str, str], int] = {}
         self.lock_index: SortedList[tuple[int, int, int]] = SortedList()
         self.timers: SortedList[tuple[int, str, int]] = SortedList()  # (due_ms, kind, number)
         self.chores: deque[tuple[str, int, int]] = deque()  # (kind, number, cursor), to go on with
@@ -589,6 +597,16 @@ class State:
             if self.frozen is not None:
                 self.frozen.keep(item)
             item.generation = self.generation
+
+    def note_owned(self, item: Item, change: int) -> None:
+        """Count an item to its user, or no longer; a session's own producer is no item."""
+        if isinstance(item, Producer) and item.name is None:
+            return
+        key = item.kind, item.user
+        owned = self.owned
+        owned[key] = owned.get(key, 0) + change
+        if not owned[key]:
+            del owned[key]
 
     def note_dead_letter(self, name: str | None, change: int) -> None:
         """So many queues more have the one of this name as their dead-letter queue."""

@@ -19,7 +19,7 @@ from fifo.machine.replies import Done, DurableOpened, Receipt, Refused, Reply, R
 from fifo.machine.spec import SpecError
 from fifo.machine.state import locks
 from fifo.machine.state.records import Consumer, Step
-from fifo.machine.types import Cause
+from fifo.machine.types import Cause, Use
 from fifo.machine.verbs import sessions, settle
 from fifo.words import bounds
 from fifo.words.codes import RefusalCode
@@ -44,7 +44,7 @@ def open_durable(step: Step, command: OpenDurable) -> Reply:
         if len(queue.durables) >= limits.DURABLES_PER_QUEUE:
             most = limits.DURABLES_PER_QUEUE
             return Refused(RefusalCode.LIMIT, f"a queue has at most {most} durable consumers")
-        consumer = consumers.add(step, queue, 0, command.name)
+        consumer = consumers.add(step, queue, 0, command.name, command.user)
         queue.durables[command.name] = consumer.number
     else:
         consumer = step.open_consumer(number)
@@ -103,6 +103,8 @@ def reserve(step: Step, command: Reserve) -> Reply:
     consumer = _find(step, command)
     if isinstance(consumer, Refused):
         return consumer
+    if command.session:
+        sessions.note_use(step, command.session, Use.CONSUMING)
     queue = step.open_queue(consumer.queue)
     first = consumer.next_token
     most = min(command.count, consumer.prefetch - consumer.held)
@@ -121,6 +123,8 @@ def fetch(step: Step, command: Fetch) -> Reply:
     consumer = _find(step, command)
     if isinstance(consumer, Refused):
         return consumer
+    if command.session:
+        sessions.note_use(step, command.session, Use.CONSUMING)
     parts = locks.held_in(consumer, command.first, command.last)
     count = sum(part.count for part, _ in parts)
     if count > limits.STEP_MESSAGES:

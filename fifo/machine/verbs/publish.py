@@ -19,7 +19,7 @@ from fifo.machine.replies import Published, Refused, Repeat, Reply
 from fifo.machine.state import ready
 from fifo.machine.state.blocks import PLAIN, Batch, Extras, unpack
 from fifo.machine.state.records import Producer, Queue, Step
-from fifo.machine.types import NEVER_MS, Cause, Column
+from fifo.machine.types import NEVER_MS, Cause, Column, Use
 from fifo.words import bounds
 from fifo.words.codes import RefusalCode
 
@@ -49,6 +49,8 @@ def publish(step: Step, command: Publish) -> Reply:
         refused = checks.session(step, command.session, command.fence)
         if refused is not None:
             return refused
+        if not step.state.sessions[command.session].use:
+            step.open_session(command.session).use = int(Use.WRITING)
     queue = checks.queue_named(step, command.queue)
     if isinstance(queue, Refused):
         return queue

@@ -40,10 +40,10 @@ def declare(step: Step, command: Declare) -> Reply:
             return Refused(RefusalCode.QUEUE_EXISTS, text, {"differences": detail})
         queue.used_ms = step.now
         return Declared(number, created=False)
-    refused = _dead_letter_queue(step, command.name, wanted, new=1)
+    refused = _dead_letter_queue(step, command.name, wanted, command.user, new=1)
     if refused is not None:
         return refused
-    return Declared(_create(step, command.name, wanted).number, created=True)
+    return Declared(_create(step, command.name, wanted, command.user).number, created=True)
 
 
 def _word(value: object) -> str:
@@ -53,20 +53,23 @@ def _word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _create(step: Step, name: str, wanted: QueueSpec) -> Queue:
+def _create(step: Step, name: str, wanted: QueueSpec, user: str) -> Queue:
     state = step.state
-    queue = Queue(state.next_queue, name, wanted)
+    queue = Queue(state.next_queue, name, wanted, user)
     state.next_queue += 1
     queue.generation = state.generation
     queue.used_ms = step.now
     state.queues[queue.number] = queue
+    state.note_owned(queue, 1)
     state.queue_names[name] = queue.number
     state.note_dead_letter(wanted.dead_letter, 1)
     step.touched[queue.number] = queue
     return queue
 
 
-def _dead_letter_queue(step: Step, name: str, wanted: QueueSpec, *, new: int) -> Refused | None:
+def _dead_letter_queue(
+    step: Step, name: str, wanted: QueueSpec, user: str, *, new: int
+) -> Refused | None:
     """Check the queue's dead-letter queue, and create it if it is not there."""
     state = step.state
     target = wanted.dead_letter
@@ -80,7 +83,7 @@ def _dead_letter_queue(step: Step, name: str, wanted: QueueSpec, *, new: int) ->
     if len(state.queues) + new + missing > limits.QUEUES:
         return Refused(RefusalCode.LIMIT, f"the maximum of {limits.QUEUES} queues is reached")
     if target is not None and missing:
-        _create(step, target, QueueSpec())
+        _create(step, target, QueueSpec(), user)
     return None
 
 
@@ -93,7 +96,7 @@ def update(step: Step, command: UpdateQueue) -> Reply:
         changed = spec.updated_spec(queue.spec, command.changes)
     except SpecError as error:
         return Refused(RefusalCode.INVALID, str(error))
-    refused = _dead_letter_queue(step, queue.name, changed, new=0)
+    refused = _dead_letter_queue(step, queue.name, changed, command.user, new=0)
     if refused is not None:
         return refused
     step.state.note_dead_letter(queue.spec.dead_letter, -1)
@@ -146,6 +149,7 @@ def remove(step: Step, queue: Queue) -> int:
             state.gone_counters[name] = state.gone_counters.get(name, 0) + count
     step.arm(queue, None)
     del state.queues[queue.number], state.queue_names[queue.name]
+    state.note_owned(queue, -1)
     state.note_dead_letter(queue.spec.dead_letter, -1)
     state.pending.pop(queue.number, None)
     step.touched.pop(queue.number, None)
@@ -164,6 +168,7 @@ def _without_queue(step: Step, queue: Queue, number: int) -> Consumer:
     if consumer.timer_ms is not None:
         step.arm(consumer, None)
     del state.consumers[number]
+    state.note_owned(consumer, -1)
     if consumer.session:
         session = step.open_session(consumer.session)
         session.consumers.pop(number, None)

@@ -11,7 +11,7 @@ from fifo.machine.effects import Fenced, Notify, Resumed, SessionEnded
 from fifo.machine.replies import Attached, Done, Led, Refused, Reply
 from fifo.machine.state import locks
 from fifo.machine.state.records import Consumer, Producer, Queue, Session, Step
-from fifo.machine.types import Base, Cause, EndCause, Role, Suspicion
+from fifo.machine.types import Base, Cause, EndCause, Role, Suspicion, Use
 from fifo.words import bounds
 from fifo.words.codes import RefusalCode
 
@@ -73,6 +73,7 @@ def attach(step: Step, command: Attach) -> Reply:
     listed = tuple(
         (held.number, held.tag, step.state.queues[held.queue].name, held.lock_ms)
         for held in (step.state.consumers[number] for number in session.consumers)
+        if held.leaving is None
     )
     return Attached(number, session.epochs[role], True, listed)
 
@@ -95,6 +96,7 @@ def _open(step: Step, command: Attach) -> Reply:
     session.attached[command.role] = True
     session.lead_epoch = state.lead_epoch
     state.sessions[session.number] = session
+    state.note_owned(session, 1)
     state.session_ids[command.session_id] = session.number
     return Attached(session.number, 1, False, ())
 
@@ -211,18 +213,40 @@ def disconnect(step: Step, command: Disconnect) -> Reply:
 
 
 def set_disconnected(step: Step, session: Session) -> None:
-    """The session is disconnected from now on; again changes nothing."""
+    """The session is disconnected from now on, or over if it has done nothing that a client could
+    come back for; again changes nothing."""
     session.attached = [False, False]
     if session.disconnected:
+        return
+    if session.use == Use.NONE:
+        end(step, session, EndCause.EXPIRED)
         return
     for number in session.consumers:
         locks.renew_last(step.state, step.open_consumer(number), step.now)
     session.disconnected = True
     session.disconnected_ms = step.now
-    step.arm(session, step.now + bounds.SESSION_TIMEOUT_MS)
+    step.arm(session, ends_ms(session))
     for number in session.consumers:
         arm_grace(step, session, step.open_consumer(number))
     _reconsider(step, session)
+
+
+def ends_ms(session: Session) -> int:
+    """When a disconnected session ends, if it is not resumed before."""
+    consumes = session.use == Use.CONSUMING
+    kept_ms = bounds.SESSION_TIMEOUT_MS if consumes else bounds.WRITING_SESSION_MS
+    return session.disconnected_ms + kept_ms
+
+
+def note_use(step: Step, number: int, use: Use) -> None:
+    """The session, if there is such a one, has been used for this: it is kept for longer."""
+    session = step.state.sessions.get(number)
+    if session is None or session.end_cause is not None or session.use >= use:
+        return
+    session = step.open_session(number)
+    session.use = int(use)
+    if session.disconnected:  # proposed before that, applied after
+        step.arm(session, ends_ms(session))
 
 
 def arm_grace(step: Step, session: Session, consumer: Consumer) -> None:
@@ -262,20 +286,38 @@ def grace_over(step: Step, number: int) -> bool:
 
 
 def end_session(step: Step, command: EndSession) -> Reply:
-    """End a session by its client's wish, or because it has been away too long."""
+    """End a session: its client or an operator asked for it, or it has been away too long."""
     session = step.state.sessions.get(command.session)
     if session is None or session.end_cause is not None:
         return Refused(RefusalCode.UNKNOWN_SESSION, "there is no such session, or it has ended")
     if command.cause == EndCause.EXPIRED:
-        due_ms = session.disconnected_ms + bounds.SESSION_TIMEOUT_MS
-        if not session.disconnected or due_ms > step.now:
+        if not session.disconnected or ends_ms(session) > step.now:
             return Refused(RefusalCode.SESSION_CONNECTED, "the session is not due to end")
     else:
         refused = checks.session(step, command.session, command.fence)
         if refused is not None:
             return refused
-    end(step, step.open_session(command.session), EndCause(command.cause))
+    session = step.open_session(command.session)
+    kept_ms = session.disconnected_ms + bounds.WRITING_SESSION_MS
+    is_over = session.use == Use.NONE or (session.disconnected and kept_ms <= step.now)
+    if command.cause == EndCause.OPERATOR and not is_over:
+        _empty(step, session)
+    else:
+        end(step, session, EndCause(command.cause))
     return Done()
+
+
+def _empty(step: Step, session: Session) -> None:
+    """Take everything from a session but its numbers, which stay for a minute: its client may not
+    know yet what it has published."""
+    sync(step, session)
+    for role in Role:
+        if session.attached[role]:
+            step.effects.append(Fenced(session.number, role, session.epochs[role]))
+    set_disconnected(step, session)
+    session.use = int(Use.WRITING)
+    step.arm(session, ends_ms(session))
+    _start_leaving_together(step, list(session.consumers), Cause.RELEASED)
 
 
 def end(step: Step, session: Session, cause: EndCause) -> None:
@@ -286,7 +328,7 @@ def end(step: Step, session: Session, cause: EndCause) -> None:
     del state.session_ids[session.session_id]
     session.notices.clear()
     step.effects.append(SessionEnded(session.number, int(cause)))
-    returned_as = Cause.RELEASED if cause == EndCause.CLOSED else Cause.DISCONNECT
+    returned_as = Cause.DISCONNECT if cause == EndCause.EXPIRED else Cause.RELEASED
     if not session.consumers:
         forget_if_over(step, session.number)
     _start_leaving_together(step, list(session.consumers), returned_as)
@@ -339,6 +381,7 @@ def forget_if_over(step: Step, number: int) -> None:
     step.state.touch(session)
     forget_producer(step, session.producer)
     del step.state.sessions[number]
+    step.state.note_owned(session, -1)
 
 
 def forget_producer(step: Step, number: int) -> None:
@@ -355,6 +398,7 @@ def forget_producer(step: Step, number: int) -> None:
             queue.last_numbers.pop(number, None)
     if producer.name is not None:
         del state.producer_names[producer.name]
+        state.note_owned(producer, -1)
 
 
 def notice_ack(step: Step, command: NoticeAck) -> Reply:

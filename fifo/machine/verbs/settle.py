@@ -13,7 +13,7 @@ from fifo.machine.deadletter import LOCKED_ONCE, Death
 from fifo.machine.replies import Receipt, Refused, Reply
 from fifo.machine.state import locks, ordering, ready
 from fifo.machine.state.records import Consumer, Hold, Queue, Record, State, Step
-from fifo.machine.types import NEVER_MS, Attempt, Base, Cause, Text, TextPlace
+from fifo.machine.types import NEVER_MS, Attempt, Base, Cause, Text, TextPlace, Use
 from fifo.words import bounds
 from fifo.words.codes import RefusalCode
 from fifo.words.settlement import AttemptOutcome, Reason, Status, Verb
@@ -31,6 +31,8 @@ def settle(step: Step, command: Settle) -> Reply:
     refused = checks.session(step, command.session, command.fence)
     if refused is not None:
         return refused
+    if not step.state.sessions[command.session].use:
+        step.open_session(command.session).use = int(Use.WRITING)
     tokens = 0
     for first, last in command.ranges:
         tokens += last - first + 1

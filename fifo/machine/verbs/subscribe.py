@@ -25,7 +25,7 @@ from fifo.machine.replies import (
 from fifo.machine.spec import SpecError
 from fifo.machine.state import locks
 from fifo.machine.state.records import Consumer, Producer, Queue, Step
-from fifo.machine.types import Base, Cause
+from fifo.machine.types import Base, Cause, Use
 from fifo.machine.verbs import sessions
 from fifo.words import bounds
 from fifo.words.codes import RefusalCode
@@ -47,12 +47,13 @@ def subscribe(step: Step, command: Subscribe) -> Reply:
     if refused is not None:
         return refused
     if known is None:
-        consumer = consumers.add(step, queue, session.number, command.tag)
+        consumer = consumers.add(step, queue, session.number, command.tag, session.user)
         session.tags[(queue.number, command.tag)] = consumer.number
     else:
         consumer = step.open_consumer(known)
         locks.renew_last(step.state, consumer, step.now)
     _set_options(queue, consumer, options)
+    sessions.note_use(step, session.number, Use.CONSUMING)
     queue.used_ms = step.now
     if consumer.service_key is not None:
         consumers.leave_service(queue, consumer)
@@ -181,7 +182,7 @@ def get(step: Step, command: Get) -> Reply:
         if len(session.consumers) >= limits.CONSUMERS_PER_SESSION:
             most = limits.CONSUMERS_PER_SESSION
             return Refused(RefusalCode.LIMIT, f"a session has at most {most} consumers")
-        consumer = consumers.add(step, queue, session.number, "")
+        consumer = consumers.add(step, queue, session.number, "", session.user)
         consumer.implicit = True
         consumer.prefetch = limits.HELD_BY_GET
         consumer.renewable = True
@@ -193,6 +194,7 @@ def get(step: Step, command: Get) -> Reply:
         return refused
     consumer.lock_ms = lock_ms
     consumer.max_lock_ms = max(queue.spec.max_lock_ms, lock_ms)
+    sessions.note_use(step, session.number, Use.CONSUMING)
     queue.used_ms = step.now
     first_token = consumer.next_token
     count, more = _get(step, queue, consumer, command.count)
@@ -250,6 +252,7 @@ def open_producer(step: Step, command: OpenProducer) -> Reply:
         producer.generation = state.generation
         state.producers[producer.number] = producer
         state.producer_names[command.name] = producer.number
+        state.note_owned(producer, 1)
         step.arm(producer, step.now + limits.PRODUCER_MS)
     else:
         producer = state.producers[number]

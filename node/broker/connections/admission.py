@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fifo.machine.contract import Machine, Refused, Reply, commands, replies
+from fifo.machine.contract import EndCause, Machine, Refused, Reply, commands, replies
 from fifo.wire import Code
 from fifo.wire.messages import SESSION_NEW, SESSION_RESUMED, Hello
 from node.broker.connections.connection import Connection
@@ -31,14 +31,17 @@ class Admission:
         handshake: Handshake,
         *,
         sessions_max: int,
+        may_answer: Callable[[], bool],
         gone: Callable[[Connection], None],
     ) -> None:
-        """`gone`: called for a connection that was closed while its attach was in flight."""
+        """`may_answer`: whether no other node can lead; `gone`: called for a connection that was
+        closed while its attach was in flight."""
         self._machine = machine
         self._proposals = proposals
         self._sessions = sessions
         self._handshake = handshake
         self._sessions_max = sessions_max
+        self._may_answer = may_answer
         self._gone = gone
         self._waiting: dict[Connection, Hello] | None = {}
 
@@ -64,7 +67,10 @@ class Admission:
     def _attach(self, connection: Connection, hello: Hello) -> None:
         known = self._machine.session_of(hello.session) is not None
         if hello.resume and not known:
-            _session_ended(connection)
+            if self._may_answer():
+                _session_ended(connection)
+            else:  # Another node may lead, and know the session.
+                connection.lose(None)
             return
         if not known and self._machine.session_count() >= self._sessions_max:
             text = f"this cluster has its maximum of {self._sessions_max} sessions"
@@ -90,11 +96,16 @@ class Admission:
             connection.fail(wire_code(reply), reply.text)
             return
         assert isinstance(reply, replies.Attached)
-        if (hello.resume and not reply.resumed) or _has_lost_a_right(connection, reply):
-            # The session ended between the check and the attach, and no client wants the new one;
-            # or it has a consumer on a queue that its user may no longer consume.
+        if hello.resume and not reply.resumed:
+            # The session ended between the check and the attach, and no client wants the new one.
             self._proposals.propose_command(commands.EndSession(reply.session), None)
             _session_ended(connection)
+            return
+        if _has_lost_a_right(connection, reply):
+            # It has a consumer on a queue that its user may no longer consume: without consumers,
+            # but with the numbers of what it published, it may come back.
+            emptied = commands.EndSession(reply.session, int(EndCause.OPERATOR))
+            self._proposals.propose_command(emptied, Waiter(lambda _: connection.lose(None)))
             return
         self._sessions.bind(connection, reply.session, hello.session, hello.role, reply.epoch)
         if connection.lost:

@@ -72,7 +72,7 @@ class Handshake:
     def redirect(self, *, moved: bool) -> Redirect:
         """The frame that names the leader; if none is known, the client asks again soon."""
         leader = self._raft.leader
-        if leader == self._identity.node:
+        if leader == self._identity.node and self._leading() is None:
             leader = None  # This node is resigning, and its successor is not known yet.
         address = dict(self._identity.nodes).get(leader) if leader is not None else None
         retry_ms = 0 if address is not None else limits.RETRY_LEADERLESS_MS

@@ -264,7 +264,7 @@ def step_model(world: World, step: "Step | redriving.Chosen") -> Answer:
         case commands.NoticeAck():
             return lives.notice_ack(world, step.session, step.notice)
         case commands.OpenProducer():
-            return lives.open_producer(world, step.name)
+            return lives.open_producer(world, step.name, step.user)
         case commands.ForgetProducer():
             return lives.forget_producer(world, step.name)
         case _:
@@ -287,9 +287,9 @@ def _step_lives(world: World, step: Command) -> Answer:
         case commands.Tick():
             return lives.tick(world, step.eval_consumer_timeouts)
         case commands.Declare():
-            return lives.declare(world, step.name, step.spec)
+            return lives.declare(world, step.name, step.spec, step.user)
         case commands.UpdateQueue():
-            return lives.update(world, step.name, step.changes)
+            return lives.update(world, step.name, step.changes, step.user)
         case commands.DeleteQueue():
             return lives.delete(world, step.name)
         case commands.Purge():
@@ -482,6 +482,8 @@ def compare_states(world: World, machine: Machine) -> None:
     """Every queue, message, consumer and session, each in its one place."""
     assert machine.cluster_time_ms == world.now_ms
     assert set(machine.queues()) == set(world.queues)
+    owned = {key: machine.owned(*key) for key in machine.state.owned}
+    assert owned == world.owned(), f"items of users: {owned} and {world.owned()}"
     for name in world.queues:
         compare_queue(world, machine, name)
         compare_places(world, machine, name)
@@ -494,6 +496,7 @@ def compare_states(world: World, machine: Machine) -> None:
         assert view["data_attached"] == session.attached[0], session
         assert view["control_attached"] == session.attached[1], session
         assert sorted(view["notices"]) == sorted(session.notices), session
+        assert view["use"] == session.use, (view, session)
         assert machine.session_of(session.session_id) == session.number
 
 

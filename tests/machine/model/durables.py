@@ -8,7 +8,6 @@ from typing import assert_never
 from fifo.machine import commands
 from fifo.machine.spec import consumer_options
 from fifo.words import bounds
-from fifo.words.consumer_options import ConsumerOptions
 from tests.machine.model import moving, verbs
 from tests.machine.model.handing import hand
 from tests.machine.model.records import Consumer
@@ -28,7 +27,7 @@ Durable = (
 def durable(world: World, command: Durable) -> Answer:
     """Apply a command of a durable consumer; an older generation is refused."""
     if isinstance(command, commands.OpenDurable):
-        return open_durable(world, command.queue, command.name, consumer_options(command.options))
+        return open_durable(world, command)
     consumer = world.consumers.get(command.consumer)
     if consumer is None or not consumer.generation:
         return ("refused", "unknown_consumer")
@@ -38,8 +37,10 @@ def durable(world: World, command: Durable) -> Answer:
     world.used(world.queues[consumer.queue])
     match command:
         case commands.Reserve():
+            world.note_use(command.session, "consuming")
             return reserve(world, consumer, command.count)
         case commands.Fetch():
+            world.note_use(command.session, "consuming")
             return fetch(world, consumer, command)
         case commands.AckUpto():
             return ack_upto(world, consumer, command)
@@ -52,8 +53,9 @@ def durable(world: World, command: Durable) -> Answer:
             assert_never(command)
 
 
-def open_durable(world: World, queue_name: str, name: str, options: ConsumerOptions) -> Answer:
+def open_durable(world: World, command: commands.OpenDurable) -> Answer:
     """Find or create it, and take it over."""
+    queue_name, name, options = command.queue, command.name, consumer_options(command.options)
     queue = world.queues.get(queue_name)
     if queue is None:
         return ("refused", "queue_not_found")
@@ -61,6 +63,8 @@ def open_durable(world: World, queue_name: str, name: str, options: ConsumerOpti
         return ("refused", "invalid")
     there = [c for c in world.consumers_of(queue_name) if c.generation and c.tag == name]
     consumer = there[0] if there else verbs.new_consumer(world, 0, queue, name, options, True)
+    if not there:
+        consumer.user = command.user
     consumer.lock_ms = options.lock_ms or queue.spec.lock_ms
     consumer.max_lock_ms = options.max_lock_ms or queue.spec.max_lock_ms
     consumer.nack_backoff = options.nack_backoff

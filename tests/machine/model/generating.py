@@ -287,8 +287,8 @@ class Generator:
         there = self.pair.world.queues.get(name)
         if there is not None and self.choose.chance(50):
             spec = self.pair.machine.queue_overview(name)
-            return commands.Declare(name, dict(spec["spec"]) if spec else {})
-        return commands.Declare(name, self.spec_of(name))
+            return commands.Declare(name, dict(spec["spec"]) if spec else {}, "v")
+        return commands.Declare(name, self.spec_of(name), self.choose.one(("u", "v")))
 
     def update(self) -> Step:
         """A few changes to a live queue."""
@@ -301,7 +301,7 @@ class Generator:
         changes = {option: spec[option] for option in fields}
         if self.choose.chance(20):
             changes[self.choose.one(("max_length", "max_bytes", "ttl_ms", "dead_letter"))] = None
-        return commands.UpdateQueue(name, changes)
+        return commands.UpdateQueue(name, changes, "v")
 
     def queue(self) -> str:
         """A queue's name, seldom a missing one."""
@@ -415,7 +415,9 @@ class Generator:
         """A named producer, found, made or forgotten."""
         name = self.choose.one(("p1", "p2"))
         return (
-            commands.ForgetProducer(name) if self.choose.chance(20) else commands.OpenProducer(name)
+            commands.ForgetProducer(name)
+            if self.choose.chance(20)
+            else commands.OpenProducer(name, self.choose.one(("u", "v")))
         )
 
     # -- sessions --
@@ -466,11 +468,11 @@ class Generator:
         return commands.Disconnect(session.number, epochs[0], epochs[1], tuple(floors))
 
     def end_session(self) -> Step:
-        """A client closes, or the leader finds a session long gone."""
+        """A client closes, the leader finds a session long gone, or an operator ends it."""
         session = self.session()
         if session is None:
             return self.attach()
-        return commands.EndSession(session.number, 1 if self.choose.chance(30) else 0)
+        return commands.EndSession(session.number, self.choose.one((0, 0, 1, 2)))
 
     def lead(self) -> Step:
         """A new term."""
@@ -569,7 +571,7 @@ class Generator:
         there = [c for c in self.pair.world.consumers.values() if c.generation]
         if not there or choose.chance(20):
             options = {"lock_ms": choose.one((1_000, 30_000))} if choose.chance(30) else {}
-            return commands.OpenDurable(self.queue(), choose.one(("d1", "d2")), options)
+            return commands.OpenDurable(self.queue(), choose.one(("d1", "d2")), options, "u")
         consumer = choose.one(there)
         generation = consumer.generation - (1 if choose.chance(5) else 0) or 1
         number, last = consumer.number, consumer.next_token

@@ -8,6 +8,7 @@ from typing import Any
 
 from fifo.machine import limits
 from fifo.machine import spec as specs
+from fifo.words import bounds
 from tests.machine.model import durables, moving
 from tests.machine.model.records import DELAYED, READY, Consumer, Producer, Queue, Session
 from tests.machine.model.verbs import Answer
@@ -116,7 +117,10 @@ def raise_floor(world: World, consumer: Consumer, floor_ms: int) -> None:
 
 
 def become_disconnected(world: World, session: Session) -> None:
-    """Its consumers keep their locks."""
+    """Its consumers keep their locks; it is over where it has done nothing."""
+    if session.use == "none":
+        over(world, session, 1)
+        return
     for consumer in world.of_session(session):
         world.renew_last(consumer)
     session.disconnected, session.disconnected_ms = True, world.now_ms
@@ -132,6 +136,18 @@ def end_session(world: World, number: int, cause: int) -> Answer:
     due = session.disconnected and is_due(world, session)
     if cause == 1 and not due:
         return ("refused", "session_connected")
+    kept_ms = session.disconnected_ms + bounds.WRITING_SESSION_MS
+    is_over = session.use == "none" or (session.disconnected and kept_ms <= world.now_ms)
+    if cause == 2 and not is_over:
+        for role in (0, 1):
+            if session.attached[role]:
+                world.effects.append(("fenced", number, role, session.epochs[role]))
+        world.keep_floors(session)
+        if not session.disconnected:
+            become_disconnected(world, session)
+        session.use = "writing"
+        give_all_back(world, session, moving.RELEASED)
+        return ("done",)
     over(world, session, cause)
     return ("done",)
 
@@ -143,16 +159,23 @@ def is_due(world: World, session: Session) -> bool:
 
 def over(world: World, session: Session, cause: int) -> None:
     """Everything is returned, and the session and what it owned are gone."""
-    consumers = world.of_session(session)
-    for consumer in consumers:
-        for message in world.held_by(consumer):
-            moving.take(world, message, moving.DISCONNECT if cause else moving.RELEASED)
-    for consumer in consumers:
-        moving.remove_consumer(world, consumer)
+    consumers = give_all_back(world, session, moving.DISCONNECT if cause == 1 else moving.RELEASED)
     del world.producers[session.producer]
     del world.sessions[session.number]
     reseat_all(world, consumers)
     world.effects.append(("ended", session.number, cause))
+
+
+def give_all_back(world: World, session: Session, cause: str) -> list[Consumer]:
+    """All that its consumers hold is returned, and they are gone."""
+    consumers = world.of_session(session)
+    for consumer in consumers:
+        for message in world.held_by(consumer):
+            moving.take(world, message, cause)
+    for consumer in consumers:
+        moving.remove_consumer(world, consumer)
+    reseat_all(world, consumers)
+    return consumers
 
 
 def lead(world: World, term: int) -> Answer:
@@ -190,7 +213,7 @@ def tick(world: World, named: Sequence[tuple[int, int, int]]) -> Answer:
         if session.resume_by_ms is not None and session.resume_by_ms <= world.now_ms:
             world.keep_floors(session)
             become_disconnected(world, session)
-        if session.disconnected:
+        if session.disconnected and session.number in world.sessions:
             grace(world, session)
             if is_due(world, session):
                 over(world, session, 1)
@@ -304,10 +327,10 @@ def notify(world: World, session: Session, consumer: Consumer, tokens: set[int])
     world.effects.append(("notice", session.number, session.last_notice))
 
 
-def open_producer(world: World, name: str) -> Answer:
+def open_producer(world: World, name: str, user: str) -> Answer:
     """Find or create a named producer."""
     known = [p for p in world.producers.values() if p.name == name]
-    producer = known[0] if known else Producer(world.number("producer"), name, world.now_ms)
+    producer = known[0] if known else Producer(world.number("producer"), name, world.now_ms, user)
     producer.used_ms = world.now_ms
     world.producers[producer.number] = producer
     return ("producer", producer.number, dict(producer.last))
@@ -322,7 +345,7 @@ def forget_producer(world: World, name: str) -> Answer:
     return ("done",)
 
 
-def declare(world: World, name: str, given: dict[str, Any]) -> Answer:
+def declare(world: World, name: str, given: dict[str, Any], user: str) -> Answer:
     """Create a queue, and its dead-letter queue where there is none."""
     try:
         spec = specs.queue_spec(given)
@@ -336,22 +359,22 @@ def declare(world: World, name: str, given: dict[str, Any]) -> Answer:
         return ("declared", there.number, False)
     if leads_back(world, name, spec.dead_letter):
         return ("refused", "cycle")
-    create_target(world, spec)
-    found = create(world, name, spec)
+    create_target(world, spec, user)
+    found = create(world, name, spec, user)
     return ("declared", found.number, True)
 
 
-def create(world: World, name: str, spec: Any) -> Queue:
+def create(world: World, name: str, spec: Any, user: str) -> Queue:
     """A queue with a number that none had."""
-    found = Queue(name, world.number("queue"), spec, unused_since_ms=world.now_ms)
+    found = Queue(name, world.number("queue"), spec, user, unused_since_ms=world.now_ms)
     world.queues[name] = found
     return found
 
 
-def create_target(world: World, spec: Any) -> None:
+def create_target(world: World, spec: Any, user: str) -> None:
     """The dead-letter queue is created with the policy."""
     if spec.dead_letter is not None and spec.dead_letter not in world.queues:
-        create(world, spec.dead_letter, specs.queue_spec({}))
+        create(world, spec.dead_letter, specs.queue_spec({}), user)
 
 
 def leads_back(world: World, name: str, target: str | None) -> bool:
@@ -364,7 +387,7 @@ def leads_back(world: World, name: str, target: str | None) -> bool:
     return False
 
 
-def update(world: World, name: str, changes: dict[str, Any]) -> Answer:
+def update(world: World, name: str, changes: dict[str, Any], user: str) -> Answer:
     """Change a live queue."""
     queue = world.queues.get(name)
     if queue is None:
@@ -380,7 +403,7 @@ def update(world: World, name: str, changes: dict[str, Any]) -> Answer:
     if spec.on_delay == "skip":
         for message in world.in_queue(name, DELAYED):
             message.blocks = False
-    create_target(world, spec)
+    create_target(world, spec, user)
     moving.drop_own_oldest(world, queue, further=True)
     return ("done",)
 

@@ -17,7 +17,7 @@ from fifo.machine import (
 )
 from fifo.machine.snapshot import bodies, snapshot_layout
 from fifo.machine.state import locks, ordering, positions, ready, records, tables
-from fifo.machine.verbs import publish, redrive, sessions, settle, subscribe, tick
+from fifo.machine.verbs import publish, queues, redrive, sessions, settle, subscribe, tick
 from tests.machine import (
     story,
     test_bounds,
@@ -324,6 +324,42 @@ BUGS: dict[str, Switch] = {
         "arm_grace",
         "limits.CANCELLED_MS if grace_ms is None",
         "0 if grace_ms is None",
+    ),
+    "a session that did nothing is kept when its client is gone": edited(
+        sessions,
+        "set_disconnected",
+        "session.use == Use.NONE",
+        "False",
+    ),
+    "a session that published ends with its connection": edited(
+        publish,
+        "publish",
+        "use = int(Use.WRITING)",
+        "use = 0",
+    ),
+    "a session that only wrote is kept as long as a consumer's": edited(
+        sessions,
+        "ends_ms",
+        "bounds.SESSION_TIMEOUT_MS if consumes",
+        "bounds.SESSION_TIMEOUT_MS if True",
+    ),
+    "an operator's end takes the numbers that a client still asks for": edited(
+        sessions,
+        "end_session",
+        "session.use == Use.NONE or",
+        "True or",
+    ),
+    "a user goes on owning what is gone": edited(
+        queues,
+        "remove",
+        "state.note_owned(queue, -1)",
+        "pass",
+    ),
+    "a dead-letter queue that comes with a queue belongs to no user": edited(
+        queues,
+        "_dead_letter_queue",
+        "_create(step, target, QueueSpec(), user)",
+        '_create(step, target, QueueSpec(), "")',
     ),
     "a longer grace prolongs a drain": edited(
         sessions,

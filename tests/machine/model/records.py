@@ -85,6 +85,7 @@ class Queue:
     name: str
     number: int
     spec: Any
+    user: str = ""
     paused: bool = False
     active: int | None = None
     ordered: int = 0  # the last publish order given out
@@ -126,6 +127,7 @@ class Consumer:
     lead_last: int = 0
     resolved_below: int = 0
     taken: dict[int, str] = field(default_factory=dict)  # token -> returned | dead
+    user: str = ""
 
 
 @dataclass
@@ -142,6 +144,7 @@ class Session:
     disconnected: bool = False
     disconnected_ms: int = 0
     resume_by_ms: int | None = None  # after a change of leader
+    use: str = "none"  # or writing, or consuming
     notices: dict[int, tuple[int, set[int]]] = field(default_factory=dict)
     last_notice: int = 0
 
@@ -153,4 +156,5 @@ class Producer:
     number: int
     name: str | None
     used_ms: int
+    user: str = ""
     last: dict[str, int] = field(default_factory=dict)

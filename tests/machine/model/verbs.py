@@ -56,6 +56,7 @@ def publish(world: World, post: Post) -> Answer:
     """Store what may be stored: a prefix of what was sent."""
     if post.session and post.session not in world.sessions:
         return ("refused", "unknown_session")
+    world.note_use(post.session, "writing")
     queue = world.queues.get(post.queue)
     if queue is None:
         return ("refused", "queue_not_found")
@@ -187,6 +188,8 @@ def new_consumer(
         nack_backoff=None,
         timeout_backoff=None,
     )
+    if session:
+        found.user = world.sessions[session].user
     world.consumers[found.number] = found
     return found
 
@@ -209,6 +212,7 @@ def subscribe(
     else:
         consumer = new_consumer(world, owner.number, queue, tag, options, implicit=False)
         consumer.explicit = options.pull
+    world.note_use(session, "consuming")
     world.used(queue)
     consumer.cancelled = False
     spoke(consumer)
@@ -328,6 +332,7 @@ def get(world: World, session: int, queue_name: str, count: int, lock_ms: int | 
     )
     consumer.lock_ms = lock_ms or queue.spec.lock_ms
     consumer.max_lock_ms = queue.spec.max_lock_ms
+    world.note_use(session, "consuming")
     world.used(queue)
     first = consumer.next_token
     if not can_get(world, owner, queue, consumer):
@@ -378,6 +383,7 @@ def settle(world: World, command: Any, texts: dict[str, str | None]) -> Answer:
     """Apply a verb to token ranges; return a receipt per token."""
     if command.session not in world.sessions:
         return ("refused", "unknown_session")
+    world.note_use(command.session, "writing")
     tokens = [t for first, last in command.ranges for t in range(first, last + 1)]
     consumer = world.consumers.get(command.consumer)
     asker = world.sessions[command.session]

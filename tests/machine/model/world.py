@@ -4,6 +4,7 @@ Owns the lists and the questions; the verbs are in `verbs.py`, handing out in `h
 purpose: each question is a loop over all messages.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from fifo.words import bounds
@@ -234,7 +235,23 @@ class World:
         """Whether another queue sends its dead letters here."""
         return any(q.spec.dead_letter == name for q in self.queues.values())
 
+    def owned(self) -> Counter[tuple[str, str]]:
+        """Items by kind and user, a session's own producer left out."""
+        found = Counter(("session", one.user) for one in self.sessions.values())
+        found.update(("consumer", one.user) for one in self.consumers.values())
+        found.update(("queue", one.user) for one in self.queues.values())
+        found.update(("producer", one.user) for one in self.producers.values() if one.name)
+        return found
+
+    def note_use(self, session: int, use: str) -> None:
+        """The session has been used for this; what it did before is not undone by less."""
+        found = self.sessions.get(session)
+        if found is not None and found.use != "consuming":
+            found.use = use
+
     def session_timeout_ms(self, session: Session) -> int:
-        """Five minutes, never less than the session's longest lock."""
+        """A minute for one that only wrote; else five minutes, never less than its longest lock."""
+        if session.use == "writing":
+            return bounds.WRITING_SESSION_MS
         longest = [c.lock_ms for c in self.of_session(session)]
         return max([bounds.SESSION_TIMEOUT_MS, *longest])

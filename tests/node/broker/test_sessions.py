@@ -10,6 +10,7 @@ import pytest
 
 from fifo.wire import Buffer, columns
 from fifo.wire.messages import (
+    SESSION_RESUMED,
     Cancel,
     Close,
     Confirms,
@@ -761,3 +762,31 @@ async def test_confirms_of_one_turn_share_a_frame(node: Node) -> None:
     frames = [frame for frame in client.frames if isinstance(frame.message, Confirms)]
     assert len(frames) < 50
     await client.close()
+
+
+async def test_programs_that_end_without_a_farewell_leave_no_session_behind(node: Node) -> None:
+    clients = [await connected(node.me.client) for _ in range(33)]
+    machine = leadership_of(node)._machine
+    assert machine.session_count() == 33
+    for client in clients:
+        await client.close()
+    await eventually(lambda: machine.session_count() == 0)
+    frame = await (
+        await RawClient(clients[0].session, clients[0].incarnation).connect(node.me.client)
+    ).hello(resume=True)
+    assert isinstance(frame.message, Error)
+    assert frame.message.code == "session_ended"
+
+
+async def test_a_publish_that_is_repeated_in_ten_seconds_is_stored_once(node: Node) -> None:
+    client = await connected(node.me.client)
+    await client.declare("q")
+    client.publish("q", 0, 1, [b"once"])
+    await eventually(lambda: leadership_of(node)._machine.ready("q") == 1)
+    await client.close()  # before it has read the confirm
+    await passed(10.0)
+    again = await RawClient(client.session, client.incarnation).connect(node.me.client)
+    assert (await again.welcome(resume=True)).session_state == SESSION_RESUMED
+    item = await again.confirmed(again.publish("q", 0, 1, [b"once"]))
+    assert tuple(item[3:5]) == (1, 0), "a duplicate, and nothing stored"
+    assert (await overview(again))["ready"] == 1

@@ -12,6 +12,7 @@ import pytest
 import fifo
 from fifo.wire import Code
 from fifo.wire.messages import (
+    SESSION_RESUMED,
     Authenticate,
     Challenge,
     Declare,
@@ -207,7 +208,9 @@ async def test_a_session_is_resumed_by_its_own_user_only(tmp_path: Path) -> None
         assert await ann.settle(delivered.consumer, 1, 1) == ((1, 1, 0, False),)
 
 
-async def test_a_session_ends_when_its_user_loses_the_permission_to_consume(tmp_path: Path) -> None:
+async def test_a_session_loses_its_consumers_when_its_user_may_no_longer_consume(
+    tmp_path: Path,
+) -> None:
     async with running(tmp_path, 1, users=(ANN, BOB)) as cluster:
         node = await cluster.leader()
         ann, bob = await welcomed(node, "ann"), await welcomed(node, "bob")
@@ -223,7 +226,12 @@ async def test_a_session_ends_when_its_user_loses_the_permission_to_consume(tmp_
             node = await restarted.leader()
             again = await RawClient(bob.session, bob.incarnation).connect(node.me.client)
             frame = await again.hello(user="bob", secret=("password", b"bob-password"), resume=True)
-            assert code_of(frame.message) == Code.SESSION_ENDED
+            assert isinstance(frame.message, Redirect)
+            assert frame.message.leader == node.me.name  # itself: it leads
+            again = await RawClient(bob.session, bob.incarnation).connect(node.me.client)
+            frame = await again.hello(user="bob", secret=("password", b"bob-password"), resume=True)
+            assert isinstance(frame.message, Welcome)
+            assert (frame.message.session_state, frame.message.consumers) == (SESSION_RESUMED, ())
             ann = await welcomed(node, "ann")
             await ann.subscribe("orders")
             _, bodies = await ann.delivery()
