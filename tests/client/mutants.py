@@ -21,6 +21,7 @@ from fifo.client.consuming.settler import Settler
 from fifo.client.publishing.publish_stream import PublishStream
 from tests.client import test_consuming as consuming
 from tests.client import test_durable as durable
+from tests.client import test_lost_locks as lost_locks
 from tests.client import test_publishing as publishing
 from tests.client import test_second_settlements as second
 from tests.client import test_settling as settling
@@ -97,11 +98,11 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
     "a handler of a lost message is not counted": (
         edited(LockLedger, "lost_running", "if token not in self.busy", ""),
-        _test(consuming.test_asking_says_how_many_lost_messages_are_still_handled),
+        _test(lost_locks.test_asking_says_how_many_lost_messages_are_still_handled),
     ),
     "the end of a lost message's handler wakes no task that asks": (
         edited(Settler, "give_up", "ledger.asked = False", "pass"),
-        _test(consuming.test_asking_says_how_many_lost_messages_are_still_handled),
+        _test(lost_locks.test_asking_says_how_many_lost_messages_are_still_handled),
     ),
     "asking is not repeated after an interruption": (
         edited(
@@ -110,15 +111,17 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             "self._session.tell(Alive(ledger.number, running))",
             "self._session.link.send(Alive(ledger.number, running), 99)",
         ),
-        _test(consuming.test_asking_is_sent_again_until_it_is_answered),
+        _test(lost_locks.test_asking_is_sent_again_until_it_is_answered),
     ),
     "a renewal of a lost lock is not sent": (
         edited(Settler, "renew", "self.session.tell(request)", "pass"),
-        _test(consuming.test_an_explicit_renewal_of_a_lost_lock_is_sent_as_a_sign_of_life),
+        _test(lost_locks.test_an_explicit_renewal_of_a_lost_lock_is_sent_as_a_sign_of_life),
     ),
     "what the client gives back on its own passes for the program": (
         edited(Settler, "_send", "automatic=not settlement.messages", "automatic=False"),
-        _test(consuming.test_a_message_that_ran_out_in_the_buffer_is_given_back_and_not_handed_out),
+        _test(
+            lost_locks.test_a_message_that_ran_out_in_the_buffer_is_given_back_and_not_handed_out
+        ),
     ),
 }
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 import fifo
-from fifo.client import Client, Consumer, limits
+from fifo.client import limits
 from fifo.wire import Code, Frame
 from fifo.wire.columns import Publication, encode_headers
 from fifo.wire.messages import (
@@ -22,7 +20,6 @@ from fifo.wire.messages import (
     VERB_NACK,
     VERB_RELEASE,
     VERB_TERMINATE,
-    Alive,
     Cancel,
     Close,
     Error,
@@ -31,49 +28,19 @@ from fifo.wire.messages import (
     Hello,
     Message,
     Notice,
-    NoticeAck,
     Receipt,
-    Renew,
     Settle,
     Subscribe,
 )
+from tests.support.one_consumer import bodies, consuming, take
 from tests.support.wire_peer import (
     Line,
     Peer,
     receive_all,
-    renew_all,
     subscribe_as,
     until,
     welcome,
 )
-
-Orders = Consumer[fifo.Message]
-
-
-@asynccontextmanager
-async def consuming(
-    peer: Peer, *, settles: bool = True, **options: Any
-) -> AsyncIterator[tuple[Client, Orders]]:
-    """A client with a consumer of number 11, whose settlements are answered if `settles`."""
-    if settles:
-        peer.answers[Settle] = receive_all
-    peer.answers.setdefault(Subscribe, subscribe_as(11))
-    peer.answers[Cancel] = peer.answers[Alive] = peer.answers[Close]
-    peer.answers.setdefault(Renew, renew_all)
-    async with (
-        fifo.connect(peer.url, close_timeout=0.2) as client,
-        client.consume("orders", prefetch=1000, **options) as messages,
-    ):
-        yield client, messages
-
-
-def bodies(count: int, first: int = 1) -> list[bytes]:
-    return [b"%d" % n for n in range(first, first + count)]
-
-
-async def take(messages: Orders, count: int) -> list[fifo.Message]:
-    async with asyncio.timeout(5):
-        return [await anext(messages) for _ in range(count)]
 
 
 async def test_a_message_shows_everything_that_came_with_it() -> None:
@@ -293,36 +260,6 @@ async def test_every_error_of_a_settlement_names_its_message_once(
     assert [text.count(repr(message)) for message, text in named] == [1] * 4, named
 
 
-async def test_a_lost_lock_is_raised_to_a_waiting_caller_and_is_an_event_otherwise() -> None:
-    async with Peer() as peer, consuming(peer, settles=False) as (client, messages):
-        peer.answers[Settle] = lambda line, frame: line.send(
-            Receipt(11, ((1, 1, STATUS_LOCK_LOST, False), (2, 2, 0, True), (3, 3, 0, False))),
-            frame.correlation,
-        )
-        unsettled: list[Any] = []
-        client.on_unsettled = lambda message, error: unsettled.append((message, error))
-        peer.line().deliver(11, 1, bodies(3))
-        one, two, three = await take(messages, 3)
-        for message in (one, two, three):
-            await message.ack()
-        await one.ack_failed.wait()
-        assert one.lock_lost.is_set()
-        assert one.remaining == 0
-        assert not two.ack_failed.is_set()
-        assert [(message, type(error)) for message, error in unsettled] == [(one, fifo.LockLost)]
-        peer.line().deliver(11, 4, bodies(2))
-        four, five = await take(messages, 2)
-        peer.answers[Settle] = lambda line, frame: line.send(
-            Receipt(11, ((4, 4, STATUS_LOCK_LOST, False), (5, 5, 0, True))), frame.correlation
-        )
-        results = await client.settle_many([four, five, one])
-        assert [(result.status.value, result.late) for result in results] == [
-            ("lock_lost", False),
-            ("ok", True),
-            ("lock_lost", False),
-        ]
-
-
 async def test_terminate_without_a_dead_letter_queue_leaves_the_message_in_hand() -> None:
     async with Peer() as peer, consuming(peer, settles=False) as (_, messages):
         peer.line().deliver(11, 1, bodies(1))
@@ -507,132 +444,6 @@ async def test_deliveries_that_overtake_the_number_of_their_consumer_are_kept() 
         peer.answers[Subscribe] = deliver_first
         async with consuming(peer) as (_, messages):
             assert [message.body for message in await take(messages, 2)] == bodies(2)
-
-
-async def test_a_timeout_notice_loses_the_lock_and_asking_for_more_proves_that_we_live() -> None:
-    async with Peer() as peer, consuming(peer) as (client, messages):
-        peer.line().deliver(11, 1, bodies(4))
-        one, two = await take(messages, 2)
-        await until(lambda: any(line.hello and line.role == 1 for line in peer.lines))
-        control = peer.line(1)
-        control.send(Notice(5, 0, 11, ((1, 1), (3, 3))))
-        _, _, acked = await peer.hear(NoticeAck)
-        assert acked.notice == 5
-        await one.lock_lost.wait()
-        assert not two.lock_lost.is_set()
-        with pytest.raises(fifo.LockLost):
-            await one.renew()
-        # The renewal has spoken already. 3 was lost in the buffer and is not handed out.
-        [four] = await take(messages, 1)
-        assert four.token == 4
-        assert peer.count(Alive) == 0
-        await two.ack()
-        await four.ack()
-        await peer.hear(Settle)
-        assert client.metrics.locks_lost == 1
-        # Settling has cleared it already; a new suspicion is cleared by asking.
-        peer.line().deliver(11, 5, bodies(1))
-        [five] = await take(messages, 1)
-        control.send(Notice(6, 0, 11, ((5, 5),)))
-        await five.lock_lost.wait()
-        assert await messages.next(timeout=0.01) is None
-        assert (await peer.hear(Alive))[2] == Alive(11, 0)
-
-
-async def test_an_explicit_renewal_of_a_lost_lock_is_sent_as_a_sign_of_life() -> None:
-    async with Peer() as peer, consuming(peer, auto_renew=False) as (_, messages):
-        peer.line().deliver(11, 1, bodies(2))
-        one, _ = await take(messages, 2)
-        peer.line().send(Notice(1, 0, 11, ((1, 1),)))
-        await one.lock_lost.wait()
-        with pytest.raises(fifo.LockLost):
-            await one.renew()
-        _, _, renew = await peer.hear(Renew)
-        assert (renew.items, renew.explicit) == (((11, ((1, 1),)),), True)
-        assert not one.ledger.suspected
-
-
-async def handle(message: fifo.Message, *, cancel_on_lock_lost: bool = False) -> None:
-    """A handler that hangs until its task is cancelled."""
-    async with message.process(cancel_on_lock_lost=cancel_on_lock_lost):
-        await asyncio.Event().wait()
-
-
-async def test_asking_says_how_many_lost_messages_are_still_handled() -> None:
-    async with Peer() as peer, consuming(peer) as (_, messages):
-        peer.line().deliver(11, 1, bodies(3))
-        one, two, three = await take(messages, 3)
-        async with asyncio.TaskGroup() as handlers:
-            hanging = handlers.create_task(handle(one))
-            ending = asyncio.create_task(handle(two, cancel_on_lock_lost=True))
-            asking = handlers.create_task(messages.next())
-            await asyncio.sleep(0)
-            peer.line().send(Notice(1, 0, 11, ((1, 1),)))
-            assert (await peer.hear(Alive))[2] == Alive(11, 1)
-            # The handler of 2 ends with its lock: it is counted no more, and the task asks anew.
-            peer.line().send(Notice(2, 0, 11, ((2, 2),)))
-            while (await peer.hear(Alive))[2] != Alive(11, 1):
-                pass
-            with pytest.raises(fifo.LockLost):
-                await ending
-            assert one.ledger.suspected
-            await messages.alive()
-            assert (await peer.hear(Alive))[2] == Alive(11, None)
-            assert not one.ledger.suspected
-            peer.line().deliver(11, 4, bodies(1))
-            await asking
-            hanging.cancel()
-        await three.ack()
-
-
-async def test_asking_is_sent_again_until_it_is_answered() -> None:
-    async with Peer() as peer, consuming(peer) as (client, messages):
-        peer.opening = lambda line, hello: welcome(
-            line, hello, consumers=((11, "consumer-1", "orders", 30_000),)
-        )
-        peer.answers[Alive] = lambda line, frame: None
-        peer.line().deliver(11, 1, bodies(1))
-        [one] = await take(messages, 1)
-        peer.line().send(Notice(1, 0, 11, ((1, 1),)))
-        await one.lock_lost.wait()
-        asking = asyncio.create_task(messages.next(timeout=5))
-        await peer.hear(Alive)
-        peer.answers[Alive] = peer.answers[Close]
-        peer.line().drop()
-        assert (await peer.hear(Alive))[2] == Alive(11, 0)
-        peer.line().deliver(11, 2, bodies(1))
-        assert (await asking) is not None
-        assert client.metrics.connects == 2
-
-
-async def test_a_message_that_ran_out_in_the_buffer_is_given_back_and_not_handed_out() -> None:
-    async with Peer() as peer, consuming(peer, auto_renew=False) as (_, messages):
-        peer.line().deliver(11, 1, bodies(2), remaining_ms=20)
-        peer.line().deliver(11, 3, bodies(1, 3))
-        await until(lambda: messages.buffered == 3)
-        await asyncio.sleep(0.03)
-        [message] = await take(messages, 1)
-        assert message.body == b"3"
-        said = [(await peer.hear(Settle))[2] for _ in range(2)]
-        assert [(one.verb, one.tokens) for one in said] == [
-            (VERB_RELEASE, ((1, 1),)),
-            (VERB_RELEASE, ((2, 2),)),
-        ]
-        assert all(one.automatic for one in said), "the program has said nothing"
-        await message.release()
-        assert not (await peer.hear(Settle))[2].automatic
-
-
-async def test_a_block_can_be_cancelled_when_its_lock_is_lost() -> None:
-    async with Peer() as peer, consuming(peer) as (_, messages):
-        peer.line().deliver(11, 1, bodies(1))
-        [message] = await take(messages, 1)
-        peer.line().send(Notice(1, 0, 11, ((1, 1),)))
-        with pytest.raises(fifo.LockLost):
-            async with message.process(cancel_on_lock_lost=True):
-                await asyncio.Event().wait()
-        assert peer.count(Settle) == 0
-        await asyncio.sleep(0)
 
 
 async def test_closing_waits_for_receipts_and_reports_unsettled_messages() -> None:

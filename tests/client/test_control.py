@@ -35,8 +35,8 @@ from fifo.wire.messages import (
     Subscribe,
     Welcome,
 )
-from tests.client.test_consuming import bodies, consuming, take
 from tests.support.cluster import free_ports
+from tests.support.one_consumer import bodies, consuming, take
 from tests.support.wire_peer import Line, Peer, receive_all, renew_all, subscribe_as, until, welcome
 
 

@@ -11,7 +11,7 @@ import fifo
 from fifo.client.consuming.durable import STEP_MESSAGES
 from fifo.wire import Code, Frame
 from fifo.wire.messages import Durable, Error, Hello, Message, Ok, Receipt, Settle
-from tests.client.test_consuming import bodies
+from tests.support.one_consumer import bodies
 from tests.support.wire_peer import Line, Peer, until, welcome
 
 OPENED = {"consumer": 5, "generation": 2, "next_token": 4, "held": [[1, 3]]}

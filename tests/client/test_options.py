@@ -23,8 +23,8 @@ from fifo.wire.messages import Cancel, Close, Settle, Subscribe
 from fifo.words.connection_options import CONNECTION_OPTIONS
 from fifo.words.consumer_options import CONSUMER_OPTIONS, OF_ALL
 from fifo.words.options import Kind, Option
-from tests.client.test_consuming import bodies, consuming, take
 from tests.client.test_control import PeerThread
+from tests.support.one_consumer import bodies, consuming, take
 from tests.support.wire_peer import Line, Peer, receive_all, subscribe_as
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "client.md"

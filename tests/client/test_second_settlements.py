@@ -26,9 +26,9 @@ from fifo.wire.messages import (
     Subscribe,
 )
 from tests.client.test_cluster import take
-from tests.client.test_consuming import bodies, consuming
 from tests.client.test_control import PeerThread
 from tests.support.cluster import running
+from tests.support.one_consumer import bodies, consuming
 from tests.support.wire_peer import Line, Peer, receive_all, subscribe_as, until, welcome
 
 Settles = Callable[[fifo.Client, fifo.Message], Coroutine[Any, Any, Any]]

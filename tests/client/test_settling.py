@@ -17,7 +17,7 @@ from fifo.wire.messages import (
     Settle,
     Subscribe,
 )
-from tests.client.test_consuming import bodies, consuming, take
+from tests.support.one_consumer import bodies, consuming, take
 from tests.support.wire_peer import Peer, receive_all, subscribe_as, until
 
 

@@ -29,7 +29,7 @@ from fifo.wire.messages import (
     Renewed,
     Subscribe,
 )
-from tests.client.test_consuming import Orders, bodies, consuming, take
+from tests.support.one_consumer import Orders, bodies, consuming, take
 from tests.support.wire_peer import Line, Peer, renew_all, subscribe_as, until, welcome
 
 IDENTITY = Identity(b"s" * 16, b"i" * 16, established=True)

@@ -302,13 +302,18 @@ def _hashes(step: Step, command: Publish, lengths: "array[int]") -> "array[int]"
     assert command.keys is not None, "there are keys only with a column of them"
     hashes = array("Q")
     at = command.keys[1]
+    found = {b"": 0}  # A batch names a key many times, and a hash costs as much as a whole publish.
     for length in lengths:
-        hashes.append(_key_hash(step.area[at : at + length]) if length else 0)
+        key = bytes(step.area[at : at + length])
+        hashed = found.get(key)
+        if hashed is None:
+            hashed = found[key] = _key_hash(key)
+        hashes.append(hashed)
         at += length
     return hashes
 
 
-def _key_hash(key: memoryview) -> int:
+def _key_hash(key: bytes) -> int:
     """The same for a key in all queues; never 0."""
     return int.from_bytes(blake2b(key, digest_size=8).digest(), "little") or 1
 
