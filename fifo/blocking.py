@@ -43,7 +43,15 @@ from fifo.client import (
     from_url,
 )
 from fifo.client.consuming.settlement import SENT
-from fifo.client.consuming.verbs import ACK, Settling, nacking, releasing, terminating
+from fifo.client.consuming.verbs import (
+    ACK,
+    Settling,
+    chosen_delay,
+    nacking,
+    releasing,
+    terminating,
+    words_of,
+)
 from fifo.client.durations import Duration, patience
 
 __all__ = ["connect", "BlockingClient", "BlockingConsumer", "BlockingMessage", "BlockingProducer"]
@@ -153,8 +161,10 @@ class BlockingProcessing:
             return False
         if not message.settled:
             _log.warning("handling %r failed; nacked", message, exc_info=error)
-            delay = self._on_error(message, error) if self._on_error is not None else None
-            message.nack(delay, f"{type(error).__name__}: {error}", receipt=False)
+            on_error, delay = self._on_error, None
+            if on_error is not None:
+                delay = chosen_delay(lambda: on_error(message, error), "on_error")
+            message.nack(delay, f"{type(error).__name__}: {words_of(error)}", receipt=False)
         return not self._reraise
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from fifo.client.connection.dialing import Dialer
 from fifo.client.connection.link import Link
 from fifo.client.connection.session import Session
+from fifo.client.consuming import verbs
 from fifo.client.consuming.consumer import Consumer
 from fifo.client.consuming.durable import DurableConsumer
 from fifo.client.consuming.getting import Box
@@ -95,6 +96,10 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a node that says nothing holds up the search": (
         edited(Dialer, "_round", "limits.STAGGER_S", "limits.OPENING_TIMEOUT_S"),
         _test(silent.test_a_node_that_accepts_and_says_nothing_holds_up_no_round),
+    ),
+    "a backoff that fails takes its nack along": (
+        edited(verbs, "chosen_delay", "return None", "raise"),
+        _test(consuming.test_a_backoff_that_fails_loses_no_nack, consuming.no_delay),
     ),
     "a handler of a lost message is not counted": (
         edited(LockLedger, "lost_running", "if token not in self.busy", ""),

@@ -155,6 +155,24 @@ def test_process_settles_by_how_the_block_ends(
         }
 
 
+def test_a_backoff_that_fails_loses_no_nack(
+    thread: PeerThread,
+    peer: Peer,
+    client: BlockingClient,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fails(*_: object) -> float:
+        raise ZeroDivisionError("no delay")
+
+    with client.consume("orders", nack_backoff=fails) as messages:
+        deliver(thread, 1, 2)
+        assert next(messages).nack().status == "ok"
+        with next(messages).process(on_error=fails):
+            raise RuntimeError("boom")
+        assert settled(peer, 2) == {1: VERB_NACK, 2: VERB_NACK}
+    assert caplog.text.count("ZeroDivisionError: no delay") == 3
+
+
 def test_every_verb_answers_and_renew_gives_a_deadline(
     thread: PeerThread, client: BlockingClient
 ) -> None:

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, TypeAlias
 from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.consuming.settlement import Settlement
 from fifo.client.consuming.signals import Signal
-from fifo.client.consuming.verbs import ACK, SettleResult, nacking, releasing, terminating
+from fifo.client.consuming.verbs import (
+    ACK,
+    SettleResult,
+    chosen_delay,
+    nacking,
+    releasing,
+    terminating,
+    words_of,
+)
 from fifo.client.durations import Duration
 from fifo.client.errors import LockLost, Terminal
 from fifo.wire.columns import decode_headers
@@ -313,8 +321,10 @@ class Processing:
             return False
         if not message.settled:
             _log.warning("handling %r failed; nacked", message, exc_info=error)
-            delay = self._on_error(message, error) if self._on_error is not None else None
-            words = f"{type(error).__name__}: {error}"
+            on_error, delay = self._on_error, None
+            if on_error is not None:
+                delay = chosen_delay(lambda: on_error(message, error), "on_error")
+            words = f"{type(error).__name__}: {words_of(error)}"
             await message.nack(delay, words, receipt=False)
         return not self._reraise
 

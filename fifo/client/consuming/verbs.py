@@ -7,7 +7,9 @@ which a message reaches the settler above it. Must not know messages, ledgers or
 from __future__ import annotations
 
 import asyncio
+import logging
 import traceback
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -17,6 +19,8 @@ from fifo.client.connection.environment import Environment
 from fifo.client.durations import Duration, milliseconds
 from fifo.client.errors import InvalidArgument
 from fifo.wire.messages import VERB_ACK, VERB_NACK, VERB_RELEASE, VERB_TERMINATE
+
+_log = logging.getLogger("fifo.client")
 
 _M = TypeVar("_M", contravariant=True)
 
@@ -64,9 +68,33 @@ def nacking(
 ) -> Settling:
     """Build a nack: with the explicit delay, else the consumer's backoff, else the queue's."""
     if delay is None and backoff is not None:
-        delay = backoff(failures)
+        delay = chosen_delay(lambda: backoff(failures), "nack_backoff")
     delay_ms = None if delay is None else milliseconds(delay, "delay")
     return Settling(VERB_NACK, delay_ms, checks.letter_text(reason, "reason"))
+
+
+def chosen_delay(choose: Callable[[], Duration | None], what: str) -> Duration | None:
+    """The delay that a callable of the program chooses; None where it fails.
+
+    Its error is logged: a nack that was not sent would keep the message locked and renewed.
+    """
+    try:
+        delay = choose()
+        if delay is not None:
+            milliseconds(delay, what)
+    except Exception:
+        _log.exception("%s failed; nacked with the queue's own backoff", what)
+        return None
+    return delay
+
+
+def words_of(error: BaseException) -> str:
+    """The text of a program's exception, whose own `__str__` may fail."""
+    try:
+        return str(error)
+    except Exception:
+        _log.exception("an exception of type %s has no text", type(error).__name__)
+        return ""
 
 
 def releasing(delay: Duration | None) -> Settling:
@@ -83,7 +111,7 @@ def terminating(reason: str, description: str | None, exception: BaseException |
     kind = words = stack = None
     if exception is not None:
         kind = checks.text(type(exception).__name__, "exception")
-        words = checks.letter_text(str(exception), "exception")
+        words = checks.letter_text(words_of(exception), "exception")
         lines = "".join(traceback.format_exception(exception))
         stack = checks.letter_text(lines, "exception", keep_end=True)
     return Settling(
