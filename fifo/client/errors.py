@@ -109,7 +109,8 @@ class NoDeadLetterQueue(FifoError):
 
 
 class AckRetriesExhausted(FifoError):
-    """A settlement was sent `max_ack_retries` times more, and never answered."""
+    """A settlement was tried `max_ack_retries` times more, and never answered: it may have been
+    carried out if `unknown`, and was never sent (in an outage) or refused each time if not."""
 
 
 class SessionTaken(FifoError, ConnectionError):

@@ -34,7 +34,8 @@ REDIAL_PATIENT_MAX_S: Final = 0.2
 """The longest pause in those first seconds: it is time without publishing."""
 
 RETRY_S: Final = 0.05
-"""Pause before a refused publish is sent again."""
+"""Pause before a refused publish is sent again, and the shortest one between two retries of a
+settlement without a connection: a backoff of zero must not keep the program busy."""
 
 STALL_S: Final = 1.2
 """Silence on a connection that owes answers before it is asked for a sign of life; the same again

@@ -101,6 +101,14 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         edited(verbs, "chosen_delay", "return None", "raise"),
         _test(consuming.test_a_backoff_that_fails_loses_no_nack, consuming.no_delay),
     ),
+    "a settlement of an outage waits for a connection without a count": (
+        edited(Settler, "_send", "self._retry_later(settlement)", "pass"),
+        _test(consuming.test_without_retries_a_settlement_in_an_outage_is_reported_as_failed),
+    ),
+    "what was sent before an outage is not counted in it": (
+        edited(Settler, "detached", "self._retry_later(settlement)", "pass"),
+        _test(consuming.test_without_retries_a_settlement_in_an_outage_is_reported_as_failed),
+    ),
     "a handler of a lost message is not counted": (
         edited(LockLedger, "lost_running", "if token not in self.busy", ""),
         _test(lost_locks.test_asking_says_how_many_lost_messages_are_still_handled),

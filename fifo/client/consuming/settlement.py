@@ -71,6 +71,7 @@ class Settlement(Generic[_M, _L]):
         "ledger",
         "messages",
         "ranges",
+        "retry",
         "sent_at",
         "settler",
         "tries",
@@ -97,6 +98,7 @@ class Settlement(Generic[_M, _L]):
         self.attempts = 0
         self.tries = Tries()
         self.sent_at: float | None = None
+        self.retry: asyncio.TimerHandle | None = None
         self.ended = False
         self.error: FifoError | None = None
         self._default = OK

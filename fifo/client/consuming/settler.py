@@ -23,7 +23,6 @@ from fifo.client.consuming.settlement import LOST, SENT, Follower, Settlement
 from fifo.client.consuming.verbs import ACK, STATUSES, SettleResult, Settling, Status
 from fifo.client.errors import (
     AckRetriesExhausted,
-    ConnectionLost,
     FifoError,
     LockLost,
     SessionEnded,
@@ -311,8 +310,11 @@ class Settler:
         self._begin(Settlement(self, ledger, [], what), tokens)
 
     def _send(self, settlement: LockSettlement) -> None:
+        if settlement.correlation not in self._outstanding:
+            return
         link = self.session.link
-        if link is None or settlement.correlation not in self._outstanding:
+        if link is None:
+            self._retry_later(settlement)
             return
         settlement.tries.begin()
         settlement.sent_at = self.loop.time()
@@ -334,6 +336,25 @@ class Settler:
             settlement.correlation,
         )
 
+    def _later(
+        self, settlement: LockSettlement, delay_s: float, then: Callable[[LockSettlement], None]
+    ) -> None:
+        if settlement.retry is not None:
+            settlement.retry.cancel()
+        jitter = 0.75 + self.environment.chance() / 2
+        settlement.retry = self.loop.call_later(delay_s * jitter, then, settlement)
+
+    def _retry_later(self, settlement: LockSettlement) -> None:
+        """Without a connection the next retry is due as it would be after a refusal."""
+        delay_s = self.session.options.ack_retry_backoff.delay_s(settlement.attempts)
+        self._later(settlement, max(delay_s, limits.RETRY_S), self._retry)
+
+    def _retry(self, settlement: LockSettlement) -> None:
+        """A retry that is due in an outage: it counts, though it cannot be sent."""
+        if settlement.correlation in self._outstanding and self._again(settlement):
+            settlement.sent_at = None
+            self._send(settlement)
+
     def _again(self, settlement: LockSettlement) -> bool:
         """Count one more attempt; False where there may be none, and it is given up."""
         options = self.session.options
@@ -344,6 +365,8 @@ class Settler:
             self.session.metrics.settlements_exhausted += len(settlement.messages)
             refusal = settlement.tries.refusal
             last = f"; the last refusal: {refusal}" if refusal is not None else ""
+            if self.session.link is None:
+                last += "; there is no connection to a leader"
             text = f"no receipt after {settlement.attempts} attempts{last}"
             self._fail(settlement, AckRetriesExhausted(text, unknown=settlement.tries.unknown))
             return False
@@ -441,11 +464,9 @@ class Settler:
         settlement.tries.refused(error)
         if message.retryable:
             if self._again(settlement):
-                backoff = self.session.options.ack_retry_backoff
-                delay = backoff.delay_s(settlement.attempts - 1)
                 settlement.sent_at = None
-                jitter = 0.75 + self.environment.chance() / 2
-                self.loop.call_later(delay * jitter, self._send, settlement)
+                backoff = self.session.options.ack_retry_backoff
+                self._later(settlement, backoff.delay_s(settlement.attempts - 1), self._send)
             return
         # Refused, so it is as before: locked, and in the program's hands.
         self._fail(settlement, error)
@@ -473,6 +494,8 @@ class Settler:
         self._follow(settlement, awaited=awaited)
 
     def _end(self, settlement: LockSettlement) -> None:
+        if settlement.retry is not None:
+            settlement.retry.cancel()
         if self._outstanding.pop(settlement.correlation, None) is not None:
             self.session.forget(settlement.correlation)
             settlement.ledger.in_flight -= 1
@@ -511,19 +534,15 @@ class Settler:
     def resumed(self) -> None:
         """Connected again: all that is unanswered, in order."""
         for settlement in list(self._outstanding.values()):
+            if settlement.retry is not None:
+                settlement.retry.cancel()
             if settlement.sent_at is None or self._again(settlement):
                 self._send(settlement)
 
     def detached(self) -> None:
-        """Not connected: without retries, what was sent has failed."""
-        if self.session.options.auto_retry_acks:
-            return
-        for settlement in list(self._outstanding.values()):
-            if settlement.sent_at is not None and settlement.messages:
-                self._fail(
-                    settlement,
-                    ConnectionLost("the connection was lost before the receipt", unknown=True),
-                )
+        """Not connected: retries are due, and count, all the same."""
+        for settlement in self._outstanding.values():
+            self._retry_later(settlement)
 
     def writable(self) -> None:
         """Settlements are small: they never waited."""
