@@ -1,4 +1,4 @@
-"""Alarms of a node: a resource is past its threshold, and publishes are refused for it.
+"""Alarms of a node: a resource is past its threshold, and publishes are refused for most of them.
 
 Owns the thresholds, the last measurements, and the reason that publishers get. Refusing begins and
 ends with an alarm: settlements and consumers go on, for they make room. A leader has the alarms of
@@ -25,6 +25,11 @@ DISK_LOW: Final = "disk_low"
 MEMORY_HIGH: Final = "memory_high"
 """More memory held for clients than `memory_high_bytes`."""
 
+DESCRIPTORS_LOW: Final = "descriptors_low"
+"""No descriptor is left for another connection; what is reserved for the journal is not counted."""
+
+ALARMS: Final = (DISK_LOW, MEMORY_HIGH, DESCRIPTORS_LOW)
+
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
@@ -34,6 +39,11 @@ class Alarm:
     node: str
     measured_bytes: int
     threshold_bytes: int
+
+    @property
+    def refuses(self) -> bool:
+        """Whether publishes are refused for it: the journal of a node has its own descriptors."""
+        return self.name != DESCRIPTORS_LOW
 
     @property
     def text(self) -> str:
@@ -67,9 +77,7 @@ class Alarms:
     @property
     def refusal(self) -> str | None:
         """The reason why no message may be published at the moment, or None."""
-        for alarm in self._active.values():
-            return alarm.text
-        return None
+        return next((alarm.text for alarm in self._active.values() if alarm.refuses), None)
 
     def measured_disk(self, free_bytes: int) -> None:
         """Note the free space of the journal's disk."""
@@ -102,6 +110,10 @@ class Alarms:
         back_bytes = max(0, high_bytes) // limits.ALARM_BACK_PARTS if was_on else 0
         high = held_bytes > high_bytes - back_bytes
         self._set(Alarm(MEMORY_HIGH, node, held_bytes, high_bytes), on=high)
+
+    def measured_descriptors(self, *, left: bool) -> None:
+        """Note whether this process could open another file."""
+        self._set(Alarm(DESCRIPTORS_LOW, self._node, 0, 0), on=not left)
 
     def _set(self, alarm: Alarm, *, on: bool) -> None:
         key = (alarm.node, alarm.name)

@@ -17,6 +17,7 @@ from fifo.wire.messages import Authenticate, Error, Hello, Message, Ok, Ping, Po
 from node.broker import entry, limits, views
 from node.broker.alarms import Alarms
 from node.broker.clock import Clocks, ClusterClock
+from node.broker.connections import listener
 from node.broker.connections.authentication import Authentication
 from node.broker.connections.connection import Connection
 from node.broker.connections.handshake import Handshake, Identity
@@ -212,6 +213,7 @@ class Broker:
             high_bytes=alarms.memory_high_bytes,
         )
         alarms.measured_disk(self._raft.own_room().free_bytes)
+        alarms.measured_descriptors(left=listener.descriptor_left())
         alarms.reported(self._raft.peer_rooms())
 
     # --- the connections' calls -------------------------------------------------------------------

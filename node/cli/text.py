@@ -110,6 +110,8 @@ def alarm_text(alarm: Mapping[str, Any]) -> str:
                 f"it holds {measured} for clients that do not read,"
                 f" at most {threshold} (memory_high_bytes)"
             )
+        case "descriptors_low":
+            return "it has no descriptor left for another connection (LimitNOFILE, ulimit -n)"
         case other:
             return f"{other}: {measured}, threshold {threshold}"
 

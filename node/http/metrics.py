@@ -12,7 +12,7 @@ import platform
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
-from node.broker.alarms import DISK_LOW, MEMORY_HIGH
+from node.broker.alarms import ALARMS
 from node.http import queue_metrics
 from node.http.exposition import Page, add_histogram
 from node.http.process import add_process
@@ -117,9 +117,9 @@ def _add_alarms(page: Page, node: Node) -> None:
     page.samples(
         "fifo_alarm_active",
         "gauge",
-        "1 while a resource is past its threshold, on a leader that of any member:"
-        " publishes are refused by it.",
-        [({"alarm": name}, int(name in active)) for name in (DISK_LOW, MEMORY_HIGH)],
+        "1 while a resource is short, on a leader that of any member: publishes are refused for"
+        " disk and memory.",
+        [({"alarm": name}, int(name in active)) for name in ALARMS],
     )
     for name, text, value in (
         ("fifo_disk_low_bytes", "Threshold of the alarm disk_low.", alarms.disk_low_bytes),

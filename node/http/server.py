@@ -19,6 +19,8 @@ from fifo.wire import Code
 from node.broker import views
 from node.broker.connections.authentication import PASSWORD, TOKEN, Denied, Verdict
 from node.broker.connections.listener import Listener
+from node.http import limits
+from node.http.doors import Doors
 from node.http.exposition import CONTENT_TYPE
 from node.http.log import request_logger
 from node.http.metrics import Metrics
@@ -27,9 +29,6 @@ if TYPE_CHECKING:
     from node.server import Node
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-QUEUES_LISTED_MAX: Final = 1_000
-"""As many as `fifo queue list` shows: more would hold up the loop."""
 
 _OPEN_TO_ALL: Final = "/health/"
 """Whether a node is alive is no secret, and probes have no credentials."""
@@ -43,7 +42,7 @@ class HttpServer:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._metrics = Metrics(node)
-        app = web.Application(client_max_size=1024, middlewares=[self._who])
+        app = web.Application(client_max_size=1024, middlewares=[self._bounded, self._who])
         app.router.add_get("/health/live", self._live)
         app.router.add_get("/health/ready", self._ready)
         app.router.add_get("/metrics", self._page)
@@ -62,7 +61,8 @@ class HttpServer:
         await self._runner.setup()
         assert self._runner.server is not None, "it was set up"
         # Not a site of aiohttp: a socket that it has just accepted when it stops is never closed.
-        self._listener = Listener(context, self._runner.server)
+        self._doors = Doors(self._runner.server)
+        self._listener = Listener(context, self._doors, handshakes_max=limits.CONNECTIONS_MAX)
         await self._listener.start(address.host, address.port)
 
     async def stop(self) -> None:
@@ -72,7 +72,21 @@ class HttpServer:
             self._listener = None
         await self._runner.cleanup()
 
+    @property
+    def connections(self) -> int:
+        """Number of open connections."""
+        return len(self._doors)
+
     # --- who asks ---------------------------------------------------------------------------------
+
+    @web.middleware
+    async def _bounded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Each request waits for its turn, however many a peer sends at once."""
+        await self._doors.begun(request.protocol)
+        try:
+            return await handler(request)
+        finally:
+            self._doors.answered(request.protocol)
 
     @web.middleware
     async def _who(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -145,7 +159,7 @@ class HttpServer:
         if elsewhere is not None:
             return elsewhere
         broker = self._node.broker
-        listed = views.overviews(broker.host.machine, broker.alarms, QUEUES_LISTED_MAX)
+        listed = views.overviews(broker.host.machine, broker.alarms, limits.QUEUES_LISTED_MAX)
         return web.json_response(list(listed))
 
     async def _queue(self, request: web.Request) -> web.Response:

@@ -60,6 +60,7 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._sockets: dict[socket.socket, None] = {}
         self._under_way: dict[asyncio.Task[None], socket.socket] = {}
+        self._failing = False
 
     def watch(self, listening: socket.socket) -> None:
         """Accept on this socket, and close it in the end."""
@@ -84,11 +85,14 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                logger.error("event=accept_failed error=%s", error)
+                if not self._failing:
+                    logger.error("event=accept_failed error=%s", error)
+                self._failing = True
                 self._failed()
                 self._loop.remove_reader(listening.fileno())
                 self._loop.call_later(limits.ACCEPT_RETRY_SECONDS, self._again, listening)
                 return
+            self._failing = False
             accepted.setblocking(False)
             if len(self._under_way) >= self._under_way_max:
                 self._crowded_out()

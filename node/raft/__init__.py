@@ -16,6 +16,7 @@ from node.journal.errors import (
 )
 from node.journal.io.jobs import Inline, Worker, WorkerThread
 from node.journal.io.readers import FetchWaiter, NotCached
+from node.journal.io.seats import NO_DESCRIPTOR_ERRNOS
 from node.journal.io.storage import OsStorage, Storage
 from node.journal.journal import Journal, JournalStats
 from node.journal.limits import JournalLimits
@@ -40,6 +41,7 @@ from node.raft.room import Room
 from node.raft.transfer import TransferRefused
 
 __all__ = [
+    "NO_DESCRIPTOR_ERRNOS",
     "Acceptor",
     "listening_socket",
     "RaftNode",

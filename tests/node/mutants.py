@@ -5,13 +5,20 @@ Owns the bugs, each as one place in the source of one function, and the tests th
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from node.broker.connections import listener
+from node.http.doors import Door, Doors
 from node.journal.io.seats import Seats
 from tests.mutants.hunting import Hunt, Mutant, named, scenario
 from tests.mutants.switch import Switch, edited
+from tests.node.http import test_doors as doors
 from tests.node.journal import test_descriptors as descriptors
 
 
@@ -25,6 +32,27 @@ def _in_folder(work: Callable[[Path], object]) -> Hunt:
     return scenario(run, named(work))
 
 
+def _limited(work: Callable[..., Coroutine[Any, Any, None]], *values: object) -> Hunt:
+    """A test of a node on a loop of its own, in an empty folder, with limits of its own."""
+
+    def run() -> None:
+        made = tempfile.TemporaryDirectory(prefix="fifo-mutant-")
+        with made as folder, pytest.MonkeyPatch.context() as patch:
+            asyncio.run(work(Path(folder), patch, *values))
+
+    return scenario(run, named(work))
+
+
+def _on_loop(work: Callable[[Path], Coroutine[Any, Any, None]]) -> Hunt:
+    """A test of a node on a loop of its own, in an empty folder."""
+
+    def run() -> None:
+        with tempfile.TemporaryDirectory(prefix="fifo-mutant-") as folder:
+            asyncio.run(work(Path(folder)))
+
+    return scenario(run, named(work))
+
+
 BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a file that is closed gives its reserved descriptor away": (
         edited(Seats, "leave", "if descriptor in self._occupied:", "if False:"),
@@ -33,6 +61,26 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a file that cannot be opened costs a reserved descriptor": (
         edited(Seats, "take", "self._refill()", "pass"),
         _in_folder(descriptors.test_a_file_that_cannot_be_opened_costs_no_seat),
+    ),
+    "idle connections of the http port lock probes out": (
+        edited(Doors, "opened", "if len(self._open) >= limits.CONNECTIONS_MAX:", "if False:"),
+        _on_loop(doors.test_more_idle_connections_than_the_bound_lock_no_probe_out),
+    ),
+    "the first request over http may take for ever": (
+        edited(Door, "connection_made", "self.within(limits.REQUEST_SECONDS)", "pass"),
+        _limited(doors.test_a_request_that_does_not_come_ends_its_connection, b""),
+    ),
+    "a peer may take for ever to read a page": (
+        edited(Door, "pause_writing", "self.within(limits.STALLED_SECONDS)", "pass"),
+        _limited(doors.test_an_answer_that_is_not_read_ends_its_connection),
+    ),
+    "a request over http may be of any size": (
+        edited(Door, "data_received", "> limits.UNANSWERED_BYTES_MAX", "< 0"),
+        _on_loop(doors.test_requests_without_end_end_their_connection),
+    ),
+    "a lack of descriptors is no alarm": (
+        edited(listener, "descriptor_left", "problem.errno not in NO_DESCRIPTOR_ERRNOS", "True"),
+        _on_loop(doors.test_a_lack_of_descriptors_is_an_alarm_and_passes),
     ),
 }
 

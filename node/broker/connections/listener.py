@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
 import socket
 import ssl
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from node.broker import limits
 from node.peers.tls import CertificateUnusable, load_chain
-from node.raft import Acceptor, listening_socket
+from node.raft import NO_DESCRIPTOR_ERRNOS, Acceptor, listening_socket
 from node.table import ConfigError
 
 if TYPE_CHECKING:
@@ -44,9 +45,14 @@ class Listener:
     """A client port on the machine's sockets."""
 
     def __init__(
-        self, context: ssl.SSLContext | None, make: Callable[[], asyncio.Protocol]
+        self,
+        context: ssl.SSLContext | None,
+        make: Callable[[], asyncio.Protocol],
+        *,
+        handshakes_max: int = limits.HANDSHAKES_MAX,
     ) -> None:
-        """`make` returns the protocol of a new connection."""
+        """`make` returns the protocol of a new connection. `handshakes_max`: accepted sockets that
+        are none yet, beyond which the oldest is cut."""
         self._make = make
         self._tls: dict[str, Any] = {}
         if context is not None:
@@ -55,7 +61,7 @@ class Listener:
                 "ssl_handshake_timeout": limits.OPENING_SECONDS,
                 "ssl_shutdown_timeout": limits.CLOSING_SECONDS,
             }
-        self._acceptor = Acceptor(self._shake, under_way_max=limits.HANDSHAKES_MAX)
+        self._acceptor = Acceptor(self._shake, under_way_max=handshakes_max)
 
     async def start(self, host: str, port: int) -> None:
         """Listen on every address of this host. Raises OSError, and then listens on none."""
@@ -128,3 +134,12 @@ def fitting(descriptors: int) -> int:
         return limits.CONNECTIONS_MAX
     room = max(descriptors - limits.DESCRIPTORS_RESERVED, descriptors // 4)
     return min(room, limits.CONNECTIONS_MAX)
+
+
+def descriptor_left() -> bool:
+    """Whether this process can open another file now."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as problem:
+        return problem.errno not in NO_DESCRIPTOR_ERRNOS
+    return True

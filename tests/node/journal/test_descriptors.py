@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import resource
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,28 +12,11 @@ from node.journal import limits
 from node.journal.io.seats import Seats
 from node.journal.io.storage import OsStorage
 from node.journal.limits import JournalLimits
+from tests.support.descriptors import no_descriptor_left
 from tests.support.journals import fill, open_journal, state_of
 from tests.support.snapshots import clean_up, live_entries, take
 
 SMALL_FILES = JournalLimits(segment_bytes=4096, cache_bytes=0)
-
-
-@contextlib.contextmanager
-def no_descriptor_left() -> Iterator[None]:
-    """Take every descriptor that this process may have, until the end."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(map(int, os.listdir("/proc/self/fd")))
-    taken: list[int] = []
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 8, hard))
-        with contextlib.suppress(OSError):
-            while True:
-                taken.append(os.dup(0))
-        yield
-    finally:
-        for descriptor in taken:
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_journal_goes_on_while_its_process_has_no_descriptor_left(tmp_path: Path) -> None:

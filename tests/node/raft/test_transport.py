@@ -10,7 +10,6 @@ import contextlib
 import errno
 import os
 import random
-import resource
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from node.peers.handshake import DialerSide, Identity
 from node.peers.message import MessageRefused, PeerNode
 from node.peers.transport import TcpTransport
 from node.raft.config import ConfigInvalid, RaftConfig
+from tests.support.descriptors import no_descriptor_left
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -534,17 +534,6 @@ async def test_b13_the_listener_survives_running_out_of_descriptors(
 
 async def _run_out_of_descriptors(a: Member, dialing: socket.socket) -> None:
     """Dial while this process has none left, until accepting has failed twice."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(map(int, os.listdir("/proc/self/fd")))
-    taken: list[int] = []
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 8, hard))
-        with contextlib.suppress(OSError):
-            while True:
-                taken.append(os.dup(0))
+    with no_descriptor_left():
         await asyncio.get_running_loop().sock_connect(dialing, a.transport.address)
         await until(lambda: a.counters.accept_failures_total >= 2)
-    finally:
-        for descriptor in taken:
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
