@@ -70,7 +70,7 @@ class Cycle:
         self.batch = batch
         self.data, self.template = area(batch, rich=rich)
         self.area = memoryview(self.data)
-        attached = self.do(commands.Attach(bytes(16), 0, bytes(16)))
+        attached = self.do(commands.Attach(bytes(16), 0, bytes(16), bytes(16)))
         assert isinstance(attached, replies.Attached), attached
         self.session = attached.session
         self.do(commands.Declare("q", spec or {}))
@@ -129,7 +129,7 @@ class Cycle:
 
     def resume(self) -> None:
         """The session's client is back: what it holds is sent again."""
-        self.do(commands.Attach(bytes(16), 0, bytes(16)))
+        self.do(commands.Attach(bytes(16), 0, bytes(16), bytes(16)))
 
     def command(self) -> commands.Publish:
         """The next publish, as it comes from the log."""

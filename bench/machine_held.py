@@ -269,6 +269,6 @@ def _wide(watch: Watch) -> None:
 
 
 def _attach(cycle: Cycle, number: int) -> int:
-    attached = cycle.do(commands.Attach(number.to_bytes(16, "big"), 0, bytes(16)))
+    attached = cycle.do(commands.Attach(number.to_bytes(16, "big"), 0, bytes(16), bytes(16)))
     assert isinstance(attached, replies.Attached), attached
     return attached.session

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import ssl
 import time
@@ -97,16 +98,18 @@ def tcp(config: RaftConfig, rng: random.Random) -> TcpTransport:
 class Environment:
     """Everything around a node that a simulation replaces. Clocks are in seconds.
 
-    `clock` is monotonic and counts suspended time, `wall` is for people. `storage` opens the
-    journal's folder, `transport` makes the peer port, `listener` the client port, and `worker` a
-    worker for blocking work off the event loop, by the name of its thread. `journal_limits` sizes
-    the journal's files and cache (None: the defaults), `disk_clock` measures its syncs. `stopwatch`
+    `clock` is monotonic and counts suspended time, `wall` is for people. `rng` spreads events in
+    time, `entropy` gives what no client may predict. `storage` opens the journal's folder,
+    `transport` makes the peer port, `listener` the client port, and `worker` a worker for blocking
+    work off the event loop, by the name of its thread. `journal_limits` sizes the journal's files
+    and cache (None: the defaults), `disk_clock` measures its syncs. `stopwatch`
     measures the shares of clients in a turn, `cpu_clock` the CPU time of the loop's thread.
     """
 
     clock: Callable[[], float] = boot_clock
     wall: Callable[[], float] = time.time
     rng: random.Random = field(default_factory=random.Random)
+    entropy: Callable[[int], bytes] = os.urandom
     storage: Callable[[Path], Storage] = OsStorage
     transport: Callable[[RaftConfig, random.Random], TcpTransport] = tcp
     worker: Callable[[str], Worker] = WorkerThread
@@ -186,6 +189,7 @@ class Node:
             limited,
             now=self._env.clock,
             wall_ms=self._env.wall_ms,
+            entropy=self._env.entropy,
             turns=self._turns,
             authentication=self.authentication,
             stopwatch=self._env.stopwatch,

@@ -124,8 +124,8 @@ OURS = ("fifo", "node", "bench", "tools", "tests")
 # What the machine may take from the standard library: nothing in it reads a clock, a random number,
 # an address in memory, the locale, the network or the disk.
 MACHINE_STDLIB = words(
-    "__future__ abc array bisect collections dataclasses enum functools hashlib heapq itertools"
-    " operator re struct sys typing zlib"
+    "__future__ abc array bisect collections dataclasses enum functools hashlib heapq hmac"
+    " itertools operator re struct sys typing zlib"
 )
 FORBIDDEN_CALLS = frozenset({"id", "hash", "float", "open", "print", "input", "exec", "eval"})
 

@@ -5,6 +5,7 @@ Owns the words in which a bad argument is refused. Must not know connections.
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections.abc import Mapping
 from typing import Any, Final
@@ -14,6 +15,7 @@ from fifo.wire import limits as wire
 from fifo.wire.columns import encode_headers
 from fifo.words import names
 from fifo.words.bounds import PRIORITY_MAX
+from fifo.words.handles import HANDLE_BYTES
 
 _SHOWN_BITS_MAX: Final = 128
 """A number in an error: about as wide as a line has room for."""
@@ -39,6 +41,18 @@ def secret(value: object, what: str) -> str:
     if not 1 <= size <= wire.QUEUE_NAME_BYTES_MAX:
         raise InvalidArgument(f"{what}: must be 1 to {wire.QUEUE_NAME_BYTES_MAX} bytes, not {size}")
     return value
+
+
+def handle(value: object) -> bytes:
+    """A settlement handle, from the text that `message.handle` gives."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"handle: must be text, not {type(value).__name__}")
+    if not re.fullmatch(f"[0-9a-f]{{{2 * HANDLE_BYTES}}}", value):
+        raise InvalidArgument(
+            f"handle: needs {2 * HANDLE_BYTES} hexadecimal digits, as `message.handle` gives,"
+            f" not {len(value)} characters"
+        )
+    return bytes.fromhex(value)
 
 
 def integer(value: object, what: str, low: int, high: int) -> int:

@@ -32,7 +32,13 @@ from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settler import Settler
 from fifo.client.consuming.verbs import STATUSES, SettleResult, settling
 from fifo.client.durations import Duration, milliseconds
-from fifo.client.errors import ClientClosed, FifoError, InvalidArgument, ProtocolError
+from fifo.client.errors import (
+    ClientClosed,
+    FifoError,
+    InvalidArgument,
+    PermissionDenied,
+    ProtocolError,
+)
 from fifo.client.keywords import (
     ConnectKeywords,
     ConsumerKeywords,
@@ -519,24 +525,31 @@ class BaseClient(Generic[M]):
         token: int,
         verb: str = "ack",
         *,
+        handle: str | None = None,
         delay: Duration | None = None,
         reason: str | None = None,
         description: str | None = None,
         exception: BaseException | None = None,
         timeout: Duration | None = None,
     ) -> SettleResult:
-        """Settle a message by its (queue, consumer, token), also one that is held elsewhere."""
+        """Settle a message by its (queue, consumer, token), also one that is held elsewhere.
+
+        One that another client holds needs its `handle` as well (`message.handle` there), unless
+        the cluster has no users. Raises PermissionDenied without it, or where it is wrong.
+        """
         checks.name(queue, "queue")
         checks.integer(consumer, "consumer", 1, 2**63 - 1)
         checks.integer(token, "token", 1, 2**63 - 1)
+        handles = () if handle is None else (checks.handle(handle),)
         what = settling(verb, delay, reason, description, exception)
         ledger = self._session.ledgers.get(consumer)
         held = None if ledger is None else ledger.open.get(token)
         if held is not None:
+            if handles and handle != held.handle:
+                raise PermissionDenied(f"handle: this is not the one of {held!r}")
             return await self._settler.settle(held, what, receipt=True)
-        frame = await self._session.call(
-            Settle(consumer, what.verb, ((token, token),), 0, *what[1:]), timeout
-        )
+        request = Settle(consumer, what.verb, ((token, token),), 0, *what[1:], handles=handles)
+        frame = await self._session.call(request, timeout)
         message = frame.message
         if not isinstance(message, Receipt) or not message.results:
             raise _unexpected(Receipt, Settle, message)

@@ -28,7 +28,7 @@ from fifo.machine.validators import (
     positive,
     sequence,
 )
-from fifo.words import bounds
+from fifo.words import bounds, handles
 
 Fence = tuple[int, int]
 
@@ -58,11 +58,13 @@ class SetVersion:
 @value
 class Attach:
     """Open or resume a session in one role. `incarnation` tells one client object from another;
+    `handle_key` is the secret of a new session, from which the handles of its messages are derived;
     `client` is the name it gives itself, for people to read."""
 
     session_id: bytes
     role: int
     incarnation: bytes
+    handle_key: bytes
     user: str = ""
     address: str = ""
     client: str = ""
@@ -244,7 +246,8 @@ class Settle:
     """Settle tokens with one verb; `resolved_below`: the client never asks about lower ones again.
 
     `texts_at` is, for reason, description, exception text and stack, (offset in the entry's area,
-    bytes) of one that is too long for the state. `automatic`: as of a credit.
+    bytes) of one that is too long for the state. `automatic`: as of a credit. `handles`: one for
+    each token, where the consumer belongs to another session of the user.
     """
 
     session: int
@@ -261,6 +264,7 @@ class Settle:
     texts_at: tuple[tuple[int, int] | None, ...] | None = None
     automatic: bool = False
     fence: Fence | None = None
+    handles: tuple[bytes, ...] = ()
 
 
 @value
@@ -435,7 +439,18 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
         (sequence(validators.record(positive, positive, positive), limits.EVAL_RANGES),),
     ),
     3: (SetVersion, (positive,)),
-    4: (Attach, (validators.raw(16), _role, validators.raw(16), new_label, label, new_label)),
+    4: (
+        Attach,
+        (
+            validators.raw(16),
+            _role,
+            validators.raw(16),
+            validators.raw(handles.KEY_BYTES),
+            new_label,
+            label,
+            new_label,
+        ),
+    ),
     5: (Detach, (positive, _role, positive)),
     6: (
         Disconnect,
@@ -520,6 +535,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
             optional(_texts_at),
             validators.flag,
             validators.fence,
+            sequence(validators.raw(handles.HANDLE_BYTES), bounds.SETTLE_MESSAGES_MAX),
         ),
     ),
     22: (NoticeAck, (positive, positive, validators.fence)),

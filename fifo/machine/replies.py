@@ -45,12 +45,14 @@ class Ticked:
 
 @value
 class Attached:
-    """`consumers`: (consumer number, tag, queue, lock_ms) of what the resumed session has."""
+    """`consumers`: (consumer number, tag, queue, lock_ms) of what the resumed session has;
+    `handle_key`: the session's, whichever attach brought it."""
 
     session: int
     epoch: int
     resumed: bool
     consumers: tuple[tuple[int, str, str, int], ...]
+    handle_key: bytes
 
 
 @value

@@ -53,6 +53,9 @@ from fifo.words.bounds import (
     RENEWALS_MAX as RENEWALS_MAX,
 )
 from fifo.words.bounds import (
+    SETTLE_MESSAGES_MAX as SETTLE_MESSAGES_MAX,
+)
+from fifo.words.bounds import (
     SETTLE_RANGES_MAX as SETTLE_RANGES_MAX,
 )
 

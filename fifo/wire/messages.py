@@ -33,6 +33,7 @@ from fifo.wire.fields import (
     text,
 )
 from fifo.words import settlement
+from fifo.words.handles import HANDLE_BYTES, KEY_BYTES
 from fifo.words.settlement import Verb
 
 ROLE_DATA: Final = 0
@@ -91,6 +92,10 @@ Consumer = Annotated[int, _CONSUMER]
 Token = Annotated[int, _TOKEN]
 Ranges = Annotated[tuple[tuple[int, int], ...], _RANGES]
 SettledRanges = Annotated[tuple[tuple[int, int], ...], ranges(limits.SETTLE_RANGES_MAX)]
+Handles = Annotated[
+    tuple[bytes, ...],
+    list_of(octets(HANDLE_BYTES, HANDLE_BYTES), limits.SETTLE_MESSAGES_MAX),
+]
 Columns = Annotated[tuple[tuple[int, int], ...], _COLUMNS]
 Nodes = Annotated[tuple[tuple[str, str], ...], _NODES]
 Plain = Annotated[Any, plain]
@@ -201,6 +206,7 @@ class Welcome(Message):
     ] = ()
     limits: Annotated[tuple[tuple[str, int], ...], list_of(record(_NAME, integer()), 64)] = ()
     queue_below: Number = 0
+    handle_key: Annotated[bytes, octets(KEY_BYTES)] = b""
 
 
 @_wire(3)
@@ -437,6 +443,7 @@ class Settle(Message):
 
     `resolved_below`: the client never asks about a token below it again (semantics.md 8).
     `automatic`: by the client library alone, so that it clears no suspicion (semantics.md 3).
+    `handles`: of each token in order, where the consumer is another session's (semantics.md 8).
     """
 
     consumer: Consumer
@@ -450,6 +457,7 @@ class Settle(Message):
     exception_text: LetterText = None
     stack: LetterText = None
     automatic: Flag = False
+    handles: Handles = ()
 
 
 @_wire(28)

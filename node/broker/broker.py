@@ -48,6 +48,7 @@ class Broker:
         *,
         now: Callable[[], float],
         wall_ms: Callable[[], int],
+        entropy: Callable[[int], bytes],
         turns: Turns,
         authentication: Authentication,
         stopwatch: Callable[[], float],
@@ -62,6 +63,7 @@ class Broker:
         self._settings = settings
         self.alarms = Alarms(settings, identity.node)
         self._now = now
+        self._entropy = entropy
         self._turns = turns
         self._authentication = authentication
         self._state_taken_over = taken_over
@@ -86,7 +88,7 @@ class Broker:
         )
         self._context = Context(
             self._identity.node, raft, self.host, self._clocks, self._turns, self.counters,
-            self._settings, self.alarms,
+            self._settings, self.alarms, self._entropy,
         )  # fmt: skip
 
     def _read(self, index: int) -> memoryview:

@@ -5,6 +5,7 @@ Owns the list of them, so that a term's parts are given one thing. Must not know
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from node.broker.alarms import Alarms
@@ -28,3 +29,5 @@ class Context:
     counters: Counters
     settings: LimitSettings
     alarms: Alarms
+    entropy: Callable[[int], bytes]
+    """So many bytes that no client can predict."""

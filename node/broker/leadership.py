@@ -63,6 +63,7 @@ class Leadership:
         self.admission = Admission(
             machine, self.proposals, self.sessions, handshake,
             sessions_max=context.settings.sessions, may_answer=self.may_answer,
+            entropy=context.entropy,
             gone=self._say_farewell,
         )  # fmt: skip
         self._gets = WaitingGets(clocks.now, machine.ready_for_get)

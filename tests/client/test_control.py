@@ -236,7 +236,13 @@ async def test_renewals_end_with_their_number_and_with_the_time_of_the_handler()
 def test_renewals_are_counted_in_locks_from_the_delivery() -> None:
     arrival: Any = SimpleNamespace(first_token=1, count=1, received=102.0, remaining_s=8.0)
     ledger: LockLedger[Any] = LockLedger(
-        11, "orders", cast("Any", None), lock_s=10, max_lock_s=1800, renewable=True
+        11,
+        "orders",
+        cast("Any", None),
+        lock_s=10,
+        max_lock_s=1800,
+        renewable=True,
+        handle_key=b"",
     )
     ledger.renewed_for_s = 20.0  # two locks
     ledger.admit(arrival)

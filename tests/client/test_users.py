@@ -85,6 +85,28 @@ async def test_the_whole_way_of_a_message_over_tls_and_through_a_change_of_leade
         assert all(message.attempt == 1 for message in taken + rest)
 
 
+async def test_another_client_of_the_user_settles_with_the_handle_only(guarded: Guarded) -> None:
+    async with fifo.connect(guarded.url) as worker, fifo.connect(guarded.url) as helper:
+        await worker.declare(fifo.QueueSpec("orders"))
+        await worker.publish_many("orders", [b"one", b"two", b"three"])
+        async with worker.consume("orders", prefetch=2) as messages:
+            one, two = [await anext(messages) for _ in range(2)]
+            [three] = await worker.get("orders")
+            for wrong in (None, two.handle):
+                with pytest.raises(fifo.PermissionDenied, match="handle"):
+                    await helper.settle("orders", one.consumer, one.token, handle=wrong)
+            with pytest.raises(fifo.InvalidArgument, match="32 hexadecimal digits"):
+                await helper.settle("orders", one.consumer, one.token, handle=one.handle[:8])
+            with pytest.raises(fifo.PermissionDenied, match="not the one of"):
+                await worker.settle("orders", one.consumer, one.token, handle=two.handle)
+            await guarded.cluster.crash_leader()
+            for message in (one, two, three):
+                named = (message.consumer, message.token)
+                result = await helper.settle("orders", *named, handle=message.handle)
+                assert result.status == "ok"
+            assert (await one.ack(receipt=True)).status == "already_settled"
+
+
 async def test_a_client_sends_nothing_to_an_untrusted_node(
     guarded: Guarded, tmp_path: Path
 ) -> None:

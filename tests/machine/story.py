@@ -13,8 +13,17 @@ from fifo.machine import commands, effects, replies
 from fifo.machine.effects import Effect
 from fifo.machine.replies import Reply
 from fifo.machine.types import EndCause, Role
+from fifo.words.handles import handle_of
 from fifo.words.settlement import AttemptOutcome, Reason, Status, Verb
-from tests.support.machine import WALL_EPOCH_MS, Area, Bench, messages_of, publish_command, sixteen
+from tests.support.machine import (
+    WALL_EPOCH_MS,
+    Area,
+    Bench,
+    key_of,
+    messages_of,
+    publish_command,
+    sixteen,
+)
 
 VERBS = {"ack": Verb.ACK, "nack": Verb.NACK, "release": Verb.RELEASE, "terminate": Verb.TERMINATE}
 
@@ -69,9 +78,13 @@ class Story:
 
     # -- command lines --
 
-    def do_attach(self, label: str, role: str = "data", incarnation: str = "i") -> list[str]:
+    def do_attach(
+        self, label: str, role: str = "data", incarnation: str = "i", user: str = "u"
+    ) -> list[str]:
         role_number = int(Role[role.upper()])
-        command = commands.Attach(sixteen(label), role_number, sixteen(incarnation), "u", "host:1")
+        command = commands.Attach(
+            sixteen(label), role_number, sixteen(incarnation), key_of(label), user, "host:1"
+        )
         reply = self.bench.apply(command)[0]
         if isinstance(reply, replies.Attached):
             self.labels[reply.session] = label
@@ -184,10 +197,18 @@ class Story:
         session, number = self._owner(consumer)
         if "by" in fields:
             session = self._session(fields.pop("by"))
+        if "handles_of" in fields:
+            fields["handles"] = self._handles(fields.pop("handles_of"), number, tokens)
         if "delay" in fields:
             fields["delay_ms"] = fields.pop("delay")
         command = commands.Settle(session, number, int(VERBS[verb]), ranges_of(tokens), **fields)
         return self._apply(command)
+
+    def _handles(self, label: str, consumer: int, tokens: str) -> tuple[bytes, ...]:
+        """The handles of these deliveries, if they went to the session called `label`."""
+        key = key_of(label)
+        named = [one for first, last in ranges_of(tokens) for one in range(first, last + 1)]
+        return tuple(handle_of(key, consumer, token) for token in named)
 
     def do_ack(self, *words: str, **fields: Any) -> list[str]:
         return self.do_settle("ack", *words, **fields)

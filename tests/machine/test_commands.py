@@ -14,7 +14,7 @@ SAMPLES: list[commands.Command] = [
     commands.Tick(),
     commands.Tick(((1, 2, 3), (4, 5, 6))),
     commands.SetVersion(1),
-    commands.Attach(bytes(16), 1, bytes(range(16)), "user", "host:1", "worker"),
+    commands.Attach(bytes(16), 1, bytes(range(16)), bytes(16), "user", "host:1", "worker"),
     commands.Detach(1, 0, 2),
     commands.Disconnect(1, 2, 0, ((3, 4),)),
     commands.EndSession(1, 1),
@@ -149,7 +149,7 @@ def test_every_field_of_a_command_has_its_check(code: int) -> None:
         lambda name: commands.OpenProducer(name),
         lambda name: commands.Subscribe(1, name, "q", {}),
         lambda name: commands.OpenDurable("q", name, {}),
-        lambda name: commands.Attach(bytes(16), 0, bytes(16), "", "host:1", name),
+        lambda name: commands.Attach(bytes(16), 0, bytes(16), bytes(16), "", "host:1", name),
     ],
 )
 def test_a_new_name_with_a_control_character_is_refused(make: Any, character: str) -> None:

@@ -13,7 +13,7 @@ from fifo.machine import Machine, commands
 from fifo.machine.commands import Command
 from fifo.machine.effects import Deliver
 from fifo.machine.snapshot import format
-from tests.support.machine import Area, Bench, messages_of, publish_command, sixteen
+from tests.support.machine import Area, Bench, key_of, messages_of, publish_command, sixteen
 
 pytestmark = pytest.mark.slow
 
@@ -155,7 +155,8 @@ class Fuzz:
         label = rng.choice("abcd")
         if found is None or rng.random() < 0.5:
             incarnation = sixteen(rng.choice(("i", "i", "i", "j")))
-            return commands.Attach(sixteen(label), rng.randrange(2), incarnation, "u", "host:1")
+            role = rng.randrange(2)
+            return commands.Attach(sixteen(label), role, incarnation, key_of(label), "u", "host:1")
         if rng.random() < 0.4:
             return commands.Detach(session, rng.randrange(2), max(found.epochs[0], 1))
         if rng.random() < 0.2:

@@ -7,7 +7,16 @@ import pytest
 from fifo.machine import commands, limits, replies
 from fifo.machine.effects import Deliver, Fenced, Notify, Resumed, SessionEnded
 from fifo.machine.types import Role
-from tests.support.machine import Bench, absent, expect, present, refused, sixteen, statuses
+from tests.support.machine import (
+    Bench,
+    absent,
+    expect,
+    key_of,
+    present,
+    refused,
+    sixteen,
+    statuses,
+)
 
 
 def opened() -> Bench:
@@ -28,7 +37,7 @@ def flags(bench: Bench, queue: str = "q") -> list[str]:
 
 
 def test_another_user_cannot_take_a_session(bench: Bench) -> None:
-    command = commands.Attach(sixteen("s"), 0, sixteen("i"), "mallory", "host:2")
+    command = commands.Attach(sixteen("s"), 0, sixteen("i"), key_of("s"), "mallory", "host:2")
     refused(bench.do(command), "forbidden")
 
 

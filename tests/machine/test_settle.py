@@ -9,16 +9,31 @@ from fifo.machine.effects import Deliver
 from fifo.machine.snapshot import bodies
 from fifo.machine.snapshot.snapshot_stream import Still
 from fifo.words import bounds
+from fifo.words.handles import handle_of
 from fifo.words.settlement import Status, Verb
-from tests.support.machine import Area, Bench, absent, expect, refused, statuses
+from tests.support.machine import (
+    Area,
+    Bench,
+    absent,
+    expect,
+    key_of,
+    refused,
+    sixteen,
+    statuses,
+)
 
 
-@pytest.fixture
-def bench() -> Bench:
+def with_session() -> Bench:
+    """Return a machine with a queue and a session."""
     bench = Bench()
     bench.declare("q", lock_ms=2_000, nack_backoff="fixed:0s")
     bench.attach()
     return bench
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return with_session()
 
 
 def test_every_token_of_a_range_gets_its_own_answer(bench: Bench) -> None:
@@ -43,15 +58,68 @@ def test_another_session_of_the_same_user_may_settle_and_proves_nothing(bench: B
     bench.advance(1_000)
     bench.tick_all()
     assert bench.machine.consumers_of("q")[0]["flags"] == ["suspected"]
-    assert bench.ack(1, 3, session=other) == ["ok"]
+    handles = (handle_of(key_of("s"), 1, 3),)
+    assert bench.ack(1, 3, session=other, handles=handles) == ["ok"]
     assert bench.machine.consumers_of("q")[0]["flags"] == ["suspected"]
+
+
+def test_a_bare_token_settles_nothing_of_another_session(bench: Bench) -> None:
+    other = bench.attach("other")
+    bench.publish(1, "q", "a")
+    bench.subscribe(1, "q")
+    reply = refused(bench.settle(1, Verb.ACK, 1, session=other), "forbidden")
+    assert "pass the handle that came with the message" in reply.text
+    assert bench.counts("q") == (0, 1, 0)
+    assert bench.ack(1, 1) == ["ok"]
+
+
+def test_a_wrong_handle_settles_nothing_in_any_session() -> None:
+    bench = with_session()
+    other = bench.attach("other")
+    bench.publish(1, "q", "a", "b")
+    bench.subscribe(1, "q")
+    one, two = (handle_of(key_of("s"), 1, token) for token in (1, 2))
+    for session in (1, other):
+        for wrong in ((two, one), (one, one), (one, bytes(16))):
+            reply = bench.settle(1, Verb.ACK, (1, 2), session=session, handles=wrong)
+            assert "is not the handle of token" in refused(reply, "forbidden").text
+        reply = bench.settle(1, Verb.ACK, (1, 2), session=session, handles=(one,))
+        assert "1 handles for 2 tokens" in refused(reply, "invalid").text
+    assert bench.counts("q") == (0, 2, 0)
+    assert bench.ack(1, (1, 2), session=other, handles=(one, two)) == ["ok", "ok"]
+
+
+def test_a_handle_outlives_snapshots_changes_of_leader_and_resumes() -> None:
+    bench = with_session()
+    bench.publish(1, "q", "a")
+    bench.subscribe(1, "q")
+    bench.machine = Machine.restore(bench.machine.snapshot())
+    bench.do(commands.Lead(1))
+    resume = commands.Attach(sixteen("s"), 0, sixteen("i"), b"another key 1234", "u", "host:1")
+    assert expect(replies.Attached, bench.do(resume)).handle_key == key_of("s")
+    other = bench.attach("other")
+    handles = (handle_of(key_of("s"), 1, 1),)
+    assert bench.ack(1, 1, session=other, handles=handles) == ["ok"]
+
+
+def test_without_users_a_bare_token_settles_as_before(bench: Bench) -> None:
+    owner, other = bench.attach("one", user=""), bench.attach("two", user="")
+    bench.publish(1, "q", "a", "b")
+    consumer = bench.subscribe(owner, "q").consumer
+    assert bench.ack(consumer, 1, session=other) == ["ok"]
+    wrong = (handle_of(key_of("two"), consumer, 2),)
+    refused(bench.settle(consumer, Verb.ACK, 2, session=other, handles=wrong), "forbidden")
+    right = (handle_of(key_of("one"), consumer, 2),)
+    assert bench.ack(consumer, 2, session=other, handles=right) == ["ok"]
 
 
 def test_a_session_of_another_user_may_not_settle(bench: Bench) -> None:
     mallory = bench.attach("mallory", user="mallory")
     bench.publish(1, "q", "a")
     bench.subscribe(1, "q")
+    right = (handle_of(key_of("s"), 1, 1),)
     assert bench.ack(1, 1, session=mallory) == ["unknown_consumer"]
+    assert bench.ack(1, 1, session=mallory, handles=right) == ["unknown_consumer"]
     assert bench.counts("q") == (0, 1, 0)
 
 

@@ -158,6 +158,7 @@ class Host:
                 clock=program.clock,
                 wall=program.wall,
                 rng=rng,
+                entropy=self.world.chance(f"{program.name} secrets").randbytes,
                 worker=partial(SlowDisk, self),
                 disk_clock=self._disk_clock,
                 stopwatch=program.clock,

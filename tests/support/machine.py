@@ -160,7 +160,9 @@ class Bench:
         self, label: str = "s", role: int = Role.DATA, incarnation: str = "i", user: str = "u"
     ) -> replies.Attached:
         """Attach or resume the session called `label`; the whole reply."""
-        command = commands.Attach(sixteen(label), int(role), sixteen(incarnation), user, "host:1")
+        command = commands.Attach(
+            sixteen(label), int(role), sixteen(incarnation), key_of(label), user, "host:1"
+        )
         return expect(replies.Attached, self.do(command))
 
     def disconnect(self, session: int, floors: tuple[tuple[int, int], ...] = ()) -> Reply:
@@ -305,6 +307,11 @@ def counted(work: Callable[[], object]) -> int:
     finally:
         sys.setprofile(before)
     return calls
+
+
+def key_of(label: str) -> bytes:
+    """The secret of the session called `label`."""
+    return sixteen(f"key of {label}")
 
 
 def sixteen(label: str) -> bytes:

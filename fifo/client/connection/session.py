@@ -203,6 +203,11 @@ class Session:
             self._attach(link, welcome)
             await self._lost.wait()
 
+    @property
+    def handle_key(self) -> bytes:
+        """The secret from which the handles of this session's messages are derived."""
+        return b"" if self.welcome is None else self.welcome.handle_key
+
     def _hello(self) -> Hello:
         identity, options = self.identity, self.options
         return hello(identity, options, ROLE_DATA)

@@ -439,6 +439,7 @@ class Consumer(Generic[M]):
             lock_s=lock_s,
             max_lock_s=max_lock_s,
             renewable=options.auto_renew,
+            handle_key=self._session.handle_key,
             tag=self.tag,
         )
         if options.renewals is not None:

@@ -132,6 +132,7 @@ class Getter:
                 lock_s=limits.LOCK_S_MAX,
                 max_lock_s=wire.DURATION_MS_MAX / 1000,
                 renewable=True,
+                handle_key=self._session.handle_key,
             )
             box = self._boxes[request.queue] = Box(ledger, self._session, self._settler)
             # One more while what waits for this number is handed over: this very call.

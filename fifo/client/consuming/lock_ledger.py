@@ -65,6 +65,7 @@ class LockLedger(Generic[_M]):
         "asked",
         "busy",
         "gathered",
+        "handle_key",
         "handler_timeout_s",
         "in_flight",
         "lock",
@@ -93,11 +94,13 @@ class LockLedger(Generic[_M]):
         lock_s: float,
         max_lock_s: float,
         renewable: bool,
+        handle_key: bytes,
         tag: str = "",
     ) -> None:
         self.number = number
         self.queue = queue
         self.tag = tag
+        self.handle_key = handle_key
         self.settler = settler
         self.lock_s = lock_s
         self.max_lock_s = max_lock_s

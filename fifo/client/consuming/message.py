@@ -29,6 +29,7 @@ from fifo.client.consuming.verbs import (
 from fifo.client.durations import Duration
 from fifo.client.errors import LockLost, Terminal
 from fifo.wire.columns import decode_headers
+from fifo.words.handles import handle_of
 
 if TYPE_CHECKING:
     from fifo.client.consuming.delivery import DeadLetter, Delivery
@@ -135,6 +136,12 @@ class LockedMessage(StoredMessage):
     def consumer(self) -> int:
         """The number of the consumer that holds it: with the token, what settles it elsewhere."""
         return self.ledger.number
+
+    @property
+    def handle(self) -> str:
+        """The right to settle this message from another client: pass it to `client.settle` there,
+        with `consumer` and `token`."""
+        return handle_of(self.ledger.handle_key, self.consumer, self.token).hex()
 
     @property
     def settled(self) -> bool:

@@ -256,12 +256,12 @@ def _all(names: str, read: Reader = same) -> dict[str, Form]:
     return dict.fromkeys(names.split(), (same, read))
 
 
-FORMAT = 6
+FORMAT = 7
 """The format that snapshots are written in, and the only one that is read."""
 
 FORMS: dict[str, dict[str, Form]] = {
-    "session": _all("number session_id user client address incarnation epochs attached")
-    | _all("disconnected disconnected_ms lead_epoch producer next_notice use end_cause")
+    "session": _all("number session_id user client address incarnation handle_key epochs")
+    | _all("attached disconnected disconnected_ms lead_epoch producer next_notice use end_cause")
     | _all("timer_ms")
     | _all("resend", _tuple)
     | _all("consumers gets", _DICT)

@@ -162,6 +162,7 @@ class Session:
         "epochs",
         "generation",
         "gets",
+        "handle_key",
         "incarnation",
         "lead_epoch",
         "next_notice",
@@ -185,6 +186,7 @@ class Session:
         self.client = ""  # its name, for people
         self.address = ""
         self.incarnation = b""
+        self.handle_key = b""  # its secret: the handles of its messages are derived from it
         self.epochs = [0, 0]
         self.attached = [False, False]
         self.disconnected = False

@@ -75,7 +75,7 @@ def attach(step: Step, command: Attach) -> Reply:
         for held in (step.state.consumers[number] for number in session.consumers)
         if held.leaving is None
     )
-    return Attached(number, session.epochs[role], True, listed)
+    return Attached(number, session.epochs[role], True, listed, session.handle_key)
 
 
 def _open(step: Step, command: Attach) -> Reply:
@@ -90,6 +90,7 @@ def _open(step: Step, command: Attach) -> Reply:
     state.next_session += 1
     session.generation = state.generation
     session.incarnation = command.incarnation
+    session.handle_key = command.handle_key
     session.address = command.address
     session.client = command.client
     session.epochs[command.role] = 1
@@ -98,7 +99,7 @@ def _open(step: Step, command: Attach) -> Reply:
     state.sessions[session.number] = session
     state.note_owned(session, 1)
     state.session_ids[command.session_id] = session.number
-    return Attached(session.number, 1, False, ())
+    return Attached(session.number, 1, False, (), session.handle_key)
 
 
 def _resume(step: Step, session: Session, role: int) -> None:

@@ -14,7 +14,7 @@ from fifo.machine.replies import Receipt, Refused, Reply
 from fifo.machine.state import locks, ordering, ready
 from fifo.machine.state.records import Consumer, Hold, Queue, Record, State, Step
 from fifo.machine.types import NEVER_MS, Attempt, Base, Cause, Text, TextPlace, Use
-from fifo.words import bounds
+from fifo.words import bounds, handles
 from fifo.words.codes import RefusalCode
 from fifo.words.settlement import AttemptOutcome, Reason, Status, Verb
 
@@ -43,11 +43,15 @@ def settle(step: Step, command: Settle) -> Reply:
     state = step.state
     consumer = state.consumers.get(command.consumer)
     if consumer is None or (
-        consumer.session != command.session and not _may_settle(state, command.session, consumer)
+        consumer.session != command.session and not _is_known(state, command.session, consumer)
     ):
         status = int(Status.UNKNOWN_CONSUMER)
         lines = tuple((first, last, status, False) for first, last in command.ranges)
         return Receipt(command.consumer, lines)
+    if command.handles or consumer.session != command.session:
+        refused = _check_handles(state, command, consumer, tokens)
+        if refused is not None:
+            return refused
     queue = step.open_queue(consumer.queue)
     if consumer.generation != state.generation:
         state.touch(consumer)
@@ -67,10 +71,38 @@ def settle(step: Step, command: Settle) -> Reply:
     return Receipt(consumer.number, tuple(lines_out))
 
 
-def _may_settle(state: State, session: int, consumer: Consumer) -> bool:
+def _is_known(state: State, session: int, consumer: Consumer) -> bool:
     """Another session of the same user as the consumer's; a durable one has its own verbs."""
     owner = state.sessions.get(consumer.session)
     return owner is not None and owner.user == state.sessions[session].user
+
+
+def _check_handles(
+    state: State, command: Settle, consumer: Consumer, tokens: int
+) -> Refused | None:
+    """Refuse another session that does not have the messages' handles, where there are users; and
+    any session that names a handle which is not the message's."""
+    owner = state.sessions[consumer.session]
+    if not command.handles:
+        if not owner.user:  # a cluster without users: its clients trust each other
+            return None
+        text = (
+            f"consumer {consumer.number} belongs to another session, where a token alone settles"
+            " nothing: pass the handle that came with the message (`message.handle`) as well"
+        )
+        return Refused(RefusalCode.FORBIDDEN, text)
+    if len(command.handles) != tokens:
+        text = f"{len(command.handles)} handles for {tokens} tokens: give one for each token"
+        return Refused(RefusalCode.INVALID, text)
+    named = [token for first, last in command.ranges for token in range(first, last + 1)]
+    for token, handle in zip(named, command.handles, strict=True):
+        if not handles.is_handle_of(handle, owner.handle_key, consumer.number, token):
+            text = (
+                f"this is not the handle of token {token} of consumer {consumer.number}: pass the"
+                " one that came with that delivery; nothing was settled"
+            )
+            return Refused(RefusalCode.FORBIDDEN, text)
+    return None
 
 
 def after(step: Step, queue: Queue, consumer: Consumer, command: Settle) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from fifo.machine.contract import EndCause, Machine, Refused, Reply, commands, replies
 from fifo.wire import Code
 from fifo.wire.messages import SESSION_NEW, SESSION_RESUMED, Hello
+from fifo.words.handles import KEY_BYTES
 from node.broker.connections.connection import Connection
 from node.broker.connections.handshake import Handshake
 from node.broker.connections.sessions import Sessions
@@ -32,16 +33,18 @@ class Admission:
         *,
         sessions_max: int,
         may_answer: Callable[[], bool],
+        entropy: Callable[[int], bytes],
         gone: Callable[[Connection], None],
     ) -> None:
-        """`may_answer`: whether no other node can lead; `gone`: called for a connection that was
-        closed while its attach was in flight."""
+        """`may_answer`: whether no other node can lead; `entropy` gives the secrets of sessions;
+        `gone`: called for a connection that was closed while its attach was in flight."""
         self._machine = machine
         self._proposals = proposals
         self._sessions = sessions
         self._handshake = handshake
         self._sessions_max = sessions_max
         self._may_answer = may_answer
+        self._entropy = entropy
         self._gone = gone
         self._waiting: dict[Connection, Hello] | None = {}
 
@@ -81,6 +84,7 @@ class Admission:
             hello.session,
             hello.role,
             hello.incarnation,
+            self._entropy(KEY_BYTES),
             user,
             connection.address,
             hello.client,
@@ -117,6 +121,7 @@ class Admission:
             epoch=reply.epoch,
             consumers=reply.consumers,
             queue_below=self._machine.next_queue,
+            handle_key=reply.handle_key,
         )
 
 

@@ -177,6 +177,7 @@ class Handshake:
         epoch: int = 0,
         consumers: tuple[tuple[int, str, str, int], ...] = (),
         queue_below: int = 0,
+        handle_key: bytes = b"",
     ) -> None:
         """Open the connection for requests, unless it broke the protocol meanwhile."""
         if connection.opening.state is not State.OPENING:
@@ -196,5 +197,6 @@ class Handshake:
                 consumers=consumers[: wire_limits.ITEMS_MAX],
                 limits=self._identity.limits,
                 queue_below=queue_below,
+                handle_key=handle_key,
             )
         )

@@ -175,6 +175,7 @@ class Consuming:
                 _places(at, parts) if raw else None,
                 message.automatic,
                 fence(connection),
+                message.handles,
             )
 
         def answer(reply: Reply) -> None:

@@ -274,7 +274,7 @@ def step_model(world: World, step: "Step | redriving.Chosen") -> Answer:
 def _step_lives(world: World, step: Command) -> Answer:
     match step:
         case commands.Attach():
-            return lives.attach(world, step.session_id, step.role, step.incarnation, step.user)
+            return lives.attach(world, step)
         case commands.Detach():
             return lives.detach(world, step.session, step.role, step.epoch)
         case commands.Disconnect():
@@ -334,7 +334,8 @@ def compare_reply(step: "Step | redriving.Chosen", answer: Answer, reply: replie
             shown = ("ticked",)
         case replies.Attached():
             listed = set(reply.consumers)
-            assert answer == ("attached", reply.session, reply.resumed, listed), (answer, reply)
+            plain = ("attached", reply.session, reply.resumed, listed, reply.handle_key)
+            assert answer == plain, (answer, reply)
             return
         case replies.Declared():
             shown = ("declared", reply.queue, reply.created)

@@ -14,7 +14,7 @@ from fifo.words.options import Kind, Option
 from fifo.words.queue_options import QUEUE_OPTIONS
 from tests.machine.model.comparing import Pair, Step
 from tests.machine.model.records import LOCKED, READY, Consumer, Message, Session
-from tests.machine.model.verbs import Letter, Post
+from tests.machine.model.verbs import Letter, Post, handle
 from tests.support.machine import sixteen
 
 T = TypeVar("T")
@@ -248,11 +248,12 @@ class Generator:
         oldest that decides what is left: so a run has either ttls or tight dead-letter queues.
         """
         self.tight = self.choose.chance(40)
+        self._user = "" if self.tight else "u"  # a cluster without users, or one with
         entries: list[list[Step]] = [
             [commands.Declare("dead", self.spec_of("dead"))],
             [commands.Declare("q1", self.spec_of("q1"))],
             [commands.Declare("q2", self.spec_of("q2"))],
-            [commands.Attach(sixteen("s0"), 0, sixteen("i0"), "u")],
+            [commands.Attach(sixteen("s0"), 0, sixteen("i0"), sixteen("k0s0"), self._user)],
         ]
         if self.choose.chance(30):
             # The machine keeps messages in blocks of 1024: this run starts near the end of one.
@@ -440,8 +441,10 @@ class Generator:
         if choose.chance(5):
             incarnation = sixteen(choose.one(("i0", "i1")))
         role = 1 if choose.chance(20) else 0
-        user = "v" if (label == "s2") != choose.chance(1) else "u"
-        return commands.Attach(sixteen(label), role, incarnation, user, "host:1")
+        user = "v" if (label == "s2") != choose.chance(1) else self._user
+        # Only the first attach of a session brings its key.
+        key = sixteen(f"k{role}{label}")
+        return commands.Attach(sixteen(label), role, incarnation, key, user, "host:1")
 
     def detach(self) -> Step:
         """A connection closes, sometimes an old one."""
@@ -647,8 +650,19 @@ class Generator:
             delay_ms,
             resolved_below=resolved,
             automatic=choose.chance(15),
+            handles=() if own else self._handles(consumer, tokens),
             **texts,
         )
+
+    def _handles(self, consumer: Consumer, tokens: list[int]) -> tuple[bytes, ...]:
+        """The handles that came with these messages; none, one that is wrong, or one too few."""
+        owner = self.pair.world.sessions.get(consumer.session)
+        if owner is None or tokens[0] % 4 == 0:
+            return ()
+        right = [handle(owner.handle_key, consumer.number, token) for token in tokens]
+        if tokens[0] % 4 == 1:
+            right[-1] = handle(owner.handle_key, consumer.number, tokens[-1] + 1)
+        return tuple(right[1:] if tokens[0] % 16 == 2 else right)
 
     def ack_all(self) -> Step:
         """Ack everything that some consumer holds."""

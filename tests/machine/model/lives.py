@@ -18,13 +18,16 @@ DRAIN_MS = 10_000
 """For this long a cancelled consumer keeps its locks while its session is disconnected (4.12)."""
 
 
-def attach(world: World, session_id: bytes, role: int, incarnation: bytes, user: str) -> Answer:
+def attach(world: World, command: Any) -> Answer:
     """Open or resume a session in one role."""
+    session_id, role, user = command.session_id, command.role, command.user
+    incarnation = command.incarnation
     known = [s for s in world.sessions.values() if s.session_id == session_id]
     if not known:
         session = Session(
-            world.number("session"), session_id, incarnation, user, world.number("producer")
-        )
+            world.number("session"), session_id, incarnation, user, world.number("producer"),
+            command.handle_key,
+        )  # fmt: skip
         world.producers[session.producer] = Producer(session.producer, None, world.now_ms)
         world.sessions[session.number] = session
     else:
@@ -58,7 +61,7 @@ def attach(world: World, session_id: bytes, role: int, incarnation: bytes, user:
             world.effects.append(("mark", session.number, session.epochs[role]))
     send_notices(world, session)
     listed = {(c.number, c.tag, c.queue, c.lock_ms) for c in world.of_session(session)}
-    return ("attached", session.number, bool(known), listed)
+    return ("attached", session.number, bool(known), listed, session.handle_key)
 
 
 def send_notices(world: World, session: Session) -> None:

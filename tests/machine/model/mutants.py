@@ -18,6 +18,7 @@ from fifo.machine import (
 from fifo.machine.snapshot import bodies, snapshot_layout
 from fifo.machine.state import locks, ordering, positions, ready, records, tables
 from fifo.machine.verbs import publish, queues, redrive, sessions, settle, subscribe, tick
+from fifo.words import handles
 from tests.machine import (
     story,
     test_bounds,
@@ -528,6 +529,36 @@ BUGS: dict[str, Switch] = {
         "dedup",
         (lambda _: {}, snapshot_layout.FORMS["queue"]["dedup"][1]),
     ),
+    "another session settles by the token alone": edited(
+        settle,
+        "_check_handles",
+        "if not owner.user:",
+        "if True:",
+    ),
+    "a handle is not compared": edited(
+        settle,
+        "_check_handles",
+        "not handles.is_handle_of(handle, owner.handle_key, consumer.number, token)",
+        "False",
+    ),
+    "only the first handle is compared": edited(
+        settle,
+        "_check_handles",
+        "not handles.is_handle_of",
+        "token == named[0] and not handles.is_handle_of",
+    ),
+    "one handle is right for all messages of a consumer": edited(
+        handles,
+        "is_handle_of",
+        "handle_of(key, consumer, token)",
+        "handle_of(key, consumer, 1)",
+    ),
+    "a resume replaces the secret of its session": edited(
+        sessions,
+        "attach",
+        "session.client = command.client",
+        "session.handle_key = command.handle_key",
+    ),
     "an older connection is believed": edited(
         checks,
         "session",
@@ -589,6 +620,12 @@ DIRECTED = {
     ),
     "a renewal grants for certain what the leader may renew": (
         test_locks.test_a_renewal_of_what_the_leader_renews_grants_what_is_certain,
+    ),
+    "only the first handle is compared": (
+        test_settle.test_a_wrong_handle_settles_nothing_in_any_session,
+    ),
+    "a resume replaces the secret of its session": (
+        test_settle.test_a_handle_outlives_snapshots_changes_of_leader_and_resumes,
     ),
     "an acknowledgement covers one notice alone": (
         test_sessions.test_an_acknowledgement_covers_all_notices_up_to_its_number,

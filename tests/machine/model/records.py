@@ -139,6 +139,7 @@ class Session:
     incarnation: bytes
     user: str
     producer: int
+    handle_key: bytes
     epochs: list[int] = field(default_factory=lambda: [0, 0])
     attached: list[bool] = field(default_factory=lambda: [False, False])
     disconnected: bool = False

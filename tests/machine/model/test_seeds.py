@@ -75,7 +75,7 @@ def test_the_samples_of_an_option_are_valid(option: Option) -> None:
 def test_a_redrive_that_begins_in_the_entry_in_which_messages_died_is_about_them() -> None:
     pair = Pair()
     pair.apply(0, commands.Declare("q", {"dead_letter": "dead"}))
-    pair.apply(0, commands.Attach(sixteen("s"), 0, sixteen("i"), "u", "host:1"))
+    pair.apply(0, commands.Attach(sixteen("s"), 0, sixteen("i"), bytes(16), "u", "host:1"))
     letters = [Letter(1, b"a", ttl_ms=500), Letter(2, b"b", priority=9, ttl_ms=500)]
     pair.apply(0, Post(1, 0, "q", 0, letters))
     # In which order they die is open, and the model learns it when the redrive has begun.
@@ -89,7 +89,7 @@ def test_a_redrive_that_begins_in_the_entry_in_which_messages_died_is_about_them
 def test_a_message_that_its_releaser_avoids_expires_with_the_next_tick() -> None:
     pair = Pair()
     pair.apply(0, commands.Declare("q", {"ttl_ms": 1_000}))
-    pair.apply(0, commands.Attach(sixteen("s"), 0, sixteen("i"), "u", "host:1"))
+    pair.apply(0, commands.Attach(sixteen("s"), 0, sixteen("i"), bytes(16), "u", "host:1"))
     pair.apply(0, Post(1, 0, "q", 0, [Letter(1, b"a"), Letter(2, b"b")]))
     pair.apply(0, commands.Get(1, "q"))
     pair.apply(250, commands.Settle(1, 1, int(Verb.RELEASE), ((1, 1),)))

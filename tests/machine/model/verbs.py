@@ -4,6 +4,9 @@ Each function is one command and answers in plain words, to be compared with the
 `comparing.py`. A refusal is the tuple ("refused", code).
 """
 
+import hashlib
+import hmac
+import struct
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -390,9 +393,16 @@ def settle(world: World, command: Any, texts: dict[str, str | None]) -> Answer:
     owner = world.sessions.get(consumer.session) if consumer is not None else None
     if consumer is None or owner is None or owner.user != asker.user:
         return ("receipt", command.consumer, [(t, "unknown_consumer", False) for t in tokens])
-    # Another session of the same user may settle by (queue, consumer, token): it says nothing of
-    # the consumer's handler, and it is not the last holder.
+    # Another session of the same user may settle what it has the handles of: it says nothing of the
+    # consumer's handler, and it is not the last holder.
     own = consumer.session == command.session
+    if command.handles:
+        if len(command.handles) != len(tokens):
+            return ("refused", "invalid")
+        if list(command.handles) != [handle(owner.handle_key, consumer.number, t) for t in tokens]:
+            return ("refused", "forbidden")
+    elif not own and owner.user:
+        return ("refused", "forbidden")
     queue = world.queues[consumer.queue]
     verb = ("ack", "nack", "release", "terminate")[command.verb]
     if own and not command.automatic:
@@ -411,6 +421,11 @@ def settle(world: World, command: Any, texts: dict[str, str | None]) -> Answer:
     moving.drop_if_done(world, consumer)
     moving.reseat(world, queue)
     return ("receipt", consumer.number, statuses)
+
+
+def handle(key: bytes, consumer: int, token: int) -> bytes:
+    """The handle of a delivery, which proves in another session that it was seen."""
+    return hmac.new(key, struct.pack("<QQ", consumer, token), hashlib.sha256).digest()[:16]
 
 
 def settle_one(

@@ -76,7 +76,7 @@ def test_a_session_weighs_what_its_consumers_hold() -> None:
     bench.declare("q")
     machine = bench.machine
     session_id = bytes(16)
-    attach = commands.Attach(session_id, 0, bytes(16))
+    attach = commands.Attach(session_id, 0, bytes(16), bytes(16))
     new = weight(attach, machine)
     bench.apply(attach)
     number = bench.machine.session_of(session_id)

@@ -11,7 +11,7 @@ from node.broker.machine_host import _command
 COMMANDS = [
     commands.Lead(7),
     commands.Tick(((1, 2, 3), (4, 5, 6))),
-    commands.Attach(b"s" * 16, 1, b"i" * 16, "user", "127.0.0.1:9"),
+    commands.Attach(b"s" * 16, 1, b"i" * 16, b"k" * 16, "user", "127.0.0.1:9"),
     commands.Disconnect(1, 2, 3, ((4, 5),)),
     commands.Declare("q", {"lock_ms": 5000, "nack_backoff": "fixed:1s", "priorities": None}),
     commands.Publish(1, 0, "q", 4, 5, 6, 7, 8),
