@@ -20,10 +20,12 @@ from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settler import Settler
 from fifo.client.publishing.publish_stream import PublishStream
-from tests.client import test_consuming as consuming
 from tests.client import test_durable as durable
+from tests.client import test_failing_backoffs as failing_backoffs
 from tests.client import test_lost_locks as lost_locks
+from tests.client import test_outages as outages
 from tests.client import test_publishing as publishing
+from tests.client import test_removed_consumers as removed
 from tests.client import test_second_settlements as second
 from tests.client import test_settling as settling
 from tests.client import test_silent_leader as silent
@@ -64,11 +66,11 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
     "a consumer stays with the queue that was deleted": (
         edited(Consumer, "removed", "self._subscribe_anew()", "pass"),
-        _test(consuming.test_a_removal_that_overtakes_the_number_of_its_consumer_is_heard),
+        _test(removed.test_a_removal_that_overtakes_the_number_of_its_consumer_is_heard),
     ),
     "a removal that comes before its consumer's number is forgotten": (
         edited(Session, "bind", "self.loop.call_soon(sink.removed)", "pass"),
-        _test(consuming.test_a_removal_that_overtakes_the_number_of_its_consumer_is_heard),
+        _test(removed.test_a_removal_that_overtakes_the_number_of_its_consumer_is_heard),
     ),
     "messages of a get outlive their queue": (
         edited(
@@ -77,7 +79,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             "self._session.lose(ledger, ledger.unresolved(), suspected=False)",
             "pass",
         ),
-        _test(consuming.test_messages_of_a_get_are_lost_with_their_queue),
+        _test(removed.test_messages_of_a_get_are_lost_with_their_queue),
     ),
     "a durable consumer hides that its tokens were forgotten": (
         edited(DurableConsumer, "_tokens", "if first < self._handed_below", "if False"),
@@ -99,15 +101,15 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
     "a backoff that fails takes its nack along": (
         edited(verbs, "chosen_delay", "return None", "raise"),
-        _test(consuming.test_a_backoff_that_fails_loses_no_nack, consuming.no_delay),
+        _test(failing_backoffs.test_a_backoff_that_fails_loses_no_nack, failing_backoffs.no_delay),
     ),
     "a settlement of an outage waits for a connection without a count": (
         edited(Settler, "_send", "self._retry_later(settlement)", "pass"),
-        _test(consuming.test_without_retries_a_settlement_in_an_outage_is_reported_as_failed),
+        _test(outages.test_without_retries_a_settlement_in_an_outage_is_reported_as_failed),
     ),
     "what was sent before an outage is not counted in it": (
         edited(Settler, "detached", "self._retry_later(settlement)", "pass"),
-        _test(consuming.test_without_retries_a_settlement_in_an_outage_is_reported_as_failed),
+        _test(outages.test_without_retries_a_settlement_in_an_outage_is_reported_as_failed),
     ),
     "a handler of a lost message is not counted": (
         edited(LockLedger, "lost_running", "if token not in self.busy", ""),

@@ -27,7 +27,6 @@ from fifo.wire.messages import (
     Got,
     Hello,
     Message,
-    Notice,
     Receipt,
     Settle,
     Subscribe,
@@ -133,49 +132,6 @@ async def test_a_nack_delay_may_come_from_a_callable_of_the_failures() -> None:
         assert await message.nack(reason="no") == fifo.SettleResult(fifo.Status.OK)
         _, _, settle = await peer.hear(Settle)
         assert (settle.delay_ms, settle.reason) == (2000, "no")
-
-
-def no_delay(*_: object) -> float:
-    """Choose a delay, and fail."""
-    raise ZeroDivisionError("no delay")
-
-
-class Unspeakable(Exception):
-    """An exception of a program that has no text."""
-
-    def __str__(self) -> str:
-        raise AttributeError("no text")
-
-
-@pytest.mark.parametrize("choose", [no_delay, lambda *_: -1, lambda *_: "soon"])
-async def test_a_backoff_that_fails_loses_no_nack(choose: Any) -> None:
-    async with Peer() as peer, consuming(peer, nack_backoff=choose) as (_, messages):
-        peer.line().deliver(11, 1, bodies(4))
-        one, two, three, four = await take(messages, 4)
-        assert await one.nack() == fifo.SettleResult(fifo.Status.OK)
-        async with two.process():
-            raise RuntimeError("boom")
-        async with three.process(on_error=choose):
-            raise RuntimeError("boom")
-        async with four.process():
-            raise Unspeakable
-        for token in range(1, 5):
-            _, _, settle = await peer.hear(Settle)
-            assert (settle.verb, settle.tokens) == (VERB_NACK, ((token, token),))
-            assert settle.delay_ms is None, "the queue's own backoff"
-
-
-async def test_a_backoff_that_fails_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    async with Peer() as peer, consuming(peer, nack_backoff=no_delay) as (_, messages):
-        peer.line().deliver(11, 1, bodies(2))
-        one, two = await take(messages, 2)
-        await one.nack()
-        async with two.process(on_error=no_delay):
-            raise RuntimeError("boom")
-        assert caplog.text.count("nack_backoff failed; nacked with the queue's own backoff") == 2
-        assert caplog.text.count("on_error failed") == 1
-        assert caplog.text.count("ZeroDivisionError: no delay") == 3
-        assert "RuntimeError: boom" in caplog.text
 
 
 async def test_a_known_message_that_is_sent_again_after_a_resume_is_dropped() -> None:
@@ -568,73 +524,6 @@ async def test_a_message_held_elsewhere_is_settled_by_its_numbers() -> None:
             await client.settle("orders", 11, 1, "forget")
 
 
-async def test_retries_are_counted_and_reported_without_a_connection_too() -> None:
-    async with Peer() as peer:
-        peer.answers[Subscribe] = subscribe_as(11)
-        options: dict[str, Any] = {"max_ack_retries": 2, "ack_retry_backoff": fifo.Fixed(0.01)}
-        async with fifo.connect(peer.url, close_timeout=0.1, **options) as client:
-            unsettled: dict[int, fifo.FifoError] = {}
-            client.on_unsettled = lambda message, error: unsettled.update({message.token: error})
-            messages = client.consume("orders")
-            await messages.subscribe()
-            peer.line().deliver(11, 1, bodies(3))
-            one, two, three = await take(messages, 3)
-            await one.ack()
-            await peer.hear(Settle)
-            await peer.stop()
-            await until(lambda: not client.connected)
-            await two.ack()
-            with pytest.raises(fifo.AckRetriesExhausted, match="no connection to a leader"):
-                await three.nack()
-            await until(lambda: len(unsettled) == 2)
-            assert [one.ack_failed.is_set(), two.ack_failed.is_set()] == [True, True]
-            assert [unsettled[1].unknown, unsettled[2].unknown] == [True, False], "one was sent"
-            assert client.metrics.settlements_exhausted == 3
-            # They are in hand again, and can be settled when a leader is back.
-            await peer.start()
-            await until(lambda: client.connected)
-            peer.answers[Settle] = receive_all
-            assert [result.status for result in await client.settle_many([one, two, three])] == [
-                "ok"
-            ] * 3
-
-
-async def test_without_retries_a_settlement_in_an_outage_is_reported_as_failed() -> None:
-    async with Peer() as peer:
-        peer.answers[Subscribe] = subscribe_as(11)
-        async with fifo.connect(peer.url, close_timeout=0.1, auto_retry_acks=False) as client:
-            messages = client.consume("orders")
-            await messages.subscribe()
-            peer.line().deliver(11, 1, bodies(2))
-            one, two = await take(messages, 2)
-            await one.ack()
-            await peer.hear(Settle)
-            await peer.stop()
-            await until(lambda: not client.connected)
-            await two.ack()
-            await until(lambda: one.ack_failed.is_set() and two.ack_failed.is_set())
-
-
-async def test_a_retry_that_an_outage_kept_back_is_sent_at_once_and_counted_once() -> None:
-    async with Peer() as peer:
-        peer.answers[Subscribe] = subscribe_as(11)
-        async with fifo.connect(peer.url, ack_retry_backoff=fifo.Fixed(30)) as client:
-            messages = client.consume("orders")
-            await messages.subscribe()
-            peer.line().deliver(11, 1, bodies(2))
-            one, two = await take(messages, 2)
-            await one.ack()
-            await peer.hear(Settle)
-            await peer.stop()
-            await until(lambda: not client.connected)
-            await two.ack()
-            peer.answers[Settle] = receive_all
-            await peer.start()
-            await until(lambda: client.metrics.acked == 2)
-            assert client.metrics.settlements_retried == 1, "the second one was sent first now"
-            messages.cancelled = True
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -671,52 +560,6 @@ async def test_a_refused_subscription_is_raised_where_it_is_entered_or_first_ask
                 pass
         with pytest.raises(fifo.QueueNotFound):
             await anext(client.consume("orders"))
-
-
-async def test_a_removed_consumer_ends_its_iteration_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(limits, "REPLACED_S", 0.05)
-    monkeypatch.setattr(limits, "REPLACED_LOOK_S", 0.01)
-    async with Peer() as peer, consuming(peer) as (_, messages):
-        waiting = asyncio.create_task(messages.next())
-        await peer.hear(Subscribe)
-        peer.answers[Subscribe] = lambda line, frame: line.send(
-            Error(Code.QUEUE_NOT_FOUND, "no such queue"), frame.correlation
-        )
-        peer.line().send(Notice(0, 3, 11, active=False))
-        with pytest.raises(fifo.QueueNotFound, match="'orders' was deleted"):
-            await asyncio.wait_for(waiting, 5)
-        assert peer.count(Subscribe) > 1, "looked for the next queue of the name"
-
-
-async def test_a_removal_that_overtakes_the_number_of_its_consumer_is_heard() -> None:
-    async with Peer() as peer:
-
-        def removed_first(line: Line, frame: Frame) -> None:
-            peer.answers[Subscribe] = subscribe_as(12)
-            line.send(Notice(0, 3, 11, active=False))
-            subscribe_as(11)(line, frame)
-
-        peer.answers[Subscribe] = removed_first
-        async with consuming(peer) as (_, messages):
-            await until(lambda: messages.number == 12)
-            peer.line().deliver(12, 1, bodies(1))
-            assert [message.consumer for message in await take(messages, 1)] == [12]
-
-
-async def test_messages_of_a_get_are_lost_with_their_queue() -> None:
-    async with Peer() as peer:
-
-        def get(line: Line, frame: Frame) -> None:
-            line.deliver(21, 1, bodies(1))
-            line.send(Got(21, 1, 1), frame.correlation)
-
-        peer.answers[Get] = get
-        async with fifo.connect(peer.url, close_timeout=0.1) as client:
-            [message] = await client.get("orders")
-            peer.line().send(Notice(0, 3, 21, active=False))
-            await until(message.lock_lost.is_set)
 
 
 async def test_a_message_goes_to_another_task_when_the_waiting_one_was_cancelled() -> None:
