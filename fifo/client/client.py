@@ -608,7 +608,7 @@ class BaseClient(Generic[M]):
 
     def _query(self, queue: str, query: str, limit: int) -> QueueQuery:
         checks.name(queue, "queue")
-        checks.integer(limit, "limit", 1, wire.ITEMS_MAX)
+        checks.integer(limit, "limit", 1, wire.LISTED_OF_QUEUE_MAX)
         return QueueQuery(queue, query, limit)
 
     async def _views(self, kind: type[V], query: QueueQuery, timeout: Duration | None) -> list[V]:

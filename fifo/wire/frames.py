@@ -48,11 +48,20 @@ class BadMessage:
 class Decoder:
     """Bytes in, frames out, one at a time; remembers what is not decoded yet.
 
-    `frame_bytes_max` may be lowered for a peer that has not said hello.
+    `frame_bytes_max` may be lowered for a peer that has not said hello. `requests`: the peer is a
+    client, whose headers are bounded more tightly.
     """
 
-    def __init__(self, frame_bytes_max: int = limits.FRAME_BYTES_MAX) -> None:
+    def __init__(
+        self, frame_bytes_max: int = limits.FRAME_BYTES_MAX, *, requests: bool = False
+    ) -> None:
         self.frame_bytes_max = frame_bytes_max
+        self._header_bytes_max = (
+            limits.REQUEST_HEADER_BYTES_MAX if requests else limits.HEADER_BYTES_MAX
+        )
+        self._containers_max = (
+            limits.REQUEST_CONTAINERS_MAX if requests else limits.HEADER_CONTAINERS_MAX
+        )
         self._data = b""
         self._at = 0
         """Where the next frame begins in `_data`: what lies there is not decoded yet."""
@@ -92,7 +101,7 @@ class Decoder:
             end = split + raw_bytes
             if end <= len(data):
                 self._at = end
-                return _frame(data, at + PREFIX.size, split, end)
+                return _frame(data, at + PREFIX.size, split, end, self._containers_max)
             self._needed = end - at
         if left:
             self._rest += memoryview(data)[at:]
@@ -113,12 +122,12 @@ class Decoder:
 
     def _check_prefix(self, header_bytes: int, raw_bytes: int) -> None:
         total = PREFIX.size + header_bytes + raw_bytes
-        if header_bytes > limits.HEADER_BYTES_MAX or total > self.frame_bytes_max:
+        if header_bytes > self._header_bytes_max or total > self.frame_bytes_max:
             raise RemoteProtocolError(
                 Code.TOO_LARGE,
                 _other_protocol(PREFIX.pack(header_bytes, raw_bytes))
                 or f"a frame of {total} bytes with a header of {header_bytes} bytes; at most"
-                f" {self.frame_bytes_max} and {limits.HEADER_BYTES_MAX} are accepted",
+                f" {self.frame_bytes_max} and {self._header_bytes_max} are accepted",
             )
         if header_bytes == 0:
             raise RemoteProtocolError(Code.PROTOCOL, "a frame without a header")
@@ -141,9 +150,11 @@ def _other_protocol(first: bytes) -> str | None:
     return next((said for start, said in _OTHER_PROTOCOLS if first.startswith(start)), None)
 
 
-def _frame(data: bytes, start: int, split: int, end: int) -> Frame | BadMessage:
+def _frame(
+    data: bytes, start: int, split: int, end: int, containers_max: int
+) -> Frame | BadMessage:
     """The frame whose header lies in start..split and whose raw part lies in split..end."""
-    kind, correlation, values = _parse_header(data[start:split])
+    kind, correlation, values = _parse_header(data[start:split], containers_max)
     cls = REGISTRY.get(kind)
     if cls is None:
         text = f"message type {kind} is not known to this version"
@@ -155,10 +166,10 @@ def _frame(data: bytes, start: int, split: int, end: int) -> Frame | BadMessage:
     return Frame(message, correlation, memoryview(data)[split:end] if end > split else _EMPTY)
 
 
-def _parse_header(header: bytes) -> tuple[int, int, list[Any]]:
+def _parse_header(header: bytes, containers_max: int) -> tuple[int, int, list[Any]]:
     """Type, correlation and fields; whatever is not that breaks the stream."""
     try:
-        values = _unpack(header)
+        values = _unpack(header, containers_max)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         # TypeError: a map key that cannot be hashed.
         raise RemoteProtocolError(
@@ -172,7 +183,7 @@ def _parse_header(header: bytes) -> tuple[int, int, list[Any]]:
     return kind, correlation, values[2:]
 
 
-def _unpack(header: bytes) -> Any:
+def _unpack(header: bytes, containers_max: int) -> Any:
     """The header's value. Other than text keys are refused by `plain`, and the stream goes on."""
     if len(header) <= _TRUSTED_HEADER_BYTES:
         return msgpack.unpackb(
@@ -182,7 +193,7 @@ def _unpack(header: bytes) -> Any:
             ext_hook=_refuse_extension,
         )
     _check_claims(header)
-    bounded = _Bounded()
+    bounded = _Bounded(containers_max)
     return msgpack.unpackb(
         header,
         strict_map_key=False,
@@ -220,8 +231,8 @@ class _Bounded:
     1 MiB holds a million empty ones: a second of the node's time, and 64 MiB of its memory.
     """
 
-    def __init__(self) -> None:
-        self._left = limits.HEADER_CONTAINERS_MAX
+    def __init__(self, containers_max: int) -> None:
+        self._left = self._max = containers_max
 
     def to_map(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
         self.to_list(pairs)
@@ -230,7 +241,7 @@ class _Bounded:
     def to_list(self, values: list[Any]) -> list[Any]:
         self._left -= 1
         if self._left < 0:
-            raise ValueError(f"more than {limits.HEADER_CONTAINERS_MAX} arrays and maps")
+            raise ValueError(f"more than {self._max} arrays and maps")
         return values
 
 
@@ -238,7 +249,13 @@ def _refuse_extension(code: int, content: bytes) -> Any:
     raise ValueError(f"extension type {code} of {len(content)} bytes is not part of the protocol")
 
 
-def encode(message: Message, correlation: int = 0, raw: Sequence[Buffer] = ()) -> list[Buffer]:
+def encode(
+    message: Message,
+    correlation: int = 0,
+    raw: Sequence[Buffer] = (),
+    *,
+    header_bytes_max: int = limits.HEADER_BYTES_MAX,
+) -> list[Buffer]:
     """A frame as a list of buffers: prefix and header joined, then the raw parts uncopied.
 
     Raises LocalProtocolError for what no frame can hold; it does not check fields again.
@@ -250,8 +267,9 @@ def encode(message: Message, correlation: int = 0, raw: Sequence[Buffer] = ()) -
         raise LocalProtocolError(f"{type(message).__name__} cannot be packed: {error}") from error
     raw_bytes = sum([len(part) for part in raw])
     total = PREFIX.size + len(header) + raw_bytes
-    if len(header) > limits.HEADER_BYTES_MAX or total > limits.FRAME_BYTES_MAX:
+    if len(header) > header_bytes_max or total > limits.FRAME_BYTES_MAX:
         raise LocalProtocolError(
-            f"{type(message).__name__} of {total} bytes exceeds the frame limit"
+            f"{type(message).__name__} of {total} bytes, {len(header)} of them its header,"
+            " exceeds the frame limit"
         )
     return [PREFIX.pack(len(header), raw_bytes) + header, *raw]

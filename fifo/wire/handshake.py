@@ -68,7 +68,7 @@ class Opening:
         `awaits`: FROM_CLIENT or FROM_NODE, so that a stranger cannot play the other side.
         """
         self.state = State.OPENING
-        self.decoder = Decoder(opening_bytes_max)
+        self.decoder = Decoder(opening_bytes_max, requests=awaits is FROM_CLIENT)
         self._awaits = awaits
         self._correlation = 0
 

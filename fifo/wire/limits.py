@@ -38,6 +38,9 @@ from fifo.words.bounds import (
     LETTER_TEXT_BYTES_MAX as LETTER_TEXT_BYTES_MAX,
 )
 from fifo.words.bounds import (
+    LISTED_OF_QUEUE_MAX as LISTED_OF_QUEUE_MAX,
+)
+from fifo.words.bounds import (
     MIB as MIB,
 )
 from fifo.words.bounds import (
@@ -65,6 +68,11 @@ FRAME_BYTES_MAX: Final = 8 * MIB
 HEADER_BYTES_MAX: Final = 1 * MIB
 """The msgpack header of a frame: room for 16 KiB stacks and long range lists, not for bodies."""
 
+REQUEST_HEADER_BYTES_MAX: Final = 160 * KIB
+"""The header of a frame from a client: the longest settlement that can be carried out, with 1000
+lone tokens, their handles and all texts of a dead letter, fits. Whatever a header holds instead, a
+node has read it in half of 20 ms."""
+
 PUBLISH_BYTES_MAX: Final = 1 * MIB
 """Bodies of one publish frame with more than one message: it goes into one Raft entry whole."""
 
@@ -79,6 +87,10 @@ ITEMS_MAX: Final = 10_000
 
 HEADER_CONTAINERS_MAX: Final = 100_000
 """Arrays and maps in one header: twice what the largest receipt needs, a tenth of what fits."""
+
+REQUEST_CONTAINERS_MAX: Final = 16_384
+"""Arrays and maps in one header from a client: a renewal of 4096 lone tokens of as many consumers
+has fewer; each costs a node a quarter of a microsecond."""
 
 PLAIN_VALUES_MAX: Final = 100_000
 """Values in one free-form field: looking at each costs the receiver's time."""

@@ -41,6 +41,10 @@ none can be left for later: the receipt covers all of them."""
 GET_MESSAGES_MAX: Final = 1_000
 """Messages of one get: they come in one delivery."""
 
+LISTED_OF_QUEUE_MAX: Final = 1_000
+"""Locks, delayed messages, consumers or producers of one queue in one answer: some ten milliseconds
+of a leader's loop, in one piece, because they change with every entry."""
+
 CONSUMER_PRIORITY_MAX: Final = 1_000
 """A consumer's priority, up or down: ranks among the consumers of one queue."""
 

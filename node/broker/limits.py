@@ -206,6 +206,10 @@ GET_WAIT_MS_MAX: Final = 60_000
 GETS_WAITING_MAX: Final = 10_000
 """Gets that wait for a message on one node; one more is answered with nothing at once."""
 
+RENEWED_IN_A_PIECE: Final = 128
+"""Ranges renewed in one piece of a renewal, 3 ms where all are apart; the others get their turns in
+between. One with more ranges of a consumer, or more consumers, does not wait for the lease."""
+
 RENEWALS_WAITING_MAX: Final = 10_000
 """Renewals that wait for an evaluation under way, on one node; one more is answered `not_now`."""
 

@@ -344,7 +344,7 @@ ENTRIES: tuple[tuple[str, Switch, Callable[[], None]], ...] = (
     ),
     (
         "an explicit renewal is an entry though it changes nothing",
-        edited(Renewals, "_answer", "held is not None and held.clears", "held is not None"),
+        edited(Renewals, "_grant", "held.clears and not (", "not ("),
         test_renewals.test_explicit_renewals_of_a_held_lock_commit_nothing,
     ),
 )
@@ -364,9 +364,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "what was never handed out is called lost",
         edited(
             Renewals,
-            "_answer",
-            "if (ranges := self._machine.handed_out(consumer, named))",
-            "if (ranges := tuple(named))",
+            "_pieces",
+            "self._machine.handed_out(consumer, piece)",
+            "list(piece)",
         ),
         (
             scenario(

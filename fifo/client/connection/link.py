@@ -216,7 +216,8 @@ class Link(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         self._sent_at = self._environment.monotonic()
-        for piece in coalesced(encode(message, correlation, raw)):
+        frame = encode(message, correlation, raw, header_bytes_max=wire.REQUEST_HEADER_BYTES_MAX)
+        for piece in coalesced(frame):
             transport.write(piece)
 
     # Heartbeats.

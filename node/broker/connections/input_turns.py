@@ -109,7 +109,8 @@ class InputTurns:
         """Give a connection its share; whether it has more to handle."""
         self._ask()
         started = self._stretches.cpu()
-        share = Share(self._clock, limits.SHARE_ITEMS_MAX, limits.SHARE_SECONDS)
+        items = min(limits.SHARE_ITEMS_MAX, self._items)
+        share = Share(self._clock, items, min(limits.SHARE_SECONDS, self._seconds))
         began = share.at
         more = connection.handle(share)
         self._items -= share.items

@@ -82,7 +82,7 @@ class Consuming:
         command = commands.Cancel(
             session.number, message.consumer, message.unopened, fence(connection)
         )
-        self._proposer.ask(connection, frame, command, ok(connection, frame))
+        self._proposer.ask(connection, frame, command, ok(connection, frame), checked=True)
 
     def credit(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Grant credit to a consumer with explicit credit."""
@@ -183,7 +183,9 @@ class Consuming:
             connection.send(Receipt(reply.consumer, reply.ranges), correlation)
 
         moves = placed if raw else None
-        self._proposer.ask(connection, frame, placed(0), answer, raw=raw, placed=moves)
+        self._proposer.ask(
+            connection, frame, placed(0), answer, checked=True, raw=raw, placed=moves
+        )
 
 
 def _cut(text: str | None, bytes_max: int) -> str | None:

@@ -53,6 +53,7 @@ class Proposer:
         answer: Callable[[Reply], None],
         *,
         late: bool = False,
+        checked: bool = False,
         raw: bytes = b"",
         placed: Callable[[int], Command] | None = None,
         decided: Callable[[], None] | None = None,
@@ -60,12 +61,14 @@ class Proposer:
         """Check a command, propose it, and answer from its reply; False if it was refused.
 
         `placed` returns the command for the offset of `raw` in the entry's area; `command` is the
-        one for offset 0. `late`: answer after the deliveries of the same entry. `decided` is called
-        when the command is applied, refused, or known not to be applied, before the answer.
+        one for offset 0. `late`: answer after the deliveries of the same entry. `checked`: the
+        fields of the frame are bounded as those of the command are. `decided` is called when the
+        command is applied, refused, or known not to be applied, before the answer.
         """
         plain = to_list(command)
         try:
-            from_list(plain)
+            if not checked:
+                from_list(plain)
         except ValueError as error:
             connection.refuse(frame.correlation, Code.INVALID_ARGUMENT, str(error))
             return False

@@ -7,12 +7,13 @@ the user's rights, and the size of a frame. Changes nothing. Must not know how v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 
 import msgpack
 
 from fifo.machine.contract import Machine
 from fifo.wire import Code, Frame
+from fifo.wire.limits import LISTED_OF_QUEUE_MAX
 from fifo.wire.messages import Ok, Peek, QueueQuery
 from node.broker import deliveries, limits, views
 from node.broker.alarms import Alarms
@@ -22,7 +23,6 @@ from node.broker.connections.deferred_frames import PeekAnswer
 from node.broker.lock_clock import LockClock
 from node.broker.refusals import plain
 from node.broker.requests.proposer import message_of, refuse_no_queue
-from node.broker.views import View
 
 
 class Queries:
@@ -50,29 +50,44 @@ class Queries:
         if not self._may_answer():
             _not_now(connection, frame)
         elif query.query == "list":
-            self._list(connection, frame, query.limit)
+            connection.answer_in_pieces(frame, self._list(connection, frame, query.limit))
         elif query.queue is None or not self._machine.has_queue(query.queue):
             refuse_no_queue(connection, frame.correlation, query.queue)
         else:
             self._one_queue(connection, frame, query, query.queue)
 
-    def _list(self, connection: Connection, frame: Frame, limit: int) -> None:
-        """List the queues that the user may see, in brief if whole ones do not fit."""
+    def _list(self, connection: Connection, frame: Frame, limit: int) -> Iterator[None]:
+        """List the queues that the user may see, in brief if whole ones do not fit; in pieces of
+        one queue, for thousands take most of a second."""
         rights = connection.rights
         sees = (lambda queue: True) if rights is None else rights.sees
         for brief in (False, True):
-            found = _fitting(
-                views.overviews(self._machine, self._alarms, limit, sees=sees, brief=brief)
-            )
-            if found is not None:
+            left_bytes = limits.LIST_BYTES_MAX
+            found = []
+            for view in views.overviews(self._machine, self._alarms, limit, sees=sees, brief=brief):
+                shown = plain(view)
+                left_bytes -= _packed_bytes(shown)
+                if left_bytes < 0:
+                    break
+                found.append(shown)
+                yield
+            if left_bytes < 0:
+                continue
+            if self._may_answer():
                 connection.send(Ok(found), frame.correlation)
-                return
+            else:
+                _not_now(connection, frame)
+            return
         _too_long(connection, frame)
 
     def _one_queue(
         self, connection: Connection, frame: Frame, query: QueueQuery, name: str
     ) -> None:
         found: object
+        if query.query != "show" and query.limit > LISTED_OF_QUEUE_MAX:
+            text = f"at most {LISTED_OF_QUEUE_MAX} are shown at once: ask with a lower limit"
+            connection.refuse(frame.correlation, Code.TOO_LARGE, text)
+            return
         now_ms = self._clock.now_ms()
         match query.query:
             case "show":
@@ -114,20 +129,6 @@ class Queries:
                 connection.send(answer, frame.correlation, raw)
             else:
                 connection.send_deferred(PeekAnswer(connection, frame, runs, read))
-
-
-def _fitting(found: Iterable[View]) -> list[View] | None:
-    """All of these views, or None if one frame cannot hold them. Stops as soon as that is clear:
-    thousands of whole views would block the event loop for most of a second."""
-    fitting: list[View] = []
-    left_bytes = limits.LIST_BYTES_MAX
-    for view in found:
-        shown = plain(view)
-        left_bytes -= _packed_bytes(shown)
-        if left_bytes < 0:
-            return None
-        fitting.append(shown)
-    return fitting
 
 
 def _packed_bytes(found: object) -> int:

@@ -7,7 +7,7 @@ how deadlines are kept (`lock_clock`) or how a lease works.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fifo.machine.contract import Held, Machine, Range, commands
@@ -48,7 +48,11 @@ class Renewals:
         self._waiting: list[_Waiting] = []
 
     def renew(self, connection: Connection, session: Binding, frame: Frame) -> None:
-        """Renew locks of the session's consumers."""
+        """Renew locks of the session's consumers; many in pieces, as long as this node may."""
+        items = message_of(frame, Renew).items
+        if sum([max(1, len(named)) for _, named in items]) > limits.RENEWED_IN_A_PIECE:
+            connection.answer_in_pieces(frame, self._pieces(connection, session, frame))
+            return
         if self._answer(connection, session, frame):
             return
         if len(self._waiting) >= limits.RENEWALS_WAITING_MAX:
@@ -76,47 +80,77 @@ class Renewals:
                 self._waiting.append(one)
 
     def _answer(self, connection: Connection, session: Binding, frame: Frame) -> bool:
-        """Grant and answer; False if the renewal has to wait.
+        """Grant and answer; False if the renewal has to wait."""
+        items = message_of(frame, Renew).items
+        if not self._may_grant() or self._locks.undecided(items):
+            return False
+        for _ in self._pieces(connection, session, frame):
+            pass
+        return True
+
+    def _pieces(self, connection: Connection, session: Binding, frame: Frame) -> Iterator[None]:
+        """Grant piece by piece, then answer; a refusal ends it. What was granted before stays.
 
         Tokens that were never handed out, as far as this node knows, are left out of the answer.
         """
         message = message_of(frame, Renew)
-        if not self._may_grant() or self._locks.undecided(message.items):
-            return False
-        now_ms = self._clocks.cluster.now_ms()
-        owned = [
-            (consumer, ranges, self._held(session.number, consumer, ranges, now_ms))
-            for consumer, named in message.items
-            if (ranges := self._machine.handed_out(consumer, named))
-        ]
-        if not owned and any(named for _, named in message.items):
+        renewals: list[Renewal] = []
+        for consumer, named in message.items:
+            whole = Renewal(consumer)
+            for at in range(0, len(named), limits.RENEWED_IN_A_PIECE):
+                piece = named[at : at + limits.RENEWED_IN_A_PIECE]
+                yield
+                ranges = self._machine.handed_out(consumer, piece)
+                if not ranges:
+                    continue
+                if not self._may_grant() or self._locks.undecided(((consumer, ranges),)):
+                    _not_now(connection, frame)
+                    return
+                if not self._grant(connection, session, frame, whole, ranges):
+                    return
+            if whole.renewed or whole.lost:
+                renewals.append(whole)
+        if not renewals and any(named for _, named in message.items):
             # This state has never heard of them, so it cannot say that they are lost.
             _not_now(connection, frame)
+            return
+        now_ms = self._clocks.cluster.now_ms()
+        items = tuple([_item(renewal, now_ms) for renewal in renewals])
+        connection.send(Renewed(items), frame.correlation)
+
+    def _grant(
+        self,
+        connection: Connection,
+        session: Binding,
+        frame: Frame,
+        whole: Renewal,
+        ranges: Sequence[Range],
+    ) -> bool:
+        """Renew these tokens of one consumer; False if the request was refused for them."""
+        consumer = whole.consumer
+        now_ms = self._clocks.cluster.now_ms()
+        held = self._held(session.number, consumer, ranges, now_ms)
+        if held is None:
+            whole.lost += ranges
             return True
-        for consumer, _, held in owned:
-            if message.explicit and held is not None and held.clears:
-                # Of a lost lock too. Where it would change nothing there is nothing to write down.
-                alive = commands.Alive(session.number, consumer, fence=fence(connection))
-                self._proposals.propose_command(alive, None)
-            if held is not None and not held.renewable:
-                connection.refuse(
-                    frame.correlation,
-                    Code.NOT_RENEWABLE,
-                    f"consumer {consumer} was subscribed without renewal",
-                    {"consumer": consumer},
-                )
-                return True
-        items = []
-        for consumer, ranges, held in owned:
-            if held is None:
-                renewal: Renewal | None = Renewal(consumer, lost=list(ranges))
-            else:
-                renewal = self._locks.renew(consumer, held, ranges, now_ms)
-            if renewal is None:
-                _not_now(connection, frame)
-                return True
-            items.append(_item(renewal, now_ms))
-        connection.send(Renewed(tuple(items)), frame.correlation)
+        if message_of(frame, Renew).explicit and held.clears and not (whole.renewed or whole.lost):
+            # Of a lost lock too. Where it would change nothing there is nothing to write down.
+            alive = commands.Alive(session.number, consumer, fence=fence(connection))
+            self._proposals.propose_command(alive, None)
+        if not held.renewable:
+            connection.refuse(
+                frame.correlation,
+                Code.NOT_RENEWABLE,
+                f"consumer {consumer} was subscribed without renewal",
+                {"consumer": consumer},
+            )
+            return False
+        renewal = self._locks.renew(consumer, held, ranges, now_ms)
+        if renewal is None:
+            _not_now(connection, frame)
+            return False
+        whole.renewed += renewal.renewed
+        whole.lost += renewal.lost
         return True
 
     def _held(

@@ -6,19 +6,44 @@ Owns the bugs, each as one place in the source of one function, and the tests th
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from node.broker.connections.connection import Connection
 from node.broker.connections.input_turns import InputTurns, Share
+from node.broker.requests.renewal import Renewals
 from tests.mutants.hunting import Hunt, Mutant, named, scenario
 from tests.mutants.switch import Switch, edited
 from tests.node.broker import test_fair_turns as turns
+from tests.support import rawclient
+from tests.support.skipping import SkippingLoop
 
 
 def _test(work: Callable[[], Coroutine[Any, Any, None]]) -> Hunt:
     """A test of the broker, on a loop of its own."""
     return scenario(lambda: asyncio.run(asyncio.wait_for(work(), 10.0)), named(work))
+
+
+def _in_folder(work: Callable[[Path, pytest.MonkeyPatch], Coroutine[Any, Any, None]]) -> Hunt:
+    """A test of a node, on a loop of its own and in a new folder."""
+
+    async def cleaned(folder: Path, patch: pytest.MonkeyPatch) -> None:
+        try:
+            await work(folder, patch)
+        finally:
+            await rawclient.close_all()
+
+    def run() -> None:
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            loop = asyncio.Runner(loop_factory=SkippingLoop)
+            with loop:
+                loop.run(cleaned(Path(folder), patch))
+
+    return scenario(run, named(work))
 
 
 BUGS: dict[str, tuple[Switch, Hunt]] = {
@@ -54,6 +79,19 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "frames are handled though too many are unanswered": (
         edited(Connection, "handle", "self.open and not self._reading_stopped", "self.open"),
         _test(turns.test_frames_behind_too_many_unanswered_requests_wait_undecoded),
+    ),
+    "a long list is made in one go": (
+        edited(
+            Connection,
+            "answer_in_pieces",
+            "self._answering = frame, pieces",
+            "list(pieces)",
+        ),
+        _in_folder(turns.test_a_list_of_queues_is_made_in_pieces_while_other_clients_are_answered),
+    ),
+    "a renewal in pieces goes on without a lease": (
+        edited(Renewals, "_pieces", "not self._may_grant() or ", ""),
+        _in_folder(turns.test_a_renewal_in_pieces_ends_where_the_leader_may_grant_no_more),
     ),
 }
 

@@ -6,21 +6,42 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
+from fifo.machine.contract import commands, from_list
 from fifo.wire import Frame, encode
+from fifo.wire.fields import U63_MAX
 from fifo.wire.frames import PREFIX
 from fifo.wire.handshake import State
-from fifo.wire.messages import Message, Ping, Publish, Renew, Settle
+from fifo.wire.limits import DURATION_MS_MAX, LETTER_TEXT_BYTES_MAX, TEXT_BYTES_MAX
+from fifo.wire.messages import (
+    Cancel,
+    Declare,
+    Error,
+    Message,
+    Ok,
+    Ping,
+    Publish,
+    QueueAction,
+    QueueQuery,
+    Renew,
+    Renewed,
+    Settle,
+)
+from fifo.words.bounds import SETTLE_MESSAGES_MAX
+from fifo.words.handles import HANDLE_BYTES
 from node.broker import limits
 from node.broker.broker import Broker
 from node.broker.connections.connection import Connection
 from node.broker.connections.input_turns import InputTurns
+from node.broker.lock_clock import Renewal
+from node.broker.proposals import Proposals
 from node.broker.stretches import Stretches
-from tests.support.cluster import eventually, running
-from tests.support.rawclient import connected
+from tests.support import raft_probe
+from tests.support.cluster import eventually, leadership_of, running
+from tests.support.rawclient import RawClient, connected
 
 PING = b"".join(encode(Ping(), 0))
 
@@ -287,3 +308,160 @@ async def test_a_burst_in_one_write_is_handled_in_turns_and_another_client_in_be
         assert max(handled.values()) <= limits.TURN_ITEMS_MAX + 1
         assert asked >= 5, "answered while the burst was handled"
         assert node.leads
+
+
+# --- long answers ---------------------------------------------------------------------------------
+
+
+class Spy:
+    """Counts calls of a method by the turn of the loop in which they come."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> None:
+        self.turn = 0
+        self.calls: Counter[int] = Counter()
+        self.arguments: list[tuple[object, ...]] = []
+        original = getattr(owner, name)
+
+        def counted(*values: object, **named: object) -> object:
+            self.calls[self.turn] += 1
+            self.arguments.append(values)
+            return original(*values, **named)
+
+        monkeypatch.setattr(owner, name, counted)
+        self._loop = asyncio.get_running_loop()
+        self._next: asyncio.Handle = self._loop.call_soon(self._tick)
+
+    def _tick(self) -> None:
+        self.turn += 1
+        self._next = self._loop.call_soon(self._tick)
+
+    def stop(self) -> None:
+        """Count no more turns: the loop may rest."""
+        self._next.cancel()
+
+
+async def test_a_list_of_queues_is_made_in_pieces_while_other_clients_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SHARE_ITEMS_MAX", 10)
+    monkeypatch.setattr(limits, "TURN_ITEMS_MAX", 20)
+    async with running(tmp_path, count=1) as cluster:
+        node = await cluster.leader()
+        greedy, modest = await connected(node.me.client), await connected(node.me.client)
+        for number in range(300):
+            greedy.send(Declare(f"q{number}", {}), 1000 + number)
+        await greedy.take(lambda frame: frame.correlation == 1299)
+        spy = Spy(monkeypatch, node.broker.host.machine, "queue_overview")
+        greedy.send(QueueQuery(None, "list", 10_000), 7)
+        greedy.send(QueueAction("q299", "delete"), 8)
+        asked = 0
+        while len(spy.arguments) < 300:
+            await modest.ask(Ping())
+            asked += 1
+        spy.stop()
+        answer = (await greedy.take(lambda frame: frame.correlation == 7)).message
+        assert isinstance(answer, Ok), answer
+        assert [one["name"] for one in answer.result] == [f"q{number}" for number in range(300)]
+        assert max(spy.calls.values()) <= 2 * 20, "one budget before the loop looks, one after"
+        assert asked >= 3
+
+
+async def test_a_query_of_more_than_a_turn_has_time_for_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path, count=1) as cluster:
+        client = await connected((await cluster.leader()).me.client)
+        await client.declare("q")
+        for query in ("locks", "delayed", "consumers", "producers"):
+            assert isinstance(await client.ask(QueueQuery("q", query, 1000)), Ok)
+            answer = await client.ask(QueueQuery("q", query, 1001))
+            assert isinstance(answer, Error)
+            assert answer.code == "too_large"
+
+
+async def _holding(client: RawClient, tokens: int) -> int:
+    """A consumer that holds so many locks; its number."""
+    await client.declare("q")
+    await client.confirmed(client.publish("q", 0, 1, [b""] * tokens))
+    consumer = (await client.subscribe("q", prefetch=tokens)).consumer
+    held = 0
+    while held < tokens:
+        held += (await client.delivery())[0].count
+    return consumer
+
+
+async def test_a_renewal_of_many_lone_tokens_is_granted_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, count=1) as cluster:
+        node = await cluster.leader()
+        client = await connected(node.me.client)
+        consumer = await _holding(client, 2000)
+        lone = tuple((token, token) for token in range(1, 2100, 2))
+        spy = Spy(monkeypatch, leadership_of(node).locks, "renew")
+        answer = await client.ask(Renew(((consumer, lone), (consumer + 9, ((1, 1),)))))
+        spy.stop()
+        assert isinstance(answer, Renewed), answer
+        ((number, renewed, lost),) = answer.items
+        assert number == consumer
+        assert [(first, last) for first, last, _ in renewed] == list(lone[:1000])
+        assert lost == ()
+        pieces = [len(cast("tuple[object, ...]", ranges)) for _, _, ranges, _ in spy.arguments]
+        assert sum(pieces) == 1000
+        assert max(pieces) <= limits.RENEWED_IN_A_PIECE
+
+
+async def test_a_renewal_in_pieces_ends_where_the_leader_may_grant_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, count=1) as cluster:
+        node = await cluster.leader()
+        client = await connected(node.me.client)
+        consumer = await _holding(client, 1000)
+        leadership = leadership_of(node)
+        renew = leadership.locks.renew
+
+        def last_one(*values: Any) -> Renewal | None:
+            raft = raft_probe.running_raft(node)
+            monkeypatch.setattr(raft, "lease_until", lambda: 0.0)
+            return renew(*values)
+
+        monkeypatch.setattr(leadership.locks, "renew", last_one)
+        lone = tuple((token, token) for token in range(1, 1000, 2))
+        answer = await client.ask(Renew(((consumer, lone),)))
+        assert isinstance(answer, Error), answer
+        assert (answer.code, answer.retryable) == ("not_now", True)
+
+
+async def test_a_settlement_that_the_wire_has_checked_needs_no_second_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the wire accepts in one, and the node makes of it, is a command of the log."""
+    text = "é" * (LETTER_TEXT_BYTES_MAX // 2)
+    tops = [
+        Settle(
+            *(U63_MAX, verb, ((1, 1), (3, U63_MAX)), U63_MAX, DURATION_MS_MAX),
+            reason=text,
+            description=text,
+            exception_type="é" * (TEXT_BYTES_MAX // 2),
+            exception_text=text,
+            stack=text,
+            automatic=True,
+            handles=(bytes(HANDLE_BYTES),) * SETTLE_MESSAGES_MAX,
+        )
+        for verb in range(4)
+    ]
+    proposed: list[list[Any]] = []
+    propose = Proposals.propose
+
+    def noted(proposals: Proposals, build: Callable[[int], Any], *rest: Any, **more: Any) -> None:
+        proposed.append(list(build(1000)))
+        propose(proposals, build, *rest, **more)
+
+    monkeypatch.setattr(Proposals, "propose", noted)
+    async with running(tmp_path, count=1) as cluster:
+        client = await connected((await cluster.leader()).me.client)
+        proposed.clear()
+        for message in (*tops, Cancel(U63_MAX, ((1, 1), (3, U63_MAX)))):
+            await client.ask(message)
+    kinds = [type(from_list(plain)) for plain in proposed]
+    assert kinds.count(commands.Settle) == 4
+    assert kinds.count(commands.Cancel) == 1
