@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Generic, Literal, TypeVar, Unpack, overload
 
-from fifo.client import checks, redriving
+from fifo.client import checks, limits, redriving
 from fifo.client.connection.control import Control
 from fifo.client.connection.environment import Environment
 from fifo.client.connection.options import Options, from_url
@@ -30,7 +30,7 @@ from fifo.client.consuming.getting import Getter
 from fifo.client.consuming.message import LockedMessage, Message, StoredMessage
 from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settler import Settler
-from fifo.client.consuming.verbs import STATUSES, SettleResult, settling
+from fifo.client.consuming.verbs import STATUSES, SettleResult, Status, settling
 from fifo.client.durations import Duration, milliseconds
 from fifo.client.errors import (
     ClientClosed,
@@ -118,6 +118,7 @@ class BaseClient(Generic[M]):
         self._control = Control(self._session)
         self._session.on_identity = self._control.nudge
         self._tags = itertools.count(1)
+        self._consumer_queues: dict[int, str] = {}
         self._closing = False
         _clients.add(self)
 
@@ -535,7 +536,9 @@ class BaseClient(Generic[M]):
         """Settle a message by its (queue, consumer, token), also one that is held elsewhere.
 
         One that another client holds needs its `handle` as well (`message.handle` there), unless
-        the cluster has no users. Raises PermissionDenied without it, or where it is wrong.
+        the cluster has no users. Raises PermissionDenied without it, or where it is wrong, and
+        InvalidArgument where this client's consumer is one of another queue. Where the queue has no
+        such consumer (any more) nothing is settled: the status is `unknown_consumer`.
         """
         checks.name(queue, "queue")
         checks.integer(consumer, "consumer", 1, 2**63 - 1)
@@ -543,11 +546,16 @@ class BaseClient(Generic[M]):
         handles = () if handle is None else (checks.handle(handle),)
         what = settling(verb, delay, reason, description, exception)
         ledger = self._session.ledgers.get(consumer)
+        if ledger is not None and ledger.queue != queue:
+            text = f"consumer {consumer} is one of queue {ledger.queue!r}, not of {queue!r}"
+            raise InvalidArgument(text)
         held = None if ledger is None else ledger.open.get(token)
         if held is not None:
             if handles and handle != held.handle:
                 raise PermissionDenied(f"handle: this is not the one of {held!r}")
             return await self._settler.settle(held, what, receipt=True)
+        if ledger is None and not await self._has_consumer(queue, consumer, timeout):
+            return SettleResult(Status.UNKNOWN_CONSUMER)
         request = Settle(consumer, what.verb, ((token, token),), 0, *what[1:], handles=handles)
         frame = await self._session.call(request, timeout)
         message = frame.message
@@ -556,6 +564,18 @@ class BaseClient(Generic[M]):
         result = message.results[0]
         late = len(result) > 3 and result[3]
         return SettleResult(STATUSES[min(result[2], len(STATUSES) - 1)], late)
+
+    async def _has_consumer(self, queue: str, consumer: int, timeout: Duration | None) -> bool:
+        """Ask whether this is a consumer of the queue: a settlement names only its number, which
+        stays one of its queue."""
+        if self._consumer_queues.get(consumer) == queue:
+            return True
+        if not await self._ask(QueueQuery(queue, "consumers", 1, consumer), timeout):
+            return False
+        if len(self._consumer_queues) >= limits.CONSUMERS_KNOWN_MAX:
+            self._consumer_queues.clear()
+        self._consumer_queues[consumer] = queue
+        return True
 
     async def settle_many(self, messages: Sequence[LockedMessage]) -> list[SettleResult]:
         """Ack messages of any consumers of this client and wait for their receipts, in order."""

@@ -91,6 +91,9 @@ THREAD_JOIN_S: Final = 2.0
 GAPS_MAX: Final = 1_000
 """Ranges of tokens that were skipped and may still come, remembered per consumer."""
 
+CONSUMERS_KNOWN_MAX: Final = 1_000
+"""Consumers of other sessions whose queue is remembered, after their messages were settled here."""
+
 LOST_MAX: Final = 65_535
 """Tokens of one consumer known as lost and not yet finished: no consumer may hold more."""
 

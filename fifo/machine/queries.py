@@ -5,7 +5,7 @@ asked for, and by the counts that the state keeps: no view walks all messages of
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -231,13 +231,18 @@ def _queues_of(state: State, producer: Producer) -> list[str]:
     return [state.queues[number].name for number in producer.queues if number in state.queues]
 
 
-def consumers_of(state: State, name: str, limit: int | None = None) -> list[Plain]:
-    """The consumers of a queue, or the first so many."""
+def consumers_of(
+    state: State, name: str, limit: int | None = None, only: int | None = None
+) -> list[Plain]:
+    """The consumers of a queue, or the first so many; `only` the one with this number."""
     queue = _named(state, name)
     if queue is None:
         return []
     found = []
-    for number in islice(queue.consumers, limit):
+    numbers: Iterable[int] = queue.consumers
+    if only is not None:
+        numbers = [only] if only in queue.consumers else []
+    for number in islice(numbers, limit):
         consumer = state.consumers[number]
         session = state.sessions.get(consumer.session)
         found.append(

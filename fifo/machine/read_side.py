@@ -99,9 +99,11 @@ class ReadSide:
         """Counts, spec and counters of a queue, as plain data; `brief`: only the counts."""
         return queries.queue_overview(self.state, name, brief=brief)
 
-    def consumers_of(self, name: str, limit: int | None = None) -> list[Plain]:
+    def consumers_of(
+        self, name: str, limit: int | None = None, only: int | None = None
+    ) -> list[Plain]:
         """The consumers of a queue, or the first so many, with status, flags, credit and held."""
-        return queries.consumers_of(self.state, name, limit)
+        return queries.consumers_of(self.state, name, limit, only)
 
     def producers_of(self, name: str, limit: int) -> list[Plain]:
         """Up to `limit` named producers that have published to a queue."""

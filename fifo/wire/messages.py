@@ -580,6 +580,7 @@ class QueueQuery(Message):
     queue: Annotated[str | None, maybe(_NAME)]
     query: Annotated[str, text(32, 1)]
     limit: Annotated[int, integer(1, limits.ITEMS_MAX)] = 1000
+    consumer: Number = 0
 
 
 @_wire(44)

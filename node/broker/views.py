@@ -147,15 +147,15 @@ def producers_of(machine: Machine, name: str, limit: int, now_ms: int) -> list[V
     ]
 
 
-def consumers_of(machine: Machine, name: str, limit: int) -> list[View]:
-    """The consumers of a queue."""
+def consumers_of(machine: Machine, name: str, limit: int, only: int | None = None) -> list[View]:
+    """The consumers of a queue; `only` the one with this number."""
     return [
         {
             **one,
             "session": _session_id(machine, one["session"]),
             "suspected_why": _suspected_why(one),
         }
-        for one in machine.consumers_of(name, limit)
+        for one in machine.consumers_of(name, limit, only)
     ]
 
 

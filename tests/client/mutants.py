@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from fifo.client.client import BaseClient
 from fifo.client.connection.dialing import Dialer
 from fifo.client.connection.link import Link
 from fifo.client.connection.session import Session
@@ -20,6 +21,7 @@ from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settler import Settler
 from fifo.client.publishing.publish_stream import PublishStream
+from tests.client import test_consuming as consuming
 from tests.client import test_durable as durable
 from tests.client import test_failing_backoffs as failing_backoffs
 from tests.client import test_lost_locks as lost_locks
@@ -110,6 +112,14 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "what was sent before an outage is not counted in it": (
         edited(Settler, "detached", "self._retry_later(settlement)", "pass"),
         _test(outages.test_without_retries_a_settlement_in_an_outage_is_reported_as_failed),
+    ),
+    "a settlement by numbers asks nothing about its queue": (
+        edited(BaseClient, "settle", "if ledger is None and not await", "if False and not await"),
+        _test(consuming.test_a_message_held_elsewhere_is_settled_by_its_numbers),
+    ),
+    "a settlement by numbers ignores the queue of its own consumer": (
+        edited(BaseClient, "settle", "ledger.queue != queue", "False"),
+        _test(consuming.test_a_message_held_elsewhere_is_settled_by_its_numbers),
     ),
     "a handler of a lost message is not counted": (
         edited(LockLedger, "lost_running", "if token not in self.busy", ""),

@@ -27,6 +27,8 @@ from fifo.wire.messages import (
     Got,
     Hello,
     Message,
+    Ok,
+    QueueQuery,
     Receipt,
     Settle,
     Subscribe,
@@ -507,6 +509,8 @@ async def test_messages_of_a_lost_answer_to_get_are_handed_out_or_given_back() -
 
 async def test_a_message_held_elsewhere_is_settled_by_its_numbers() -> None:
     async with Peer() as peer, consuming(peer) as (client, messages):
+        found = [{"consumer": 99}]
+        peer.answers[QueueQuery] = lambda line, frame: line.send(Ok(found), frame.correlation)
         result = await client.settle("orders", 99, 5, "terminate", reason="never")
         assert result.status == "ok"
         _, _, settle = await peer.hear(Settle)
@@ -522,6 +526,13 @@ async def test_a_message_held_elsewhere_is_settled_by_its_numbers() -> None:
         assert message.settled
         with pytest.raises(fifo.InvalidArgument):
             await client.settle("orders", 11, 1, "forget")
+        with pytest.raises(fifo.InvalidArgument, match="'orders', not of 'bills'"):
+            await client.settle("bills", 11, 1)
+        assert (await client.settle("orders", 99, 6)).status == "ok"
+        assert peer.count(QueueQuery) == 1, "a number stays one of its queue"
+        found.clear()
+        assert (await client.settle("bills", 99, 7)).status == "unknown_consumer"
+        assert peer.count(Settle) == 2, "nothing was sent for another queue"
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     Declare("orders", {"lock_ms": 30_000, "dead_letter": "orders.dlq"}),
     Update("orders", {"max_length": None}),
     QueueAction("orders", "purge"),
-    QueueQuery("orders", "show", 10),
+    QueueQuery("orders", "consumers", 10, 7),
     Peek("orders", 5),
     Peeked("orders", 1, ((0, 4),), ((1, 1, 9, 42, 0),), ((0, {"reason": "expired"}),)),
     Redrive("orders.dlq", "orders", {"limit": 10}),

@@ -97,7 +97,8 @@ class Queries:
             case "delayed":
                 found = views.delayed_of(self._machine, name, query.limit, now_ms)
             case "consumers":
-                found = views.consumers_of(self._machine, name, query.limit)
+                only = query.consumer or None
+                found = views.consumers_of(self._machine, name, query.limit, only)
             case "producers":
                 found = views.producers_of(self._machine, name, query.limit, now_ms)
             case _:
