@@ -10,7 +10,7 @@ from fifo.machine.commands import Attach, Detach, Disconnect, EndSession, Lead, 
 from fifo.machine.effects import Fenced, Notify, Resumed, SessionEnded
 from fifo.machine.replies import Attached, Done, Led, Refused, Reply
 from fifo.machine.state import locks
-from fifo.machine.state.records import Consumer, Producer, Queue, Session, Step
+from fifo.machine.state.records import Consumer, Producer, Queue, Session, State, Step
 from fifo.machine.types import Base, Cause, EndCause, Role, Suspicion, Use
 from fifo.words import bounds
 from fifo.words.codes import RefusalCode
@@ -64,6 +64,9 @@ def attach(step: Step, command: Attach) -> Reply:
         session.incarnation = command.incarnation
         session.epochs[other] += 1
         session.attached[other] = False
+        # Its numbers begin anew: those of the other client object would make duplicates of them.
+        forget_producer(step, session.producer)
+        session.producer = _new_producer(step.state)
     elif session.attached[role]:
         step.effects.append(Fenced(number, role, session.epochs[role]))
     session.epochs[role] += 1
@@ -82,11 +85,8 @@ def _open(step: Step, command: Attach) -> Reply:
     state = step.state
     if len(state.sessions) >= limits.SESSIONS:
         return Refused(RefusalCode.LIMIT, f"the maximum of {limits.SESSIONS} sessions is reached")
-    producer = Producer(state.next_producer, None)
-    producer.generation = state.generation
-    state.producers[producer.number] = producer
-    state.next_producer += 1
-    session = Session(state.next_session, command.session_id, command.user, producer.number)
+    producer = _new_producer(state)
+    session = Session(state.next_session, command.session_id, command.user, producer)
     state.next_session += 1
     session.generation = state.generation
     session.incarnation = command.incarnation
@@ -100,6 +100,15 @@ def _open(step: Step, command: Attach) -> Reply:
     state.note_owned(session, 1)
     state.session_ids[command.session_id] = session.number
     return Attached(session.number, 1, False, (), session.handle_key)
+
+
+def _new_producer(state: State) -> int:
+    """A session's own producer: its number."""
+    producer = Producer(state.next_producer, None)
+    producer.generation = state.generation
+    state.producers[producer.number] = producer
+    state.next_producer += 1
+    return producer.number
 
 
 def _resume(step: Step, session: Session, role: int) -> None:

@@ -41,6 +41,9 @@ def attach(world: World, command: Any) -> Answer:
                     world.effects.append(("fenced", session.number, other, session.epochs[other]))
             session.attached = [False, False]
             session.epochs[1 - role] += 1  # its connection is an older one from now on
+            del world.producers[session.producer]
+            session.producer = world.number("producer")
+            world.producers[session.producer] = Producer(session.producer, None, world.now_ms)
         elif session.attached[role]:
             world.effects.append(("fenced", session.number, role, session.epochs[role]))
     session.incarnation = incarnation
