@@ -153,7 +153,9 @@ class BlockingProcessing:
             return False
         if isinstance(error, Terminal):
             if not message.settled:
-                message.terminate(error.reason, error.description, error.__cause__ or error)
+                cause = error.__cause__ or error
+                result = message.terminate(error.reason, error.description, cause)
+                _Portal.of(message).report(message, result)
             return True
         if not isinstance(error, Exception):
             if not message.settled:
@@ -226,6 +228,11 @@ class _Portal:
             self._acks_due = True
             loop.call_soon_threadsafe(self._gather)
         return SENT
+
+    def report(self, message: LockedMessage, result: SettleResult) -> None:
+        """Have a receipt reported that the program does not see."""
+        if self.loop is not None:
+            self.loop.call_soon_threadsafe(message.ledger.settler.report, message, result)
 
     def _gather(self) -> None:
         # Unset before the first look: an ack that comes later crosses again.

@@ -10,6 +10,7 @@ import pytest
 import fifo
 from fifo.wire.messages import (
     STATUS_LOCK_LOST,
+    STATUS_UNKNOWN_CONSUMER,
     VERB_RELEASE,
     Alive,
     Close,
@@ -55,6 +56,22 @@ async def test_a_lost_lock_is_raised_to_a_waiting_caller_and_is_an_event_otherwi
             ("ok", True),
             ("lock_lost", False),
         ]
+
+
+@pytest.mark.parametrize("status", [STATUS_LOCK_LOST, STATUS_UNKNOWN_CONSUMER])
+async def test_a_block_whose_termination_came_too_late_is_reported(status: int) -> None:
+    async with Peer() as peer, consuming(peer, settles=False) as (client, messages):
+        unsettled: list[Any] = []
+        client.on_unsettled = lambda message, error: unsettled.append((message, type(error)))
+        peer.answers[Settle] = lambda line, frame: line.send(
+            Receipt(11, ((1, 1, status, False),)), frame.correlation
+        )
+        peer.line().deliver(11, 1, bodies(1))
+        [message] = await take(messages, 1)
+        async with message.process():
+            raise fifo.Terminal("hopeless")
+        assert unsettled == [(message, fifo.LockLost)]
+        assert message.ack_failed.is_set()
 
 
 async def test_a_timeout_notice_loses_the_lock_and_asking_for_more_proves_that_we_live() -> None:

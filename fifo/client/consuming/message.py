@@ -318,7 +318,9 @@ class Processing:
         message = self._message
         if isinstance(error, Terminal):
             if not message.settled:
-                await message.terminate(error.reason, error.description, error.__cause__ or error)
+                cause = error.__cause__ or error
+                result = await message.terminate(error.reason, error.description, cause)
+                message.ledger.settler.report(message, result)
             return True
         if not isinstance(error, Exception):
             # Cancelled, interrupted or leaving: not the message's fault. Nothing is awaited, for a

@@ -248,6 +248,11 @@ class Settler:
             ledger.asked = False
             self.session.report_lost(ledger.number)
 
+    def report(self, message: LockedMessage, result: SettleResult) -> None:
+        """Report a receipt that says no and that no caller sees: that of a `process()` block."""
+        if result.status in (Status.LOCK_LOST, Status.UNKNOWN_CONSUMER):
+            self._unsettled(message, LockLost(result.status.value))
+
     async def renew(self, message: LockedMessage) -> None:
         """Renew one lock, by the program's own word. Raises LockLost."""
         ledger, token = message.ledger, message.token

@@ -166,5 +166,8 @@ class Settles(Protocol[_M]):
     async def renew(self, message: _M) -> None:
         """Renew one lock. Raises LockLost."""
 
+    def report(self, message: _M, result: SettleResult) -> None:
+        """Report a receipt that says no and that no caller sees."""
+
     def give_up(self, message: _M) -> None:
         """Forget a message whose lock is lost."""
