@@ -12,11 +12,13 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from fifo.machine.commands import Command
 from fifo.machine.effects import Deliver
-from fifo.machine.machine import Outcome
+from fifo.machine.machine import Machine, Outcome
 from node.broker.counters import Histogram
+from node.broker.entry import Entry
 from node.config import Address, ClusterConfig, cluster_config
 from node.server import Node
 from tests.jepsen.history import History
@@ -45,6 +47,16 @@ class _Lateness(Histogram):
         super().note(value, count)
 
 
+class Applied(NamedTuple):
+    """An entry of the log and what came of it, where it was applied first."""
+
+    at: int
+    """Its index."""
+    entry: Entry
+    commands: list[Command]
+    outcome: Outcome
+
+
 class World:
     """Everything of one run. `plan` decides all of it."""
 
@@ -66,6 +78,7 @@ class World:
         self.drained = False
         self.counts: dict[str, int] = {}
         self.on_hand_out: Callable[[str], None] = lambda _number: None
+        self.on_first_applied: Callable[[Applied, Machine], None] = lambda _applied, _machine: None
         self.url = "fifo://" + ",".join(str(node.client) for node in self.config.nodes)
 
     # --- what happens -----------------------------------------------------------------------------
@@ -110,7 +123,9 @@ class World:
             digest = zlib.crc32(payload)
             self.note(f"{host.name} applies {index} {digest:08x}")
             if self.checks.applied((host.name, incarnation), index, digest, node):
-                self._first_applied(host.name, result[2], node.broker.host.machine.cluster_time_ms)
+                machine = node.broker.host.machine
+                self._first_applied(host.name, result[2], machine.cluster_time_ms)
+                self.on_first_applied(Applied(index, *result), machine)
             return result
 
         def frozen() -> Any:

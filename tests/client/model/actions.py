@@ -1,0 +1,306 @@
+"""Everything that may be done in a run of the model: each draws what it needs, and does it.
+
+Owns the list, by which Hypothesis and the seeded runs choose alike. Must not know what has to hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import fifo
+from fifo.client.consuming.consumer import Consumer
+from fifo.words.settlement import Verb
+from tests.client.model.acting import Actor
+from tests.client.model.heard import Letter
+from tests.client.model.playing import QUEUES, Scene
+from tests.machine.model.generating import Chooser
+
+BUSY = ("work", "small", "solo")
+TAGS = (None, "same", "other")
+PAUSES_S = (0.0, 0.01, 0.05, 0.3, 1.0)
+LONG_PAUSES_S = (1.5, 3.0, 6.0)
+LOCKS_S = (1.0, 2.0)
+ENDS = ("well", "error", "terminal", "cancelled")
+
+PROGRAMS_MAX = 6
+CONSUMERS_MAX = 4
+LETTERS_MAX = 40
+
+
+class Action(NamedTuple):
+    """A thing to do: whether it can be done now, and doing it."""
+
+    weight: int
+    can: Callable[[Scene], object]
+    do: Callable[[Scene, Chooser], None]
+
+
+def _up(scene: Scene) -> list[Actor]:
+    """The programs that can make a call."""
+    return [actor for actor in scene.actors if actor.is_up and not actor.program.paused]
+
+
+def _consumers(scene: Scene) -> list[tuple[Actor, Consumer[fifo.Message]]]:
+    return [(one, consumer) for one in _up(scene) for consumer in one.consumers]
+
+
+def _letters(scene: Scene) -> list[Letter]:
+    """The messages that programs have in hand, the newest last."""
+    return [letter for one in _up(scene) for letter in one.letters[-LETTERS_MAX:]]
+
+
+def _fresh(scene: Scene) -> list[Letter]:
+    return [letter for letter in _letters(scene) if not letter.asked and not letter.in_block]
+
+
+def _asked(scene: Scene) -> list[Letter]:
+    return [letter for letter in _letters(scene) if letter.asked]
+
+
+# Programs.
+
+
+def publish(scene: Scene, choose: Chooser) -> None:
+    """Publish one message, or a few at once beside each other."""
+    actor, queue = choose.one(_up(scene)), choose.one(BUSY)
+    for _ in range(choose.one((1, 1, 3))):
+        actor.run(actor.publish(queue, choose.one((None, None, None, "d1", "d2"))))
+
+
+def publish_many(scene: Scene, choose: Chooser) -> None:
+    """A list of messages."""
+    actor = choose.one(_up(scene))
+    actor.run(actor.publish_many(choose.one(BUSY), choose.one((2, 4, 8))))
+
+
+def publish_numbered(scene: Scene, choose: Chooser) -> None:
+    """The last number of a named producer again, from any program; the next once that is stored."""
+    actor = choose.one(_up(scene))
+    numbered = [one for one in scene.heard.publishings if one.number is not None]
+    last = max((one.number or 0 for one in numbered), default=1)
+    is_stored = any(one.number == last and one.confirm is not None for one in numbered)
+    number = last + 1 if is_stored and choose.chance(50) else last
+    actor.run(actor.publish_numbered("numbered", "work", number))
+
+
+def consume(scene: Scene, choose: Chooser) -> None:
+    """A consumer; several of one program may ask for one tag."""
+    actor, queue = choose.one(_up(scene)), choose.one(BUSY)
+    if sum(not one.cancelled for one in actor.consumers) < CONSUMERS_MAX:
+        tag, prefetch, lock_s = choose.one(TAGS), choose.one((1, 3, 20)), choose.one(LOCKS_S)
+        actor.run(actor.consume(queue, tag, prefetch, lock_s))
+
+
+def take(scene: Scene, choose: Chooser) -> None:
+    """The next message, or a few of them."""
+    actor, consumer = choose.one(_consumers(scene))
+    for _ in range(choose.one((1, 1, 2, 4))):
+        actor.run(actor.take(consumer, choose.one((0.5, 0.05, 1.5))))
+
+
+def get(scene: Scene, choose: Chooser) -> None:
+    """Messages without a consumer."""
+    actor = choose.one(_up(scene))
+    queue, count = choose.one(("work", "small", "dead")), choose.one((1, 3))
+    wait_s = choose.one((0.0, 0.5))
+    actor.run(actor.get(queue, count, wait_s, renew=choose.chance(50)))
+
+
+def cancel(scene: Scene, choose: Chooser) -> None:
+    """Leave a consumer, whose messages in hand stay locked."""
+    actor, consumer = choose.one(_consumers(scene))
+    actor.run(actor.cancel(consumer))
+
+
+def settle(scene: Scene, choose: Chooser) -> None:
+    """Settle a message that is in hand."""
+    _settle(choose.one(_fresh(scene)), choose)
+
+
+def settle_again(scene: Scene, choose: Chooser) -> None:
+    """Settle a message once more, in the same or another way."""
+    _settle(choose.one(_asked(scene)), choose)
+
+
+def settle_twice(scene: Scene, choose: Chooser) -> None:
+    """Settle a message twice at once."""
+    letter = choose.one(_fresh(scene))
+    _settle(letter, choose)
+    _settle(letter, choose)
+
+
+def _settle(letter: Letter, choose: Chooser) -> None:
+    verb = choose.one((Verb.ACK, Verb.ACK, Verb.NACK, Verb.RELEASE, Verb.TERMINATE))
+    delay_s, wait = choose.one((None, 0.0, 0.3)), choose.chance(60)
+    letter.actor.run(letter.actor.settle(letter, verb, delay_s, wait=wait))
+
+
+def renew(scene: Scene, choose: Chooser) -> None:
+    """Renew a lock by the program's own word."""
+    letter = choose.one(_letters(scene))
+    letter.actor.run(letter.actor.renew(letter))
+
+
+def process(scene: Scene, choose: Chooser) -> None:
+    """Handle a message in a block."""
+    letter = choose.one(_fresh(scene))
+    seconds, end = choose.one((0.1, 0.0, 1.0, 4.0)), choose.one(ENDS)
+    letter.actor.run(letter.actor.process(letter, seconds, end, cancels=choose.chance(30)))
+
+
+# Queues.
+
+
+def delete(scene: Scene, choose: Chooser) -> None:
+    """Delete a queue."""
+    actor, queue = choose.one(_up(scene)), choose.one(BUSY)
+    actor.run(actor.delete(queue))
+
+
+def declare(scene: Scene, choose: Chooser) -> None:
+    """Declare a queue, maybe anew."""
+    actor, queue = choose.one(_up(scene)), choose.one(BUSY)
+    actor.run(actor.declare(QUEUES[queue]))
+
+
+def declare_anew(scene: Scene, choose: Chooser) -> None:
+    """Delete a queue and declare it at once."""
+    actor, queue = choose.one(_up(scene)), choose.one(BUSY)
+
+    async def both() -> None:
+        await actor.delete(queue)
+        await actor.declare(QUEUES[queue])
+
+    actor.run(both())
+
+
+def purge(scene: Scene, choose: Chooser) -> None:
+    """Purge a queue."""
+    actor = choose.one(_up(scene))
+    actor.run(actor.purge(choose.one(BUSY)))
+
+
+# Time and faults.
+
+
+def wait(scene: Scene, choose: Chooser) -> None:
+    """Pass some time."""
+    scene.pass_by(choose.one(PAUSES_S))
+
+
+def wait_long(scene: Scene, choose: Chooser) -> None:
+    """Pass so much time that locks and calls run out."""
+    scene.pass_by(choose.one(LONG_PAUSES_S))
+
+
+def blip(scene: Scene, choose: Chooser) -> None:
+    """Reset a program's connections: it resumes at once."""
+    actor = choose.one(_up(scene))
+    scene.log(f"the connections of {actor} are reset")
+    for name in scene.world.hosts:
+        scene.world.network.break_between(actor.name, name)
+
+
+def cut_off(scene: Scene, choose: Chooser) -> None:
+    """Cut a program off: from the cluster, or only what the cluster says to it."""
+    actor = choose.one(_up(scene))
+    both = choose.chance(50)
+    scene.log(f"{actor} is cut off{'' if both else ', one way'}")
+    for name in scene.world.hosts:
+        scene.world.network.cut(name, actor.name)
+        if both:
+            scene.world.network.cut(actor.name, name)
+
+
+def pause(scene: Scene, choose: Chooser) -> None:
+    """Stop a program as SIGSTOP does."""
+    actor = choose.one(_up(scene))
+    scene.log(f"{actor} is paused")
+    actor.program.pause()
+
+
+def kill(scene: Scene, choose: Chooser) -> None:
+    """End a program as SIGKILL does, and start another."""
+    actor = choose.one(_up(scene))
+    scene.log(f"{actor} is killed")
+    scene.world.network.kill(actor.program, power=False)
+    actor.program.die()
+    scene.join(f"{actor.name}x")
+
+
+def take_session(scene: Scene, choose: Chooser) -> None:
+    """A second program with the session of the first."""
+    actor = choose.one(_up(scene))
+    scene.log(f"the session of {actor} is taken")
+    scene.join(f"{actor.name}t", actor.session_id)
+
+
+def hit_leader(scene: Scene, choose: Chooser) -> None:
+    """Kill or pause the leader, cut it off from the other nodes, or hand its office over."""
+    leader = scene.world.leader()
+    if leader is None or leader.program is None:
+        return
+    how = choose.one(("pause", "kill", "power", "cut", "transfer"))
+    scene.log(f"the leader {leader.name}: {how}")
+    scene.is_faulty = how != "transfer"
+    if how == "pause":
+        leader.program.pause()
+    elif how in ("kill", "power"):
+        leader.kill(power=how == "power")
+    elif how == "transfer":
+        leader.transfer()
+    else:
+        for name in scene.world.hosts:
+            if name != leader.name:
+                scene.world.network.cut(name, leader.name)
+                scene.world.network.cut(leader.name, name)
+
+
+def heal(scene: Scene, choose: Chooser) -> None:
+    """End all faults."""
+    scene.log("all faults end")
+    scene.heal()
+
+
+def _few_programs(scene: Scene) -> bool:
+    return len(scene.actors) < PROGRAMS_MAX and bool(_up(scene))
+
+
+def _is_whole(scene: Scene) -> bool:
+    return not scene.is_faulty
+
+
+ACTIONS: dict[str, Action] = {
+    "publish": Action(10, _up, publish),
+    "publish_many": Action(4, _up, publish_many),
+    "publish_numbered": Action(2, _up, publish_numbered),
+    "consume": Action(6, _up, consume),
+    "take": Action(14, _consumers, take),
+    "get": Action(3, _up, get),
+    "cancel": Action(2, _consumers, cancel),
+    "settle": Action(12, _fresh, settle),
+    "settle_again": Action(4, _asked, settle_again),
+    "settle_twice": Action(3, _fresh, settle_twice),
+    "renew": Action(3, _letters, renew),
+    "process": Action(5, _fresh, process),
+    "delete": Action(1, _up, delete),
+    "declare": Action(2, _up, declare),
+    "declare_anew": Action(2, _up, declare_anew),
+    "purge": Action(1, _up, purge),
+    "wait": Action(10, lambda _: True, wait),
+    "wait_long": Action(2, lambda _: True, wait_long),
+    "blip": Action(4, _up, blip),
+    "cut_off": Action(3, _up, cut_off),
+    "pause": Action(2, _up, pause),
+    "kill": Action(1, _few_programs, kill),
+    "take_session": Action(1, _few_programs, take_session),
+    "hit_leader": Action(3, _is_whole, hit_leader),
+    "heal": Action(5, lambda _: True, heal),
+}
+
+
+def step(scene: Scene, choose: Chooser, name: str) -> None:
+    """Do it, and let a moment pass."""
+    ACTIONS[name].do(scene, choose)
+    scene.pass_by(choose.one((0.001, 0.02, 0.1)))

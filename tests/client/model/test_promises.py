@@ -1,0 +1,110 @@
+"""The client beside its promises: what it says, against what the replicated state says happened.
+
+`--hypothesis-profile=thorough` makes it long; without it, it is quick, and derandomized in CI. The
+seeded runs are quicker per step and the same in every run; the two share the actions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tests.client.model.actions import ACTIONS, step
+from tests.client.model.driving import run
+from tests.client.model.playing import Scene, played
+from tests.machine.model.generating import Chooser
+from tests.machine.model.profiles import is_thorough, present
+from tests.machine.model.test_stateful import DataDraw
+
+pytestmark = pytest.mark.slow
+
+SEEDS = range(400) if is_thorough() else range(20)
+BATCH = 10
+"""Seeds of one test: enough to be worth a test's own cost, few enough to share between cores."""
+
+QUICK = settings(
+    max_examples=15,
+    stateful_step_count=25,
+    deadline=None,
+    derandomize="CI" in os.environ,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class BesideTheTruth(RuleBasedStateMachine):
+    """Programs on a simulated cluster; `played` compares at each answer and at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.run = ExitStack()
+        self.scene: Scene | None = None
+        self.error: AssertionError | None = None
+
+    @initialize(seed=st.integers(0, 1_000))
+    def begin(self, seed: int) -> None:
+        """A cluster, its queues and the first programs."""
+        self.scene = self.run.enter_context(played(seed))
+
+    def teardown(self) -> None:
+        """Wait until everything is at rest, and compare it."""
+        if self.error is None:
+            self.run.close()
+            return
+        with suppress(AssertionError):  # it was reported where it was found
+            self.run.__exit__(AssertionError, self.error, None)
+
+
+def _rule(name: str) -> Callable[..., None]:
+    """A rule of Hypothesis that does this action."""
+
+    @precondition(lambda self: self.scene is not None and bool(ACTIONS[name].can(self.scene)))
+    @rule(data=st.data())
+    def act(self: BesideTheTruth, data: Any) -> None:
+        assert self.scene is not None
+        try:
+            step(self.scene, Chooser(DataDraw(data)), name)
+        except AssertionError as error:
+            self.error = error
+            raise AssertionError(self.scene.report(error)) from error
+
+    act.__name__ = name
+    return act
+
+
+for _name in ACTIONS:
+    setattr(BesideTheTruth, _name, _rule(_name))
+
+
+def test_no_answer_lies_in_any_run() -> None:
+    chosen = settings(present(), max_examples=300, stateful_step_count=40)
+    run_state_machine_as_test(BesideTheTruth, settings=chosen if is_thorough() else QUICK)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", SEEDS[::BATCH])
+def test_no_answer_lies(first: int) -> None:
+    for seed in range(first, first + BATCH):
+        run(seed)
+
+
+def test_every_promise_is_compared() -> None:
+    """A comparison that is never made proves nothing."""
+    compared: Counter[str] = Counter()
+    for seed in range(8):
+        compared.update(run(seed).heard.kinds)
+    assert compared
