@@ -101,6 +101,8 @@ class LimitSettings:
     in_flight_publishes: int = 100_000
     memory_high_bytes: int = 512 * _MEBIBYTE
     disk_low_bytes: int = 256 * _MEBIBYTE
+    requests_per_s: int = 40_000
+    bytes_per_s: int = 256 * _MEBIBYTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,9 @@ _LIMIT_BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "memory_high_bytes": (64 * _MEBIBYTE, 1 << 50),
     # One segment of the journal must always fit, or a node could not even record a vote.
     "disk_low_bytes": (64 * _MEBIBYTE, 1 << 50),
+    # Of all users; each may take half of it. A user without requests could not even look.
+    "requests_per_s": (2, 10_000_000),
+    "bytes_per_s": (2 * _MEBIBYTE, 1 << 50),
 }
 
 

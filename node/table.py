@@ -96,9 +96,14 @@ class Table:
 
     def integer(self, key: str, default: int, bounds: tuple[int, int]) -> int:
         """A whole number within bounds, both included."""
+        value = self.optional_integer(key, bounds)
+        return default if value is None else value
+
+    def optional_integer(self, key: str, bounds: tuple[int, int]) -> int | None:
+        """The same, or None where the key is missing."""
         value = self.pop(key)
         if value is None:
-            return default
+            return None
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.error(key, f"must be a whole number, not {kind_of(value)}")
         low, high = bounds

@@ -36,12 +36,30 @@ class Permission(StrEnum):
     MANAGE = "manage"
 
 
+class Quota(StrEnum):
+    """A pool of which a user has a share: the keys of a `[[user]]` section that set it."""
+
+    CONNECTIONS = "connections"
+    SESSIONS = "sessions"
+    PRODUCERS = "producers"
+    QUEUES = "queues"
+    CONSUMERS = "consumers"
+    STORED_BYTES = "stored_bytes"
+    REQUESTS_PER_S = "requests_per_s"
+    BYTES_PER_S = "bytes_per_s"
+
+
+SHARE_BOUNDS: Final = (0, 1 << 50)
+"""Of any share: 0 is a user who may have none."""
+
+
 @dataclass(frozen=True, slots=True)
 class User:
     """A user. Patterns are those of a shell: `*`, `?` and `[abc]`.
 
     `loopback`: who connects from this machine without credentials is this user. `monitor` may see
-    the state of the nodes, `operate` may change which of them leads, too.
+    the state of the nodes, `operate` may change which of them leads, too. `shares`: the quotas that
+    are set; of all others a user may have half.
     """
 
     name: str
@@ -54,6 +72,13 @@ class User:
     publish: tuple[str, ...] = ()
     consume: tuple[str, ...] = ()
     manage: tuple[str, ...] = ()
+    shares: tuple[tuple[Quota, int], ...] = ()
+
+    @property
+    def may_anything(self) -> bool:
+        """Whether there is anything that the user may do."""
+        granted = any(getattr(self, permission) for permission in Permission)
+        return granted or self.monitor or self.operate
 
     def may(self, permission: Permission, queue: str) -> bool:
         """Whether one of the patterns of this permission fits the queue's name."""
@@ -86,6 +111,7 @@ def _read_user(table: Table) -> User:
         permission.value: table.texts(permission, PATTERNS_MAX, PATTERN_BYTES_MAX)
         for permission in Permission
     }
+    shares = {quota: table.optional_integer(quota, SHARE_BOUNDS) for quota in Quota}
     user = User(
         name=table.name("name"),
         password=_hash(table, "password_hash", parse_password_hash),
@@ -94,6 +120,7 @@ def _read_user(table: Table) -> User:
         monitor=table.flag("monitor"),
         operate=table.flag("operate"),
         **patterns,
+        shares=tuple((quota, share) for quota, share in shares.items() if share is not None),
     )
     table.finish()
     if user.password is None and user.token is None and not user.loopback:
@@ -118,6 +145,7 @@ def user_lines(user: User) -> list[str]:
         patterns: tuple[str, ...] = getattr(user, permission)
         if patterns:
             lines.append(f"{permission} = [{', '.join(map(quoted, patterns))}]")
+    lines += [f"{quota} = {share}" for quota, share in user.shares]
     return lines
 
 

@@ -299,6 +299,21 @@ class ReadSide:
         """Items of a user: of kind session, consumer, queue or (named) producer."""
         return self.state.owned.get((kind, user), 0)
 
+    def owner_of(self, queue: str) -> str | None:
+        """The user to whom a queue belongs; None without such a queue."""
+        found = self._queue(queue)
+        return None if found is None else found.user
+
+    def subscribes_anew(self, session: int, queue: str, tag: str) -> bool:
+        """Whether a subscription makes a new consumer."""
+        found, number = self.state.sessions.get(session), self.state.queue_names.get(queue)
+        return found is None or number is None or (number, tag) not in found.tags
+
+    def gets_anew(self, session: int, queue: str) -> bool:
+        """Whether a get makes a new consumer: a session has one for each queue that it gets of."""
+        found, number = self.state.sessions.get(session), self.state.queue_names.get(queue)
+        return found is None or number is None or number not in found.gets
+
     def owners(self) -> list[str]:
         """The users who own anything, sorted."""
         return sorted(dict.fromkeys(user for _, user in self.state.owned))

@@ -28,6 +28,7 @@ from node.broker.counters import Counters
 from node.broker.leadership import Leadership
 from node.broker.machine_host import MachineHost
 from node.broker.permissions import Rights
+from node.broker.quotas import Quotas
 from node.broker.requests.table import HANDLERS, VERBS
 from node.broker.stretches import Stretches
 from node.broker.turns import Turns
@@ -75,7 +76,9 @@ class Broker:
         self.clock = ClusterClock(now)
         self._clocks = Clocks(now, wall_ms, self.clock)
         self.counters = Counters()
-        self.connections = Connections(turns, connections_max, settings.memory_high_bytes)
+        self.connections = Connections(
+            turns, connections_max, settings.memory_high_bytes, self.counters.over_quota
+        )
         self.stretches = stretches
         self._input = InputTurns(stopwatch, stretches, lambda kind: VERBS.get(kind, "frame"))
         self.host = MachineHost(Machine(), self._read, self._taken_over)
@@ -88,7 +91,7 @@ class Broker:
         )
         self._context = Context(
             self._identity.node, raft, self.host, self._clocks, self._turns, self.counters,
-            self._settings, self.alarms, self._entropy,
+            self._settings, self.alarms, self._entropy, self._authentication.rights_of,
         )  # fmt: skip
 
     def _read(self, index: int) -> memoryview:
@@ -274,7 +277,10 @@ class Broker:
             )
         elif session.ending:
             connection.refuse(frame.correlation, Code.SESSION_ENDED, "the session is closing")
-        elif connection.rights is None or _may(connection, connection.rights, frame):
+        elif connection.rights is None or (
+            _may(connection, connection.rights, frame)
+            and _within_rates(leadership.quotas, connection, connection.rights, frame)
+        ):
             leadership.handlers[kind](connection, session, frame)
 
     def _sessionless(self, connection: Connection, frame: Frame) -> None:
@@ -337,6 +343,14 @@ class Broker:
         for connection in self.connections:
             connection.close(self._handshake.redirect(moved=connection.session is not None))
         self.flush()
+
+
+def _within_rates(quotas: Quotas, connection: Connection, rights: Rights, frame: Frame) -> bool:
+    """Whether the user has requests left in this second; otherwise the request is refused."""
+    found = quotas.takes(rights, frame.message, len(frame.raw))
+    if found is not None:
+        connection.refuse(frame.correlation, found.code, found.text, found.detail)
+    return found is None
 
 
 def _may(connection: Connection, rights: Rights, frame: Frame) -> bool:

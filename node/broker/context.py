@@ -12,6 +12,7 @@ from node.broker.alarms import Alarms
 from node.broker.clock import Clocks
 from node.broker.counters import Counters
 from node.broker.machine_host import MachineHost
+from node.broker.permissions import Rights
 from node.broker.turns import Turns
 from node.config import LimitSettings
 from node.raft import RaftNode
@@ -31,3 +32,4 @@ class Context:
     alarms: Alarms
     entropy: Callable[[int], bytes]
     """So many bytes that no client can predict."""
+    rights_of: Callable[[str], Rights | None]

@@ -51,13 +51,15 @@ class Histogram:
 class Counters:
     """Counters of the broker of one node, across terms.
 
-    `refused_messages`: of publishes, by the code of the refusal; `requests`: times, by verb.
+    `refused_messages`: of publishes, by the code of the refusal; `requests`: times, by verb;
+    `over_quotas`: refused requests, by the name of the quota.
     """
 
     def __init__(self) -> None:
         self.confirmed_messages = 0
         self.refused_messages: dict[str, int] = {}
         self.requests: dict[str, Histogram] = {}
+        self.over_quotas: dict[str, int] = {}
         self.renewed_locks = 0
         self.commit = Histogram(COMMIT_BUCKET_SECONDS)
         self.lateness = Histogram(LATENESS_BUCKET_SECONDS)
@@ -65,6 +67,10 @@ class Counters:
     def refused(self, code: str, messages: int) -> None:
         """Count messages whose publish was refused."""
         self.refused_messages[code] = self.refused_messages.get(code, 0) + messages
+
+    def over_quota(self, quota: str) -> None:
+        """Count a request that was refused for a quota."""
+        self.over_quotas[quota] = self.over_quotas.get(quota, 0) + 1
 
     def answered(self, verb: str, seconds: float) -> None:
         """Note the time that a request took."""

@@ -25,6 +25,7 @@ from node.broker.effects import Effects
 from node.broker.lock_clock import LockClock
 from node.broker.machine_host import term_of
 from node.broker.proposals import Applied, Proposals, Waiter
+from node.broker.quotas import Quotas
 from node.broker.requests import table
 from node.broker.requests.consuming import Consuming
 from node.broker.requests.control import Control
@@ -58,12 +59,15 @@ class Leadership:
         self.proposals = Proposals(
             context.raft, clocks, context.turns, context.counters, partial(cost.weight, machine)
         )
+        self.quotas = Quotas(
+            machine, context.settings, context.counters, clocks.now, context.rights_of,
+            lambda: context.raft.status().journal.free_bytes - context.alarms.disk_low_bytes,
+        )  # fmt: skip
         self.sessions = Sessions()
         self.locks = LockClock(machine, context.counters)
         self.admission = Admission(
             machine, self.proposals, self.sessions, handshake,
-            sessions_max=context.settings.sessions, may_answer=self.may_answer,
-            entropy=context.entropy,
+            quotas=self.quotas, may_answer=self.may_answer, entropy=context.entropy,
             gone=self._say_farewell,
         )  # fmt: skip
         self._gets = WaitingGets(clocks.now, machine.ready_for_get)
@@ -72,15 +76,15 @@ class Leadership:
         self.handlers = table.bound(self._requests)
 
     def _make_handlers(self) -> table.Handlers:
-        context, machine, settings = self._context, self._machine, self._context.settings
+        context, machine = self._context, self._machine
         proposals, locks = self.proposals, self.locks
         proposer = Proposer(machine, proposals)
         return table.Handlers(
-            publishing=Publishing(context, proposals, proposer),
-            consuming=Consuming(context, proposer, self._gets),
+            publishing=Publishing(context, proposals, proposer, self.quotas),
+            consuming=Consuming(context, proposer, self._gets, self.quotas),
             notices=NoticeAcks(proposals, context.clocks.now),
             renewals=Renewals(machine, locks, proposals, context.clocks, self.may_answer),
-            queues=Queues(machine, proposer, queues_max=settings.queues),
+            queues=Queues(machine, proposer, self.quotas),
             queries=Queries(
                 machine,
                 locks,
@@ -89,7 +93,7 @@ class Leadership:
                 context.alarms,
                 self.may_answer,
             ),
-            durables=Durables(machine, proposer, consumers_max=settings.consumers),
+            durables=Durables(machine, proposer, self.quotas),
             redrives=Redrives(context, proposals, proposer, self.may_answer),
             control=Control(
                 context.raft, proposer, own_name=context.node, close_session=self.sessions.close

@@ -191,6 +191,17 @@ LOGINS_CHECKED_MAX: Final = 64
 """Different secrets that wait for the hashing thread, which does about five a second; one more is
 refused as overloaded."""
 
+SHARE_PARTS: Final = 2
+"""A user may have one of so many parts of a pool by default: no one user locks all others out."""
+
+RESERVE_PARTS: Final = 100
+RESERVE_MIN: Final = 16
+"""One of so many parts of a pool, and no less than this, is left to operators: what a few people
+and their scripts need to log in, look, and end sessions while all else is taken."""
+
+STORED_LOOK_SECONDS: Final = 1.0
+"""Bytes of a user's queues are added up this often: a millisecond for 10 000 queues."""
+
 RIGHTS_KNOWN_MAX: Final = 1_024
 """Answers remembered per user, of permission and queue: queue names come from clients."""
 

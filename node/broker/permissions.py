@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from fifo.wire import messages as wire
 from fifo.wire.messages import Message
 from node.broker import limits
-from node.users import Permission, User
+from node.users import Permission, Quota, User
 
 DECLARE, PUBLISH = Permission.DECLARE, Permission.PUBLISH
 CONSUME, MANAGE = Permission.CONSUME, Permission.MANAGE
@@ -38,6 +38,10 @@ class Rights:
     def sees(self, queue: str) -> bool:
         """Whether the user may know that there is this queue: with any permission on it."""
         return any(self.may(permission, queue) for permission in Permission)
+
+    def share(self, quota: Quota) -> int | None:
+        """The configured share of this quota; None where the default holds."""
+        return next((share for one, share in self.user.shares if one is quota), None)
 
     @property
     def may_monitor(self) -> bool:

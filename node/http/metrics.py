@@ -108,6 +108,12 @@ def _add_broker(page: Page, node: Node) -> None:
         "Log-ins with a wrong name, password or token.",
         node.authentication.failed_total,
     )
+    page.samples(
+        "fifo_quota_refused_total",
+        "counter",
+        "Requests refused because their user has its share, by quota.",
+        [({"quota": quota}, count) for quota, count in sorted(counters.over_quotas.items())],
+    )
     page.gauge("fifo_connections", "Client connections.", len(node.broker.connections))
 
 

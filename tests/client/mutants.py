@@ -54,6 +54,18 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         edited(Consumers, "free_tag", "if one not in taken", ""),
         _test(settling.test_consumers_of_one_tag_subscribe_under_tags_of_their_own),
     ),
+    "what may be stored is sent again in the next session": (
+        edited(PublishStream, "_may_be_stored", "return frame.sent and", "return False and"),
+        _test(publishing.test_when_a_session_ended_late_sent_publishes_are_unknown),
+    ),
+    "what its session cannot hold ends unknown": (
+        edited(
+            PublishStream, "session_ended", "if was_gone else _was_sent", "if False else _was_sent"
+        ),
+        _test(
+            publishing.test_a_publish_is_sent_again_where_its_session_is_gone_too_soon_to_hold_it
+        ),
+    ),
     "what was on its way to the old queue goes into the new one": (
         edited(PublishStream, "_send", "frame.queue_below if frame.in_doubt else 0", "0"),
         _test(publishing.test_what_is_sent_again_names_the_queue_that_it_was_for),

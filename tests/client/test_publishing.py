@@ -354,10 +354,13 @@ async def test_a_publish_is_sent_again_where_its_session_is_gone_too_soon_to_hol
         assert (await client.publish("orders", b"3")).id == "3.7.3"
 
 
-async def test_when_the_session_ended_sent_publishes_are_unknown_and_the_rest_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(limits, "UNSTORED_S", 0.0)  # as if they had been sent a minute ago
+async def test_when_a_session_ended_late_sent_publishes_are_unknown() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "UNSTORED_S", 0.0)  # as if they had been sent a minute ago
+        await when_the_session_ended_sent_publishes_are_unknown_and_the_rest_goes_on()
+
+
+async def when_the_session_ended_sent_publishes_are_unknown_and_the_rest_goes_on() -> None:
     async with Peer() as peer, fifo.connect(peer.url) as client:
         sent = asyncio.create_task(client.publish("orders", b"sent"))
         line, _, _ = await peer.hear(Publish)

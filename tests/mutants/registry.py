@@ -11,6 +11,7 @@ from tests.machine.model import mutants as machine
 from tests.mutants.hunting import Mutant
 from tests.node import mutants as node
 from tests.node.broker import mutants as broker
+from tests.node.broker import mutants_of_users as users
 from tests.node.raft import mutants as raft
 from tests.sim import mutants as cluster
 
@@ -20,6 +21,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *raft.MUTANTS,
     *node.MUTANTS,
     *broker.MUTANTS,
+    *users.MUTANTS,
     *client.MUTANTS,
     *processes.MUTANTS,
 )

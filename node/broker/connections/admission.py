@@ -17,8 +17,9 @@ from node.broker.connections.connection import Connection
 from node.broker.connections.handshake import Handshake
 from node.broker.connections.sessions import Sessions
 from node.broker.proposals import Proposals, Waiter
+from node.broker.quotas import Quotas
 from node.broker.refusals import wire_code
-from node.users import Permission
+from node.users import Permission, Quota
 
 
 class Admission:
@@ -31,7 +32,7 @@ class Admission:
         sessions: Sessions,
         handshake: Handshake,
         *,
-        sessions_max: int,
+        quotas: Quotas,
         may_answer: Callable[[], bool],
         entropy: Callable[[int], bytes],
         gone: Callable[[Connection], None],
@@ -42,7 +43,7 @@ class Admission:
         self._proposals = proposals
         self._sessions = sessions
         self._handshake = handshake
-        self._sessions_max = sessions_max
+        self._quotas = quotas
         self._may_answer = may_answer
         self._entropy = entropy
         self._gone = gone
@@ -75,11 +76,10 @@ class Admission:
             else:  # Another node may lead, and know the session.
                 connection.lose(None)
             return
-        if not known and self._machine.session_count() >= self._sessions_max:
-            text = f"this cluster has its maximum of {self._sessions_max} sessions"
-            connection.fail(Code.LIMIT, text)
+        rights = connection.rights
+        if not known and not self._may_open(connection):
             return
-        user = "" if connection.rights is None else connection.rights.user.name
+        user = "" if rights is None else rights.user.name
         command = commands.Attach(
             hello.session,
             hello.role,
@@ -90,10 +90,29 @@ class Admission:
             hello.client,
         )
 
+        decided = self._quotas.proposed(rights, Quota.SESSIONS, 0 if known else 1)
+
         def answer(reply: Reply) -> None:
+            decided()
             self._attached(connection, hello, reply)
 
-        self._proposals.propose_command(command, Waiter(answer, lost=connection.lose))
+        def lost(outcome: object) -> None:
+            decided()
+            connection.lose(outcome)
+
+        self._proposals.propose_command(command, Waiter(answer, lost=lost))
+
+    def _may_open(self, connection: Connection) -> bool:
+        """Whether the user may have another session; otherwise the connection fails."""
+        rights = connection.rights
+        if rights is not None and not rights.user.may_anything:
+            text = f"user {rights.user.name} has no permission at all, and may open nothing"
+            connection.fail(Code.PERMISSION_DENIED, text)
+            return False
+        found = self._quotas.refusal(rights, Quota.SESSIONS)
+        if found is not None:
+            connection.fail(found.code, found.text)
+        return found is None
 
     def _attached(self, connection: Connection, hello: Hello, reply: Reply) -> None:
         if isinstance(reply, Refused):

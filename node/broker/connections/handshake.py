@@ -139,6 +139,8 @@ class Handshake:
             connection.fail(verdict.code, verdict.text)
         elif hello.role == ROLE_OBSERVER and not verdict.may_monitor:
             connection.fail(Code.PERMISSION_DENIED, verdict.refusal(Status()) or "")
+        elif (refusal := self._connections.take(connection, verdict)) is not None:
+            connection.fail(refusal.code, refusal.text)
         else:
             connection.rights = verdict
             self._let_in(connection, hello)

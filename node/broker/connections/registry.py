@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from fifo.wire import Code
@@ -16,7 +17,10 @@ from fifo.wire.messages import Redirect
 from node.broker import limits
 from node.broker.connections.connection import Connection
 from node.broker.connections.sessions import beat, silent
+from node.broker.permissions import Rights
+from node.broker.quotas import Refusal, refusal
 from node.broker.turns import Turns
+from node.users import Quota
 
 logger = logging.getLogger(__name__)
 
@@ -24,15 +28,25 @@ logger = logging.getLogger(__name__)
 class Connections:
     """The open client connections of one node, oldest first."""
 
-    def __init__(self, turns: Turns, connections_max: int, memory_high_bytes: int) -> None:
-        """`memory_high_bytes`: held for all peers together, above which the largest are cut."""
+    def __init__(
+        self,
+        turns: Turns,
+        connections_max: int,
+        memory_high_bytes: int,
+        over_quota: Callable[[str], None],
+    ) -> None:
+        """`memory_high_bytes`: held for all peers together, above which the largest are cut;
+        `over_quota` counts a refusal by the name of its quota."""
         self._turns = turns
         self.connections_max = connections_max
         self._memory_high_bytes = memory_high_bytes
+        self._over_quota = over_quota
         self._all: dict[Connection, None] = {}
         self._unknown: dict[Connection, None] = {}
         self._sessionless: dict[Connection, None] = {}
         self._watched: dict[Connection, None] = {}
+        self._users: dict[Connection, str] = {}
+        self._of_user: Counter[str] = Counter()
         self._to_flush: list[Connection] = []
         self._reading = True
         self._ended = False
@@ -51,12 +65,14 @@ class Connections:
         if self._ended:
             connection.abort()  # It was accepted while the listener closed.
             return
-        if len(self._all) > self.connections_max:
+        self._unknown[connection] = None
+        if len(self._all) > self.connections_max and len(self._unknown) == 1:
+            del self._unknown[connection]
             text = f"this node has its maximum of {self.connections_max} connections"
             connection.fail(Code.OVERLOADED, text)
             return
-        self._unknown[connection] = None
-        if len(self._unknown) > limits.UNOPENED_MAX:
+        if len(self._unknown) > limits.UNOPENED_MAX or len(self._all) > self.connections_max:
+            # Only the known can be refused by who they are, and of those some places are kept free.
             oldest = next(iter(self._unknown))
             del self._unknown[oldest]
             oldest.fail(Code.OVERLOADED, "too many connections without a completed handshake")
@@ -67,12 +83,37 @@ class Connections:
         """Forget a closed connection."""
         for group in (self._all, self._unknown, self._sessionless, self._watched):
             group.pop(connection, None)
+        user = self._users.pop(connection, None)
+        if user is not None:
+            self._of_user[user] -= 1
+            self._of_user += Counter()  # forget who has none
         if not self._all:
             self.emptied.set()
 
     def known(self, connection: Connection) -> None:
         """Note that the peer has identified itself: it no longer counts as unknown."""
         self._unknown.pop(connection, None)
+
+    def take(self, connection: Connection, rights: Rights) -> Refusal | None:
+        """Count an authenticated connection to its user; why there may not be one more."""
+        user = rights.user.name
+        found = refusal(
+            rights,
+            Quota.CONNECTIONS,
+            self.connections_max,
+            used=len(self._users),
+            own=self._of_user[user],
+        )
+        if found is not None:
+            self._over_quota(found.quota)
+        else:
+            self._users[connection] = user
+            self._of_user[user] += 1
+        return found
+
+    def of_user(self, user: str) -> int:
+        """The connections of a user to this node."""
+        return self._of_user[user]
 
     def watch(self, connection: Connection) -> None:
         """Check this connection in each sweep while it is `holding`."""

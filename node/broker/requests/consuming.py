@@ -28,18 +28,22 @@ from fifo.words.consumer_options import REPLICATED
 from fifo.words.settlement import Verb
 from node.broker.connections.connection import Binding, Connection
 from node.broker.context import Context
+from node.broker.quotas import Quotas
 from node.broker.requests.proposer import Proposer, fence, message_of, ok
 from node.broker.waiting_gets import WaitingGets
+from node.users import Quota
 
 
 class Consuming:
     """Handler of everything that a session's consumers request."""
 
-    def __init__(self, context: Context, proposer: Proposer, gets: WaitingGets) -> None:
+    def __init__(
+        self, context: Context, proposer: Proposer, gets: WaitingGets, quotas: Quotas
+    ) -> None:
         self._machine = context.host.machine
         self._proposer = proposer
         self._gets = gets
-        self._consumers_max = context.settings.consumers
+        self._quotas = quotas
         self._prefetch_max = context.settings.prefetch
 
     def subscribe(self, connection: Connection, session: Binding, frame: Frame) -> None:
@@ -52,10 +56,6 @@ class Consuming:
                 f"a prefetch of {message.prefetch} exceeds this cluster's limit of"
                 f" {self._prefetch_max}"
             )
-            connection.refuse(frame.correlation, Code.LIMIT, text)
-            return
-        if self._machine.consumer_count() >= self._consumers_max:
-            text = f"this cluster has its maximum of {self._consumers_max} consumers"
             connection.refuse(frame.correlation, Code.LIMIT, text)
             return
         given = [(one, getattr(message, one.wire_name)) for one in REPLICATED]
@@ -74,7 +74,10 @@ class Consuming:
                 frame.correlation,
             )
 
-        self._proposer.ask(connection, frame, command, answer)
+        anew = self._machine.subscribes_anew(session.number, message.queue, message.tag)
+        self._proposer.ask_for(
+            self._quotas, Quota.CONSUMERS, int(anew), connection, frame, command, answer
+        )
 
     def cancel(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Cancel a consumer: it gets no more messages."""
@@ -120,7 +123,11 @@ class Consuming:
         waited = False
 
         def step() -> bool:
-            return self._proposer.ask(connection, frame, command, answer, late=True)
+            anew = self._machine.gets_anew(session.number, message.queue)
+            return self._proposer.ask_for(
+                self._quotas, Quota.CONSUMERS, int(anew), connection, frame, command, answer,
+                late=True,
+            )  # fmt: skip
 
         def answer(reply: Reply) -> None:
             assert isinstance(reply, replies.Got)

@@ -16,7 +16,9 @@ from fifo.wire import Code, Frame
 from fifo.wire.limits import RANGES_MAX
 from fifo.wire.messages import Durable, Ok, Receipt
 from node.broker.connections.connection import Binding, Connection
-from node.broker.requests.proposer import Proposer, message_of, ok
+from node.broker.quotas import Quotas
+from node.broker.requests.proposer import Proposer, message_of, ok, user_of
+from node.users import Quota
 
 _RECEIPT_LINES_MAX = RANGES_MAX * 4
 """Bound of a receipt: if more ranges could not be acked, only the first are named."""
@@ -44,10 +46,10 @@ VerbHandler: TypeAlias = Callable[[DurableRequest], None]
 class Durables:
     """Handler of the verbs of durable consumers."""
 
-    def __init__(self, machine: Machine, proposer: Proposer, *, consumers_max: int) -> None:
+    def __init__(self, machine: Machine, proposer: Proposer, quotas: Quotas) -> None:
         self._machine = machine
         self._proposer = proposer
-        self._consumers_max = consumers_max
+        self._quotas = quotas
         self._verbs: dict[str, VerbHandler] = {
             "reserve": self._reserve,
             "fetch": self._fetch,
@@ -90,11 +92,6 @@ class Durables:
 
     def _open(self, connection: Connection, frame: Frame, message: Durable) -> None:
         """Find or create it, and take it over: its former client is refused from now on."""
-        known = self._machine.durable(message.queue, message.name) is not None
-        if not known and self._machine.consumer_count() >= self._consumers_max:
-            text = f"this cluster has its maximum of {self._consumers_max} consumers"
-            connection.refuse(frame.correlation, Code.LIMIT, text)
-            return
 
         def answer(reply: Reply) -> None:
             assert isinstance(reply, replies.DurableOpened)
@@ -106,8 +103,13 @@ class Durables:
             }
             connection.send(Ok(result), frame.correlation)
 
-        command = commands.OpenDurable(message.queue, message.name, message.options or {})
-        self._proposer.ask(connection, frame, command, answer)
+        command = commands.OpenDurable(
+            message.queue, message.name, message.options or {}, user_of(connection)
+        )
+        anew = self._machine.durable(message.queue, message.name) is None
+        self._proposer.ask_for(
+            self._quotas, Quota.CONSUMERS, int(anew), connection, frame, command, answer
+        )
 
     def _reserve(self, request: DurableRequest) -> None:
         """Lock the next `last` messages; deliver them before the answer, unless `first` is set. As

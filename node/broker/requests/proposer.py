@@ -14,8 +14,10 @@ from fifo.wire import Code, Frame
 from fifo.wire.messages import Message, Ok
 from node.broker.connections.connection import Binding, Connection
 from node.broker.proposals import Proposals, Waiter
+from node.broker.quotas import Quotas
 from node.broker.refusals import detail_of, wire_code
 from node.raft import Outcome
+from node.users import Quota
 
 Handler: TypeAlias = Callable[[Connection, Binding, Frame], None]
 """Handles one request of a connection whose session is attached."""
@@ -44,6 +46,38 @@ class Proposer:
         if missing:
             refuse_no_queue(connection, correlation, queue)
         return missing
+
+    def ask_for(
+        self,
+        quotas: Quotas,
+        quota: Quota,
+        adds: int,
+        connection: Connection,
+        frame: Frame,
+        command: Command,
+        answer: Callable[[Reply], None],
+        *,
+        late: bool = False,
+        decided: Callable[[], None] | None = None,
+    ) -> bool:
+        """The same as `ask`, for a command that adds so many items to a pool, perhaps none."""
+        if not adds:
+            return self.ask(connection, frame, command, answer, late=late, decided=decided)
+        found = quotas.refusal(connection.rights, quota, adds)
+        if found is not None:
+            connection.refuse(frame.correlation, found.code, found.text, found.detail)
+            return False
+        counted = quotas.proposed(connection.rights, quota, adds)
+
+        def both() -> None:
+            counted()
+            if decided is not None:
+                decided()
+
+        asked = self.ask(connection, frame, command, answer, late=late, decided=both)
+        if not asked:
+            counted()
+        return asked
 
     def ask(
         self,
@@ -96,6 +130,11 @@ class Proposer:
         else:
             self._proposals.propose(lambda at: to_list(placed(at)), waiter, weight=weight, raw=raw)
         return True
+
+
+def user_of(connection: Connection) -> str:
+    """The name of the client's user, empty in a cluster without users."""
+    return "" if connection.rights is None else connection.rights.user.name
 
 
 def message_of(frame: Frame, kind: type[M]) -> M:

@@ -18,9 +18,10 @@ from node.broker.connections.connection import Binding, Connection
 from node.broker.context import Context
 from node.broker.permissions import Rights
 from node.broker.proposals import Proposals, Waiter
+from node.broker.quotas import Quotas
 from node.broker.refusals import error_item, wire_code
-from node.broker.requests.proposer import Proposer, message_of, ok, refuse
-from node.users import Permission
+from node.broker.requests.proposer import Proposer, message_of, ok, refuse, user_of
+from node.users import Permission, Quota
 
 _PUBLISH = code_of(commands.Publish)
 _NO_COLUMNS = (None,) * 7
@@ -29,13 +30,16 @@ _NO_COLUMNS = (None,) * 7
 class Publishing:
     """Handler of publishes and named producers."""
 
-    def __init__(self, context: Context, proposals: Proposals, proposer: Proposer) -> None:
+    def __init__(
+        self, context: Context, proposals: Proposals, proposer: Proposer, quotas: Quotas
+    ) -> None:
         self._alarms = context.alarms
         self._machine = context.host.machine
         self._counters = context.counters
         self._body_bytes_max = context.settings.body_bytes
         self._proposals = proposals
         self._proposer = proposer
+        self._quotas = quotas
 
     def publish(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Append messages to the log unopened."""
@@ -56,6 +60,11 @@ class Publishing:
             self._counters.refused(Code.QUEUE_NOT_FOUND, message.count)
             return
         size = len(raw)
+        full = None if connection.rights is None else self._quotas.stores(message.queue, size)
+        if full is not None:
+            self._counters.refused(full.code, message.count)
+            connection.refuse(correlation, full.code, full.text, full.detail)
+            return
         connection.begin(size, message.count)
 
         def build(at: int) -> Sequence[Any]:
@@ -140,9 +149,11 @@ class Publishing:
             }
             connection.send(Ok(result), frame.correlation)
 
-        user = "" if connection.rights is None else connection.rights.user.name
-        command = commands.OpenProducer(message.name, user)
-        self._proposer.ask(connection, frame, command, answer)
+        command = commands.OpenProducer(message.name, user_of(connection))
+        anew = self._machine.opener_of_producer(message.name) is None
+        self._proposer.ask_for(
+            self._quotas, Quota.PRODUCERS, int(anew), connection, frame, command, answer
+        )
 
     def forget_producer(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Forget a named producer, if the user may manage every queue that it published to, or

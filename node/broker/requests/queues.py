@@ -5,13 +5,16 @@ Owns the steps of a purge until it is complete. Must not know messages or consum
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from fifo.machine.contract import Command, Machine, Reply, commands, replies
 from fifo.wire import Code, Frame
 from fifo.wire.messages import Declare, Ok, QueueAction, Update
 from node.broker.connections.connection import Binding, Connection
-from node.broker.requests.proposer import Proposer, message_of, ok
+from node.broker.quotas import Quotas
+from node.broker.requests.proposer import Proposer, message_of, ok, user_of
+from node.users import Quota
 
 _ACTIONS: dict[str, Callable[[str], Command]] = {
     "delete": commands.DeleteQueue,
@@ -24,19 +27,17 @@ _ACTIONS: dict[str, Callable[[str], Command]] = {
 class Queues:
     """Handler of requests that create, change or empty a queue."""
 
-    def __init__(self, machine: Machine, proposer: Proposer, *, queues_max: int) -> None:
+    def __init__(self, machine: Machine, proposer: Proposer, quotas: Quotas) -> None:
         self._machine = machine
         self._proposer = proposer
-        self._queues_max = queues_max
+        self._quotas = quotas
 
     def declare(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Create a queue, or find it with the same options."""
         message = message_of(frame, Declare)
-        machine, proposer = self._machine, self._proposer
-        if not machine.has_queue(message.queue) and machine.queue_count() >= self._queues_max:
-            text = f"this cluster has its maximum of {self._queues_max} queues"
-            connection.refuse(frame.correlation, Code.LIMIT, text)
-            return
+        proposer = self._proposer
+        anew = not self._machine.has_queue(message.queue)
+        adds = 1 + self._adds_dead_letter(message.spec) if anew else 0
 
         def answer(reply: Reply) -> None:
             assert isinstance(reply, replies.Declared)
@@ -45,16 +46,27 @@ class Queues:
         def decided() -> None:
             proposer.declaring -= 1
 
-        command = commands.Declare(message.queue, message.spec)
-        if proposer.ask(connection, frame, command, answer, decided=decided):
+        command = commands.Declare(message.queue, message.spec, user_of(connection))
+        if proposer.ask_for(
+            self._quotas, Quota.QUEUES, adds, connection, frame, command, answer, decided=decided
+        ):
             proposer.declaring += 1
+
+    def _adds_dead_letter(self, spec: Mapping[str, Any]) -> int:
+        """How many queues these options create beside: a missing dead-letter queue."""
+        target = spec.get("dead_letter")
+        return int(isinstance(target, str) and not self._machine.has_queue(target))
 
     def update(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Change options of a live queue."""
         message = message_of(frame, Update)
         if not self._proposer.lacks_queue(connection, frame.correlation, message.queue):
-            command = commands.UpdateQueue(message.queue, message.changes)
-            self._proposer.ask(connection, frame, command, ok(connection, frame))
+            command = commands.UpdateQueue(message.queue, message.changes, user_of(connection))
+            adds = self._adds_dead_letter(message.changes)
+            answer = ok(connection, frame)
+            self._proposer.ask_for(
+                self._quotas, Quota.QUEUES, adds, connection, frame, command, answer
+            )
 
     def action(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Delete, purge, pause or resume a queue."""

@@ -1,0 +1,81 @@
+"""Plausible bugs of users, quotas and log-ins: a test with real nodes must notice each.
+
+Owns the bugs, each as one place in the source of one function, and the tests that hunt them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from node.broker import quotas
+from node.broker.connections.admission import Admission
+from node.broker.quotas import Quotas
+from node.broker.requests.proposer import Proposer
+from tests.mutants.hunting import Hunt, Mutant, named, scenario
+from tests.mutants.switch import Switch, edited
+from tests.node.broker import test_quotas as shares
+from tests.support import rawclient
+from tests.support.skipping import SkippingLoop
+
+
+def _test(work: Callable[[Path], Coroutine[Any, Any, None]]) -> Hunt:
+    """A test of the broker, on a loop and in a folder of its own."""
+
+    async def run() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                await work(Path(folder))
+            finally:
+                await rawclient.close_all()
+
+    def hunt() -> None:
+        with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+            runner.run(run())
+
+    return scenario(hunt, named(work))
+
+
+BUGS: dict[str, tuple[Switch, Hunt]] = {
+    "a user without a permission opens sessions": (
+        edited(Admission, "_may_open", "not rights.user.may_anything", "False"),
+        _test(shares.test_a_user_without_a_permission_opens_nothing),
+    ),
+    "one user takes a whole pool": (
+        edited(quotas, "refusal", "rights is not None and own + adds > share", "False"),
+        _test(shares.test_one_user_takes_half_of_the_sessions_and_no_more),
+    ),
+    "no place is left to operators": (
+        edited(quotas, "open_to", "pool - reserve_of(quota, pool)", "pool"),
+        _test(shares.test_an_operator_gets_in_where_all_sessions_are_taken),
+    ),
+    "an operator is held to what all others may take": (
+        edited(quotas, "open_to", "rights is None or rights.user.operate", "rights is None"),
+        _test(shares.test_an_operator_gets_in_where_all_sessions_are_taken),
+    ),
+    "what is proposed does not count": (
+        edited(Proposer, "ask_for", "quotas.proposed(connection.rights, quota, adds)", "int"),
+        _test(shares.test_requests_in_flight_count_before_they_are_applied),
+    ),
+    "what exists counts as new": (
+        edited(Proposer, "ask_for", "if not adds:", "adds = max(adds, 1)\n    if False:"),
+        _test(shares.test_consumers_of_every_kind_share_one_quota),
+    ),
+    "a rate refuses settlements": (
+        edited(Quotas, "takes", "type(message) in FREE or", ""),
+        _test(shares.test_a_rate_refuses_what_is_new_and_no_settlement),
+    ),
+    "room that settlements made is never seen": (
+        edited(
+            Quotas, "_look_at_stored", "if now - self._stored_at", "if not self._stored and now"
+        ),
+        _test(shares.test_bytes_stored_are_bounded_and_settlements_make_room),
+    ),
+}
+
+MUTANTS: tuple[Mutant, ...] = tuple(
+    Mutant("users", breaks, breaks, switch, (hunt,)) for breaks, (switch, hunt) in BUGS.items()
+)
