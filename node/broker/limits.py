@@ -196,8 +196,8 @@ SHARE_PARTS: Final = 2
 
 RESERVE_PARTS: Final = 100
 RESERVE_MIN: Final = 16
-"""One of so many parts of a pool, and no less than this, is left to operators: what a few people
-and their scripts need to log in, look, and end sessions while all else is taken."""
+"""Part of a pool (1 %, no less than this) that is left to operators: enough for a few people and
+their scripts to log in, look, and end sessions while all else is taken."""
 
 STORED_LOOK_SECONDS: Final = 1.0
 """Bytes of a user's queues are added up this often: a millisecond for 10 000 queues."""

@@ -52,7 +52,7 @@ FREE_VERBS: Final = frozenset({"ack", "renew", "forget"})
 
 
 class Refusal(NamedTuple):
-    """The refusal of a request beyond a quota: what the client is told, and which quota it was."""
+    """The refusal of a request beyond a quota: the answer to the client, and the quota."""
 
     code: str
     text: str
@@ -80,7 +80,7 @@ def open_to(rights: Rights | None, quota: Quota, pool: int) -> int:
 
 
 def share_of(rights: Rights | None, quota: Quota, pool: int) -> int:
-    """What one user may have of a pool: as configured, else half."""
+    """Return the share of one user in a pool: as configured, else half."""
     if rights is None:
         return pool
     configured = rights.share(quota)
@@ -108,7 +108,7 @@ def refusal(
 
 @dataclass(slots=True)
 class _Bucket:
-    """What a user may still ask for at once; it fills up to one second's worth."""
+    """Requests or bytes left to a user; they fill up to one second's worth."""
 
     at: float
     left: float
@@ -247,14 +247,14 @@ class Quotas:
     # --- what is shown ----------------------------------------------------------------------------
 
     def usage(self, rights: Rights) -> dict[str, int]:
-        """What a user has of each pool that the leader knows."""
+        """Return the items of a user in each pool that the leader knows."""
         self._look_at_stored()
         user = rights.user.name
         found = {quota.value: self._machine.owned(kind, user) for quota, kind in KINDS.items()}
         return {**found, Quota.STORED_BYTES.value: self._stored.get(user, 0)}
 
     def shares(self, rights: Rights) -> dict[str, int]:
-        """What the user may have of each."""
+        """Return the share of the user in each."""
         self._look_at_stored()
         pools = {**self._pools, Quota.STORED_BYTES: self._room, **self._rates}
         return {quota.value: share_of(rights, quota, pool) for quota, pool in pools.items()}

@@ -53,7 +53,7 @@ class Queues:
             proposer.declaring += 1
 
     def _adds_dead_letter(self, spec: Mapping[str, Any]) -> int:
-        """How many queues these options create beside: a missing dead-letter queue."""
+        """Count the queues that these options create as well: a missing dead-letter queue."""
         target = spec.get("dead_letter")
         return int(isinstance(target, str) and not self._machine.has_queue(target))
 

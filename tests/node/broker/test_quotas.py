@@ -54,7 +54,7 @@ async def welcomed(node: Node, name: str) -> RawClient:
 
 
 class Small:
-    """One node with small pools, and these users."""
+    """A single node with small pools, and these users."""
 
     def __init__(self, folder: Path, *users: User, **pools: int) -> None:
         config = loopback_config(folder, 1, LimitSettings(**pools))
