@@ -336,6 +336,7 @@ class Node:
             max_timeout_seconds=config.raft.election_max_ms / 1000,
             connection_seconds=config.raft.connection_timeout_ms / 1000,
             snapshot_bytes=config.raft.snapshot_bytes,
+            disk_low_bytes=config.limits.disk_low_bytes,
         )
 
     def _accept(self) -> Connection:

@@ -86,6 +86,7 @@ class Broker:
     def attach(self, raft: RaftNode) -> None:
         """Connect this broker to the Raft node under it, before anything else."""
         self._raft = raft
+        self.alarms.disk_low_bytes = raft.disk_low_bytes
         self._handshake = Handshake(
             self._identity, raft, self.connections, self._authentication, lambda: self.leadership
         )
@@ -157,6 +158,8 @@ class Broker:
         """Submit requests gathered since the last turn, if they are due."""
         self.clock.look()
         if self.leadership is not None:
+            if self._raft.room_changed():
+                self._look_at_room()
             self.leadership.proposals.flush()
 
     def after_turn(self) -> None:

@@ -84,6 +84,10 @@ class MachineHost:
         """Freeze the state as it is now, for a snapshot."""
         return HostView(self.machine.freeze())
 
+    def live_bytes(self) -> int:
+        """Return the bytes of all bodies in all queues."""
+        return self.machine.stored_bytes()
+
     def restore(self, chunks: Iterator[bytes]) -> Iterator[None]:
         """Take over the state of a snapshot, in steps; nothing changes before the last of them.
 

@@ -47,6 +47,8 @@ class EntryStore:
         self.log = log
         self.catalog = catalog
         self.segment_bytes = segment_bytes
+        self.short = False
+        """Whether room is short: more is compacted then."""
         self._numbers_out: set[int] = set()
 
     @property

@@ -129,6 +129,13 @@ class LogIndex:
         """Bytes of the commands of the entries from `first` to `last`; 0 where there are none."""
         return sum(self._sizes[self._slot(first) : self._slot(last) + 1]) if first <= last else 0
 
+    def span_bytes(self, first: int, last: int) -> int:
+        """Bytes of the log from the entry `first` to the end of `last`; 0 where there are none."""
+        if first > last:
+            return 0
+        end = self.extent_at(last)
+        return end.position + end.size - self.extent_at(first).position
+
     def extent_at(self, index: int) -> Extent:
         """The position and size of an entry."""
         slot = self._slot(index)

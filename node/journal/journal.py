@@ -117,7 +117,7 @@ class Journal:
         if len(cluster_id) != CLUSTER_ID_BYTES:
             raise ValueError(f"a cluster id has {CLUSTER_ID_BYTES} bytes, not {len(cluster_id)}")
         check_name(node)
-        chosen = limits if limits is not None else JournalLimits()
+        chosen = JournalLimits.of_disk(storage.disk_bytes()) if limits is None else limits
         identity = JournalIdentity(storage.folder, cluster_id, node)
         return cls(storage, take(storage, identity, chosen, recover), chosen, clock)
 
@@ -275,6 +275,22 @@ class Journal:
         with self._failstop.final():
             return self._storage.free_bytes()
 
+    def low_bytes(self, wanted_bytes: int) -> int:
+        """The mark below which the disk is low, where `wanted_bytes` is the operator's: on a small
+        disk it is less."""
+        with self._failstop.final():
+            return min(wanted_bytes, self._storage.disk_bytes() // limits.LOW_DISK_PARTS)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all entries on the disk, dead or alive."""
+        return self._segments.disk_bytes + self._snapshots.compacted_bytes
+
+    @property
+    def segment_bytes(self) -> int:
+        """Size at which a segment is full."""
+        return self._limits.segment_bytes
+
     def _check_snapshot(self, index: int, term: int, live: array[int]) -> None:
         if self._snapshots.writer is not None:
             raise SnapshotFailed("another snapshot is being written")
@@ -361,15 +377,22 @@ class Journal:
         """End one `pin`."""
         self._snapshots.unpin(meta)
 
-    def release(self) -> None:
+    def release(self, *, short: bool = False) -> None:
         """Release what the two newest snapshots, and pinned ones, do not need: the log's head,
-        segments, older snapshots. Does a bounded piece; `compact_step` goes on with it.
+        segments, older snapshots. Does a bounded piece; `compact_step` goes on with it. Where room
+        is `short`, the newest alone stays, and files are compacted that are less empty.
 
         `SnapshotFailed` if something could not be removed or copied, which harms nothing.
         """
         self._failstop.check()
+        self._snapshots.short = self._snapshots.entries.short = short
         self._snapshots.retire()
         self.compact_step(limits.RELEASE_BYTES)
+
+    @property
+    def releases(self) -> bool:
+        """Whether `release` has more to let go of where room is short, without a new snapshot."""
+        return self._snapshots.retires
 
     def compact_step(self, budget_bytes: int) -> bool:
         """Continue the compaction: remove files that are no longer needed, copy live entries out of

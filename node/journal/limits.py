@@ -15,6 +15,16 @@ SEGMENT_BYTES: Final = 64 * MIB
 """A segment is closed when the next record would take it past this. Small enough that dropping
 whole segments frees space in time, large enough that creating one (two syncs) is rare."""
 
+SEGMENT_DISK_PARTS: Final = 32
+"""A segment takes no more than this part of a small disk: what is dead in the one that is written,
+and in the one before it, comes back only with later ones."""
+
+SEGMENT_BYTES_ON_DISK_MIN: Final = 4 * MIB
+"""Smaller ones would cost more in syncs than they give back: two large entries."""
+
+LOW_DISK_PARTS: Final = 4
+"""The low mark is at most this part of the disk: a node on a small one has most of it to use."""
+
 SEGMENT_BYTES_MIN: Final = 512
 """Smaller segments would hold little but their header; tests use small ones."""
 
@@ -100,6 +110,14 @@ LIVE_FRACTION_MIN: Final = 0.25
 """A file of which less than this part is live is compacted: copying a quarter to free the rest
 writes at most a third of what it frees."""
 
+LIVE_FRACTION_MIN_SHORT: Final = 0.75
+"""The same while room is short: copying three quarters to free one writes three times what it
+frees, which costs less than publishers that wait."""
+
+SHORT_COPY_PARTS: Final = 2
+"""While room is short, a copy is made only where this many segments are free: the log needs the
+last of them more."""
+
 SMALL_COMPACTED_FILES_MAX: Final = 8
 """This many compacted files below a quarter of a segment are merged into one, so that their number
 stays small and a body is seldom copied for that reason."""
@@ -160,3 +178,9 @@ class JournalLimits:
                 "open_segments must be 2 or more, one to write and one to read, "
                 f"not {self.open_segments}"
             )
+
+    @classmethod
+    def of_disk(cls, disk_bytes: int) -> JournalLimits:
+        """Return the limits of a journal on a disk of this size."""
+        part = max(disk_bytes // SEGMENT_DISK_PARTS, SEGMENT_BYTES_ON_DISK_MIN)
+        return cls(segment_bytes=min(SEGMENT_BYTES, part))

@@ -122,6 +122,11 @@ class DurableLog:
         where there are none. IndexError if one is not in the log."""
         return self._index.command_bytes(first, last)
 
+    def span_bytes(self, first: int, last: int) -> int:
+        """Bytes that the entries from `first` to `last` take in the log; of those below
+        `first_whole_index` nothing counts."""
+        return self._index.span_bytes(max(first, self.first_whole_index), last)
+
     def read(self, index: int) -> bytes:
         """The command of an entry of the log, or of one that a snapshot needs, from the cache or
         the disk (checksum verified).

@@ -75,6 +75,8 @@ class RaftConfig:
     queue_bytes_max: int = limits.QUEUE_BYTES_MAX
     snapshot_bytes: int = limits.SNAPSHOT_BYTES
     snapshot_chunk_bytes: int = limits.SNAPSHOT_CHUNK_BYTES
+    disk_low_bytes: int = 0
+    """The operator's low mark of the disk (`Journal.low_bytes`); 0: room is never short."""
     slice_steps: int = limits.SLICE_STEPS
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ sockets, nor when it runs: `node.py` owns the order of a turn.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from node.peers.message import COMMAND_BYTE, Message, MessageRefused
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from node.peers.message import PeerNode
     from node.raft.config import RaftConfig
     from node.raft.environment import RaftEnvironment
+    from node.raft.replication import PeerProgress
     from node.raft.room import Room
 
 __all__ = ["CANDIDATE", "FOLLOWER", "LEADER", "Core", "command_of"]
@@ -183,15 +185,27 @@ class Core(CommitPath):
     def _tell_room(self, leader: PeerNode) -> None:
         """Report what this node has left, behind an acknowledgement. No disk is waited for: that
         it hangs is part of the report."""
-        if self.rooms.due(leader, self.clock()):
+        if self.rooms.due(leader, self.clock(), self.log.gathered_end):
             message = {"type": "room", "term": self.term, **self.own_room().frame}
             self.outbox.send_at_once(leader, message)
 
     def own_room(self) -> Room:
         """Measure what this node has left."""
         under_way = 0.0 if self.sync_began_at is None else self.clock() - self.sync_began_at
-        sync_seconds = max(self.log.recent_sync_seconds, under_way)
-        return self.rooms.own(self.journal.free_bytes, sync_seconds)
+        log = self.log
+        self.rooms.measured_end = log.gathered_end
+        # What waits for the disk has its room there already.
+        free_bytes = self.journal.free_bytes - (log.gathered_end - log.synced_end)
+        return self.rooms.own(free_bytes, max(log.recent_sync_seconds, under_way))
+
+    def room_of(self, node: PeerNode, progress: PeerProgress, now: float) -> Room | None:
+        """What a member has left by its report, where that counts. What it lacks of this leader's
+        log comes to its disk whatever is refused from now on, so that room is not free."""
+        room = self.rooms.of(node, now, counted=progress.counted)
+        if room is None:
+            return None
+        lacks_bytes = self.log.span_bytes(progress.match_index + 1, self.log.last_index)
+        return replace(room, free_bytes=max(0, room.free_bytes - lacks_bytes))
 
     def on_room(self, node: PeerNode, message: Message) -> bool:
         """A member reports to this leader what it has left."""

@@ -61,6 +61,9 @@ class StateSource(Protocol):
     def freeze(self) -> StateView:
         """The state as it is now: with everything applied that was handed over. One at a time."""
 
+    def live_bytes(self) -> int:
+        """About the bytes of the entries that the state points to: a sum of counters."""
+
     def restore(self, chunks: Iterator[bytes]) -> Iterator[None]:
         """Take over the state that `chunks` hold, in steps. After the last one, and not before,
         it is this node's state, and what was known of the old one is dropped. Raises for bytes

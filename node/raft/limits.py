@@ -96,6 +96,10 @@ ROOM_REPORT_SECONDS: Final = 1.0
 """Between two reports of what a member has left: at 100 MB/s of publishes its leader hears of it
 in a fraction of what the low mark leaves."""
 
+ROOM_REPORT_BYTES: Final = 4 * MIB
+"""A report is due sooner where the log has grown by this: a disk of 100 MB/s passes the low mark of
+a small one within a fraction of a second, and its publishers have to hear of it in time."""
+
 ROOM_REPORT_SECONDS_MAX: Final = 10.0
 """An older report does not count: a member that is gone must not stop the publishers of others."""
 
@@ -118,6 +122,22 @@ SNAPSHOT_REST_SECONDS: Final = 3600.0
 SNAPSHOT_REST_SECONDS_SHORT: Final = 300.0
 """The same where less is free than they could give back: who drains a queue to make room should not
 wait for hours."""
+
+SHORT_LOOK_SECONDS: Final = 1.0
+"""Between two looks whether room is short."""
+
+SHORT_BACK_PARTS: Final = 4
+"""Room is short below a quarter more than the low mark, where the alarm ends too."""
+
+SHORT_REST_SECONDS: Final = 10.0
+"""Between two snapshots while room is short: an emptied queue takes messages within 30 s."""
+
+SHORT_REST_SECONDS_GAIN: Final = 2.0
+"""The same where a segment more is dead than the last one left."""
+
+SHORT_REST_PARTS: Final = 4
+"""And never before this many times the time that the last one took: a large state on a slow disk
+must not be written all the time."""
 
 SNAPSHOT_BYTES_MIN: Final = 1 * MIB
 """Lower bound of the setting: below it a node would do little but take snapshots."""

@@ -342,6 +342,11 @@ class RaftNode:
         rooms = self._core.rooms
         rooms.low_bytes, rooms.held_bytes, rooms.high_bytes = low_bytes, held_bytes, high_bytes
 
+    @property
+    def disk_low_bytes(self) -> int:
+        """The low mark of the journal's disk: the operator's, or a part of a small disk."""
+        return self._journal.low_bytes(self._config.disk_low_bytes)
+
     def own_room(self) -> Room:
         """The room that this node has, measured now."""
         return self._core.own_room()
@@ -354,10 +359,17 @@ class RaftNode:
             return {}
         now = self._clock()
         found = {
-            node.id: core.rooms.of(node, now, counted=progress.counted)
+            node.id: core.room_of(node, progress, now)
             for node, progress in core.replication.peers.items()
         }
         return {name: room for name, room in found.items() if room is not None}
+
+    def room_changed(self) -> bool:
+        """Whether the owner should look at the rooms before the next second: a report has come, or
+        much was written here. True once for each."""
+        rooms = self._core.rooms
+        news, rooms.news = rooms.news, False
+        return news or rooms.grown(self._log.gathered_end)
 
     def status(self) -> RaftStatus:
         """A snapshot for operators and metrics."""

@@ -56,6 +56,10 @@ class Rooms:
     def __init__(self) -> None:
         self.low_bytes = self.held_bytes = self.high_bytes = 0
         """The owner's part of the own report: its marks, and the memory that it holds."""
+        self.news = False
+        """Whether a report has come since the owner looked; the owner sets it back."""
+        self.measured_end = 0
+        """Position of the log when the own room was measured last."""
         self._told: PeerNode | None = None
         self._told_at = NEVER
         self._reports: dict[PeerNode, tuple[Room, float]] = {}
@@ -70,9 +74,15 @@ class Rooms:
             sync_ms=int(1000 * sync_seconds),
         )
 
-    def due(self, leader: PeerNode, now: float) -> bool:
+    def grown(self, end: int) -> bool:
+        """Whether the log, which ends at position `end`, has grown by much since the own room was
+        measured."""
+        return abs(end - self.measured_end) >= limits.ROOM_REPORT_BYTES
+
+    def due(self, leader: PeerNode, now: float, end: int) -> bool:
         """Whether this leader is to hear the report now; asked once, it counts as sent."""
-        if leader is self._told and now - self._told_at < limits.ROOM_REPORT_SECONDS:
+        recent = now - self._told_at < limits.ROOM_REPORT_SECONDS
+        if leader is self._told and recent and not self.grown(end):
             return False
         self._told, self._told_at = leader, now
         return True
@@ -84,6 +94,7 @@ class Rooms:
     def reported(self, node: PeerNode, room: Room, now: float) -> None:
         """Take the report of a member."""
         self._reports[node] = room, now
+        self.news = True
 
     def of(self, node: PeerNode, now: float, *, counted: bool) -> Room | None:
         """Return the report of a member; None where it does not count: it is too old, so that a

@@ -10,6 +10,7 @@ from tests.jepsen import mutant_plans as processes
 from tests.machine.model import mutants as machine
 from tests.mutants.hunting import Mutant
 from tests.node import mutants as node
+from tests.node import room_mutants as room
 from tests.node.broker import mutants as broker
 from tests.node.broker import mutants_of_users as users
 from tests.node.raft import mutants as raft
@@ -20,6 +21,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *cluster.MUTANTS,
     *raft.MUTANTS,
     *node.MUTANTS,
+    *room.MUTANTS,
     *broker.MUTANTS,
     *users.MUTANTS,
     *client.MUTANTS,

@@ -490,6 +490,24 @@ class BelievesOldReports(Core):
     rooms_class = _OldReports
 
 
+class _BySeconds(Rooms):
+    def grown(self, end: int) -> bool:
+        return False
+
+
+class ReportsBySecondsOnly(Core):
+    """A follower reports its room once a second, however fast its disk fills."""
+
+    rooms_class = _BySeconds
+
+
+class ForgetsWhatIsLacking(Core):
+    """A leader takes the room of a member for free that what it lacks will fill."""
+
+    def room_of(self, node: PeerNode, progress: PeerProgress, now: float) -> Room | None:
+        return self.rooms.of(node, now, counted=progress.counted)
+
+
 class _KeptReports(Rooms):
     def begin(self) -> None:
         pass

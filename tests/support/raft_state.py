@@ -7,6 +7,7 @@ entry follows from the log alone, so a restored one must equal one that applied 
 
 from __future__ import annotations
 
+import zlib
 from array import array
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,10 @@ def lies_in_the_log(index: int, applied_index: int) -> bool:
 class SimState:
     """Entries that one node has applied: (index, term, payload), and the snapshots of them."""
 
+    compresses = False
+    """Whether a snapshot holds payloads compressed: what is dead takes next to nothing then, as in
+    a queue that was emptied."""
+
     def __init__(
         self,
         read: Callable[[int], memoryview],
@@ -45,9 +50,13 @@ class SimState:
         last = self.applied[-1][0]
         return [(i, payload) for i, _, payload in self.applied if lies_in_the_log(i, last)]
 
+    def live_bytes(self) -> int:
+        """See `StateSource.live_bytes`."""
+        return sum(len(payload) for _, payload in self.pointed_to())
+
     def freeze(self) -> SimView:
         """See `StateSource.freeze`."""
-        return SimView(list(self.applied))
+        return SimView(list(self.applied), zlib.compress if self.compresses else bytes)
 
     def restore(self, chunks: Iterator[bytes]) -> Iterator[None]:
         """See `StateSource.restore`."""
@@ -56,7 +65,10 @@ class SimState:
         for chunk in chunks:
             unpacker.feed(chunk)
             for index, term, payload in unpacker:
-                found = bytes(self._read(index)) if payload is None else payload
+                if payload is None:
+                    found = bytes(self._read(index))
+                else:
+                    found = zlib.decompress(payload) if self.compresses else payload
                 applied.append((index, term, found))
             yield
         self._restored(applied)
@@ -66,8 +78,11 @@ class SimState:
 class SimView:
     """A state as it was."""
 
-    def __init__(self, applied: list[tuple[int, int, bytes]]) -> None:
+    def __init__(
+        self, applied: list[tuple[int, int, bytes]], packed: Callable[[bytes], bytes]
+    ) -> None:
         self._applied = applied
+        self._packed = packed
         self._last = applied[-1][0] if applied else 0
 
     def live(self) -> Iterator[array[int]]:
@@ -80,7 +95,9 @@ class SimView:
         """See `StateView.chunks`."""
         for first in range(0, len(self._applied), ITEMS_PER_STEP):
             yield b"".join(
-                msgpack.packb((i, term, None if lies_in_the_log(i, self._last) else payload))
+                msgpack.packb(
+                    (i, term, None if lies_in_the_log(i, self._last) else self._packed(payload))
+                )
                 for i, term, payload in self._applied[first : first + ITEMS_PER_STEP]
             )
 

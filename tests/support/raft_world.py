@@ -291,6 +291,8 @@ class SimOffload:
 class SimNode:
     """A host: a disk that stays, and processes that come and go on it."""
 
+    state_class = SimState
+
     def __init__(self, world: World, name: str, config: RaftConfig) -> None:
         self._world = world
         self.name = name
@@ -327,7 +329,7 @@ class SimNode:
         """Whether its journal is damaged or gone: its operator starts it with --recover next."""
 
     def _new_state(self) -> SimState:
-        return SimState(self._read, self._restored)
+        return self.state_class(self._read, self._restored)
 
     def _restored(self, applied: list[tuple[int, int, bytes]]) -> None:
         if self.unreadable:

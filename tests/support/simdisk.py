@@ -313,6 +313,9 @@ class SimStorage:
             return 1 << 40
         return max(0, self.capacity_bytes - self._used_bytes())
 
+    def disk_bytes(self) -> int:
+        return 1 << 40 if self.capacity_bytes is None else self.capacity_bytes
+
     # --- inside ---
 
     def note(self, operation: str, name: str) -> None:

@@ -92,6 +92,9 @@ class Storage(Protocol):
     def free_bytes(self) -> int:
         """Bytes that this process can still write on the disk."""
 
+    def disk_bytes(self) -> int:
+        """Size of the disk, full or not; before the folder is made, too."""
+
 
 # macOS has no fdatasync; fsync is the stronger call.
 _datasync = getattr(os, "fdatasync", os.fsync)
@@ -247,6 +250,13 @@ class OsStorage:
     def free_bytes(self) -> int:
         figures = os.statvfs(self._directory)
         return figures.f_bavail * figures.f_frsize
+
+    def disk_bytes(self) -> int:
+        folder = self._directory.absolute()
+        while not folder.exists():
+            folder = folder.parent
+        figures = os.statvfs(folder)
+        return figures.f_blocks * figures.f_frsize
 
 
 def _sync_folder(path: Path, seats: Seats) -> None:

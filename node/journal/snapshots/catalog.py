@@ -178,12 +178,14 @@ def check_uses(
             raise JournalDamaged(holder.name, holder.size, problem, REMEDY)
 
 
-def newest_to_keep(snapshots: list[SnapshotFile], pinned: Iterable[str]) -> list[SnapshotFile]:
-    """Those that stay: the newest two, the pinned ones, and none from before a restart."""
+def newest_to_keep(
+    snapshots: list[SnapshotFile], pinned: Iterable[str], count: int
+) -> list[SnapshotFile]:
+    """Those that stay: the newest `count`, the pinned ones, and none from before a restart."""
     names = set(pinned)
     stay: list[SnapshotFile] = []
     for snapshot in reversed(snapshots):
-        if len(stay) < SNAPSHOTS_KEPT or snapshot.meta.name in names:
+        if len(stay) < count or snapshot.meta.name in names:
             stay.insert(0, snapshot)
         if snapshot.end.restarts:
             break

@@ -18,6 +18,7 @@ from node.journal.locations import FileUse
 from node.journal.record_files import read_entries
 from node.journal.snapshots.catalog import Catalog, check_uses, choose_base, load_locations
 from node.journal.snapshots.compacted_file import CompactedFileWriter
+from node.journal.snapshots.file import parse_snapshot_name
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -92,7 +93,8 @@ class Compaction:
         """Make the oldest snapshot that is kept the base."""
         store = self._store
         catalog = store.catalog
-        target = choose_base(catalog.snapshots, begins_at_one=catalog.base is None)
+        whole_log = catalog.base is None and not store.short
+        target = choose_base(catalog.snapshots, begins_at_one=whole_log)
         if target is None or target is catalog.base:
             return
         # Built beside the catalog and swapped in at once: between two steps the log is read, and an
@@ -115,6 +117,8 @@ class Compaction:
             yield from self._unlink(catalog.unneeded.pop())
         if catalog.base is None:
             return
+        if self._store.short and not (yield from self._older_snapshots_are_gone()):
+            return
         for segment in self._store.below_log():
             if not self._live_bytes(segment.header.sequence):
                 # Forgotten first: once it may be gone, no read begins that would look for it.
@@ -124,6 +128,14 @@ class Compaction:
             if not self._live_bytes(kept.file):
                 del catalog.compacted_files[kept.file]
                 yield from self._unlink(kept.name)
+
+    def _older_snapshots_are_gone(self) -> Generator[Job[Any] | int, None, bool]:
+        """Where the newest snapshot alone stays, one before it that a start finds would be taken
+        for the base: its name has to be gone for good before what it needs goes."""
+        if any(parse_snapshot_name(name) for name in self._stayed):
+            return False
+        yield from off_loop(self._store.storage.sync_folder)
+        return True
 
     def _live_bytes(self, file: int) -> int:
         return self._store.catalog.uses.get(file, FileUse()).live_bytes
@@ -144,8 +156,14 @@ class Compaction:
 
     def _compact(self) -> Iterator[Job[Any] | int]:
         while victims := self._victims():
+            if self._store.short and not self._has_room_to_copy():
+                return
             yield from self._copy(victims)
             yield from self._remove_unneeded()
+
+    def _has_room_to_copy(self) -> bool:
+        needed_bytes = limits.SHORT_COPY_PARTS * self._store.segment_bytes
+        return self._store.storage.free_bytes() >= needed_bytes
 
     def _victims(self) -> set[int]:
         """The files to copy out of: nearly empty, or too many small ones."""
@@ -154,11 +172,9 @@ class Compaction:
             return set()
         sizes = {segment.header.sequence: segment.size for segment in self._store.below_log()}
         sizes.update((kept.file, kept.entry_bytes) for kept in catalog.compacted_files.values())
-        victims = {
-            file
-            for file, size in sizes.items()
-            if self._live_bytes(file) < size * limits.LIVE_FRACTION_MIN
-        }
+        short = self._store.short
+        fraction = limits.LIVE_FRACTION_MIN_SHORT if short else limits.LIVE_FRACTION_MIN
+        victims = {file for file, size in sizes.items() if self._live_bytes(file) < size * fraction}
         small_bytes = self._store.segment_bytes * limits.LIVE_FRACTION_MIN
         small = {file for file, kept in catalog.compacted_files.items() if kept.size < small_bytes}
         return victims | small if len(small) >= limits.SMALL_COMPACTED_FILES_MAX else victims

@@ -27,7 +27,7 @@ from node.journal.errors import SnapshotFailed
 from node.journal.io.jobs import Job
 from node.journal.locations import EntryLocations
 from node.journal.record_files import aborting
-from node.journal.snapshots.catalog import newest_to_keep
+from node.journal.snapshots.catalog import SNAPSHOTS_KEPT, newest_to_keep
 from node.journal.snapshots.compaction import Compaction
 from node.journal.snapshots.file import SnapshotBuilder, SnapshotFile, SnapshotMeta
 
@@ -75,6 +75,8 @@ class SnapshotStore:
         self.files = entries.files
         self.catalog = entries.catalog
         self._pins: Counter[str] = Counter()
+        self.short = False
+        """Whether room is short, so that the newest snapshot is all that stays."""
         self.compaction: Compaction | None = Compaction(self.entries)
         self.writer: Abortable | None = None
 
@@ -136,13 +138,25 @@ class SnapshotStore:
             live_bytes=sum(use.live_bytes for use in catalog.uses.values()),
             segments=len(below),
             compacted_files=len(catalog.compacted_files),
-            held_bytes=sum(segment.size for segment in below)
-            + sum(kept.size for kept in catalog.compacted_files.values()),
+            held_bytes=sum(segment.size for segment in below) + self.compacted_bytes,
         )
+
+    @property
+    def compacted_bytes(self) -> int:
+        """Bytes of all compacted files."""
+        return sum(kept.size for kept in self.catalog.compacted_files.values())
+
+    @property
+    def retires(self) -> bool:
+        """Whether `retire` would let go of more where room is short."""
+        catalog = self.catalog
+        stay = newest_to_keep(catalog.snapshots, self._pins, 1)
+        return len(stay) < len(catalog.snapshots) or bool(stay and catalog.base is None)
 
     def retire(self) -> None:
         """Sort out the snapshots that need not stay, and begin a compaction behind them."""
-        stay = newest_to_keep(self.catalog.snapshots, self._pins)
+        count = 1 if self.short else SNAPSHOTS_KEPT
+        stay = newest_to_keep(self.catalog.snapshots, self._pins, count)
         for snapshot in self.catalog.snapshots:
             if snapshot not in stay:
                 self.catalog.unneeded.append(snapshot.meta.name)

@@ -16,6 +16,7 @@ from node.journal.errors import SnapshotFailed
 from node.journal.io.jobs import Steps
 from node.journal.record_files import aborting
 from node.raft import limits
+from node.raft.snapshots.shortage import Shortage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -52,6 +53,7 @@ class SnapshotTaker:
         self._not_below_bytes = 0
         self._clock = clock
         self._looked_at = self._tried_at = clock()
+        self._shortage = Shortage(journal, source, clock, low_bytes=config.disk_low_bytes)
         self.index = 0
         """The snapshot in the making, 0 for none."""
 
@@ -68,9 +70,10 @@ class SnapshotTaker:
     def step(self, applied_index: int) -> bool:
         """Run one step of what is due. True while there is more that need not wait."""
         if self._steps.idle:
-            if not self._due(applied_index):
+            work = self._due_work(applied_index)
+            if work is None:
                 return False
-            self._steps.begin(self._take(applied_index))
+            self._steps.begin(work)
         if self.index > self._log.synced_index:
             return False  # A slow leader: the others have committed what its own disk will have.
         try:
@@ -88,11 +91,33 @@ class SnapshotTaker:
         """Give up what is in the making: the state it is of will be replaced, or the node ends."""
         self._steps.stop()
 
+    def _due_work(self, applied_index: int) -> Work | None:
+        """The work that is to begin now, if any."""
+        if self._due(applied_index):
+            return self._take(applied_index)
+        if not self._shortage.look():
+            return None
+        if self._has_news(applied_index):
+            return self._gain(self._take(applied_index))
+        # Nothing was applied since the newest snapshot; the older one may keep what is dead in it.
+        return self._gain(self._clean_up()) if self._journal.releases else None
+
+    def _gain(self, work: Work) -> Work:
+        """Work for the sake of room: the next try has its time from the end of this one."""
+        self._shortage.begin()
+        try:
+            yield from work
+        finally:
+            self._shortage.end()
+
+    def _has_news(self, applied_index: int) -> bool:
+        newest = 0 if self._journal.snapshot is None else self._journal.snapshot.index
+        # Two entries stay at the head of every log, the first of them not the common entry 1.
+        return applied_index >= max(newest + 1, 3)
+
     def _due(self, applied_index: int) -> bool:
         journal = self._journal
-        newest = 0 if journal.snapshot is None else journal.snapshot.index
-        # Two entries stay at the head of every log, the first of them not the common entry 1.
-        if applied_index < max(newest + 1, 3):
+        if not self._has_news(applied_index):
             return False
         grown = journal.bytes_since_snapshot
         if grown >= max(self._config.snapshot_bytes, self._not_below_bytes):
@@ -154,7 +179,7 @@ class SnapshotTaker:
             view.release()
 
     def _clean_up(self) -> Work:
-        self._journal.release()
+        self._journal.release(short=self._shortage.short)
         while True:
             yield self._journal.blocking_work()
             if not self._journal.compact_step(limits.COMPACT_BYTES_PER_STEP):

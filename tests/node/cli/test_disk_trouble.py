@@ -58,10 +58,10 @@ def untraceable() -> str | None:
 
 
 @contextmanager
-def small_disk(where: Path) -> Iterator[None]:
+def small_disk(where: Path, size: int = TMPFS_BYTES) -> Iterator[None]:
     """A tmpfs for the node's data."""
     where.mkdir(parents=True)
-    mounted = ["mount", "-t", "tmpfs", "-o", f"size={TMPFS_BYTES}", "tmpfs", str(where)]
+    mounted = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(where)]
     subprocess.run(mounted, check=True)
     try:
         yield
@@ -274,6 +274,43 @@ async def test_a_full_disk_stops_the_leader_and_the_others_continue(tmp_path: Pa
             nodes.start(SICK)
             await nodes.until_level()
             assert await consumed(client, len(sent)) == sent
+
+
+SMALLEST_BYTES = 128 << 20
+"""Of a follower beside members with large disks; a quarter of it is its low mark."""
+
+ROOM_AGAIN_SECONDS = 30.0
+
+
+async def until_refused(client: fifo.Client) -> str:
+    """Publish until a node refuses; returns the refusal."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            try:
+                await client.publish_many("orders", [bytes(500_000)] * 10, timeout=1.0)
+            except fifo.Overloaded as refused:
+                return str(refused)
+
+
+async def drained(client: fifo.Client) -> None:
+    """Settle all there is."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while messages := await client.get("orders", 50):
+            await asyncio.gather(*(message.ack() for message in messages))
+
+
+@pytest.mark.skipif(unmountable() is not None, reason=unmountable() or "")
+async def test_a_small_follower_stops_publishers_in_time_and_has_room_again_once_drained(
+    tmp_path: Path,
+) -> None:
+    """Twice: what the first round left behind must not fill the disk in the second."""
+    with small_disk(tmp_path / "n2", SMALLEST_BYTES), three(tmp_path) as nodes:
+        async with led_by_n1(nodes) as client:
+            for _ in range(2):
+                assert "the disk of n2 is low" in await until_refused(client)
+                await drained(client)
+                await client.publish("orders", b"again", timeout=ROOM_AGAIN_SECONDS)
+            assert all(process.poll() is None for process in nodes._processes.values())
 
 
 @pytest.mark.skipif(unmountable() is not None, reason=unmountable() or "")

@@ -90,12 +90,38 @@ def a_hanging_disk_is_reported_while_it_hangs(node_class: NodeClass = RaftNode) 
     assert leader.node.peer_rooms()["c"].sync_ms < 100
 
 
+def a_disk_that_fills_fast_is_reported_in_time(node_class: NodeClass = RaftNode) -> None:
+    world, leader = led(node_class)
+    world.run(2 * limits.ROOM_REPORT_SECONDS)
+    small = world.nodes["c"]
+    small.storage.capacity_bytes = 100 << 20
+    began_at = world.now
+    world.commit(leader, 12, 1 << 20)
+    world.run(0.05)
+    assert world.now - began_at < limits.ROOM_REPORT_SECONDS / 2
+    reported = leader.node.peer_rooms()["c"].free_bytes
+    assert abs(reported - small.storage.free_bytes()) <= 2 * limits.ROOM_REPORT_BYTES
+
+
+def what_a_member_lacks_comes_to_its_disk_too(node_class: NodeClass = RaftNode) -> None:
+    world, leader = led(node_class)
+    small = world.nodes["c"]
+    small.storage.capacity_bytes = 100 << 20
+    world.run(2 * limits.ROOM_REPORT_SECONDS)
+    before = leader.node.peer_rooms()["c"].free_bytes
+    small.pause()
+    world.commit(leader, 30, 1 << 20)
+    assert leader.node.peer_rooms()["c"].free_bytes < before - (30 << 20)
+
+
 RULES: list[Rule] = [
     (a_leader_hears_what_each_member_has_left, mutants.TellsNoRoom),
     (an_old_report_does_not_count, mutants.BelievesOldReports),
     (a_member_that_recovers_does_not_count, mutants.CountsTheRecovering),
     (a_report_of_an_earlier_leadership_does_not_count, mutants.KeepsReports),
     (a_hanging_disk_is_reported_while_it_hangs, mutants.ReportsAfterTheSync),
+    (a_disk_that_fills_fast_is_reported_in_time, mutants.ReportsBySecondsOnly),
+    (what_a_member_lacks_comes_to_its_disk_too, mutants.ForgetsWhatIsLacking),
 ]
 
 test_the_rule_holds, test_the_rule_taken_out_shows = as_tests(RULES)
