@@ -155,10 +155,6 @@ class ReadSide:
         """The number of queues."""
         return len(self.state.queues)
 
-    def stored_bytes(self) -> int:
-        """The bytes of the bodies in all queues."""
-        return sum(queue.bytes for queue in self.state.queues.values())
-
     def queue_numbers(self) -> list[int]:
         """The numbers of all queues, in the order of their creation."""
         return list(self.state.queues)

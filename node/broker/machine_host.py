@@ -86,7 +86,7 @@ class MachineHost:
 
     def live_bytes(self) -> int:
         """Return the bytes of all bodies in all queues."""
-        return self.machine.stored_bytes()
+        return sum(self.machine.stored_bytes().values())
 
     def restore(self, chunks: Iterator[bytes]) -> Iterator[None]:
         """Take over the state of a snapshot, in steps; nothing changes before the last of them.

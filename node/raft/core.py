@@ -199,7 +199,7 @@ class Core(CommitPath):
         return self.rooms.own(free_bytes, max(log.recent_sync_seconds, under_way))
 
     def room_of(self, node: PeerNode, progress: PeerProgress, now: float) -> Room | None:
-        """What a member has left by its report, where that counts. What it lacks of this leader's
+        """The room of a member by its report, where that counts. What it lacks of this leader's
         log comes to its disk whatever is refused from now on, so that room is not free."""
         room = self.rooms.of(node, now, counted=progress.counted)
         if room is None:
