@@ -48,6 +48,7 @@ class ConsumerDefaults(TypedDict, total=False):
     auto_renew: bool
     renewals: int | None
     handler_timeout: Duration | None
+    label: str | None
 
 
 class ConsumerKeywords(ConsumerDefaults, total=False):

@@ -143,6 +143,8 @@ class LockView(View):
     """The number of the consumer that holds it."""
     tag: str = _sent("tag", "")
     """The tag of that consumer."""
+    label: str = _sent("label", "")
+    """The label of that consumer: `label=` of `consume`."""
     session: str = _sent("session", "")
     """The beginning of the session's id, in hexadecimal; empty for a durable consumer."""
     user: str = _sent("user", "")
@@ -191,6 +193,8 @@ class ConsumerView(View):
     """The number of the consumer."""
     tag: str = _sent("tag", "")
     """The tag it subscribed with, or the name of a durable consumer."""
+    label: str = _sent("label", "")
+    """The label that its program chose: `label=` of `consume`."""
     session: str = _sent("session", "")
     """The beginning of its session's id, in hexadecimal; empty for a durable consumer."""
     user: str = _sent("user", "")

@@ -119,6 +119,7 @@ def deliver(
                 step.now + lock_ms,
                 tuple(runs),
                 repeat=False,
+                label=consumer.label,
             )
         )
     return count
@@ -327,4 +328,5 @@ def repeat(state: State, consumer: Consumer, held: Hold, lock_ms: int, session: 
         locks.deadline_ms(consumer, held, held.first, lock_ms, floor),
         tuple(runs_of(queue, held.position, held.count)),
         repeat=True,
+        label=consumer.label,
     )

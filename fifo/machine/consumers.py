@@ -246,13 +246,18 @@ def _best_waiting(state: State, queue: Queue) -> Consumer | None:
     return best
 
 
+def activity(consumer: Consumer, *, active: bool) -> Activity:
+    """Notify its client of whether it is the active one."""
+    return Activity(consumer.session, consumer.number, active, consumer.label)
+
+
 def activate(step: Step, queue: Queue, consumer: Consumer) -> None:
     """Make the consumer the active one, and notify its client."""
     assert queue.active is None, "there are never two active consumers"
     step.state.touch(consumer)
     queue.active = consumer.number
     consumer.base = int(Base.ACTIVE)
-    step.effects.append(Activity(consumer.session, consumer.number, active=True))
+    step.effects.append(activity(consumer, active=True))
     refresh(step, queue, consumer)
 
 
@@ -263,7 +268,7 @@ def deactivate(step: Step, queue: Queue, consumer: Consumer) -> None:
     queue.handover = False
     if consumer.base == Base.ACTIVE:
         consumer.base = int(Base.WAITING)
-        step.effects.append(Activity(consumer.session, consumer.number, active=False))
+        step.effects.append(activity(consumer, active=False))
     refresh(step, queue, consumer)
 
 

@@ -60,6 +60,7 @@ class Run(NamedTuple):
 @value
 class Deliver:
     """Send these messages to the session. `deadline_ms` is cluster time; tokens are consecutive.
+    `label`, here and in notices: the consumer's, by its client.
 
     `repeat`: they were sent before under the same tokens and are still locked (a resume, a fetch).
     """
@@ -72,6 +73,7 @@ class Deliver:
     deadline_ms: int
     runs: tuple[Run, ...]
     repeat: bool
+    label: str
 
 
 @value
@@ -83,6 +85,7 @@ class Notify:
     kind: str  # "message_timeout"
     consumer: int
     ranges: tuple[Range, ...]
+    label: str
 
 
 @value
@@ -92,6 +95,7 @@ class Activity:
     session: int
     consumer: int
     active: bool
+    label: str
 
 
 @value
@@ -119,6 +123,7 @@ class ConsumerRemoved:
     session: int
     consumer: int
     cause: str  # "queue_deleted"
+    label: str
 
 
 @value

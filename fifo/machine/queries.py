@@ -249,6 +249,7 @@ def consumers_of(
             {
                 "consumer": number,
                 "tag": consumer.tag,
+                "label": consumer.label,
                 "session": consumer.session,
                 "user": session.user if session else "",
                 "client": session.client if session else "",
@@ -291,6 +292,7 @@ def locks_of(state: State, name: str, limit: int) -> list[Plain]:
                     {
                         "consumer": number,
                         "tag": consumer.tag,
+                        "label": consumer.label,
                         "token": token,
                         "session": consumer.session,
                         "user": session.user if session else "",

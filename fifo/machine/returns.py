@@ -209,7 +209,7 @@ def time_out(step: Step, consumer: Consumer, ranges: list[Range]) -> None:
     locks.raise_bounds(state, consumer)
     consumers.refresh(step, queue, consumer)
     if session is not None and session.end_cause is None:
-        notify(step, session, consumer.number, joined(lost))
+        notify(step, session, consumer, joined(lost))
     consumers.drop_if_done(step, consumer)
 
 
@@ -224,8 +224,9 @@ def joined(ranges: list[Range]) -> list[Range]:
     return found
 
 
-def notify(step: Step, session: Session, consumer: int, ranges: list[Range]) -> None:
+def notify(step: Step, session: Session, holder: Consumer, ranges: list[Range]) -> None:
     """Keep a notice for the client, and send it."""
+    consumer = holder.number
     step.state.touch(session)
     if len(session.notices) >= limits.NOTICES:
         # The newest of this consumer takes the new ranges along, under a new number.
@@ -237,8 +238,6 @@ def notify(step: Step, session: Session, consumer: int, ranges: list[Range]) -> 
             del session.notices[next(iter(session.notices))]
     number = session.next_notice
     session.next_notice += 1
-    notice = Notice("message_timeout", consumer, tuple(ranges[-limits.NOTICE_RANGES :]))
-    session.notices[number] = notice
-    step.effects.append(
-        Notify(session.number, number, notice.kind, consumer, notice.ranges),
-    )
+    last = tuple(ranges[-limits.NOTICE_RANGES :])
+    notice = session.notices[number] = Notice("message_timeout", consumer, last, holder.label)
+    step.effects.append(Notify(session.number, number, *notice))

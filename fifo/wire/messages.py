@@ -84,6 +84,7 @@ _TOKEN = integer(1)
 Name = Annotated[str, _NAME]
 MaybeText = Annotated[str | None, maybe(_TEXT)]
 LetterText = Annotated[str | None, maybe(text(limits.LETTER_TEXT_BYTES_MAX))]
+Label = Annotated[str, text(limits.QUEUE_NAME_BYTES_MAX)]
 Number = Annotated[int, integer()]
 Duration = Annotated[int, _DURATION]
 MaybeDuration = Annotated[int | None, maybe(_DURATION)]
@@ -350,6 +351,7 @@ class Subscribe(Message):
     timeout_backoff: MaybeText = None
     handler_timeout_ms: MaybeDuration = None
     renewals: Annotated[int | None, maybe(integer(0, limits.RENEWALS_MAX))] = None
+    label: Annotated[str | None, maybe(_NAME)] = None
 
 
 @_wire(21)
@@ -434,6 +436,7 @@ class Deliver(Message):
         list_of(record(integer(), mapping), U16_MAX),
     ] = ()
     repeat: Flag = False
+    label: Label = ""
 
 
 @_wire(27)
@@ -532,6 +535,7 @@ class Notice(Message):
     consumer: Number = 0
     tokens: Ranges = ()
     active: Flag = True
+    label: Label = ""
 
 
 @_wire(33)

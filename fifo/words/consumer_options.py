@@ -82,6 +82,12 @@ class ConsumerOptions:
         default_text="by the client, up to `max_lock`",
         high=bounds.RENEWALS_MAX,
     )
+    label: str | None = row(
+        Kind.TEXT,
+        None,
+        "Text of the program's own for the consumer, shown in the lists of consumers and locks",
+        default_text="none",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +97,7 @@ class ClientConsumerOptions(ConsumerOptions):
     tag: str | None = row(
         Kind.TEXT,
         None,
-        "Label of the consumer; a number is appended if the client already uses it",
+        "Name of the consumer in its client; a number is appended if the client already uses it",
         default_text="generated",
     )
     auto_renew: bool = row(

@@ -77,6 +77,7 @@ def deliver_frame(
         runs=_origins(runs),
         dead_letters=dead_letters,
         repeat=effect.repeat,
+        label=effect.label,
     )
     return encode(message, 0, raw)
 

@@ -17,6 +17,7 @@ from fifo.machine.contract import (
     Effect,
     Fenced,
     Notify,
+    Range,
     Resumed,
     SessionEnded,
 )
@@ -55,24 +56,15 @@ class Effects:
             case Deliver():
                 self._deliver(effect)
             case Notify():
-                self._notify(
-                    effect.session,
-                    Notice(effect.notice, NOTICE_MESSAGE_TIMEOUT, effect.consumer, effect.ranges),
-                )
+                self._notify(effect, NOTICE_MESSAGE_TIMEOUT, effect.notice, effect.ranges)
             case Activity():
-                self._notify(
-                    effect.session,
-                    Notice(0, NOTICE_ACTIVITY, effect.consumer, active=effect.active),
-                )
+                self._notify(effect, NOTICE_ACTIVITY, active=effect.active)
             case Resumed():
                 self._mark_resumed(effect)
             case Fenced():
                 self._sessions.fence(effect.session, effect.role, effect.epoch, taken=effect.taken)
             case ConsumerRemoved():
-                self._notify(
-                    effect.session,
-                    Notice(0, NOTICE_CONSUMER_REMOVED, effect.consumer, active=False),
-                )
+                self._notify(effect, NOTICE_CONSUMER_REMOVED, active=False)
             case SessionEnded():
                 self._end(effect.session)
             case _:
@@ -98,11 +90,19 @@ class Effects:
         if connection is not None and connection.epoch == effect.epoch:
             connection.send_deferred(ResumedMark())
 
-    def _notify(self, number: int, notice: Notice) -> None:
-        session = self._sessions.get(number)
+    def _notify(
+        self,
+        effect: Notify | Activity | ConsumerRemoved,
+        kind: int,
+        number: int = 0,
+        tokens: tuple[Range, ...] = (),
+        *,
+        active: bool = True,
+    ) -> None:
+        session = self._sessions.get(effect.session)
         connection = None if session is None else session.speaker
         if connection is not None:
-            connection.send(notice)
+            connection.send(Notice(number, kind, effect.consumer, tokens, active, effect.label))
 
     def _end(self, number: int) -> None:
         """End a session. A client that asked for it has its answer; any other is notified."""

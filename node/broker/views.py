@@ -101,6 +101,7 @@ def locks_of(machine: Machine, locks: LockClock, name: str, limit: int, now_ms: 
                 "token": lock["token"],
                 "consumer": lock["consumer"],
                 "tag": lock["tag"],
+                "label": lock["label"],
                 "session": sessions[number],
                 "user": lock["user"],
                 "client": lock["client"],

@@ -102,10 +102,15 @@ def producers(queue: Queue, watch: Watch = False, url: Url = None, as_json: Json
 Rows: TypeAlias = list[dict[str, Any]]
 
 # Keys of a row by importance: all of the first string are always shown, then the fewer the later.
-_LOCKS: Final = ("id client", "remaining_ms attempt", "user renewals", "failures checkout_ms_ago")
+_LOCKS: Final = (
+    "id client",
+    "remaining_ms attempt",
+    "user label renewals",
+    "failures checkout_ms_ago",
+)
 _DELAYED: Final = ("id cause due_in_ms", "attempt failures")
 _CONSUMERS: Final = (
-    *("client status flags held", "tag user suspected_why"),
+    *("client status flags held", "tag label user suspected_why"),
     "prefetch lost_running lock_ms",
 )
 _PRODUCERS: Final = ("name last", "unused_ms", "queues")

@@ -38,6 +38,19 @@ async def take(messages: fifo.Consumer[fifo.Message], count: int) -> list[fifo.M
         return [await anext(messages) for _ in range(count)]
 
 
+async def test_a_label_is_shown_with_consumers_and_locks(client: fifo.Client) -> None:
+    await client.declare(fifo.QueueSpec("orders"))
+    await client.publish("orders", b"one")
+    async with client.consume("orders", label="row 7") as messages:
+        await take(messages, 1)
+        assert [one.label for one in await client.consumers("orders")] == ["row 7"]
+        assert [one.label for one in await client.locks("orders")] == ["row 7"]
+    with pytest.raises(
+        fifo.InvalidArgument, match=r"label: contains the control character U\+001B"
+    ):
+        client.consume("orders", label="\x1b[2J")
+
+
 async def test_the_whole_way_of_a_message(
     shared_cluster: SharedCluster, client: fifo.Client
 ) -> None:

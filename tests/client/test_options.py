@@ -127,6 +127,7 @@ EVERYTHING: Final[dict[str, tuple[Any, str, Any]]] = {
     "auto_renew": (False, "off", None),
     "renewals": (4, "4", 4),
     "handler_timeout": (1.5, "1500ms", 1_500),
+    "label": ("row 7", "row 7", "row 7"),
 }
 """Per option: as an argument, as text, and in the frame that subscribes."""
 

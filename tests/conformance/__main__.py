@@ -1,4 +1,4 @@
-"""`python -m tests.conformance fifo://user:password@host:port`: each rule, and whether it holds.
+"""`python -m tests.conformance URL`: each rule of a node, and whether it holds.
 
 Owns the command line. It needs a node that leads, and makes queues named `conformance.*` there.
 The exit code is 0 where every rule holds, 1 where one does not, 2 where no node could be asked.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import ssl
 import sys
 from collections.abc import Sequence
-from urllib.parse import unquote, urlsplit
+from dataclasses import replace
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.conformance import consuming, opening, publishing, queues
 from tests.conformance.peer import REDIRECT, WELCOME, Broken, Peer, Target
@@ -24,11 +26,14 @@ PARTS = (opening, publishing, consuming, queues)
 def target_of(url: str) -> Target:
     """Read a URL. Raises ValueError."""
     parts = urlsplit(url)
-    if parts.scheme != "fifo" or not parts.hostname or not parts.port:
-        raise ValueError(f"{url!r} is no fifo://host:port; give one node, without TLS")
+    if parts.scheme not in ("fifo", "fifos") or not parts.hostname or not parts.port:
+        raise ValueError(f"{parts.scheme}://{parts.hostname} is no fifo://host:port; give one node")
     secret = None if parts.password is None else unquote(parts.password)
     user = None if parts.username is None else unquote(parts.username)
-    return Target(parts.hostname, parts.port, user, secret)
+    tls = None
+    if parts.scheme == "fifos":
+        tls = ssl.create_default_context(cafile=dict(parse_qsl(parts.query)).get("ca"))
+    return Target(parts.hostname, parts.port, user, secret, tls)
 
 
 def leader_of(target: Target) -> Target:
@@ -40,14 +45,16 @@ def leader_of(target: Target) -> Target:
         return target
     if answer.kind == REDIRECT and answer.fields[1]:
         host, port = answer.fields[1].rsplit(":", 1)
-        return Target(host, int(port), target.user, target.password)
+        return replace(target, host=host, port=int(port))
     raise Broken(f"the node answers Hello with {answer.kind} {answer.fields}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the suite; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
-    parser.add_argument("url", help="fifo://[user:password@]host:port")
+    parser.add_argument(
+        "url", help="fifo://[user:password@]host:port, or fifos://...?ca=FILE with TLS"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument("--only", default="", metavar="TEXT", help="rules with this in their name")
     options = parser.parse_args(arguments)

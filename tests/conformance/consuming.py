@@ -31,6 +31,9 @@ from tests.conformance.suite import Case, rule
 
 STATUS_OK, ALREADY, LOST, DEAD, UNKNOWN = range(5)
 MESSAGE_TIMEOUT, CONSUMER_REMOVED = 0, 3
+_NO_TEXTS = (0, None, None, None, None, None, None, False)
+"""Between the tokens and the handles of a Settle."""
+
 PULL = (None, None, 0, True, True)
 
 
@@ -124,15 +127,36 @@ def unknown_consumer(case: Case) -> None:
     expect(found == [UNKNOWN], f"answered {found}")
 
 
-@rule(6, "another session of the same user may settle; it proves nothing about the consumer")
+@rule(6, "another session of the same user settles with handles; it proves nothing of the consumer")
 def settled_by_another_session(case: Case) -> None:
     peer, queue = filled(case, 1)
     consumer = peer.subscribe(queue)
     (held,) = peer.receive()
     other = case.open()
-    expect(other.settle(consumer, ACK, held.token, held.token) == [STATUS_OK], "refused")
+    wrong = [peer.handle(consumer, held.token + 1)]
+    code = other.refused(SETTLE, consumer, ACK, [[1, 1]], *_NO_TEXTS, wrong)[0]
+    expect(code == "permission_denied", f"the handle of another message: {code}")
+    expect(not peer.target.user or _bare(other, consumer) == "permission_denied", "a bare token")
+    right = [peer.handle(consumer, held.token)]
+    found = other.settle(consumer, ACK, held.token, held.token, *_NO_TEXTS, right)
+    expect(found == [STATUS_OK], f"with the handle of the message: {found}")
     code = other.refused(ALIVE, consumer)[0]
     expect(code == "unknown_consumer", f"Alive for another's consumer: {code}")
+
+
+def _bare(other: Peer, consumer: int) -> str:
+    return str(other.ask(SETTLE, consumer, ACK, [[1, 1]]).fields[0])
+
+
+@rule(5, "deliveries and notices carry the label of their consumer")
+def label(case: Case) -> None:
+    peer, queue = filled(case, 1)
+    peer.subscribe(queue, 10, "t", *PULL[:3], True, False, None, None, None, None, "mine")
+    (held,) = peer.receive()
+    expect(held.label == "mine", f"a delivery with the label {held.label!r}")
+    peer.ok(QUEUE_ACTION, queue, "delete")
+    notice = peer.take(lambda frame: frame.kind == NOTICE, "Notice").fields
+    expect(notice[5:] == ["mine"], f"the notice: {notice}")
 
 
 @rule(6, "nack counts, release does not, and avoids the consumer that released")

@@ -6,8 +6,10 @@ every wait. Must not know any rule.
 
 from __future__ import annotations
 
+import hmac
 import os
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +30,9 @@ MOVE, STATUS = 47, 49
 
 ACK, NACK, RELEASE, TERMINATE = range(4)
 DATA, CONTROL, OBSERVER = range(3)
+
+HANDLE_KEY = 12
+"""The place of that field in a Welcome."""
 
 REPLY_S: Final = 10.0
 """A node that has not answered by then does not answer."""
@@ -52,6 +57,18 @@ class Target:
     port: int
     user: str | None = None
     password: str | None = None
+    tls: ssl.SSLContext | None = None
+
+    def connect(self) -> socket.socket:
+        """Open a TCP connection, with TLS where the URL says so."""
+        plain = socket.create_connection((self.host, self.port), REPLY_S)
+        if self.tls is None:
+            return plain
+        try:
+            return self.tls.wrap_socket(plain, server_hostname=self.host)
+        except BaseException:
+            plain.close()
+            raise
 
 
 @dataclass(frozen=True)
@@ -78,6 +95,7 @@ class Delivered:
     failures: int
     repeat: bool
     dead_letter: dict[str, Any] | None
+    label: str
 
 
 def frame_bytes(kind: int, correlation: int, *fields: Any, raw: bytes = b"") -> bytes:
@@ -103,7 +121,7 @@ class Peer:
         self.answers_pings = True
         self._correlation = 0
         self._data = bytearray()
-        self._socket = socket.create_connection((target.host, target.port), REPLY_S)
+        self._socket = target.connect()
 
     # --- frames -----------------------------------------------------------------------------------
 
@@ -141,7 +159,7 @@ class Peer:
             data = self._socket.recv(1 << 18)
         except TimeoutError:
             return
-        except ConnectionError:
+        except (ConnectionError, ssl.SSLEOFError):
             data = b""
         if not data:
             raise Closed(f"closed before {what} came; kinds that came: {self.arrived}")
@@ -292,6 +310,11 @@ class Peer:
         expect(answer.fields[0] == consumer, "the receipt names another consumer")
         return [line[2] for line in answer.fields[1] for _ in range(line[0], line[1] + 1)]
 
+    def handle(self, consumer: int, token: int) -> bytes:
+        """The handle of a delivery to this session, as section 6 has it."""
+        numbers = struct.pack("<QQ", consumer, token)
+        return hmac.digest(self.welcome[HANDLE_KEY], numbers, "sha256")[:16]
+
     def barrier(self) -> None:
         """Wait until what the node had to send before is here."""
         answer = self.ask(PING)
@@ -309,6 +332,7 @@ def delivered(frame: Frame) -> list[Delivered]:
     consumer, _, first_token, count, _, listed, runs, *more = frame.fields
     letters = dict(more[0]) if more else {}
     repeat = len(more) > 1 and more[1]
+    label = more[2] if len(more) > 2 else ""
     columns, at = {}, 0
     for tag, size in listed:
         columns[tag] = frame.raw[at : at + size]
@@ -340,6 +364,7 @@ def delivered(frame: Frame) -> list[Delivered]:
             failures=failures[at],
             repeat=repeat,
             dead_letter=letters.get(at),
+            label=label,
         )
         for at in range(count)
     ]

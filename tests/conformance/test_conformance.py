@@ -15,6 +15,7 @@ from node.broker.effects import Effects
 from tests.conformance.__main__ import FAILED, NOT_ASKED, main
 from tests.conformance.suite import RULES
 from tests.support.cluster import running
+from tests.support.users import EVERYTHING, certificate, user
 
 pytestmark = pytest.mark.cluster
 
@@ -28,6 +29,20 @@ async def asked(folder: Path, *more: str) -> int:
 
 async def test_a_node_keeps_every_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = await asked(tmp_path)
+    outcomes = json.loads(capsys.readouterr().out)
+    assert [one for one in outcomes if not one["holds"]] == []
+    assert (code, len(outcomes)) == (0, len(RULES))
+
+
+async def test_a_node_with_users_and_tls_keeps_every_rule(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = certificate(tmp_path / "certs")
+    ann = user("ann", **EVERYTHING, monitor=True, operate=True)
+    async with running(tmp_path / "node", 1, users=(ann,), tls=made.settings) as cluster:
+        node = await cluster.leader()
+        url = f"fifos://ann:ann-password@{node.me.client}?ca={made.ca}"
+        code = await asyncio.to_thread(main, [url, "--json"])
     outcomes = json.loads(capsys.readouterr().out)
     assert [one for one in outcomes if not one["holds"]] == []
     assert (code, len(outcomes)) == (0, len(RULES))

@@ -167,7 +167,7 @@ class Story:
     def do_forget_producer(self, name: str) -> list[str]:
         return self._apply(commands.ForgetProducer(name))
 
-    def do_subscribe(self, label: str, queue: str, **options: Any) -> list[str]:
+    def do_subscribe(self, label: str, queue: str, /, **options: Any) -> list[str]:
         tag = str(options.pop("tag", "t"))
         options.setdefault("prefetch", 10)
         return self._apply(commands.Subscribe(self._session(label), tag, queue, options))
@@ -346,10 +346,13 @@ class Story:
                 case effects.Notify():
                     ranges = ",".join(_range(first, last) for first, last in effect.ranges)
                     label = self.labels[effect.session]
-                    lines.append(f"-> {label} notice {effect.notice}: c{effect.consumer} {ranges}")
+                    text = f"notice {effect.notice}: c{effect.consumer} {ranges}"
+                    lines.append(f"-> {label} {text}{_labelled(effect)}")
                 case effects.Activity():
                     state = "active" if effect.active else "waiting"
-                    lines.append(f"-> {self.labels[effect.session]} c{effect.consumer} is {state}")
+                    label = self.labels[effect.session]
+                    text = f"c{effect.consumer} is {state}"
+                    lines.append(f"-> {label} {text}{_labelled(effect)}")
                 case effects.Resumed():
                     label = self.labels[effect.session]
                     lines.append(f"-> {label} has all again on connection {effect.epoch}")
@@ -360,7 +363,8 @@ class Story:
                     lines.append(f"-> {label} {role} connection {effect.epoch} is fenced{taken}")
                 case effects.ConsumerRemoved():
                     label = self.labels[effect.session]
-                    lines.append(f"-> {label} c{effect.consumer} is removed: {effect.cause}")
+                    text = f"c{effect.consumer} is removed: {effect.cause}"
+                    lines.append(f"-> {label} {text}{_labelled(effect)}")
                 case effects.SessionEnded():
                     cause = EndCause(effect.cause).name.lower()
                     lines.append(f"-> {self.labels[effect.session]} session ended: {cause}")
@@ -374,9 +378,16 @@ class Story:
             lines.append(
                 f"-> {label} c{message.consumer}/{message.token} {message.body.decode()!r}{again} "
                 f"attempt {message.attempt} failures {message.failures} "
-                f"until {message.deadline_ms}"
+                f"until {message.deadline_ms}{_labelled(effect)}"
             )
         return lines
+
+
+def _labelled(
+    effect: effects.Deliver | effects.Notify | effects.Activity | effects.ConsumerRemoved,
+) -> str:
+    """The label that an effect carries, where it has one."""
+    return f" label {effect.label!r}" if effect.label else ""
 
 
 def _range(first: int, last: int) -> str:

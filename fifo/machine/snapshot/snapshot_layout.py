@@ -193,8 +193,8 @@ def _add_lanes(lanes: dict[int, HoldLane], rows: list[Any]) -> None:
 
 
 def _add_notices(notices: dict[int, Notice], rows: list[Any]) -> None:
-    for number, (kind, consumer, ranges) in rows:
-        notices[number] = Notice(kind, consumer, tuple(tuple(pair) for pair in ranges))
+    for number, (kind, consumer, ranges, label) in rows:
+        notices[number] = Notice(kind, consumer, tuple(tuple(pair) for pair in ranges), label)
 
 
 def _add_delayed(delayed: Any, rows: list[Any]) -> None:
@@ -256,7 +256,7 @@ def _all(names: str, read: Reader = same) -> dict[str, Form]:
     return dict.fromkeys(names.split(), (same, read))
 
 
-FORMAT = 7
+FORMAT = 8
 """The format that snapshots are written in, and the only one that is read."""
 
 FORMS: dict[str, dict[str, Form]] = {
@@ -267,10 +267,10 @@ FORMS: dict[str, dict[str, Form]] = {
     | _all("consumers gets", _DICT)
     | _all("tags", LongReader(dict, _add_tags))
     | _all("notices", LongReader(dict, _add_notices)),
-    "consumer": _all("number session queue tag implicit durable used_ms lock_ms max_lock_ms")
+    "consumer": _all("number session queue tag label implicit durable used_ms lock_ms")
     | _all("prefetch priority renewable renewals nack_backoff timeout_backoff explicit_credit")
     | _all("credit base suspicion lost_running arrival turn next_token held resolved_below")
-    | _all("floor_ms floor_token leaving timer_ms user")
+    | _all("floor_ms floor_token leaving timer_ms user max_lock_ms")
     | _all("service_key", _tuple)
     | _all("taken", _TUPLES)
     | _all("late", _PAGED)

@@ -146,6 +146,7 @@ class Notice(NamedTuple):
     kind: str
     consumer: int
     ranges: tuple[tuple[int, int], ...]
+    label: str
 
 
 class Session:
@@ -228,6 +229,7 @@ class Consumer:
         "generation",
         "held",
         "implicit",
+        "label",
         "lanes",
         "late",
         "leaving",
@@ -263,6 +265,7 @@ class Consumer:
         self.session = session  # 0 for a durable consumer
         self.queue = queue
         self.tag = tag
+        self.label = ""  # its client's own text, which deliveries and notices carry
         self.implicit = False
         self.durable = 0  # the generation of a durable consumer, which starts at 1
         self.used_ms = 0  # a durable consumer's last command

@@ -175,7 +175,8 @@ def _without_queue(step: Step, queue: Queue, number: int) -> Consumer:
         session.gets.pop(queue.number, None)
         session.tags.pop((queue.number, consumer.tag), None)
         if session.end_cause is None:
-            step.effects.append(ConsumerRemoved(session.number, number, "queue_deleted"))
+            removed = ConsumerRemoved(session.number, number, "queue_deleted", consumer.label)
+            step.effects.append(removed)
         else:
             sessions.forget_if_over(step, session.number)
     return consumer

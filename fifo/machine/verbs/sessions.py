@@ -153,9 +153,7 @@ def _send_notices(step: Step, session: Session) -> None:
         number = session.next_notice
         session.next_notice += 1
         session.notices[number] = notice
-        step.effects.append(
-            Notify(session.number, number, notice.kind, notice.consumer, notice.ranges)
-        )
+        step.effects.append(Notify(session.number, number, *notice))
 
 
 def _reconsider(step: Step, session: Session) -> None:
@@ -283,7 +281,7 @@ def grace_over(step: Step, number: int) -> bool:
     lost = returns.give_back_all(step, consumer, Cause.DISCONNECT)
     if lost:
         # The client hears of it as of any other lock that ended, when it is back.
-        returns.notify(step, session, number, lost)
+        returns.notify(step, session, consumer, lost)
     if consumer.held:
         return False
     if consumer.base == Base.CANCELLED:

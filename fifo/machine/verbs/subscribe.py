@@ -114,6 +114,7 @@ def _set_options(queue: Queue, consumer: Consumer, options: ConsumerOptions) -> 
     consumer.priority = options.priority
     queue.note_rank(consumer.priority, 1)
     consumer.renewable = options.renewable
+    consumer.label = options.label or ""
     consumer.nack_backoff = options.nack_backoff
     consumer.timeout_backoff = options.timeout_backoff
     if options.pull and not consumer.explicit_credit:

@@ -402,6 +402,7 @@ def compare_effects(
     repeats, marks, notices, fenced, ended, removed = [], [], [], [], [], []
     last_activity: dict[int, bool] = {}
     for effect in found:
+        compare_label(world, effect)
         match effect:
             case effects.Deliver():
                 if effect.repeat:
@@ -440,6 +441,14 @@ def compare_effects(
         now = is_active(world, consumer)
         notified = last_activity.get(consumer.number, before.get(consumer.number, False))
         assert notified == now, f"consumer {consumer.number}: active {now}, notified {notified}"
+
+
+def compare_label(world: World, effect: effects.Effect) -> None:
+    """Compare the label of a delivery or notice with that of its consumer."""
+    if isinstance(effect, effects.Deliver | effects.Notify | effects.Activity):
+        consumer = world.consumers.get(effect.consumer)
+        if consumer is not None:
+            assert effect.label == consumer.label, (effect, consumer)
 
 
 def compare_notice(world: World, effect: effects.Notify) -> None:

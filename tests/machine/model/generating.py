@@ -500,6 +500,8 @@ class Generator:
         if known is not None and options.get("lock_ms", 0) > known.spec.max_lock_ms:
             options["max_lock_ms"] = 300_000
         tag = self.choose.one(("a", "b"))
+        if tag == "a":
+            options["label"] = "mine"
         return commands.Subscribe(session.number if session else 1, tag, queue, options)
 
     def options(self) -> dict[str, Any]:

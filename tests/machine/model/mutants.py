@@ -529,6 +529,30 @@ BUGS: dict[str, Switch] = {
         "dedup",
         (lambda _: {}, snapshot_layout.FORMS["queue"]["dedup"][1]),
     ),
+    "a delivery has no label": edited(
+        checkout,
+        "deliver",
+        "label=consumer.label",
+        'label=""',
+    ),
+    "a repeated delivery has no label": edited(
+        checkout,
+        "repeat",
+        "label=consumer.label",
+        'label=""',
+    ),
+    "a label stays when its consumer subscribes again": edited(
+        subscribe,
+        "_set_options",
+        'consumer.label = options.label or ""',
+        'consumer.label = consumer.label or options.label or ""',
+    ),
+    "a notice that is sent again has no label": edited(
+        sessions,
+        "_send_notices",
+        "*notice)",
+        '*notice[:3], "")',
+    ),
     "another session settles by the token alone": edited(
         settle,
         "_check_handles",

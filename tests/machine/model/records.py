@@ -114,6 +114,7 @@ class Consumer:
     drains: bool
     nack_backoff: str | None
     timeout_backoff: str | None
+    label: str = ""
     generation: int = 0  # of a durable consumer, whose session is 0
     used_ms: int = 0
     cancelled: bool = False

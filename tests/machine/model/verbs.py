@@ -232,6 +232,7 @@ def subscribe(
     consumer.explicit = options.pull
     consumer.nack_backoff = options.nack_backoff
     consumer.timeout_backoff = options.timeout_backoff
+    consumer.label = options.label or ""
     moving.reseat(world, queue)
     active = not world.is_single_active(queue) or queue.active == consumer.number
     return (

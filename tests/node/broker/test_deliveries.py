@@ -32,7 +32,7 @@ def read(index: int) -> memoryview:
 
 def framed(*runs: Run) -> tuple[DeliverFrame, columns.Layout]:
     """Return the frame that a client gets of these runs."""
-    effect = Deliver(1, 9, "orders", 40, 30_000, 99_000, runs, False)
+    effect = Deliver(1, 9, "orders", 40, 30_000, 99_000, runs, False, "mine")
     parts = deliveries.deliver_frame(effect, runs, 40, 29_000, read)
     (frame,) = Decoder().receive_data(b"".join(parts))
     assert isinstance(frame, Frame)
@@ -103,7 +103,7 @@ def test_dead_letters_with_long_texts_are_cut_into_frames_that_fit() -> None:
     dead = [
         run(count=1, sizes=array("I", [5]), bodies_bytes=5, dead_letter=letter) for _ in range(200)
     ]
-    effect = Deliver(1, 9, "orders", 1, 30_000, 99_000, tuple(dead), False)
+    effect = Deliver(1, 9, "orders", 1, 30_000, 99_000, tuple(dead), False, "")
     stack = memoryview(b"s" * 16_384)
     delivered = 0
     for chunk in deliveries.chunks(dead):
@@ -130,7 +130,7 @@ def test_a_peek_stops_at_the_size_of_one_frame(monkeypatch: pytest.MonkeyPatch) 
 def test_bodies_are_not_copied() -> None:
     log = bytearray(os.urandom(100))
     one = Run(1, 1, 10, array("I", [50]), 50, None, None, 1, 1, 1, 0, None, None, None, None)
-    effect = Deliver(1, 1, "q", 1, 1, 1, (one,), False)
+    effect = Deliver(1, 1, "q", 1, 1, 1, (one,), False, "")
     parts = deliveries.deliver_frame(effect, (one,), 1, 0, lambda _: memoryview(log))
     log[10] ^= 0xFF
     assert bytes(parts[-1]) == bytes(log[10:60])
