@@ -20,7 +20,10 @@ COMMAND: Final = 30
 """A small command."""
 
 STORED: Final = 10
-"""A message of a publish with a priority or deduplication id of its own."""
+"""A message of a publish with a key, a delay or a deduplication id of its own."""
+
+STORED_ALONE: Final = 35
+"""The same with another priority than its neighbour, or a number that does not follow."""
 
 DROPPED: Final = 60
 """The same if it evicts the oldest one to the dead-letter queue."""
@@ -56,9 +59,16 @@ class SizedState(Protocol):
         """Messages that go back when so many locks of a consumer end."""
 
 
+def stored(state: SizedState, queue: str, *, alone: bool) -> int:
+    """The weight of a message of a publish; `alone`: it is not like its neighbours."""
+    if state.drops_oldest(queue):
+        return DROPPED
+    return STORED_ALONE if alone else STORED
+
+
 def published(state: SizedState, queue: str, count: int) -> int:
     """The weight of a publish of `count` messages."""
-    return COMMAND + count * (DROPPED if state.drops_oldest(queue) else STORED)
+    return COMMAND + count * stored(state, queue, alone=False)
 
 
 def settled(verb: int, ranges: Iterable[Range]) -> int:

@@ -27,6 +27,13 @@ GATHER_MICROSECONDS_MAX: Final = 25_000
 """Time that applying the commands of one entry may take (`cost.py`), except a single command: with
 the deliveries that follow it stays below 50 ms."""
 
+PUBLISH_MICROSECONDS_MAX: Final = 10_000
+"""Time that applying the messages of one publish may take, for those that are stored one by one: a
+publish of more is several commands."""
+
+HEADERS_AT_ONCE_BYTES: Final = 64 * KIB
+"""Headers of a publish that are checked in one piece, in 3 ms: those of one message at least."""
+
 ENTRIES_IN_FLIGHT_MAX: Final = 64
 """Entries handed to Raft and not answered: what comes beyond waits in the gatherer, whose size
 then stops the reading of requests."""

@@ -27,6 +27,7 @@ from fifo.wire.columns import (
     ColumnError,
     Layout,
     Publication,
+    check_headers,
     check_publish,
     decode_headers,
     encode_headers,
@@ -84,6 +85,7 @@ def numbers_of(layout: Layout, tag: int) -> list[int] | None:
 def test_a_publication_round_trips_column_by_column(publication: Publication) -> None:
     layout = laid_out(publication)
     check_publish(layout)
+    assert sum(check_headers(layout)) >= 0
     assert layout.bodies() == publication.bodies
     assert layout.blobs(KEY_LENGTHS) == publication.keys
     assert layout.blobs(HEADER_LENGTHS) == publication.headers
@@ -126,6 +128,7 @@ def test_inconsistent_columns_raise_only_a_column_error(
         try:
             layout = lay_out(claimed, memoryview(raw), count, PUBLISH_TAGS)
             check_publish(layout)
+            assert sum(check_headers(layout)) >= 0
         except ColumnError:
             continue
         assert len(layout.bodies()) == count
@@ -166,6 +169,7 @@ def lay(
     raw = b"".join(parts.values()) + bodies
     layout = lay_out(listed, memoryview(raw), count, known)
     check_publish(layout)
+    assert sum(check_headers(layout)) >= 0
     return layout
 
 
@@ -280,6 +284,7 @@ def test_a_frame_without_messages_needs_no_columns() -> None:
     layout = lay_out((), memoryview(b""), 0, DELIVER_TAGS)
     assert layout.bodies() == []
     check_publish(layout)
+    assert sum(check_headers(layout)) >= 0
 
 
 def test_empty_columns_of_no_messages_are_accepted() -> None:
@@ -309,6 +314,29 @@ def test_columns_above_their_share_of_a_frame_are_refused() -> None:
     with pytest.raises(ColumnError, match="keys, headers and columns") as caught:
         check_publish(laid_out(Publication([b""] * 512, keys=keys)))
     assert caught.value.code is Code.TOO_LARGE
+
+
+@settings(deadline=None)
+@given(publications(), st.integers(1, 7))
+def test_the_parts_of_a_publication_are_its_messages_in_order(
+    publication: Publication, most: int
+) -> None:
+    whole = laid_out(publication)
+    parts = list(columns.split(whole, most))
+    assert [part.count for part in parts[:-1]] == [most] * (len(parts) - 1)
+    for tag in PUBLISH_TAGS:
+        assert b"".join(bytes(part.column(tag) or b"") for part in parts) == (
+            whole.column(tag) or b""
+        )
+    assert [body for part in parts for body in part.bodies()] == whole.bodies()
+    for part in parts:
+        again = lay_out(
+            [(tag, size) for tag, (_, size) in part.places.items()],
+            part.raw,
+            part.count,
+            PUBLISH_TAGS,
+        )
+        assert again == part
 
 
 @settings(deadline=None)

@@ -6,14 +6,15 @@ how entries travel. `docs/protocol.md` specifies each request.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fifo.machine.contract import Reply, code_of, commands, replies
+from fifo.machine.contract import Refused, Reply, code_of, commands, replies
+from fifo.machine.contract import limits as machine_limits
 from fifo.wire import Code, Frame, columns
 from fifo.wire.limits import BODY_BYTES_MAX
 from fifo.wire.messages import ForgetProducer, Ok, OpenProducer, Publish
-from node.broker import cost
+from node.broker import cost, limits
 from node.broker.connections.connection import Binding, Connection
 from node.broker.context import Context
 from node.broker.permissions import Rights
@@ -43,7 +44,7 @@ class Publishing:
 
     def publish(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Append messages to the log unopened."""
-        message, correlation, raw = frame
+        message, _, raw = frame
         assert isinstance(message, Publish)
         refusal = self._alarms.refusal
         if refusal is not None:
@@ -56,63 +57,97 @@ class Publishing:
         except columns.ColumnError as error:
             self._refuse(connection, frame, error.code, str(error))
             return
-        if self._proposer.lacks_queue(connection, correlation, message.queue):
+        headers = layout.column(columns.HEADER_BLOB)
+        pieces = self._publish(connection, session, frame, layout)
+        if headers is not None and len(headers) > limits.HEADERS_AT_ONCE_BYTES:
+            connection.answer_in_pieces(frame, pieces)
+        else:
+            for _ in pieces:
+                pass
+
+    def _publish(
+        self, connection: Connection, session: Binding, frame: Frame, layout: columns.Layout
+    ) -> Iterator[None]:
+        """Check the headers, in pieces, and propose the messages."""
+        unseen = limits.HEADERS_AT_ONCE_BYTES
+        try:
+            for size in columns.check_headers(layout):
+                unseen -= size
+                if unseen < 0:
+                    unseen = limits.HEADERS_AT_ONCE_BYTES
+                    yield
+        except columns.ColumnError as error:
+            self._refuse(connection, frame, error.code, str(error))
+            return
+        message = message_of(frame, Publish)
+        if self._proposer.lacks_queue(connection, frame.correlation, message.queue):
             self._counters.refused(Code.QUEUE_NOT_FOUND, message.count)
             return
-        size = len(raw)
-        full = None if connection.rights is None else self._quotas.stores(message.queue, size)
+        full = (
+            None
+            if connection.rights is None
+            else self._quotas.stores(message.queue, len(layout.raw))
+        )
         if full is not None:
             self._counters.refused(full.code, message.count)
-            connection.refuse(correlation, full.code, full.text, full.detail)
+            connection.refuse(frame.correlation, full.code, full.text, full.detail)
             return
-        connection.begin(size, message.count)
+        self._propose(connection, session, frame, layout)
 
-        def build(at: int) -> Sequence[Any]:
-            # The plain form of `commands.Publish`, built directly: this is the one hot command.
-            return [
-                _PUBLISH,
-                session.number,
-                message.producer,
-                message.queue,
-                message.previous,
-                message.number,
-                message.count,
-                at + layout.places[columns.SIZES][0],
-                at + layout.bodies_at,
-                *_optional_columns(layout, at),
-                message.queue_below,
-                (connection.role, connection.epoch),
-            ]
+    def _propose(
+        self, connection: Connection, session: Binding, frame: Frame, layout: columns.Layout
+    ) -> None:
+        """Propose the messages in as many commands as their apply may take, and answer once."""
+        message = message_of(frame, Publish)
+        weight = cost.stored(self._machine, message.queue, alone=columns.differs(layout))
+        most = max(1, limits.PUBLISH_MICROSECONDS_MAX // weight)
+        alike = weight == cost.STORED and layout.at(columns.DELAYS_MS) is None
+        whole = alike or layout.count <= most or self._too_many(message)
+        parts = [layout] if whole else columns.split(layout, most)
+        size = len(layout.raw)
+        connection.begin(size, message.count)
+        found: list[Reply] = []
 
         def answer(reply: Reply) -> None:
-            connection.end(size, message.count)
-            if type(reply) is replies.Published:
-                done = reply.duplicates + reply.stored
-                self._counters.confirmed_messages += done
-                refused = reply.refused
-                error = None
-                if refused is not None:
-                    error = error_item(refused)
-                    self._counters.refused(wire_code(refused), message.count - done)
-                repeats = (reply.repeats,) if reply.repeats else ()
-                connection.confirm(
-                    correlation,
-                    (
-                        reply.queue,
-                        reply.producer,
-                        reply.duplicates,
-                        reply.stored,
-                        error,
-                        *repeats,
-                    ),
-                )
-            else:
-                refused = refuse(connection, correlation, reply)
-                self._counters.refused(wire_code(refused), message.count)
+            found.append(reply)
+            if len(found) == count:
+                connection.end(size, message.count)
+                self._answer(connection, frame, joined(found, most))
 
-        weight = cost.published(self._machine, message.queue, message.count)
         waiter = Waiter(answer, lost=connection.lose)
-        self._proposals.propose(build, waiter, weight=weight, raw=raw)
+        previous, place, count = message.previous, 0, 1 if whole else -(-layout.count // most)
+        for part in parts:
+            numbers = part.column(columns.NUMBERS)
+            listed = None if numbers is None else columns.unpack_u64(numbers)
+            number = message.number + place if listed is None or not place else listed[0]
+            build = _builder(connection, session, message, part, (previous, number))
+            weighed = cost.COMMAND + part.count * weight
+            self._proposals.propose(build, waiter, weight=weighed, raw=part.raw)
+            place += part.count
+            previous = number + part.count - 1 if listed is None else listed[-1]
+
+    def _too_many(self, message: Publish) -> bool:
+        """Whether the machine has to refuse it whole."""
+        most = machine_limits.DROPPING_MESSAGES
+        return self._machine.drops_oldest(message.queue) and message.count > most
+
+    def _answer(self, connection: Connection, frame: Frame, reply: Reply) -> None:
+        count = message_of(frame, Publish).count
+        if type(reply) is not replies.Published:
+            refused = refuse(connection, frame.correlation, reply)
+            self._counters.refused(wire_code(refused), count)
+            return
+        done = reply.duplicates + reply.stored
+        self._counters.confirmed_messages += done
+        error = None
+        if reply.refused is not None:
+            error = error_item(reply.refused)
+            self._counters.refused(wire_code(reply.refused), count - done)
+        repeats = (reply.repeats,) if reply.repeats else ()
+        connection.confirm(
+            frame.correlation,
+            (reply.queue, reply.producer, reply.duplicates, reply.stored, error, *repeats),
+        )
 
     def _refuse(self, connection: Connection, frame: Frame, code: str, text: str) -> None:
         self._counters.refused(code, message_of(frame, Publish).count)
@@ -180,6 +215,64 @@ class Publishing:
                 " that user, or one with operate = true, may forget it"
             )
         return None
+
+
+def joined(found: Sequence[Reply], most: int) -> Reply:
+    """The reply to a publish from those to its parts, of `most` messages each but the last.
+
+    What is stored is a prefix: the first part that was refused ends it.
+    """
+    first = found[0]
+    if len(found) == 1 or type(first) is not replies.Published:
+        return first
+    stored = duplicates = 0
+    refused: Refused | None = None
+    repeats: list[replies.Repeat] = []
+    for part, reply in enumerate(found):
+        if type(reply) is not replies.Published:
+            assert isinstance(reply, Refused), f"unexpected reply {type(reply).__name__}"
+            refused = reply
+            break
+        stored += reply.stored
+        duplicates += reply.duplicates
+        repeats += [one._replace(place=one.place + part * most) for one in reply.repeats]
+        refused = reply.refused
+        if refused is not None:
+            break
+    return replies.Published(
+        first.queue, first.producer, stored, duplicates, refused, tuple(repeats)
+    )
+
+
+def _builder(
+    connection: Connection,
+    session: Binding,
+    message: Publish,
+    layout: columns.Layout,
+    numbers: tuple[int, int],
+) -> Callable[[int], Sequence[Any]]:
+    """Makes the plain form of `commands.Publish` directly: this is the one hot command.
+
+    `numbers`: that of the message before, and that of the first.
+    """
+    fence = connection.role, connection.epoch
+
+    def build(at: int) -> Sequence[Any]:
+        return [
+            _PUBLISH,
+            session.number,
+            message.producer,
+            message.queue,
+            *numbers,
+            layout.count,
+            at + layout.places[columns.SIZES][0],
+            at + layout.bodies_at,
+            *_optional_columns(layout, at),
+            message.queue_below,
+            fence,
+        ]
+
+    return build
 
 
 def _optional_columns(layout: columns.Layout, at: int) -> Sequence[object]:

@@ -15,6 +15,7 @@ import pytest
 
 from node.broker.connections.connection import Connection
 from node.broker.connections.input_turns import InputTurns, Share
+from node.broker.requests import publishing
 from node.broker.requests.renewal import Renewals
 from tests.mutants.hunting import Hunt, Mutant, named, scenario
 from tests.mutants.switch import Switch, edited
@@ -92,6 +93,20 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a renewal in pieces goes on without a lease": (
         edited(Renewals, "_pieces", "not self._may_grant() or ", ""),
         _in_folder(turns.test_a_renewal_in_pieces_ends_where_the_leader_may_grant_no_more),
+    ),
+    "a refused part of a publish does not end it": (
+        edited(publishing, "joined", "if refused is not None:\n            break", "pass"),
+        scenario(
+            turns.test_the_first_refused_part_ends_a_publish,
+            named(turns.test_the_first_refused_part_ends_a_publish),
+        ),
+    ),
+    "a repeat in a later part of a publish has its place in the part": (
+        edited(publishing, "joined", "one.place + part * most", "one.place"),
+        scenario(
+            turns.test_the_first_refused_part_ends_a_publish,
+            named(turns.test_the_first_refused_part_ends_a_publish),
+        ),
     ),
 }
 

@@ -10,8 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from fifo.machine.contract import commands, from_list
-from fifo.wire import Frame, encode
+from fifo.machine.contract import (
+    RefusalCode,
+    Refused,
+    code_of,
+    commands,
+    from_list,
+    replies,
+)
+from fifo.wire import Frame, columns, encode
 from fifo.wire.fields import U63_MAX
 from fifo.wire.frames import PREFIX
 from fifo.wire.handshake import State
@@ -32,12 +39,13 @@ from fifo.wire.messages import (
 )
 from fifo.words.bounds import SETTLE_MESSAGES_MAX
 from fifo.words.handles import HANDLE_BYTES
-from node.broker import limits
+from node.broker import cost, limits
 from node.broker.broker import Broker
 from node.broker.connections.connection import Connection
 from node.broker.connections.input_turns import InputTurns
 from node.broker.lock_clock import Renewal
 from node.broker.proposals import Proposals
+from node.broker.requests import publishing
 from node.broker.stretches import Stretches
 from tests.support import raft_probe
 from tests.support.cluster import eventually, leadership_of, running
@@ -465,3 +473,140 @@ async def test_a_settlement_that_the_wire_has_checked_needs_no_second_check(
     kinds = [type(from_list(plain)) for plain in proposed]
     assert kinds.count(commands.Settle) == 4
     assert kinds.count(commands.Cancel) == 1
+
+
+# --- publishes of many messages -------------------------------------------------------------------
+
+
+@pytest.fixture
+def applied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Messages of every publish that the node proposes."""
+    counts: list[int] = []
+    propose = Proposals.propose
+
+    def noted(proposals: Proposals, build: Callable[[int], Any], *rest: Any, **more: Any) -> None:
+        plain = build(0)
+        if plain[0] == code_of(commands.Publish):
+            counts.append(plain[6])
+        propose(proposals, build, *rest, **more)
+
+    monkeypatch.setattr(Proposals, "propose", noted)
+    return counts
+
+
+async def _published(
+    client: RawClient, publication: columns.Publication, number: int = 1, previous: int = 0
+) -> tuple[Any, ...]:
+    listed, raw = columns.pack_publication(publication)
+    correlation = client.next_correlation()
+    count = len(publication.bodies)
+    client.send(Publish("q", 0, previous, number, count, listed), correlation, raw)
+    return await client.confirmed(correlation)
+
+
+def _alternating(count: int) -> list[int]:
+    return [place % 10 for place in range(count)]
+
+
+async def test_messages_that_are_stored_one_by_one_are_applied_in_several_commands(
+    tmp_path: Path, applied: list[int]
+) -> None:
+    async with running(tmp_path, count=1) as cluster:
+        node = await cluster.leader()
+        client = await connected(node.me.client)
+        await client.declare("q")
+        bodies = [str(place).encode() for place in range(2000)]
+        item = await _published(client, columns.Publication(bodies, priorities=_alternating(2000)))
+        assert item[3:] == (0, 2000, None)
+        assert sum(applied) == 2000
+        assert max(applied) * cost.STORED_ALONE <= limits.PUBLISH_MICROSECONDS_MAX
+        item = await _published(client, columns.Publication([b""] * 2000), 2001, 2000)
+        assert item[3:] == (0, 2000, None)
+        assert applied[-1] == 2000, "alike, and stored as one"
+        item = await _published(
+            client, columns.Publication([b""] * 2000, delays_ms=[60_000] * 2000), 4001, 4000
+        )
+        assert item[3:] == (0, 2000, None)
+        assert applied[-2:] == [1000, 1000], "each waits for a time of its own"
+        await client.subscribe("q", prefetch=2000)
+        got: list[bytes] = []
+        while len(got) < 2000:
+            got += (await client.delivery())[1]
+        assert got[:200] == [body for body in bodies if body.endswith(b"9")]
+
+
+def test_the_first_refused_part_ends_a_publish() -> None:
+    full = Refused(RefusalCode.QUEUE_FULL, "full")
+    gap = Refused(RefusalCode.GAP, "gap")
+    found = [
+        replies.Published(7, 3, 5, 5, None),
+        replies.Published(7, 3, 4, 0, full, (replies.Repeat(2, 1, 3, 9),)),
+        replies.Published(7, 3, 0, 0, gap),
+    ]
+    repeat = replies.Repeat(12, 1, 3, 9)
+    assert publishing.joined(found, 10) == replies.Published(7, 3, 9, 5, full, (repeat,))
+    assert publishing.joined([found[0], gap, found[2]], 10) == replies.Published(7, 3, 5, 5, gap)
+    assert publishing.joined([gap, found[2]], 10) == gap
+
+
+async def test_a_publish_in_several_commands_ends_at_its_first_refused_message(
+    tmp_path: Path, applied: list[int]
+) -> None:
+    async with running(tmp_path, count=1) as cluster:
+        node = await cluster.leader()
+        client = await connected(node.me.client)
+        await client.declare("q", max_length=700)
+        publication = columns.Publication([b""] * 2000, priorities=_alternating(2000))
+        item = await _published(client, publication)
+        assert item[3:5] == (0, 700)
+        assert item[5][0] == "queue_full"
+        assert len(applied) > 3
+        assert node.broker.host.machine.ready("q") == 700
+
+
+async def test_repeats_and_chosen_numbers_of_a_publish_in_several_commands_keep_their_places(
+    tmp_path: Path, applied: list[int]
+) -> None:
+    async with running(tmp_path, count=1) as cluster:
+        client = await connected((await cluster.leader()).me.client)
+        await client.declare("q", dedup_window_ms=60_000)
+        await _published(client, columns.Publication([b""], dedup_ids=[b"901"]))
+        publication = columns.Publication(
+            [b""] * 1000,
+            dedup_ids=[str(place).encode() for place in range(1000)],
+            numbers=[2 + 2 * place for place in range(1000)],
+        )
+        item = await _published(client, publication, 2, 1)
+        assert len(applied) > 2
+        assert item[3:6] == (0, 1000, None)
+        ((place, count, _, number),) = item[6]
+        assert (place, count, number) == (901, 1, 1)
+        again = await _published(client, publication, 2, 1)
+        assert again[3:6] == (1000, 0, None)
+
+
+@pytest.mark.parametrize("sound", [True, False])
+async def test_many_headers_are_checked_in_pieces_before_any_message_is_proposed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, applied: list[int], sound: bool
+) -> None:
+    monkeypatch.setattr(limits, "HEADERS_AT_ONCE_BYTES", 100)
+    async with running(tmp_path, count=1) as cluster:
+        client = await connected((await cluster.leader()).me.client)
+        await client.declare("q")
+        headers = [columns.encode_headers({"name": str(place)}) for place in range(100)]
+        if not sound:
+            headers[-1] = b"\xff"
+        listed, raw = columns.pack_publication(columns.Publication([b"x"] * 100, headers=headers))
+        spy = Spy(monkeypatch, Connection, "_answer_piece")
+        client.send(Publish("q", 0, 0, 1, 100, listed), 7, raw)
+        behind = client.publish("q", 100, 101, [b"behind"])
+        item = await client.confirmed(behind)
+        spy.stop()
+        if sound:
+            assert len(spy.arguments) >= 100 * len(headers[0]) // 110 - 1
+            assert item[3:] == (0, 1, None)
+            assert applied == [100, 1]
+        else:
+            error: Any = item[5]
+            assert error[0] == "gap"
+            assert applied == [1]
