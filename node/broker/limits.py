@@ -194,9 +194,13 @@ LOGIN_ADDRESSES_MAX: Final = 10_000
 LOGINS_DELAYED_PER_ADDRESS_MAX: Final = 16
 """Tries of one address that wait; one more is refused as overloaded, unverified."""
 
-LOGINS_CHECKED_MAX: Final = 64
-"""Different secrets that wait for the hashing thread, which does about five a second; one more is
-refused as overloaded."""
+LOGINS_CHECKED_PER_ADDRESS_MAX: Final = 64
+"""Different passwords of one address that wait for the hashing thread, which does about five a
+second: what comes later would be given up by its client. One more is refused as overloaded."""
+
+LOGINS_CHECKED_MAX: Final = 1_024
+"""Different passwords that wait in all, a choice among them takes under a millisecond; one more
+takes the place of the one whose address has failed most."""
 
 SHARE_PARTS: Final = 2
 """A user may have one of so many parts of a pool by default: no one user locks all others out."""

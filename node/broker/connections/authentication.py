@@ -16,10 +16,12 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from fifo.wire import Code
 from node.broker import limits
+from node.broker.connections.password_queue import PasswordQueue
 from node.broker.permissions import Rights
 from node.credentials import (
     KEY_BYTES,
@@ -51,6 +53,9 @@ class Denied:
 Verdict: TypeAlias = Rights | Denied
 Decide: TypeAlias = Callable[[Verdict], None]
 
+_TOKENS: Final = "\0tokens"
+"""In the place of a name, which has no such character: wrong tokens of an address."""
+
 _WRONG: Final = Denied(Code.AUTHENTICATION_FAILED, "wrong user or secret")
 _BUSY: Final = Denied(Code.OVERLOADED, "too many log-ins at once: retry shortly")
 
@@ -76,11 +81,24 @@ class Failures:
     def note(self, host: str, name: str) -> None:
         """Count a failure at this address under this name."""
         for key in ((host, name), (host, None)):
-            count = self._count(key) + 1
-            self._counts.pop(key, None)
-            self._counts[key] = count, self._now()
-            while len(self._counts) > limits.LOGIN_ADDRESSES_MAX:
-                del self._counts[next(iter(self._counts))]
+            self._set(key, self._count(key) + 1)
+
+    def _set(self, key: tuple[str, str | None], count: float) -> None:
+        self._counts.pop(key, None)
+        self._counts[key] = count, self._now()
+        while len(self._counts) > limits.LOGIN_ADDRESSES_MAX:
+            del self._counts[next(iter(self._counts))]
+
+    def note_token(self, host: str) -> float:
+        """Count a wrong token at this address; seconds that its refusal waits. It slows down no
+        password: the neighbours of a program with an old token are not guessing."""
+        key = host, _TOKENS
+        self._set(key, self._count(key) + 1)
+        return _delay_seconds(self._count(key) - limits.LOGIN_FAILURES_FREE)
+
+    def at(self, host: str) -> float:
+        """Recent failures of passwords at this address."""
+        return self._count((host, None))
 
     def forgive(self, host: str, name: str) -> None:
         """Forget failures at this address under this name, after a success."""
@@ -89,13 +107,12 @@ class Failures:
     def delay_seconds(self, host: str, name: str) -> float:
         """Seconds that the next attempt has to wait: more for this name, and for an address that
         tries many names."""
-        over = max(
-            self._count((host, name)) - limits.LOGIN_FAILURES_FREE,
-            self._count((host, None)) - limits.LOGIN_FAILURES_FREE_PER_ADDRESS,
+        return _delay_seconds(
+            max(
+                self._count((host, name)) - limits.LOGIN_FAILURES_FREE,
+                self._count((host, None)) - limits.LOGIN_FAILURES_FREE_PER_ADDRESS,
+            )
         )
-        if over < 0:
-            return 0.0
-        return min(limits.LOGIN_DELAY_SECONDS_MIN * 2**over, limits.LOGIN_DELAY_SECONDS_MAX)
 
     def _count(self, key: tuple[str, str | None]) -> float:
         count, at = self._counts.get(key, (0.0, 0.0))
@@ -103,6 +120,13 @@ class Failures:
 
     def __len__(self) -> int:
         return len(self._counts)
+
+
+def _delay_seconds(over: float) -> float:
+    """Seconds to wait after so many failures more than are free."""
+    if over < 0:
+        return 0.0
+    return min(limits.LOGIN_DELAY_SECONDS_MIN * 2**over, limits.LOGIN_DELAY_SECONDS_MAX)
 
 
 class Authentication:
@@ -122,16 +146,15 @@ class Authentication:
         self._verified: dict[str, bytes] = {}
         self.replace(users)
         self._call_later = call_later
-        self._make_thread = thread
-        self._thread: Worker | None = None
         self._key = os.urandom(32)
         self._checking: dict[tuple[str, bytes], list[tuple[str, Decide]]] = {}
-        self._delayed: dict[str, int] = {}
+        self._delayed: dict[tuple[str, str], int] = {}
         # A user that does not exist costs as much time as one that does.
         self._decoy = PasswordHash(
             SCRYPT_LOG_N, SCRYPT_R, SCRYPT_P, os.urandom(SALT_BYTES), os.urandom(KEY_BYTES)
         )
         self.failures = Failures(now)
+        self._passwords = PasswordQueue(self.failures.at, thread)
         self.failed_total = 0
         """Wrong names, passwords and tokens since the node began."""
 
@@ -165,39 +188,57 @@ class Authentication:
         )
 
     def check(self, host: str, mechanism: str, name: str, secret: bytes, decide: Decide) -> None:
-        """Call `decide` with the verdict, now or later. `name` may be empty with a token."""
+        """Call `decide` with the verdict, now or later. `name` may be empty with a token.
+
+        A token is checked at once, for that costs nothing and nobody guesses one: only the refusal
+        of a wrong one waits. A password waits first, or a right guess would stand out by its time.
+        """
+        if mechanism == TOKEN:
+            self._check_token(host, name, secret, decide)
+            return
         delay_seconds = self.failures.delay_seconds(host, name)
-        if not delay_seconds:
-            self._check(host, mechanism, name, secret, decide)
-            return
-        waiting = self._delayed.get(host, 0)
-        if waiting >= limits.LOGINS_DELAYED_PER_ADDRESS_MAX:
+        later = partial(self._check, host, mechanism, name, secret, decide)
+        if not self._after(delay_seconds, (host, mechanism), later):
             decide(_BUSY)
-            return
-        self._delayed[host] = waiting + 1
+
+    def _after(self, seconds: float, who: tuple[str, str], call: Callable[[], None]) -> bool:
+        """Call after a delay, if any; False where too many calls of that address wait."""
+        if not seconds:
+            call()
+            return True
+        waiting = self._delayed.get(who, 0)
+        if waiting >= limits.LOGINS_DELAYED_PER_ADDRESS_MAX:
+            return False
+        self._delayed[who] = waiting + 1
 
         def go_on() -> None:
-            self._delayed[host] -= 1
-            if not self._delayed[host]:
-                del self._delayed[host]
-            self._check(host, mechanism, name, secret, decide)
+            self._delayed[who] -= 1
+            if not self._delayed[who]:
+                del self._delayed[who]
+            call()
 
-        self._call_later(delay_seconds, go_on)
+        self._call_later(seconds, go_on)
+        return True
+
+    def _check_token(self, host: str, name: str, secret: bytes, decide: Decide) -> None:
+        rights = None
+        if len(secret) <= SECRET_BYTES_MAX:
+            rights = self._tokens.get(hashlib.sha256(secret).digest())
+        if rights is not None and name in ("", rights.user.name):
+            decide(rights)
+            return
+        self._note_wrong(host, name)
+        seconds = self.failures.note_token(host)
+        if not self._after(seconds, (host, TOKEN), partial(decide, _WRONG)):
+            decide(_WRONG)
 
     def close(self) -> None:
         """Stop the worker: attempts that are being checked get no answer any more."""
-        if self._thread is not None:
-            self._thread.close()
+        self._passwords.close()
 
     def _check(self, host: str, mechanism: str, name: str, secret: bytes, decide: Decide) -> None:
         if mechanism not in MECHANISMS or len(secret) > SECRET_BYTES_MAX:
             self._wrong(host, name, decide)
-        elif mechanism == TOKEN:
-            rights = self._tokens.get(hashlib.sha256(secret).digest())
-            if rights is None or name not in ("", rights.user.name):
-                self._wrong(host, name, decide)
-            else:
-                self._right(host, rights, decide)
         else:
             digest = hmac.digest(self._key, secret, "sha256")
             if hmac.compare_digest(self._verified.get(name, b""), digest):
@@ -208,11 +249,8 @@ class Authentication:
     def _hash(self, host: str, name: str, secret: bytes, digest: bytes, decide: Decide) -> None:
         """Compare with the slow hash, off the event loop; equal attempts meanwhile share it."""
         key = name, digest
-        if key in self._checking:
+        if self._passwords.join(key, host):
             self._checking[key].append((host, decide))
-            return
-        if len(self._checking) >= limits.LOGINS_CHECKED_MAX:
-            decide(_BUSY)
             return
         self._checking[key] = [(host, decide)]
         stored = self._password_of(name)
@@ -240,9 +278,12 @@ class Authentication:
                 else:
                     self._wrong(one_host, name, one_decide)
 
-        if self._thread is None:
-            self._thread = self._make_thread()
-        self._thread.run(work, done)
+        def dropped() -> None:
+            for _, one_decide in self._checking.pop(key):
+                one_decide(_BUSY)
+
+        if not self._passwords.add(key, host, work, done, dropped):
+            dropped()
 
     def _password_of(self, name: str) -> PasswordHash | None:
         rights = self._rights.get(name)
@@ -254,11 +295,14 @@ class Authentication:
 
     def _wrong(self, host: str, name: str, decide: Decide) -> None:
         self.failures.note(host, name)
+        self._note_wrong(host, name)
+        decide(_WRONG)
+
+    def _note_wrong(self, host: str, name: str) -> None:
         self.failed_total += 1
         # A name that is not a user's may be a password in the wrong place: it is not written down.
         shown = name if name in self._rights else "-"
         logger.warning("event=login_failed user=%s address=%s", shown, host)
-        decide(_WRONG)
 
 
 def is_loopback(host: str) -> bool:

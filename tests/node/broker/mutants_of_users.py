@@ -13,10 +13,13 @@ from typing import Any
 
 from node.broker import quotas
 from node.broker.connections.admission import Admission
+from node.broker.connections.authentication import Authentication
+from node.broker.connections.password_queue import PasswordQueue
 from node.broker.quotas import Quotas
 from node.broker.requests.proposer import Proposer
 from tests.mutants.hunting import Hunt, Mutant, named, scenario
 from tests.mutants.switch import Switch, edited
+from tests.node.broker import test_authentication as logins
 from tests.node.broker import test_quotas as shares
 from tests.support import rawclient
 from tests.support.skipping import SkippingLoop
@@ -37,6 +40,11 @@ def _test(work: Callable[[Path], Coroutine[Any, Any, None]]) -> Hunt:
             runner.run(run())
 
     return scenario(hunt, named(work))
+
+
+def _plain(work: Callable[[], None]) -> Hunt:
+    """A test without a loop."""
+    return scenario(work, named(work))
 
 
 BUGS: dict[str, tuple[Switch, Hunt]] = {
@@ -76,6 +84,34 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     ),
 }
 
+LOGIN_BUGS: dict[str, tuple[Switch, Hunt]] = {
+    "who guesses is served like all others": (
+        edited(PasswordQueue, "_rank", "int(failed), ", ""),
+        _plain(
+            logins.test_a_right_password_waits_for_one_hash_of_those_that_guess_at_fifty_addresses
+        ),
+    ),
+    "one address is served until it has nothing left": (
+        edited(PasswordQueue, "_rank", "job.place, ", ""),
+        _plain(logins.test_addresses_that_have_failed_alike_are_served_in_turn),
+    ),
+    "a full queue drops who came last": (
+        edited(
+            PasswordQueue, "_drop_last", "self._rank(self._jobs[key])", "self._jobs[key].number"
+        ),
+        _plain(logins.test_a_full_queue_of_passwords_drops_who_has_failed_most),
+    ),
+    "wrong tokens are held against the passwords of their address": (
+        edited(Authentication, "_check_token", "note_token(host)", "note(host, name) or 0.25"),
+        _plain(logins.test_the_refusal_of_a_wrong_token_waits_longer_each_time),
+    ),
+    "a right token waits like a password": (
+        edited(Authentication, "check", "if mechanism == TOKEN:", "if False:"),
+        _plain(logins.test_wrong_tokens_cost_their_neighbours_nothing),
+    ),
+}
+
 MUTANTS: tuple[Mutant, ...] = tuple(
-    Mutant("users", breaks, breaks, switch, (hunt,)) for breaks, (switch, hunt) in BUGS.items()
+    Mutant("users", breaks, breaks, switch, (hunt,))
+    for breaks, (switch, hunt) in (BUGS | LOGIN_BUGS).items()
 )

@@ -49,12 +49,19 @@ class Bench:
         self.closed = True
 
     def hash_all(self) -> int:
-        """Do the waiting work of the thread; return the number of hashes."""
-        works, self.works = self.works, []
-        for work, done in works:
-            work()
-            done(None)
-        return len(works)
+        """Do the waiting work of the thread, and what follows; return the number of hashes."""
+        count = 0
+        while self.works:
+            self.hash_one()
+            count += 1
+        return count
+
+    def hash_one(self) -> None:
+        """Do the one hash that the thread was given."""
+        [(work, done)] = self.works
+        self.works.clear()
+        work()
+        done(None)
 
     def check(
         self, secret: str, *, name: str = "ann", mechanism: str = "password", host: str = "10.0.0.1"
@@ -83,7 +90,7 @@ def test_a_password_that_is_changed_while_it_is_hashed_is_checked_again() -> Non
     bench.check("new-password")
     changed = replace(user("ann"), password=cheap_hash("new-password"))
     bench.door.replace((changed,))
-    bench.hash_all()
+    bench.hash_one()
     assert bench.names() == []
     bench.hash_all()
     assert sorted(bench.names(), key=str) == [None, "ann"]
@@ -93,7 +100,8 @@ def test_a_user_who_is_removed_while_the_password_is_hashed_is_refused() -> None
     bench = Bench()
     bench.check("ann-password")
     bench.door.replace((user("bob"),))
-    assert bench.hash_all() == 1
+    bench.hash_one()
+    assert bench.names() == []
     bench.hash_all()
     assert bench.names() == [None]
 
@@ -129,12 +137,69 @@ def test_a_user_that_does_not_exist_costs_as_much_as_one_that_does() -> None:
 
 def test_too_many_different_secrets_at_once_are_refused_unhashed() -> None:
     bench = Bench()
-    for i in range(limits.LOGINS_CHECKED_MAX + 1):
-        bench.check("x", name=f"u{i}", host=f"10.0.0.{i}")
-    assert len(bench.works) == limits.LOGINS_CHECKED_MAX
+    for i in range(limits.LOGINS_CHECKED_PER_ADDRESS_MAX + 1):
+        bench.check("x", name=f"u{i}")
     [refused] = bench.verdicts
     assert isinstance(refused, Denied)
     assert refused.code == Code.OVERLOADED
+    bench.check("ann-password", host="10.0.0.2")
+    assert bench.hash_all() == limits.LOGINS_CHECKED_PER_ADDRESS_MAX + 1
+    assert bench.names()[-1] is None
+
+
+def test_a_full_queue_of_passwords_drops_who_has_failed_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "LOGINS_CHECKED_MAX", 3)
+    bench = Bench()
+    bench.door.failures.note("10.0.0.66", "ann")
+    for host in ("10.0.0.1", "10.0.0.66", "10.0.0.2", "10.0.0.3"):
+        bench.check(f"from {host}", host=host)
+    [dropped] = bench.verdicts
+    assert isinstance(dropped, Denied)
+    assert dropped.code == Code.OVERLOADED
+    assert bench.hash_all() == 3
+
+
+def test_a_right_password_waits_for_one_hash_of_those_that_guess_at_fifty_addresses() -> None:
+    bench = Bench()
+    hosts = [f"10.0.1.{i}" for i in range(50)]
+    for guess in range(2):
+        for host in hosts:
+            bench.check(f"guess {guess} of {host}", host=host)
+        if not guess:
+            bench.hash_all()
+            bench.names()
+    bench.check("ann-password", host="10.0.0.1")
+    bench.hash_one()  # that was under way
+    bench.hash_one()
+    assert bench.names() == [None, "ann"]
+
+
+def test_addresses_that_have_failed_alike_are_served_in_turn() -> None:
+    bench = Bench()
+    for i in range(10):
+        bench.check(f"many {i}", host="10.0.0.1")
+    bench.check("ann-password", host="10.0.0.2")
+    bench.hash_one()
+    bench.hash_one()
+    assert bench.names() == [None, "ann"]
+
+
+def test_wrong_tokens_cost_their_neighbours_nothing() -> None:
+    bench = Bench()
+    for _ in range(40):
+        bench.check("an old token", name="", mechanism="token")
+    waiting = limits.LOGINS_DELAYED_PER_ADDRESS_MAX
+    assert bench.names() == [None] * (40 - waiting)
+    assert len(bench.timers) == waiting
+    bench.check("bob-token", name="", mechanism="token")
+    bench.check("ann-password")
+    bench.hash_one()
+    assert bench.names() == ["bob", "ann"]
+    for _, go_on in bench.timers:
+        go_on()
+    assert bench.names() == [None] * waiting
 
 
 @pytest.mark.parametrize(
@@ -179,11 +244,11 @@ def test_guessing_gets_slower_and_people_may_mistype() -> None:
     assert (bench.names(), bench.timers) == (["bob", "ann"], [])
 
 
-def test_a_wrong_token_slows_only_the_next_attempts_without_a_name() -> None:
+def test_the_refusal_of_a_wrong_token_waits_longer_each_time() -> None:
     bench = Bench()
-    for _ in range(5):
-        bench.door.failures.note("10.0.0.1", "")
-    assert bench.door.failures.delay_seconds("10.0.0.1", "") == 1.0
+    for _ in range(7):
+        bench.check("an old token", name="", mechanism="token")
+    assert [delay for delay, _ in bench.timers] == [0.25, 0.5, 1.0, 2.0, 2.0]
     assert bench.door.failures.delay_seconds("10.0.0.1", "ann") == 0.0
 
 

@@ -1,0 +1,99 @@
+"""The queue of passwords that wait for the slow hash, one at a time.
+
+Owns the order: first the addresses at which the fewest attempts have failed lately, and of equal
+ones each in turn, so that guessing from many addresses does not make people wait. Bounded for each
+address, and as a whole. Must not know users, hashes or what a verdict means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from node.broker import limits
+from node.journal.io.jobs import Done, Worker
+
+
+@dataclass(eq=False)
+class Job:
+    """A password to hash, for everyone who gave the same; `hosts` are their addresses."""
+
+    work: Callable[[], None]
+    done: Done
+    dropped: Callable[[], None]
+    place: int
+    number: int
+    hosts: set[str] = field(default_factory=set)
+
+
+class PasswordQueue:
+    """Waiting passwords, by a key that is the same for equal ones."""
+
+    def __init__(self, failures_at: Callable[[str], float], thread: Callable[[], Worker]) -> None:
+        """`failures_at` an address, lately; `thread` is asked once, when it is needed."""
+        self._failures_at = failures_at
+        self._make_thread = thread
+        self._thread: Worker | None = None
+        self._jobs: dict[Hashable, Job] = {}
+        self._running: Hashable | None = None
+        self._next_number = 0
+
+    def join(self, key: Hashable, host: str) -> bool:
+        """Wait for the same password of somebody else; False where there is none."""
+        job = self._jobs.get(key)
+        if job is not None:
+            job.hosts.add(host)
+        return job is not None
+
+    def add(
+        self,
+        key: Hashable,
+        host: str,
+        work: Callable[[], None],
+        done: Done,
+        dropped: Callable[[], None],
+    ) -> bool:
+        """Queue `work`, then call `done`; False where too many of this address wait.
+
+        `dropped` is called instead where the queue is full and others have failed less.
+        """
+        place = sum(host in job.hosts for job in self._jobs.values())
+        if place >= limits.LOGINS_CHECKED_PER_ADDRESS_MAX:
+            return False
+        self._next_number += 1
+        self._jobs[key] = Job(work, done, dropped, place, self._next_number, {host})
+        if len(self._jobs) > limits.LOGINS_CHECKED_MAX:
+            self._drop_last()
+        self._go_on()
+        return True
+
+    def close(self) -> None:
+        """Stop the thread: what waits gets no answer any more."""
+        if self._thread is not None:
+            self._thread.close()
+
+    def _rank(self, job: Job) -> tuple[Any, ...]:
+        failed = min(self._failures_at(host) for host in job.hosts)
+        return int(failed), job.place, job.number
+
+    def _drop_last(self) -> None:
+        waiting = [key for key in self._jobs if key != self._running]
+        last = max(waiting, key=lambda key: self._rank(self._jobs[key]))
+        self._jobs.pop(last).dropped()
+
+    def _go_on(self) -> None:
+        if self._running is not None or not self._jobs:
+            return
+        key = self._running = min(self._jobs, key=lambda key: self._rank(self._jobs[key]))
+        job = self._jobs[key]
+
+        def done(error: BaseException | None) -> None:
+            self._running = None
+            del self._jobs[key]
+            job.done(error)
+            self._go_on()
+
+        if self._thread is None:
+            self._thread = self._make_thread()
+        self._thread.run(job.work, done)
