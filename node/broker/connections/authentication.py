@@ -190,7 +190,7 @@ class Authentication:
     def check(self, host: str, mechanism: str, name: str, secret: bytes, decide: Decide) -> None:
         """Call `decide` with the verdict, now or later. `name` may be empty with a token.
 
-        A token is checked at once, for that costs nothing and nobody guesses one: only the refusal
+        A token is checked at once, for that costs nothing and none can be guessed: only the refusal
         of a wrong one waits. A password waits first, or a right guess would stand out by its time.
         """
         if mechanism == TOKEN:
