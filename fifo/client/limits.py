@@ -69,6 +69,10 @@ ACKS_GATHERED: Final = 512
 ACKS_WAIT_S: Final = 0.002
 """Seconds that acks wait for more while an earlier settlement of their consumer is unanswered."""
 
+NOTICES_WAIT_S: Final = 0.05
+"""Seconds that the acknowledgement of a notice waits for further ones, which it then covers: about
+the look of a leader's lock clock, for which the node lets it wait anyway."""
+
 TURN_MESSAGES: Final = 128
 """Messages handed out before the loop gets a turn, so that a full buffer starves no other task."""
 

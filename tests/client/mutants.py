@@ -12,6 +12,7 @@ from typing import Any
 from fifo.client.client import BaseClient
 from fifo.client.connection.dialing import Dialer
 from fifo.client.connection.link import Link
+from fifo.client.connection.notices import NoticeAcks
 from fifo.client.connection.session import Session
 from fifo.client.consuming import verbs
 from fifo.client.consuming.consumer import Consumer
@@ -22,6 +23,7 @@ from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settler import Settler
 from fifo.client.publishing.publish_stream import PublishStream
 from tests.client import test_consuming as consuming
+from tests.client import test_control as control
 from tests.client import test_durable as durable
 from tests.client import test_failing_backoffs as failing_backoffs
 from tests.client import test_lost_locks as lost_locks
@@ -132,6 +134,10 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a settlement by numbers ignores the queue of its own consumer": (
         edited(BaseClient, "settle", "ledger.queue != queue", "False"),
         _test(consuming.test_a_message_held_elsewhere_is_settled_by_its_numbers),
+    ),
+    "notices that come while one waits are not acknowledged": (
+        edited(NoticeAcks, "received", "max(self._last, notice)", "self._last or notice"),
+        _test(control.test_one_acknowledgement_covers_all_notices_that_came, 0),
     ),
     "a handler of a lost message is not counted": (
         edited(LockLedger, "lost_running", "if token not in self.busy", ""),

@@ -442,6 +442,20 @@ def has(peer: Peer, role: int) -> bool:
     return any(line.hello is not None and line.role == role for line in peer.lines)
 
 
+@pytest.mark.parametrize("role", [0, 1])
+async def test_one_acknowledgement_covers_all_notices_that_came(role: int) -> None:
+    async with Peer() as peer, consuming(peer):
+        await until(lambda: has(peer, 1))
+        for number in range(1, 21):
+            peer.line(role).send(Notice(number, 0, 11, ((99, 99),)))
+        _, _, acknowledged = await peer.hear(NoticeAck)
+        assert acknowledged.notice == 20
+        peer.line(role).send(Notice(21, 0, 11, ((99, 99),)))
+        _, _, acknowledged = await peer.hear(NoticeAck)
+        assert acknowledged.notice == 21
+        assert peer.count(NoticeAck) == 0
+
+
 async def test_a_refused_acknowledgement_of_a_notice_does_not_end_the_connection() -> None:
     async with Peer() as peer, consuming(peer) as (client, _):
         peer.answers[NoticeAck] = lambda line, frame: line.send(

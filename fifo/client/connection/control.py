@@ -19,6 +19,7 @@ from typing import Any, Final
 from fifo.client import limits
 from fifo.client.connection.dialing import Dialer
 from fifo.client.connection.link import Link
+from fifo.client.connection.notices import NoticeAcks
 from fifo.client.connection.patience import LOOKS, Patience
 from fifo.client.connection.session import Identity, Session, hello
 from fifo.client.connection.threads import OwnLoop, call_in
@@ -33,7 +34,6 @@ from fifo.wire.messages import (
     Close,
     Error,
     Notice,
-    NoticeAck,
     Redirect,
     Renew,
     Renewed,
@@ -69,6 +69,7 @@ class Control:
         self.link: Link | None = None
         self._identity: Identity | None = None
         self._correlations = itertools.count(1)
+        self._notices = NoticeAcks(lambda: next(self._correlations))
         self._sent: dict[int, float] = {}
         self._patience = Patience()
         self._renew_at = 0.0
@@ -369,8 +370,7 @@ class Control:
                 self._lose(ledger, notice.tokens, suspected=True)
         else:
             self._tell(self._session.notice, notice)
-        if notice.notice:
-            link.send(NoticeAck(notice.notice), next(self._correlations))
+        self._notices.received(link, notice.notice)
 
     def _lose(
         self, ledger: LockLedger[Any], tokens: tuple[tuple[int, int], ...], *, suspected: bool

@@ -21,6 +21,7 @@ from fifo.client.connection.calls import EXPIRED, Call, Expected, Tries, until
 from fifo.client.connection.dialing import Dialer
 from fifo.client.connection.environment import Environment
 from fifo.client.connection.link import Link
+from fifo.client.connection.notices import NoticeAcks
 from fifo.client.connection.options import Options
 from fifo.client.connection.pair import Pair
 from fifo.client.consuming import ranges
@@ -55,7 +56,6 @@ from fifo.wire.messages import (
     Hello,
     Message,
     Notice,
-    NoticeAck,
     Redirect,
     Settle,
     Subscribe,
@@ -158,6 +158,7 @@ class Session:
         self._expected: dict[int, Expected] = {}
         self._calls: dict[int, Call] = {}
         self._correlations = itertools.count(1)
+        self._notices = NoticeAcks(self.next_correlation)
         self._keeper: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] = loop.create_future()
         self._lost: asyncio.Event = asyncio.Event()
@@ -478,8 +479,7 @@ class Session:
                 self._answered(item[0], Frame(Confirms((item,)), item[0]))
         elif isinstance(message, Notice):
             self.notice(message)
-            if message.notice:
-                link.send(NoticeAck(message.notice), self.next_correlation())
+            self._notices.received(link, message.notice)
         elif isinstance(message, Redirect):
             if message.address:
                 self.dialer.hint = message.address
