@@ -49,7 +49,7 @@ from fifo.client.metrics import Metrics
 from fifo.client.publishing.confirms import Confirm, Confirms
 from fifo.client.publishing.producer import Producer
 from fifo.client.publishing.publisher import Batch, Publisher, item
-from fifo.client.spec import QueueSpec, changes_to_wire
+from fifo.client.spec import QueueSpec, changes_to_wire, expiry_warning
 from fifo.client.views import (
     ConsumerView,
     DelayedView,
@@ -87,6 +87,8 @@ from fifo.wire.messages import Status as StatusRequest
 from fifo.words import bounds
 
 _log = logging.getLogger("fifo.client")
+_queues_log = logging.getLogger("fifo.client.queues")
+"""Of warnings about queues, which the command line gives in its own way."""
 
 M = TypeVar("M", bound=LockedMessage)
 V = TypeVar("V", bound=View)
@@ -214,18 +216,28 @@ class BaseClient(Generic[M]):
     # Queues.
 
     async def declare(self, spec: QueueSpec, *, timeout: Duration | None = None) -> bool:
-        """Create the queue, idempotently; True if it is new. Raises QueueExists with a diff."""
+        """Create the queue, idempotently; True if it is new. Raises QueueExists with a diff.
+
+        With `expires_unused` a warning is logged: it counts consumers and gets, not publishes.
+        """
         if not isinstance(spec, QueueSpec):
             raise InvalidArgument(f"declare takes a fifo.QueueSpec, not {type(spec).__name__}")
         result = await self._ask(Declare(spec.name, spec.to_wire()), timeout)
+        if spec.expires_unused is not None:
+            _queues_log.warning("%s", expiry_warning(spec.name))
         return bool(result.get("created")) if isinstance(result, dict) else False
 
     async def update(
         self, queue: str, *, timeout: Duration | None = None, **changes: Unpack[QueueChanges]
     ) -> None:
-        """Change options of a live queue; None restores a default."""
+        """Change options of a live queue; None restores a default.
+
+        With `expires_unused` a warning is logged: it counts consumers and gets, not publishes.
+        """
         checks.name(queue, "queue")
         await self._ask(Update(queue, changes_to_wire(changes)), timeout)
+        if changes.get("expires_unused") is not None:
+            _queues_log.warning("%s", expiry_warning(queue))
 
     async def delete(self, queue: str, *, timeout: Duration | None = None) -> None:
         """Delete the queue with its messages."""

@@ -59,6 +59,14 @@ class QueueSpec:
         return changes_to_wire({key: value for key, value in given.items() if value is not None})
 
 
+def expiry_warning(queue: str) -> str:
+    """The warning for who lets a queue expire unused: of messages that go with it."""
+    return (
+        f"publishing is no use of queue {queue}: without a consumer or a get it is deleted after"
+        " expires_unused, with its messages"
+    )
+
+
 def changes_to_wire(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a spec by the names that users type, under their names on the wire.
 

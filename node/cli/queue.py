@@ -7,6 +7,7 @@ behaviour behind them, which is the machine's.
 from __future__ import annotations
 
 import inspect
+import logging
 import shlex
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 import fifo
+from fifo.client.spec import expiry_warning
 from fifo.words.queue_options import BY_NAME
 from node.cli import output
 from node.cli.confirmation import Yes, confirm
@@ -27,6 +29,9 @@ from node.cli.text import alarm_text, messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+# What the client warns of, these commands say in their own way: not once more on stderr.
+logging.getLogger("fifo.client.queues").addHandler(logging.NullHandler())
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -107,10 +112,7 @@ def update(name: Name, options: dict[str, Any], url: Url = None) -> None:
 def _warn_of_expiry(name: str, expires_unused: object) -> None:
     """Warn of messages that go with a queue that no consumer uses."""
     if expires_unused:
-        output.note(
-            f"warning: publishing is no use of queue {name}: without a consumer or a get it is"
-            " deleted after expires_unused, with its messages"
-        )
+        output.note(f"warning: {expiry_warning(name)}")
 
 
 @app.command("list", epilog="Example: fifo queue list 'shop.*' --not-empty --sort locked --watch")

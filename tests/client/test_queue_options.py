@@ -54,6 +54,20 @@ def of_the_machine(options: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.cluster
+@pytest.mark.timeout(120)
+async def test_the_client_warns_that_publishing_is_no_use_of_a_queue(
+    client: fifo.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    await client.declare(fifo.QueueSpec("brief"))
+    await client.update("brief", ttl=60, expires_unused=None)
+    assert "no use" not in caplog.text
+    await client.update("brief", expires_unused=3600)
+    assert caplog.text.count("publishing is no use of queue brief: without a consumer") == 1
+    await client.declare(fifo.QueueSpec("short", expires_unused=3600))
+    assert caplog.text.count("publishing is no use of queue short") == 1
+
+
 def test_client_and_command_line_have_every_option_of_a_queue() -> None:
     assert set(EVERY_OPTION) == set(BY_NAME)
     for command in (queue_commands.declare, queue_commands.update):
