@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 QUEUES_LISTED_MAX: Final = 1_000
-"""As many as `fifo queue list` shows: more would hold up the loop."""
+"""As many as `fifo queue list` shows: more would make a page of megabytes."""
+
+QUEUES_LISTED_PIECE: Final = 10
+"""Queues described in one turn of the event loop: about a millisecond."""
 
 CONNECTIONS_MAX: Final = 64
 """Connections of one node: probes, Prometheus and people at a time. With one more, the one that has

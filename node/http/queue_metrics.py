@@ -8,17 +8,15 @@ anything.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from node.http.exposition import Family, Page, labels_of
+from node.http.pieces import in_pieces
 
 if TYPE_CHECKING:
     from fifo.machine.contract import Machine, QueueFigures
-
-T = TypeVar("T")
 
 QUEUES_SHOWN_MAX: Final = 1_000
 """Queues with a label of their own, in the order of their creation; the rest is summed under one.
@@ -64,7 +62,7 @@ async def add_counters(page: Page, machine: Machine) -> None:
     families = [page.family(name, "counter", text) for name, _, text in _OF_QUEUES]
     totals: Counter[str] = Counter()
     seen: dict[int, Mapping[str, int]] = {}
-    async for number in _in_pieces(machine.queue_numbers(), QUEUES_PIECE):
+    async for number in in_pieces(machine.queue_numbers(), QUEUES_PIECE):
         queue = machine.queue_figures(number)
         if queue is None:
             continue
@@ -144,18 +142,18 @@ class Depths:
 
     async def add(self) -> None:
         """Gather and render them, in pieces."""
-        async for number in _in_pieces(self._machine.queue_numbers(), QUEUES_PIECE):
+        async for number in in_pieces(self._machine.queue_numbers(), QUEUES_PIECE):
             queue = self._machine.queue_figures(number)
             if queue is not None:
                 self._add_queue(queue)
         if self._others is not None:
             self._show(OTHERS, self._others, self._others_ready_ms)
-        async for number in _in_pieces(self._machine.consumer_numbers(), PIECE):
+        async for number in in_pieces(self._machine.consumer_numbers(), PIECE):
             consumer = self._machine.consumer_figures(number)
             if consumer is not None:
                 found = self._by_queue.get(consumer.queue) or self._rest()
                 found.add(consumer.states, consumer.oldest_lock_ms)
-        async for name in _in_pieces(list(self._by_queue), QUEUES_PIECE):
+        async for name in in_pieces(list(self._by_queue), QUEUES_PIECE):
             consumers = self._by_queue[name]
             for state, count in sorted(consumers.states.items()):
                 self._consumers.add(count, labels_of({"queue": name, "state": state}))
@@ -188,7 +186,7 @@ class Depths:
 async def add_sessions(page: Page, machine: Machine) -> None:
     """Add the sessions, by state."""
     counts = dict.fromkeys(("connected", "detached", "disconnected"), 0)
-    async for number in _in_pieces(machine.session_numbers(), PIECE):
+    async for number in in_pieces(machine.session_numbers(), PIECE):
         status = machine.session_status(number)
         if status is not None:
             counts[status] += 1
@@ -204,11 +202,3 @@ def _earlier(one_ms: int | None, other_ms: int | None) -> int | None:
     if one_ms is None or other_ms is None:
         return one_ms if other_ms is None else other_ms
     return min(one_ms, other_ms)
-
-
-async def _in_pieces(items: Sequence[T], size: int) -> AsyncIterator[T]:
-    """These items; the event loop runs between pieces."""
-    for at in range(0, len(items), size):
-        for item in items[at : at + size]:
-            yield item
-        await asyncio.sleep(0)

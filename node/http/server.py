@@ -24,6 +24,7 @@ from node.http.doors import Doors
 from node.http.exposition import CONTENT_TYPE
 from node.http.log import request_logger
 from node.http.metrics import Metrics
+from node.http.pieces import in_pieces
 
 if TYPE_CHECKING:
     from node.server import Node
@@ -160,7 +161,9 @@ class HttpServer:
             return elsewhere
         broker = self._node.broker
         listed = views.overviews(broker.host.machine, broker.alarms, limits.QUEUES_LISTED_MAX)
-        return web.json_response(list(listed))
+        found = [view async for view in in_pieces(listed, limits.QUEUES_LISTED_PIECE)]
+        elsewhere = self._elsewhere(request)  # This node may have lost its lease meanwhile.
+        return web.json_response(found) if elsewhere is None else elsewhere
 
     async def _queue(self, request: web.Request) -> web.Response:
         """Answer with the output of `fifo queue show NAME --json`."""

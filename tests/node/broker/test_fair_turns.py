@@ -49,6 +49,7 @@ from node.broker.requests import publishing
 from node.broker.stretches import Stretches
 from tests.support import raft_probe
 from tests.support.cluster import eventually, leadership_of, running
+from tests.support.loop_turns import Spy
 from tests.support.rawclient import RawClient, connected
 
 PING = b"".join(encode(Ping(), 0))
@@ -319,33 +320,6 @@ async def test_a_burst_in_one_write_is_handled_in_turns_and_another_client_in_be
 
 
 # --- long answers ---------------------------------------------------------------------------------
-
-
-class Spy:
-    """Counts calls of a method by the turn of the loop in which they come."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> None:
-        self.turn = 0
-        self.calls: Counter[int] = Counter()
-        self.arguments: list[tuple[object, ...]] = []
-        original = getattr(owner, name)
-
-        def counted(*values: object, **named: object) -> object:
-            self.calls[self.turn] += 1
-            self.arguments.append(values)
-            return original(*values, **named)
-
-        monkeypatch.setattr(owner, name, counted)
-        self._loop = asyncio.get_running_loop()
-        self._next: asyncio.Handle = self._loop.call_soon(self._tick)
-
-    def _tick(self) -> None:
-        self.turn += 1
-        self._next = self._loop.call_soon(self._tick)
-
-    def stop(self) -> None:
-        """Count no more turns: the loop may rest."""
-        self._next.cancel()
 
 
 async def test_a_list_of_queues_is_made_in_pieces_while_other_clients_are_answered(

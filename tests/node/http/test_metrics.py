@@ -19,11 +19,12 @@ import pytest
 import fifo
 from fifo.client import observe
 from fifo.machine import commands
-from node.http import exposition, queue_metrics
+from node.http import exposition, limits, queue_metrics
 from node.http.exposition import Page
 from node.server import Node
 from node.users import User
 from tests.support.cluster import eventually, passed, running
+from tests.support.loop_turns import Spy
 from tests.support.machine import Bench
 from tests.support.metrics import documented
 from tests.support.users import EVERYTHING, user
@@ -434,6 +435,21 @@ async def test_the_api_equals_the_command_line_and_followers_redirect_to_the_lea
         await eventually(lambda: not leader.broker.may_answer())
         status, said = await get(leader, "/api/queues")
         assert status == 503
+
+
+async def test_a_list_of_queues_is_made_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, 1) as cluster:
+        node = await cluster.leader()
+        async with fifo.connect(cluster.url) as client:
+            for number in range(40):
+                await client.declare(fifo.QueueSpec(f"q{number}"))
+        spy = Spy(monkeypatch, node.broker.host.machine, "queue_overview")
+        status, listed = await get(node, "/api/queues")
+        spy.stop()
+        assert (status, len(listed)) == (200, 40)
+        assert max(spy.calls.values()) <= limits.QUEUES_LISTED_PIECE
 
 
 async def test_nothing_but_reading_is_possible(tmp_path: Path) -> None:
