@@ -1,6 +1,7 @@
-"""`python -m tests.conformance URL`: each rule of a node, and whether it holds.
+"""`python -m tests.conformance URL` or `--client 'CMD {url}'`: each rule, and whether it holds.
 
-Owns the command line. It needs a node that leads, and makes queues named `conformance.*` there.
+Owns the command line. A URL names a node that leads, where queues named `conformance.*` are made;
+a command starts a client's program, which a scripted node drives.
 The exit code is 0 where every rule holds, 1 where one does not, 2 where no node could be asked.
 """
 
@@ -10,13 +11,14 @@ import argparse
 import json
 import ssl
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.conformance import consuming, opening, publishing, queues
+from tests.conformance import clients, consuming, opening, publishing, queues
 from tests.conformance.peer import REDIRECT, WELCOME, Broken, Peer, Target
-from tests.conformance.suite import Outcome, run
+from tests.conformance.rules import Outcome
+from tests.conformance.suite import run
 
 FAILED, NOT_ASKED = 1, 2
 PARTS = (opening, publishing, consuming, queues)
@@ -52,24 +54,37 @@ def leader_of(target: Target) -> Target:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the suite; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
-    parser.add_argument(
-        "url", help="fifo://[user:password@]host:port, or fifos://...?ca=FILE with TLS"
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument(
+        "url", nargs="?", help="fifo://[user:password@]host:port, or fifos://...?ca=FILE with TLS"
+    )
+    asked.add_argument(
+        "--client",
+        metavar="COMMAND",
+        help="a client's program, as `subject.py` has it: 'CMD {url}'",
     )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument("--only", default="", metavar="TEXT", help="rules with this in their name")
     options = parser.parse_args(arguments)
+    if options.client is not None:
+        return _show(clients.run(options.client, options.only), as_json=options.json)
     try:
         target = leader_of(target_of(options.url))
     except (Broken, OSError, ValueError) as problem:
         print(f"cannot ask a node: {problem}", file=sys.stderr)
         return NOT_ASKED
+    return _show(run(target, options.only), as_json=options.json)
+
+
+def _show(running: Iterable[Outcome], *, as_json: bool) -> int:
+    """Print each outcome as it comes; return the exit code."""
     outcomes = []
-    for outcome in run(target, options.only):
+    for outcome in running:
         outcomes.append(outcome)
-        if not options.json:
+        if not as_json:
             print(_line(outcome), flush=True)
     failed = [one for one in outcomes if one.problem is not None]
-    if options.json:
+    if as_json:
         print(json.dumps([_row(one) for one in outcomes], indent=1))
     else:
         print(f"{len(outcomes) - len(failed)} of {len(outcomes)} rules hold")

@@ -105,6 +105,21 @@ def frame_bytes(kind: int, correlation: int, *fields: Any, raw: bytes = b"") -> 
     return b"".join([prefix, header, raw])
 
 
+def cut_frame(data: bytearray) -> Frame | None:
+    """Take the first frame out of the bytes that came; None where it is not whole."""
+    if len(data) < _PREFIX.size:
+        return None
+    header_bytes, raw_bytes = _PREFIX.unpack_from(data)
+    end = _PREFIX.size + header_bytes + raw_bytes
+    if len(data) < end:
+        return None
+    header = bytes(data[_PREFIX.size : _PREFIX.size + header_bytes])
+    raw = bytes(data[end - raw_bytes : end])
+    del data[:end]
+    kind, correlation, *fields = msgpack.unpackb(header, strict_map_key=True)
+    return Frame(kind, correlation, fields, raw)
+
+
 class Peer:
     """Connection of a session. Waits raise `Broken` at their deadline."""
 
@@ -164,21 +179,8 @@ class Peer:
         if not data:
             raise Closed(f"closed before {what} came; kinds that came: {self.arrived}")
         self._data += data
-        while frame := self._cut():
+        while frame := cut_frame(self._data):
             self._arrived(frame)
-
-    def _cut(self) -> Frame | None:
-        if len(self._data) < _PREFIX.size:
-            return None
-        header_bytes, raw_bytes = _PREFIX.unpack_from(self._data)
-        end = _PREFIX.size + header_bytes + raw_bytes
-        if len(self._data) < end:
-            return None
-        header = bytes(self._data[_PREFIX.size : _PREFIX.size + header_bytes])
-        raw = bytes(self._data[end - raw_bytes : end])
-        del self._data[:end]
-        kind, correlation, *fields = msgpack.unpackb(header, strict_map_key=True)
-        return Frame(kind, correlation, fields, raw)
 
     def _arrived(self, frame: Frame) -> None:
         self.arrived.append(frame.kind)

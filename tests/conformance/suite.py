@@ -1,7 +1,7 @@
-"""The list of rules, and running them against one node.
+"""The rules for nodes, and running them against one.
 
-Owns the decorator that makes a function a rule, the order, and the outcome of each. A rule gets a
-`Case`, makes connections and a queue of its own, and raises `Broken`. Must not know any rule.
+Owns the list and the order. A rule gets a `Case`, makes connections and a queue of its own, and
+raises `Broken`. Must not know any rule.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgpack
 
 from tests.conformance.peer import CLOSE, DECLARE, QUEUE_ACTION, Broken, Peer, Target
+from tests.conformance.rules import Outcome, Rule, Rules
 
 
 @dataclass
@@ -72,52 +73,16 @@ def _close(peer: Peer) -> None:
     peer.close()
 
 
-Check: TypeAlias = Callable[[Case], None]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A sentence of the page, and how it is asked."""
-
-    section: int
-    text: str
-    check: Check
-
-    @property
-    def name(self) -> str:
-        """The name of its function, for `--only` and for tests."""
-        return self.check.__name__
-
-
-RULES: list[Rule] = []
-
-
-def rule(section: int, text: str) -> Callable[[Check], Check]:
-    """Make a function the check of a rule of this section."""
-
-    def decorate(check: Check) -> Check:
-        RULES.append(Rule(section, text, check))
-        return check
-
-    return decorate
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Result of a rule; `problem` is None where it holds."""
-
-    rule: Rule
-    problem: str | None
+rule: Rules[Case] = Rules()
 
 
 def run(target: Target, only: str = "") -> Iterator[Outcome]:
     """Check the rules, those whose name contains `only`, in the order of the page."""
-    for one in sorted(RULES, key=lambda one: one.section):
-        if only in one.name:
-            yield Outcome(one, _problem(one, target))
+    for one in rule.chosen(only):
+        yield Outcome(one, _problem(one, target))
 
 
-def _problem(one: Rule, target: Target) -> str | None:
+def _problem(one: Rule[Case], target: Target) -> str | None:
     case = Case(target)
     try:
         one.check(case)
