@@ -57,6 +57,7 @@ from fifo.client import (
     RedriveView,
     SessionEnded,
     SessionTaken,
+    SessionView,
     SettleResult,
     Status,
     StoredMessage,
@@ -65,6 +66,7 @@ from fifo.client import (
     Timeout,
     UnknownProducer,
     Unsupported,
+    UserView,
     connect,
 )
 
@@ -126,6 +128,8 @@ __all__ = [
     "QueueNotFound",
     "QueueReplaced",
     "SessionEnded",
+    "SessionView",
+    "UserView",
     "SessionTaken",
     "Timeout",
     "UnknownProducer",

@@ -628,6 +628,9 @@ class BlockingClient(_Twin[BaseClient[BlockingMessage]]):
     delayed = _blocking(BaseClient.delayed)
     consumers = _blocking(BaseClient.consumers)
     producers = _blocking(BaseClient.producers)
+    sessions = _blocking(BaseClient.sessions)
+    users = _blocking(BaseClient.users)
+    end_session = _blocking(BaseClient.end_session)
     peek = _blocking(BaseClient.peek)
 
     @overload

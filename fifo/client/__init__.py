@@ -74,7 +74,9 @@ from fifo.client.views import (
     QueueView,
     RedriveCount,
     RedriveView,
+    SessionView,
     SnapshotView,
+    UserView,
 )
 
 __all__ = [
@@ -154,6 +156,8 @@ __all__ = [
     "QueueNotFound",
     "QueueReplaced",
     "SessionEnded",
+    "SessionView",
+    "UserView",
     "SessionTaken",
     "Timeout",
     "UnknownProducer",

@@ -59,6 +59,8 @@ from fifo.client.views import (
     QueueView,
     RedriveCount,
     RedriveView,
+    SessionView,
+    UserView,
     View,
     view,
     views,
@@ -67,6 +69,7 @@ from fifo.wire import limits as wire
 from fifo.wire.messages import (
     Close,
     Declare,
+    EndSession,
     ForgetProducer,
     Get,
     Move,
@@ -295,6 +298,26 @@ class BaseClient(Generic[M]):
     ) -> list[ProducerView]:
         """List up to `limit` named producers of the queue with their last numbers there."""
         return await self._views(ProducerView, self._query(queue, "producers", limit), timeout)
+
+    async def sessions(
+        self, limit: int = 10_000, *, timeout: Duration | None = None
+    ) -> list[SessionView]:
+        """List sessions: all of them for operators and monitors, otherwise those of the user."""
+        checks.integer(limit, "limit", 1, wire.ITEMS_MAX)
+        return await self._views(SessionView, QueueQuery(None, "sessions", limit), timeout)
+
+    async def users(self, *, timeout: Duration | None = None) -> list[UserView]:
+        """List users with what they have of each quota, and may have; empty without users."""
+        return await self._views(UserView, QueueQuery(None, "users", wire.ITEMS_MAX), timeout)
+
+    async def end_session(self, session: str, *, timeout: Duration | None = None) -> None:
+        """End a session, named by the beginning of its id: what it holds is returned, uncounted.
+
+        Its client goes on in a new one. Needs `operate`, for a session of another user. Raises
+        InvalidArgument where no session, or more than one, begins so.
+        """
+        checks.name(session, "session")
+        await self._ask(EndSession(session), timeout)
 
     async def peek(
         self, queue: str, count: int = 1, *, timeout: Duration | None = None

@@ -251,6 +251,54 @@ class ProducerView(View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionView(View):
+    """A session: a client, over all its connections."""
+
+    session: str = _sent("session", "")
+    """The beginning of its id."""
+    number: int = _sent("number", 0)
+    """Its number in the cluster."""
+    user: str = _sent("user", "")
+    """The user that it belongs to."""
+    client: str = _sent("client", "")
+    """The name that the client gave itself."""
+    address: str = _sent("address", "")
+    """Where it connected from last."""
+    status: str = _sent("status", "")
+    """`connected`, `detached` or `disconnected`."""
+    use: str = _sent("use", "")
+    """`none`, `writing` or `consuming`: how long it outlives its connections."""
+    consumers: int = _sent("consumers", 0)
+    """Its consumers."""
+    held: int = _sent("held", 0)
+    """Messages that these hold."""
+    ends_in_ms: int | None = _sent("ends_in_ms")
+    """Milliseconds until it ends; None while it is connected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserView(View):
+    """A user with its part of each quota, by the names of the configuration."""
+
+    name: str = _sent("name", "")
+    """The name."""
+    connections: int = _sent("connections", 0)
+    """Connections to the leader."""
+    sessions: int = _sent("sessions", 0)
+    """Sessions, connected or not."""
+    producers: int = _sent("producers", 0)
+    """Named producers."""
+    queues: int = _sent("queues", 0)
+    """Queues that it created."""
+    consumers: int = _sent("consumers", 0)
+    """Consumers, those of gets and durable ones too."""
+    stored_bytes: int = _sent("stored_bytes", 0)
+    """Bytes in its queues."""
+    shares: Mapping[str, int] = _map("shares")
+    """Its share of each, by the name of the quota."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PeerView(View):
     """Another node, as the asked one sees it."""
 

@@ -393,6 +393,26 @@ def _standing(queue: Queue, low: int, end: int, most: int) -> list[int]:
     return list(islice(merge(ready.ready_from(queue, low, end), delayed), most))
 
 
+def session_summary(state: State, number: int) -> Plain | None:
+    """A session in a line: whose it is, its status, what it has, and when it ends."""
+    session = state.sessions.get(number)
+    if session is None:
+        return None
+    status = "connected" if consumers.is_present(state, session) else "detached"
+    return {
+        "session_id": session.session_id,
+        "number": number,
+        "user": session.user,
+        "client": session.client,
+        "address": session.address,
+        "status": "disconnected" if session.disconnected else status,
+        "use": Use(session.use).name.lower(),
+        "consumers": len(session.consumers),
+        "held": sum([state.consumers[one].held for one in session.consumers]),
+        "ends_ms": session.timer_ms,
+    }
+
+
 def session_view(state: State, number: int) -> Plain | None:
     """Epochs, flags, consumers and pending notices of a session."""
     session = state.sessions.get(number)

@@ -141,6 +141,19 @@ class ReadSide:
         """The number of the session with this id."""
         return self.state.session_ids.get(session_id)
 
+    def session_summary(self, session: int) -> Plain | None:
+        """A session in a line; `ends_ms` is the cluster time at which it ends, None if it stays."""
+        return queries.session_summary(self.state, session)
+
+    def sessions_like(self, begin: str) -> list[tuple[int, str]]:
+        """(number, user) of the sessions whose id begins with these hexadecimal digits. Looks at
+        every session."""
+        found = []
+        for session_id, number in self.state.session_ids.items():
+            if session_id.hex().startswith(begin):
+                found.append((number, self.state.sessions[number].user))
+        return found
+
     def session_view(self, session: int) -> Plain | None:
         """Epochs, flags and consumers of a session, as plain data."""
         return queries.session_view(self.state, session)

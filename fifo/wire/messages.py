@@ -579,7 +579,7 @@ class QueueAction(Message):
 @_wire(43)
 @dataclass(frozen=True, slots=True)
 class QueueQuery(Message):
-    """A query: list (no queue), show, locks, delayed, consumers or producers; answered by `Ok`."""
+    """A query: list, sessions or users (no queue), show, locks, delayed, consumers or producers."""
 
     queue: Annotated[str | None, maybe(_NAME)]
     query: Annotated[str, text(32, 1)]
@@ -669,3 +669,11 @@ class ForgetProducer(Message):
     """Forget a named producer with its numbers; answered by `Ok`."""
 
     name: Name
+
+
+@_wire(52)
+@dataclass(frozen=True, slots=True)
+class EndSession(Message):
+    """End the session whose id, in hexadecimal digits, begins so; answered by `Ok`."""
+
+    session: Annotated[str, text(32, 8)]

@@ -93,6 +93,7 @@ class Broker:
         self._context = Context(
             self._identity.node, raft, self.host, self._clocks, self._turns, self.counters,
             self._settings, self.alarms, self._entropy, self._authentication.rights_of,
+            self._authentication.users, self.connections.of_user,
         )  # fmt: skip
 
     def _read(self, index: int) -> memoryview:

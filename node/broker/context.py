@@ -5,7 +5,7 @@ Owns the list of them, so that a term's parts are given one thing. Must not know
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from node.broker.alarms import Alarms
@@ -33,3 +33,6 @@ class Context:
     entropy: Callable[[int], bytes]
     """So many bytes that no client can predict."""
     rights_of: Callable[[str], Rights | None]
+    users: Callable[[], Sequence[Rights]]
+    connections_of: Callable[[str], int]
+    """To this node, of the user with this name."""

@@ -31,6 +31,7 @@ from node.broker.requests.consuming import Consuming
 from node.broker.requests.control import Control
 from node.broker.requests.durables import Durables
 from node.broker.requests.notices import NoticeAcks
+from node.broker.requests.people import Known, People
 from node.broker.requests.proposer import Proposer
 from node.broker.requests.publishing import Publishing
 from node.broker.requests.queries import Queries
@@ -79,6 +80,8 @@ class Leadership:
         context, machine = self._context, self._machine
         proposals, locks = self.proposals, self.locks
         proposer = Proposer(machine, proposals)
+        known = Known(context.users, context.connections_of)
+        people = People(machine, proposer, self.quotas, known, self._clock.now_ms)
         return table.Handlers(
             publishing=Publishing(context, proposals, proposer, self.quotas),
             consuming=Consuming(context, proposer, self._gets, self.quotas),
@@ -92,9 +95,11 @@ class Leadership:
                 context.host.read_area,
                 context.alarms,
                 self.may_answer,
+                people,
             ),
             durables=Durables(machine, proposer, self.quotas),
             redrives=Redrives(context, proposals, proposer, self.may_answer),
+            people=people,
             control=Control(
                 context.raft, proposer, own_name=context.node, close_session=self.sessions.close
             ),

@@ -242,6 +242,9 @@ LIST_BYTES_MAX: Final = 768 * KIB
 """Packed answer to a query; below the protocol's 1 MiB header. A list of more queues is answered
 without their specs and counters, and refused where that is too long still."""
 
+LIST_PIECE: Final = 200
+"""Sessions or users in one piece of an answer: about a millisecond."""
+
 PEEK_BYTES_MAX: Final = 4 * MIB
 """Bodies in one answer to a peek."""
 

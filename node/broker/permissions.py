@@ -107,7 +107,7 @@ def _dead_letter(rights: Rights, spec: Mapping[str, Any]) -> Refusals:
 
 def _query(rights: Rights, message: wire.QueueQuery) -> Refusals:
     if message.query == "list" or message.queue is None:
-        return  # The answer holds only the queues that the user may know of.
+        return  # The answer holds only the queues, sessions or users that this one may know of.
     if message.query == "show":
         yield rights.lacks(message.queue, *Permission)
     elif message.query == "producers":
@@ -155,6 +155,7 @@ _NEEDS.update(
         wire.Publish: _on(PUBLISH),
         wire.OpenProducer: _publisher,  # The answer holds only queues that the user publishes to.
         wire.ForgetProducer: _everybody,  # Its handler asks for each queue it has published to.
+        wire.EndSession: _everybody,  # Its handler asks whose session it is.
         wire.Subscribe: _on(CONSUME),
         wire.Get: _on(CONSUME),
         wire.Peek: _on(CONSUME),

@@ -66,7 +66,7 @@ def locks(queue: Queue, watch: Watch = False, url: Url = None, as_json: Json = F
     async def fetch(client: fifo.Client) -> Rows:
         return [row.as_dict() for row in await client.locks(queue)]
 
-    print_list(url, fetch, partial(_draw, _LOCKS), as_json=as_json, watch=watch)
+    print_list(url, fetch, partial(draw_rows, _LOCKS), as_json=as_json, watch=watch)
 
 
 def delayed(queue: Queue, watch: Watch = False, url: Url = None, as_json: Json = False) -> None:
@@ -75,7 +75,7 @@ def delayed(queue: Queue, watch: Watch = False, url: Url = None, as_json: Json =
     async def fetch(client: fifo.Client) -> Rows:
         return [row.as_dict() for row in await client.delayed(queue)]
 
-    print_list(url, fetch, partial(_draw, _DELAYED), as_json=as_json, watch=watch)
+    print_list(url, fetch, partial(draw_rows, _DELAYED), as_json=as_json, watch=watch)
 
 
 def consumers(queue: Queue, watch: Watch = False, url: Url = None, as_json: Json = False) -> None:
@@ -84,7 +84,7 @@ def consumers(queue: Queue, watch: Watch = False, url: Url = None, as_json: Json
     async def fetch(client: fifo.Client) -> Rows:
         return [row.as_dict() for row in await client.consumers(queue)]
 
-    print_list(url, fetch, partial(_draw, _CONSUMERS), as_json=as_json, watch=watch)
+    print_list(url, fetch, partial(draw_rows, _CONSUMERS), as_json=as_json, watch=watch)
 
 
 def producers(queue: Queue, watch: Watch = False, url: Url = None, as_json: Json = False) -> None:
@@ -96,7 +96,7 @@ def producers(queue: Queue, watch: Watch = False, url: Url = None, as_json: Json
     async def fetch(client: fifo.Client) -> Rows:
         return [row.as_dict() for row in await client.producers(queue)]
 
-    print_list(url, fetch, partial(_draw, _PRODUCERS), as_json=as_json, watch=watch)
+    print_list(url, fetch, partial(draw_rows, _PRODUCERS), as_json=as_json, watch=watch)
 
 
 Rows: TypeAlias = list[dict[str, Any]]
@@ -116,7 +116,7 @@ _CONSUMERS: Final = (
 _PRODUCERS: Final = ("name last", "unused_ms", "queues")
 
 
-def _draw(important: Sequence[str], rows: Rows) -> None:
+def draw_rows(important: Sequence[str], rows: Rows) -> None:
     """Print the rows of the reply; their keys are the columns."""
     if not rows:
         output.note("none")

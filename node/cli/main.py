@@ -16,7 +16,7 @@ import typer
 from typer.main import get_command
 
 import fifo
-from node.cli import admin, cluster, look, output, queue, user
+from node.cli import admin, cluster, look, output, people, queue, user
 from node.cli.bench import bench
 from node.cli.consume import consume
 from node.cli.errors import FAILED, INTERRUPTED, USAGE, CliError, one_line
@@ -40,6 +40,7 @@ app = typer.Typer(
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(queue.app, name="queue")
 app.add_typer(user.app, name="user")
+app.add_typer(people.app, name="session")
 for command, example in (
     (serve, "fifo serve --config cluster.toml --node n1"),
     (status, "fifo status --json"),
@@ -50,6 +51,8 @@ for command, example in (
     (look.delayed, "fifo delayed orders"),
     (look.consumers, "fifo consumers orders"),
     (look.producers, "fifo producers orders"),
+    (people.users, "fifo users --json"),
+    (people.sessions, "fifo sessions --user orders-service"),
     (bench, "fifo bench --publishers 1 --consumers 1 --seconds 20"),
     (admin.redrive, "fifo redrive orders.dlq --limit 100 --dry-run"),
     (admin.move, "fifo move orders orders.aside --limit 100 --dry-run"),

@@ -18,6 +18,7 @@ from fifo.wire.messages import (
     Declare,
     Deliver,
     Durable,
+    EndSession,
     Error,
     ForgetProducer,
     Get,
@@ -154,6 +155,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     Status(),
     TransferLeadership("n2"),
     ForgetProducer("loader"),
+    EndSession("00c0ffee"),
 )
 
 BY_NAME: Final = {type(example).__name__: example for example in EXAMPLES}

@@ -168,6 +168,10 @@ class Authentication:
         }
         self._verified.clear()
 
+    def users(self) -> list[Rights]:
+        """All users, in the order of the file."""
+        return list(self._rights.values())
+
     def rights_of(self, name: str) -> Rights | None:
         """The rights of the user with this name; None without such a user."""
         return self._rights.get(name)

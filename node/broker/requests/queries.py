@@ -22,6 +22,7 @@ from node.broker.connections.connection import Binding, Connection
 from node.broker.connections.deferred_frames import PeekAnswer
 from node.broker.lock_clock import LockClock
 from node.broker.refusals import plain
+from node.broker.requests.people import People
 from node.broker.requests.proposer import message_of, refuse_no_queue
 
 
@@ -36,6 +37,7 @@ class Queries:
         read_area: deliveries.ReadArea,
         alarms: Alarms,
         may_answer: Callable[[], bool],
+        people: People,
     ) -> None:
         self._machine = machine
         self._locks = locks
@@ -43,14 +45,17 @@ class Queries:
         self._read_area = read_area
         self._alarms = alarms
         self._may_answer = may_answer
+        self._people = people
 
     def query(self, connection: Connection, session: Binding, frame: Frame) -> None:
-        """Answer list, show, locks, delayed, consumers or producers."""
+        """Answer a list of queues, sessions or users, or a view of one queue."""
         query = message_of(frame, QueueQuery)
         if not self._may_answer():
             _not_now(connection, frame)
         elif query.query == "list":
             connection.answer_in_pieces(frame, self._list(connection, frame, query.limit))
+        elif query.query in ("sessions", "users"):
+            connection.answer_in_pieces(frame, self._people.listed(connection, frame))
         elif query.queue is None or not self._machine.has_queue(query.queue):
             refuse_no_queue(connection, frame.correlation, query.queue)
         else:
@@ -105,8 +110,8 @@ class Queries:
                 connection.refuse(
                     frame.correlation,
                     Code.INVALID_ARGUMENT,
-                    f"unknown query {query.query!r}: use one of list, show, locks, delayed,"
-                    " consumers, producers",
+                    f"unknown query {query.query!r}: use one of list, sessions, users, show, locks,"
+                    " delayed, consumers, producers",
                 )
                 return
         answer = plain(found)

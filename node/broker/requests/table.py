@@ -16,6 +16,7 @@ from node.broker.requests.consuming import Consuming
 from node.broker.requests.control import Control
 from node.broker.requests.durables import Durables
 from node.broker.requests.notices import NoticeAcks
+from node.broker.requests.people import People
 from node.broker.requests.proposer import Handler
 from node.broker.requests.publishing import Publishing
 from node.broker.requests.queries import Queries
@@ -36,6 +37,7 @@ class Handlers:
     queries: Queries
     durables: Durables
     redrives: Redrives
+    people: People
     control: Control
 
 
@@ -59,6 +61,7 @@ HANDLERS: Final[dict[type[Message], Callable[[Handlers], Handler]]] = {
     wire.Durable: lambda term: term.durables.durable,
     wire.Redrive: lambda term: term.redrives.redrive,
     wire.Move: lambda term: term.redrives.move,
+    wire.EndSession: lambda term: term.people.end_session,
     wire.Close: lambda term: term.control.close,
     wire.TransferLeadership: lambda term: term.control.transfer,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from fifo.wire.messages import (
     Confirms,
     Declare,
     Durable,
+    EndSession,
     Error,
     Get,
     Got,
@@ -221,3 +223,53 @@ async def test_one_user_takes_half_of_the_connections_and_no_more(tmp_path: Path
         assert node.broker.connections.of_user("ann") == 20
         await ops.close()
         await eventually(lambda: node.broker.connections.of_user("ops") == 0)
+
+
+async def test_an_operator_sees_all_sessions_and_ends_one(tmp_path: Path) -> None:
+    async with Small(tmp_path, ANN, BOB, OPS) as node:
+        ann, ops, bob = [await welcomed(node, name) for name in ("ann", "ops", "bob")]
+        await ann.declare("q")
+        await ann.confirmed(ann.publish("q", 0, 1, [b"x"]))
+        await ann.subscribe("q")
+        await ann.delivery()
+        listed = await answered(ops, QueueQuery(None, "sessions"))
+        [shown] = [one for one in listed if one["user"] == "ann"]
+        assert {one["user"] for one in listed} == {"ann", "bob", "ops"}
+        assert (shown["session"], shown["held"], shown["use"]) == (
+            ann.session[:4].hex(),
+            1,
+            "consuming",
+        )
+        assert [one["user"] for one in await answered(bob, QueueQuery(None, "sessions"))] == ["bob"]
+        denied = await bob.ask(EndSession(shown["session"]))
+        assert isinstance(denied, Error)
+        assert denied.code == Code.INVALID_ARGUMENT, "it says nothing of other users' sessions"
+        assert isinstance(await ops.ask(EndSession(shown["session"])), Ok)
+        assert leadership_of(node)._machine.ready("q") == 1
+        again = await RawClient(ann.session, ann.incarnation).connect(node.me.client)
+        frame = await again.hello(user="ann", secret=("token", b"ann-token"), resume=True)
+        assert isinstance(frame.message, Welcome)
+        assert frame.message.consumers == ()
+
+
+async def test_users_are_shown_with_what_they_have_and_may_have(tmp_path: Path) -> None:
+    few = replace(ANN, shares=((Quota.QUEUES, 3),))
+    async with Small(tmp_path, few, BOB, OPS) as node:
+        ann, ops = await welcomed(node, "ann"), await welcomed(node, "ops")
+        await ann.declare("q")
+        await ann.confirmed(ann.publish("q", 0, 1, [b"x" * 100]))
+        await passed(limits.STORED_LOOK_SECONDS)
+        shown = {one["name"]: one for one in await answered(ops, QueueQuery(None, "users"))}
+        assert set(shown) == {"ann", "bob", "ops"}
+        used = {quota: shown["ann"][quota] for quota in ("connections", "sessions", "queues")}
+        assert used == {"connections": 1, "sessions": 1, "queues": 1}
+        assert shown["ann"]["stored_bytes"] == 100
+        assert (shown["ann"]["shares"]["queues"], shown["bob"]["shares"]["queues"]) == (3, 5_000)
+        assert [one["name"] for one in await answered(ann, QueueQuery(None, "users"))] == ["ann"]
+
+
+async def answered(client: RawClient, query: QueueQuery) -> list[dict[str, Any]]:
+    answer = await client.ask(query)
+    assert isinstance(answer, Ok), answer
+    found: list[dict[str, Any]] = answer.result
+    return found

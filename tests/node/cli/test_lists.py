@@ -161,3 +161,13 @@ def test_a_body_reaches_a_pipe_whole_and_a_terminal_without_control_characters(
     assert os.read(terminal, 4_096) == b"red \\x1b[31m\r\nsecond\r\n"
     os.close(terminal)
     local.ok("queue", "delete", "evil", "--yes")
+
+
+def test_sessions_are_listed_and_ended(local: Local) -> None:
+    listed = local.ok("sessions", "--json").json
+    assert listed, "that of the command itself"
+    assert local.ok("sessions", "--user", "absent", "--json").json == []
+    assert listed[-1]["use"] == "none"
+    line = local.type("session", "end", "ffffffff00", "--yes").line
+    assert "there is no session that begins with 'ffffffff00'" in line
+    assert local.ok("users", "--json").json == []

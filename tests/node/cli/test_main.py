@@ -32,6 +32,8 @@ PRINTS_DATA = {
     "bench",
     "cluster start",
     "cluster status",
+    "users",
+    "sessions",
     "consume",
     "consumers",
     "delayed",
@@ -67,12 +69,13 @@ def test_the_command_line_has_exactly_these_commands() -> None:
     queue = "declare list show update purge delete pause resume"
     single = (
         "serve status publish consume peek locks delayed consumers producers redrive move bench"
-        " forget-producer transfer-leadership"
+        " forget-producer transfer-leadership users sessions"
     )
     user = "hash token"
     wanted = [f"cluster {verb}" for verb in cluster.split()]
     wanted += [f"user {verb}" for verb in user.split()]
     wanted += [f"queue {verb}" for verb in queue.split()]
+    wanted += ["session end"]
     wanted += single.split()
     assert sorted(wanted) == sorted(" ".join(words) for words in ALL)
 
