@@ -14,6 +14,7 @@ from fifo.wire.columns import DELIVER_TAGS, IGNORABLE, PUBLISH_TAGS
 from fifo.wire.errors import RETRYABLE
 from fifo.wire.fields import U63_MAX, Check, FieldError
 from fifo.wire.messages import REGISTRY, Message
+from fifo.words.handles import handle_of
 from fifo.words.options import Kind, Option
 from fifo.words.queue_options import QUEUE_OPTIONS
 from tests.wire import protocol_tables
@@ -213,6 +214,15 @@ def test_the_page_lists_every_column() -> None:
 
 def test_the_example_is_the_output_of_the_code() -> None:
     assert section(14).endswith(listing()), "python -m tests.wire.hex_example prints it"
+
+
+def test_the_example_of_a_handle_is_the_output_of_the_code() -> None:
+    found = re.search(
+        r"the key `(\w+)`, consumer (\d+) and token (\d+) give the handle\n`(\w+)`", section(6)
+    )
+    assert found, "the page has no example of a handle"
+    key, consumer, token, handle = found.groups()
+    assert handle_of(bytes.fromhex(key), int(consumer), int(token)).hex() == handle
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: type(step.message).__name__)
