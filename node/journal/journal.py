@@ -18,7 +18,7 @@ from node.journal import limits
 from node.journal.commands import CommandCache
 from node.journal.errors import JournalRefused, SnapshotFailed
 from node.journal.failstop import FailStop
-from node.journal.io.jobs import read_off_loop, submit
+from node.journal.io.jobs import Job, read_off_loop, submit
 from node.journal.io.readers import BodyFetch
 from node.journal.io.storage import OpenFiles
 from node.journal.limits import JournalLimits
@@ -34,7 +34,7 @@ from node.journal.snapshots.store import SnapshotWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from node.journal.io.jobs import Job, OffLoop
+    from node.journal.io.jobs import OffLoop
     from node.journal.io.storage import Storage
     from node.journal.recovery.open import RecoveredJournal
     from node.journal.snapshots.store import SnapshotStats
@@ -92,6 +92,9 @@ class Journal:
         self._cut_bytes = found.recovered.cut_bytes
         self._cache = CommandCache(journal_limits.cache_bytes)
         self._failstop = FailStop(storage.folder)
+        self._reserve = found.reserve
+        with contextlib.suppress(OSError):  # It is tried again, and its room counts as taken.
+            self._reserve.make()
         self.log = DurableLog(storage, found, journal_limits, clock, self._cache, self._failstop)
 
     @classmethod
@@ -183,6 +186,8 @@ class Journal:
             self._failstop.closed = True
             self._segments.close()
             self._snapshots.files.close()
+            with contextlib.suppress(OSError):
+                self._reserve.end()
             self._storage.unlock()
 
     def __repr__(self) -> str:
@@ -275,6 +280,16 @@ class Journal:
         with self._failstop.final():
             return self._storage.free_bytes()
 
+    @property
+    def room_bytes(self) -> int:
+        """The room that is free beyond the reserve, made or to be made."""
+        return self.free_bytes - self._reserve.missing_bytes
+
+    def making_reserve(self) -> Job[None] | None:
+        """The job that makes the reserve, for any thread, if it is missing and can be made."""
+        with self._failstop.final():
+            return Job(self._reserve.make) if self._reserve.can_be_made else None
+
     def low_bytes(self, wanted_bytes: int) -> int:
         """The mark below which the disk is low, where `wanted_bytes` is the operator's: on a small
         disk it is less."""
@@ -306,8 +321,11 @@ class Journal:
 
     def _check_room(self, needed_bytes: int) -> None:
         """The log must not run out of room because of a snapshot."""
+        enough_bytes = needed_bytes + self._limits.segment_bytes
         free_bytes = self.free_bytes
-        if free_bytes < needed_bytes + self._limits.segment_bytes:
+        if free_bytes < enough_bytes and self._reserve.give_up():
+            free_bytes = self.free_bytes
+        if free_bytes < enough_bytes:
             raise SnapshotFailed(
                 f"no room for a snapshot of {needed_bytes} bytes: {free_bytes} bytes are free in "
                 f"{self._storage.folder}; free some space"

@@ -22,6 +22,19 @@ and in the one before it, comes back only with later ones."""
 SEGMENT_BYTES_ON_DISK_MIN: Final = 4 * MIB
 """Smaller ones would cost more in syncs than they give back: two large entries."""
 
+RESERVE_BYTES: Final = 64 * MIB
+"""The reserve: a snapshot of a million messages and a day of settlements."""
+
+RESERVE_DISK_PARTS: Final = 16
+"""The part of a small disk that it takes at most."""
+
+RESERVE_ROOM_PARTS: Final = 4
+"""Multiple of its size that has to be free where it is made: on a small disk the low mark."""
+
+RESERVE_STOPPED_PARTS: Final = 16
+"""A node that stops leaves none behind where this many times its size is free: the next start will
+find the room."""
+
 LOW_DISK_PARTS: Final = 4
 """The low mark is at most this part of the disk: a node on a small one has most of it to use."""
 
@@ -153,6 +166,7 @@ class JournalLimits:
     cache_bytes: int = CACHE_BYTES
     replay_chunk_bytes: int = REPLAY_CHUNK_BYTES
     open_segments: int = OPEN_SEGMENTS_MAX
+    reserve_bytes: int = 0
 
     def __post_init__(self) -> None:
         if not SEGMENT_BYTES_MIN <= self.segment_bytes <= SEGMENT_BYTES_MAX:
@@ -168,6 +182,8 @@ class JournalLimits:
             raise ValueError(
                 f"preallocation_bytes must be 0 or more, not {self.preallocation_bytes}"
             )
+        if self.reserve_bytes < 0:
+            raise ValueError(f"reserve_bytes must be 0 or more, not {self.reserve_bytes}")
         if self.cache_bytes < 0 or self.replay_chunk_bytes < 1:
             raise ValueError(
                 "cache_bytes must be 0 or more and replay_chunk_bytes 1 or more, "
@@ -183,4 +199,7 @@ class JournalLimits:
     def of_disk(cls, disk_bytes: int) -> JournalLimits:
         """Return the limits of a journal on a disk of this size."""
         part = max(disk_bytes // SEGMENT_DISK_PARTS, SEGMENT_BYTES_ON_DISK_MIN)
-        return cls(segment_bytes=min(SEGMENT_BYTES, part))
+        return cls(
+            segment_bytes=min(SEGMENT_BYTES, part),
+            reserve_bytes=min(RESERVE_BYTES, disk_bytes // RESERVE_DISK_PARTS),
+        )

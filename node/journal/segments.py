@@ -16,7 +16,7 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from node.journal import limits, records
 from node.journal.io.storage import FULL_ERRNOS
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
     from node.journal.io.storage import OpenFiles, Storage, StorageFile
     from node.journal.records import JournalIdentity
+    from node.journal.reserve import Reserve
 
+
+T = TypeVar("T")
 
 MARK_NAME: Final = "synced"
 _SEGMENT_NAME: Final = re.compile(r"(\d{10})-(\d{20})\.segment")
@@ -120,8 +123,11 @@ class Preamble:
 class NewSegment:
     """A segment that stands in the order of the log already; on the disk after `make`."""
 
-    def __init__(self, storage: Storage, segment: Segment, content: Sequence[bytes]) -> None:
+    def __init__(
+        self, storage: Storage, segment: Segment, content: Sequence[bytes], reserve: Reserve
+    ) -> None:
         self._storage = storage
+        self._reserve = reserve
         self._content = content
         self.segment = segment
         self.file: StorageFile
@@ -132,9 +138,9 @@ class NewSegment:
         It is built under a temporary name, so that a segment file never has a torn header.
         """
         name = self.segment.name
-        file = self._storage.create(name + TEMPORARY_SUFFIX)
+        file = self._fitting(lambda: self._storage.create(name + TEMPORARY_SUFFIX))
         try:
-            file.write(0, self._content)
+            self._fitting(lambda: file.write(0, self._content))
             file.sync()
             self._storage.rename(name + TEMPORARY_SUFFIX, name)
             self._storage.sync_folder()
@@ -142,6 +148,15 @@ class NewSegment:
             file.close()
             raise
         self.file = file
+
+    def _fitting(self, change: Callable[[], T]) -> T:
+        """Make a change that needs room; once more with that of the reserve."""
+        try:
+            return change()
+        except OSError as problem:
+            if not self._reserve.helps(problem):
+                raise
+            return change()
 
 
 class Segments:
@@ -156,12 +171,14 @@ class Segments:
         *,
         segment_bytes: int,
         preallocation_bytes: int,
+        reserve: Reserve,
     ) -> None:
         """A segment that reaches `segment_bytes` is full; it is extended by zeros, some
         `preallocation_bytes` at a time."""
         self._storage = storage
         self._open_files = files
         self._segment_bytes = segment_bytes
+        self._reserve = reserve
         self._preallocation_bytes = preallocation_bytes
         self._preallocation: Preallocation | None = None
         self._identity = identity
@@ -252,7 +269,7 @@ class Segments:
         name = segment_name(sequence, first_index)
         segment = Segment(name, header, len(start), seed, len(start) + len(content))
         self._add(segment)
-        return NewSegment(self._storage, segment, (start, content))
+        return NewSegment(self._storage, segment, (start, content), self._reserve)
 
     def opened(self, new: NewSegment) -> None:
         """A segment is on the disk, and the one that is written from now on."""
@@ -275,7 +292,11 @@ class Segments:
         if self._preallocation is None:
             file, full = self.file(segment), self._segment_bytes
             self._preallocation = Preallocation(
-                file, offset, full=full, preallocation_bytes=self._preallocation_bytes
+                file,
+                offset,
+                full=full,
+                preallocation_bytes=self._preallocation_bytes,
+                reserve=self._reserve,
             )
         segment.size += size
         return partial(self._preallocation.write, offset, parts, size)
@@ -324,11 +345,18 @@ class Preallocation:
     """Zero-filled preallocation at the end of one segment file. Not thread-safe."""
 
     def __init__(
-        self, file: StorageFile, size: int, *, full: int, preallocation_bytes: int
+        self,
+        file: StorageFile,
+        size: int,
+        *,
+        full: int,
+        preallocation_bytes: int,
+        reserve: Reserve,
     ) -> None:
         """The file ends at `size`. Below `full`, `preallocation_bytes` of zeros are added at a
         time; a group that reaches `full` is the last of the file, and none are added beyond it."""
         self._file = file
+        self._reserve = reserve
         self._size = size
         self._full = full
         self._zeros = bytes(preallocation_bytes)
@@ -353,13 +381,27 @@ class Preallocation:
         try:
             self._file.write(offset, [*parts, zeros] if zeros else parts)
         except OSError as problem:
-            if not zeros or problem.errno not in FULL_ERRNOS:
+            if problem.errno not in FULL_ERRNOS:
                 raise
             # The disk is nearly full: this file preallocates no more. A failed write, unlike a
             # failed sync, dropped no page of the cache, so the group itself may still fit.
             self._zeros = b""
-            self._file.write(offset, parts)
+            self._write_without(offset, parts, problem if not zeros else None)
             self.cut(end)
+
+    def _write_without(self, offset: int, parts: Sequence[bytes], problem: OSError | None) -> None:
+        """Write a group alone, in the end with the room of the reserve; `problem`: of the write
+        that has failed already."""
+        if problem is None:
+            try:
+                self._file.write(offset, parts)
+            except OSError as failed:
+                problem = failed
+            else:
+                return
+        if not self._reserve.helps(problem):
+            raise problem
+        self._file.write(offset, parts)
 
     def cut(self, end: int) -> bool:
         """Truncate the file to `end`, where its last record ends; durable after a sync. False if it

@@ -170,6 +170,9 @@ class SimFile:
         self._inode.sync()
         self._storage.syncs += 1
 
+    def allocate(self, size: int) -> None:
+        self.write(0, (bytes(size),))
+
     def truncate(self, size: int) -> None:
         self._alive()
         self._storage.note("truncate", self._name)

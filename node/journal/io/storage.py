@@ -47,6 +47,10 @@ class StorageFile(Protocol):
     def sync(self) -> None:
         """Return when content and size are on the disk (fdatasync)."""
 
+    def allocate(self, size: int) -> None:
+        """Make the file `size` bytes long, with room on the disk for all of them, or an OSError
+        (some may be there)."""
+
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes; not durable before the next sync."""
 
@@ -143,6 +147,13 @@ class OsFile:
 
     def sync(self) -> None:
         _datasync(self._descriptor)
+
+    def allocate(self, size: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._descriptor, 0, size)
+            return
+        for offset in range(0, size, limits.RUN_BYTES):  # macOS has no such call.
+            self.write(offset, (bytes(min(limits.RUN_BYTES, size - offset)),))
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)

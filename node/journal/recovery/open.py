@@ -16,6 +16,7 @@ from node.journal.errors import JournalDamaged, JournalWhole
 from node.journal.io.storage import OpenFiles
 from node.journal.recovery import recovery_marker
 from node.journal.recovery.recovery import Recovery, ReplayedLog, unusable
+from node.journal.reserve import RESERVE_NAME, Reserve
 from node.journal.segments import Segments
 from node.journal.snapshots.store import SnapshotStore
 
@@ -37,6 +38,7 @@ class RecoveredJournal:
     snapshots: SnapshotStore
     recovered: ReplayedLog
     marker: Marker | None
+    reserve: Reserve
 
 
 def take(
@@ -50,11 +52,13 @@ def take(
     """
     try:
         storage.lock()
+        # Before anything is written: a disk that is full has its room for this start.
+        reserve = Reserve(storage, limits.reserve_bytes)
         marker = _marker(storage, recover)
         if marker is not None and not marker.emptied:
             marker = _set_aside(storage, marker)
         try:
-            found = _replay(storage, identity, limits, marker)
+            found = _replay(storage, identity, limits, marker, reserve)
             if recover is not None and marker is None:
                 _refuse_if_whole(storage, found)
         except JournalDamaged as damage:
@@ -63,7 +67,7 @@ def take(
             where = f"{damage.file} at byte {damage.offset}"
             logger.warning("event=journal_lost reason=%s: %s", where, damage.problem)
             marker = _set_aside(storage, recovery_marker.begin(storage, recover))
-            found = _replay(storage, identity, limits, marker)
+            found = _replay(storage, identity, limits, marker, reserve)
     except BaseException as problem:
         storage.unlock()
         if isinstance(problem, OSError):
@@ -82,7 +86,8 @@ def _marker(storage: Storage, recover: str | None) -> Marker | None:
         return recovery_marker.begin(storage, recover)
     if found is not None or recover is None:
         return found
-    if all(recovery_marker.is_set_aside(name) for name in storage.listdir()):
+    names = (name for name in storage.listdir() if name != RESERVE_NAME)
+    if all(map(recovery_marker.is_set_aside, names)):
         logger.warning("event=journal_lost reason=the folder %s is empty", storage.folder)
         return recovery_marker.begin(storage, recover)
     return None
@@ -97,7 +102,11 @@ def _set_aside(storage: Storage, marker: Marker) -> Marker:
 
 
 def _replay(
-    storage: Storage, identity: JournalIdentity, limits: JournalLimits, marker: Marker | None
+    storage: Storage,
+    identity: JournalIdentity,
+    limits: JournalLimits,
+    marker: Marker | None,
+    reserve: Reserve,
 ) -> RecoveredJournal:
     files = OpenFiles(storage, limits.open_segments)
     segments = Segments(
@@ -106,6 +115,7 @@ def _replay(
         identity,
         segment_bytes=limits.segment_bytes,
         preallocation_bytes=limits.preallocation_bytes,
+        reserve=reserve,
     )
     try:
         recovered = Recovery(
@@ -125,7 +135,7 @@ def _replay(
         segment_bytes=limits.segment_bytes,
     )
     snapshots = SnapshotStore(entries)
-    return RecoveredJournal(segments, snapshots, recovered, marker)
+    return RecoveredJournal(segments, snapshots, recovered, marker, reserve)
 
 
 def _refuse_if_whole(storage: Storage, found: RecoveredJournal) -> None:

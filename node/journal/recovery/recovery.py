@@ -29,6 +29,7 @@ from node.journal.io.storage import FULL_ERRNOS
 from node.journal.record_files import TEMPORARY_SUFFIX, RecordReader
 from node.journal.records import SEGMENT_MAGIC, RecordHead
 from node.journal.recovery.recovery_marker import MARKER_NAME, is_set_aside
+from node.journal.reserve import RESERVE_NAME
 from node.journal.segments import (
     MARK_NAME,
     Preamble,
@@ -127,7 +128,8 @@ class Recovery:
             if name.endswith(TEMPORARY_SUFFIX) and _is_ours(name.removesuffix(TEMPORARY_SUFFIX)):
                 self._storage.unlink(name)
         names = self._storage.listdir()
-        return [name for name in names if name != MARKER_NAME and not is_set_aside(name)]
+        others = (MARKER_NAME, RESERVE_NAME)
+        return [name for name in names if name not in others and not is_set_aside(name)]
 
     def _begin(self, names: list[str], mark: int) -> None:
         """The folder has no segment: make the first, if the folder is empty as it should be."""
@@ -317,7 +319,7 @@ class Recovery:
 def is_journal_file(name: str) -> bool:
     """Whether a file of this name in a data folder is the journal's, in use or set aside."""
     return (
-        name in (MARK_NAME, MARKER_NAME)
+        name in (MARK_NAME, MARKER_NAME, RESERVE_NAME)
         or is_set_aside(name)
         or _is_ours(name.removesuffix(TEMPORARY_SUFFIX))
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from node.journal.errors import REMEDY, JournalDamaged
 from node.journal.record_files import TEMPORARY_SUFFIX
+from node.journal.reserve import RESERVE_NAME
 
 if TYPE_CHECKING:
     from node.journal.io.storage import Storage
@@ -73,7 +74,7 @@ def finish(storage: Storage, marker: Marker) -> tuple[Marker, int]:
     is now and how many files there were."""
     count = 0
     for name in storage.listdir():
-        if name not in (MARKER_NAME, _TEMPORARY) and not is_set_aside(name):
+        if name not in (MARKER_NAME, _TEMPORARY, RESERVE_NAME) and not is_set_aside(name):
             storage.rename(name, f"{name}.lost-{marker.stamp}")
             count += 1
     storage.sync_folder()

@@ -41,6 +41,8 @@ class Shortage:
         self._hopeful_from = 0.0
         self.short = False
         """Whether room was short at the last look."""
+        self.plenty = False
+        """Whether that look was just now, and room was not short."""
 
     @property
     def dead_bytes(self) -> int:
@@ -50,11 +52,13 @@ class Shortage:
     def look(self) -> bool:
         """Whether it is time to give room back. Looks once in a while, at little cost."""
         now = self._clock()
+        self.plenty = False
         if now - self._looked_at < limits.SHORT_LOOK_SECONDS:
             return False
         self._looked_at = now
-        self.short = self._journal.free_bytes < self._enough_bytes
+        self.short = self._journal.room_bytes < self._enough_bytes
         if not self.short:
+            self.plenty = self._journal.making_reserve() is not None
             return False
         file_bytes = self._journal.segment_bytes
         dead_bytes = self.dead_bytes

@@ -96,11 +96,14 @@ class SnapshotTaker:
         if self._due(applied_index):
             return self._take(applied_index)
         if not self._shortage.look():
-            return None
+            return self._make_reserve() if self._shortage.plenty else None
         if self._has_news(applied_index):
             return self._gain(self._take(applied_index))
         # Nothing was applied since the newest snapshot; the older one may keep what is dead in it.
         return self._gain(self._clean_up()) if self._journal.releases else None
+
+    def _make_reserve(self) -> Work:
+        yield self._journal.making_reserve()
 
     def _gain(self, work: Work) -> Work:
         """Work for the sake of room: the next try has its time from the end of this one."""

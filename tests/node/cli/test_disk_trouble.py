@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -27,6 +27,7 @@ import fifo
 from fifo.client import observe
 from node.config import ClusterConfig, LimitSettings, cluster_config, to_toml
 from node.journal.limits import PREALLOCATION_BYTES
+from node.journal.reserve import RESERVE_NAME
 from tests.node.cli.conftest import free_base_port
 from tests.support.cluster import passed
 
@@ -222,6 +223,13 @@ def fill(ballast: Path) -> None:
             pass
 
 
+async def terminated(messages: Sequence[fifo.Message]) -> list[Any]:
+    """Settle each with a long text; the receipts."""
+    return await asyncio.gather(
+        *(message.terminate("bad", "x" * TEXT_CHARS) for message in messages)
+    )
+
+
 def remount(where: Path, mode: str) -> None:
     """Make a disk writable or read-only."""
     subprocess.run(["mount", "-o", f"remount,{mode}", str(where)], check=True)
@@ -251,18 +259,23 @@ async def test_a_full_disk_stops_the_leader_and_the_others_continue(tmp_path: Pa
     with small_disk(tmp_path / SICK):
         async with cluster(tmp_path) as (nodes, client):
             await client.declare(fifo.QueueSpec("dead"))
-            await client.declare(fifo.QueueSpec("bad", dead_letter="dead"))
-            await client.publish_many("bad", [b"never"] * SETTLED)
-            messages = await client.get("bad", SETTLED)
+            await client.declare(fifo.QueueSpec("bad", dead_letter="dead", lock=120))
+            await client.publish_many("bad", [b"never"] * 2 * SETTLED)
+            messages = await client.get("bad", 2 * SETTLED)
             sent = await publish(client)
             ballast = tmp_path / SICK / "ballast"
             fill(ballast)
             await nodes.said(SICK, "event=alarm alarm=disk_low state=on")
-            # Publishing is refused now, so it waits; settling goes on until there is no room.
+            # Publishing is refused now, so it waits; settling goes on in the room of the reserve.
             publishing = asyncio.create_task(publish(client))
-            receipts = await asyncio.gather(
-                *(message.terminate("bad", "x" * TEXT_CHARS) for message in messages)
-            )
+            assert {one.status for one in await terminated(messages[:SETTLED])} == {"ok"}
+            assert not (nodes.data / RESERVE_NAME).exists()
+            # A node that ran full starts again while the disk is.
+            nodes.kill(SICK)
+            nodes.start(SICK)
+            await nodes.until_level()
+            fill(tmp_path / SICK / "more")
+            receipts = await terminated(messages[SETTLED:])
             # An answer may die with the leader.
             assert {receipt.status for receipt in receipts} <= {"ok", "already_settled"}
             line = await nodes.ended(SICK)
@@ -271,6 +284,7 @@ async def test_a_full_disk_stops_the_leader_and_the_others_continue(tmp_path: Pa
             assert "start the node again when the cause is gone" in line
             sent += await publishing
             ballast.unlink()
+            (tmp_path / SICK / "more").unlink()
             nodes.start(SICK)
             await nodes.until_level()
             assert await consumed(client, len(sent)) == sent
