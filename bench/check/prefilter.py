@@ -60,6 +60,8 @@ BY_ID = f"""
 SELECT id, min(body) AS body,
   count(*) = 4 AND bit_or(marks) = {STORED | RECEIVED | SETTLING | SETTLED}
     AND coalesce(min(body) = max(body), false) AND min(hold) = max(hold)
+    AND max(index) FILTER (WHERE marks = {RECEIVED})
+      < max(index) FILTER (WHERE marks = {SETTLING})
     AND max(index) FILTER (WHERE marks = {SETTLING})
       < max(index) FILTER (WHERE marks = {SETTLED}) AS alike,
   coalesce(min(body) <> max(body), false) AS odd,
@@ -68,7 +70,8 @@ SELECT id, min(body) AS body,
   max(time) FILTER (WHERE marks = {SETTLED}) AS answered_time
 FROM (
   SELECT xxhash64(id) AS id, CASE WHEN body IS NOT NULL THEN xxhash64(body) END AS body,
-    CASE WHEN f <> 'publish' THEN xxhash64(consumer, token, process) END AS hold, time, index,
+    CASE WHEN f <> 'publish' THEN xxhash64(consumer, token, process, queue) END AS hold,
+    time, index,
     CASE WHEN f = 'publish' THEN {STORED}
       WHEN consumer IS NULL OR token IS NULL THEN {OTHER}
       WHEN f = 'deliver' THEN {RECEIVED}

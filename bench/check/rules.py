@@ -15,6 +15,8 @@ from bench.check.specs import Finding, Rare
 from bench.check.tuning import facts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
     from bench.check.tables import Tables
@@ -86,6 +88,11 @@ TWICE_ACKED = """(
   SELECT id, held_queue, count(DISTINCT consumer, token) AS tokens, min(asked) AS one,
     max(asked) AS other
   FROM settlements WHERE done AND verb = 'ack' GROUP BY id, held_queue)"""
+
+RECEIVED = """(
+  SELECT s.id, s.queue, s.asked, s.answered, d.index AS received, d.queue AS received_queue
+  FROM (SELECT * FROM settled WHERE done) s LEFT JOIN (SELECT * FROM delivered WHERE first_seen) d
+    ON d.id = s.id AND d.consumer = s.consumer AND d.token = s.token)"""
 
 HELD_TWICE = """(SELECT held.* FROM held LEFT SEMI JOIN (
   SELECT id FROM delivered WHERE first_seen GROUP BY id HAVING count(*) > 1) d ON d.id = held.id)"""
@@ -275,6 +282,17 @@ def _settling(on: _On, rare: Rare) -> None:
                 "S3", "back > asked", "id", "'came back after its terminate'", f"{shown}, back",
             ),
         )  # fmt: skip
+    on(
+        RECEIVED,
+        Rule(
+            "S5", "coalesce(received > asked, true)", "id",
+            "'settled by a token that no client had received'", "asked, answered",
+        ),
+        Rule(
+            "S5", "received < asked AND queue <> received_queue", "id",
+            "'settled in another queue'", "received, asked, answered",
+        ),
+    )  # fmt: skip
     on(TWICE_ACKED, Rule("S5", "tokens > 1", "id", "'acked under two tokens'", "one, other"))
     on(
         DELAYED,
@@ -328,6 +346,10 @@ def _counting(on: _On, rare: Rare, *, traced: bool) -> None:
             "S6", neighbour, "id", "concat('attempt ', attempt, ' is the number ', number)", "index"
         ),
         Rule(
+            "S6", "failures >= attempt", "id",
+            "concat(failures, ' failures before attempt ', attempt)", "index",
+        ),
+        Rule(
             "S6", "max_deliveries > 0 AND NOT in_grave AND failures >= max_deliveries", "id",
             "concat('delivered at the limit of ', max_deliveries)", "index",
         ),
@@ -361,10 +383,13 @@ def _counting(on: _On, rare: Rare, *, traced: bool) -> None:
 def _burying(on: _On, rare: Rare, *, traced: bool) -> None:
     """S7: dead letters."""
     if rare.drained:
+        nowhere = "alive_first IS NOT NULL AND buried IS NULL AND terminated IS NOT NULL"
+        if rare.redriven:
+            nowhere += " AND NOT came_back"
         on(
             "by_message",
             Rule(
-                "S7", "alive_first IS NOT NULL AND buried IS NULL AND terminated IS NOT NULL", "id",
+                "S7", nowhere, "id",
                 "'terminated, and no dead letter'", "terminated",
             ),
         )  # fmt: skip
@@ -447,19 +472,26 @@ def find(spark: SparkSession, rare: Rare, made: Tables) -> DataFrame:
     return spark.sql(" UNION ALL ".join(parts))
 
 
-def slow_publishes(spark: SparkSession, rare: Rare) -> list[Finding]:
+UNDER_LASTING = f"""
+SELECT fault, begun, count(*) AS n, sort_array(collect_list(wait)) AS waits FROM (
+  SELECT l.fault, l.begun,
+    coalesce(p.answer_time - p.invoke_time, double('infinity')) AS wait
+  FROM publishes p JOIN lasting l
+    ON p.invoke_time > l.since + {LASTING_SETTLE_S} AND p.invoke_time < l.until)
+GROUP BY fault, begun ORDER BY begun
+"""
+
+
+def slow_publishes(spark: SparkSession, rare: Rare) -> Iterator[Finding]:
     """V2: while a minority is sick for good, publishing goes on."""
-    found = []
-    for begun, end in rare.lasting():
-        below = "" if end == float("inf") else f"AND invoke_time < {end!r}"
-        row = spark.sql(
-            "SELECT count(*) AS n, sort_array(collect_list(wait)) AS waits FROM ("
-            " SELECT coalesce(answer_time - invoke_time, double('infinity')) AS wait"
-            f" FROM publishes WHERE invoke_time > {begun['time'] + LASTING_SETTLE_S!r} {below})"
-        ).first()
-        assert row is not None, "an aggregate has a row"
-        if row["n"] and (p99 := row["waits"][int(0.99 * (row["n"] - 1))]) > LASTING_P99_S:
-            fault = begun["value"]["fault"]
-            text = f"p99 of {row['n']} publishes is {p99:.1f} s during {fault}"
-            found.append(Finding("V2", fault, text, (begun["index"],)))
-    return found
+    lasting = [
+        (begun["value"]["fault"], begun["index"], begun["time"], end)
+        for begun, end in rare.lasting()
+    ]
+    if not lasting:
+        return
+    facts(spark, "lasting", lasting, "fault string, begun bigint, since double, until double")
+    for row in spark.sql(UNDER_LASTING).collect():
+        if (p99 := row["waits"][int(0.99 * (row["n"] - 1))]) > LASTING_P99_S:
+            text = f"p99 of {row['n']} publishes is {p99:.1f} s during {row['fault']}"
+            yield Finding("V2", row["fault"], text, (row["begun"],))

@@ -150,6 +150,8 @@ SELECT id,
   max(verb = 'ack' AND answer <> 'fail'
     AND coalesce(status, '') NOT IN ('lock_lost', 'unknown_consumer')) AS may_have_acked,
   min(asked) FILTER (WHERE done AND verb = 'terminate' AND NOT in_grave) AS terminated,
+  max(newer_min IS NOT NULL)
+    FILTER (WHERE done AND verb = 'terminate' AND NOT in_grave) AS came_back,
   min(asked) FILTER (WHERE done AND verb = 'ack' AND NOT in_grave) AS acked,
   min(asked) FILTER (WHERE done AND verb IN ('ack', 'terminate')) AS finished,
   max(answer = 'info' AND verb IN ('ack', 'terminate')) AS open_end
@@ -158,11 +160,11 @@ FROM settlements GROUP BY id
 """The fate of a message, by its settlements."""
 
 BY_MESSAGE = """
-SELECT h.*, e.may_have_acked, e.terminated, e.acked, e.finished, e.open_end
+SELECT h.*, e.may_have_acked, e.terminated, e.came_back, e.acked, e.finished, e.open_end
 FROM handed h LEFT JOIN ended e ON e.id = h.id
 UNION ALL
 SELECT e.id, null, null, null, null, null,
-  e.may_have_acked, e.terminated, e.acked, e.finished, e.open_end
+  e.may_have_acked, e.terminated, e.came_back, e.acked, e.finished, e.open_end
 FROM ended e LEFT ANTI JOIN handed h ON h.id = e.id
 """
 """Both. A full join would forget that all of it is spread by message already."""
@@ -247,8 +249,7 @@ def make(spark: SparkSession, rare: Rare) -> Tables:
         view("checkouts", "SELECT * FROM flat WHERE f = 'checkout' DISTRIBUTE BY id")
     source = "checkouts" if traced else "delivered WHERE first_seen"
     view("raw_hand_outs", RAW_HAND_OUTS.format(source=source))
-    by_index = traced or rare.redriven
-    order = "index" if by_index else "in_grave, attempt, index"
+    order = _order(rare, traced=traced)
     view("placed", PLACED.format(order=order))
     first_of_key = FIRST_OF_KEY if traced else "true"
     view("hand_outs", HAND_OUTS.format(order=order, first_of_key=first_of_key), keep=True)
@@ -264,6 +265,16 @@ def make(spark: SparkSession, rare: Rare) -> Tables:
     view("kept", KEPT)
     view("publishes", PUBLISHES)
     return Tables(traced, lined_up, kept, ordinary)
+
+
+def _order(rare: Rare, *, traced: bool) -> str:
+    """The order of a message's hand-outs: by index once attempts may have started again."""
+    if traced:
+        return "index"
+    if not rare.redriven:
+        return "in_grave, attempt, index"
+    begun = rare.by_kind["redrive"][0]["index"]
+    return f"index > {begun}, index < {begun} AND in_grave, if(index < {begun}, attempt, 0), index"
 
 
 def _special(rare: Rare, lined_up: frozenset[str]) -> set[str]:

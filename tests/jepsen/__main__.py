@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.jepsen import mutant_plans, namespaces, report, rooted
 from tests.jepsen.run import Plan, Result, known_faults, run
 from tests.jepsen.suite import Suite
-from tests.jepsen.workloads import WORKLOADS
+from tests.jepsen.workloads import KNOWN
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -25,7 +25,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         prog="python -m tests.jepsen",
         description="Real nodes and clients, real faults, and the checks of docs/faults.md.",
     )
-    parser.add_argument("--workload", choices=sorted(WORKLOADS), help="one run of this")
+    parser.add_argument("--workload", choices=sorted(KNOWN), help="one run of this")
     parser.add_argument("--faults", default="", help="by name, with commas between")
     parser.add_argument("--lasting", help="a fault that stays while the others come and go")
     parser.add_argument("--mutant", help="a bug to put back: tests/jepsen/mutants.py")

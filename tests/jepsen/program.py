@@ -262,6 +262,7 @@ class Program:
     async def redrive(self, queue: str) -> None:
         """Send all dead letters back, and wait until they are."""
         client = await self.connect()
+        self.add("invoke", "redrive", queue=queue)  # From here on attempts may start again.
         moved, begun = 0, False
         while not self.over.is_set():
             try:

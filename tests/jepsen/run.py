@@ -27,7 +27,7 @@ from tests.jepsen.history import Event, line_of
 from tests.jepsen.namespaces import Namespaced
 from tests.jepsen.nemeses import FAULTS, Fault
 from tests.jepsen.network import Proxied
-from tests.jepsen.workloads import WORKLOADS, Workload
+from tests.jepsen.workloads import KNOWN, Workload
 
 DECLARE_S = 20.0
 SETTLE_S = 1.5
@@ -193,7 +193,7 @@ def _write(plan: Plan, folder: Path, events: list[Event]) -> None:
 
 
 async def _live(plan: Plan, cluster: Cluster) -> None:
-    workload = WORKLOADS[plan.workload]
+    workload = KNOWN[plan.workload]
     faults = known_faults()
     chosen = [faults[name] for name in plan.faults]
     lasting = faults[plan.lasting] if plan.lasting else None

@@ -375,6 +375,32 @@ def token_used_again(story: Story) -> None:
     story.settle()
 
 
+def settled_by_no_holder(story: Story) -> None:
+    story.publish()
+    story.hand_out()
+    story.settle(token=9)
+
+
+def settled_before_its_delivery(story: Story) -> None:
+    story.publish()
+    story.settle()
+    story.hand_out()
+
+
+def settled_in_another_queue(story: Story) -> None:
+    story.publish()
+    story.hand_out()
+    story.settle(queue="plain")
+
+
+def dead_letter_by_its_old_token(story: Story) -> None:
+    story.publish()
+    story.hand_out()
+    story.settle("terminate")
+    story.hand_out(3, 1, queue="dead", reason="terminated")
+    story.settle(queue="dead")
+
+
 def attempt_forgotten(story: Story) -> None:
     story.publish()
     story.hand_out()
@@ -397,6 +423,12 @@ def release_counted(story: Story) -> None:
     story.settle("release")
     story.hand_out(1, 2, attempt=2, failures=1)
     story.settle(token=2)
+
+
+def failed_before_its_first_attempt(story: Story) -> None:
+    story.publish()
+    story.hand_out(failures=1)
+    story.settle()
 
 
 def delivered_at_the_limit(story: Story) -> None:
@@ -479,6 +511,14 @@ def buried_too_early(story: Story) -> None:
 def buried_without_a_reason(story: Story) -> None:
     story.publish()
     story.hand_out(3, 1, queue="dead", reason="expired")
+    story.settle(consumer=3, queue="dead")
+
+
+def buried_for_nothing(story: Story) -> None:
+    story.publish()
+    story.hand_out()
+    story.settle("nack")
+    story.hand_out(3, 1, queue="dead")
     story.settle(consumer=3, queue="dead")
 
 
@@ -622,8 +662,11 @@ BAD: tuple[tuple[str, Scene], ...] = (
     ("S4", two_holders), ("S4", renewed_what_another_has), ("S4", both_held_it),
     ("S5", old_token_acks), ("S5", old_token_acks_late), ("S5", late_nack),
     ("S5", token_used_again),
+    ("S5", settled_by_no_holder), ("S5", settled_before_its_delivery),
+    ("S5", settled_in_another_queue), ("S5", dead_letter_by_its_old_token),
     ("S6", attempt_forgotten), ("S6", failure_not_counted), ("S6", release_counted),
     ("S6", delivered_at_the_limit), ("S6", client_told_otherwise),
+    ("S6", failed_before_its_first_attempt), ("S7", buried_for_nothing),
     ("S7", live_and_dead), ("S7", acked_and_dead), ("S7", terminated_and_nowhere),
     ("S7", buried_too_early), ("S7", buried_without_a_reason),
     ("S8", back_too_soon), ("S8", before_its_time),
@@ -638,7 +681,9 @@ BAD: tuple[tuple[str, Scene], ...] = (
 
 BAD_WITHOUT_TRACE: tuple[tuple[str, Scene], ...] = (
     ("S3", back_after_its_ack), ("S4", two_holders), ("S4", both_held_it), ("S5", old_token_acks),
-    ("S5", acked_twice), ("S6", attempt_forgotten), ("S6", failure_not_counted),
+    ("S5", acked_twice), ("S5", settled_by_no_holder), ("S5", settled_before_its_delivery),
+    ("S5", settled_in_another_queue), ("S5", dead_letter_by_its_old_token),
+    ("S6", failed_before_its_first_attempt), ("S6", attempt_forgotten), ("S6", failure_not_counted),
     ("S6", release_counted), ("S7", live_and_dead), ("S7", handed_out_after_its_burial),
     ("S8", back_too_soon), ("S9", taken_early),
     ("S8", overtaken_after_its_nack), ("S8", overtaken_after_its_first_delay),

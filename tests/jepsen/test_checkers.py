@@ -95,6 +95,24 @@ def test_a_violation_names_its_rule_and_shows_its_events() -> None:
     assert "'id': '1.1.1'" in str(raised.value)
 
 
+def test_what_a_paused_client_had_late_is_not_newer_though_dead_letters_went_back_later() -> None:
+    story = Story(traced=False)
+    story.publish()
+    story.hand_out(2, 1, attempt=2, failures=1)
+    story.settle(consumer=2)
+    story.hand_out(transit_s=None)
+    story.add("invoke", "redrive", "r1", queue="dead")
+    assert checkers.find(story.events) == []
+
+
+def test_an_answer_to_no_request_is_a_hole() -> None:
+    story = Story()
+    stories.acked(story)
+    events = [one for one in story.events if (one["f"], one["type"]) != ("settle", "invoke")]
+    with pytest.raises(ValueError, match=r"a hole: no request of the settlement answered in \{"):
+        checkers.find(events)
+
+
 def test_a_history_is_written_as_json_lines() -> None:
     history = History(lambda: 1.0)
     history.add("invoke", "publish", "p1", body="p1-0")

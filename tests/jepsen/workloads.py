@@ -199,3 +199,49 @@ WORKLOADS = {
         ),
     )
 }
+
+_NACKING = Consuming(
+    lock_s=1.0, slow=0.15, prefetch=2, auto_renew=False, renew=0.3,
+    nack=0.35, terminate=0.1, forget=0.08, nack_delays=(None, 0.05, 0.5),
+)  # fmt: skip
+
+EVERY = Workload(
+    "every",
+    {
+        "dead": {},
+        "work": {"dead_letter": "dead", "max_deliveries": 3, "nack_backoff": "fixed:300ms"},
+        "keyed": {"ordering": "key"},
+        "single": {"ordering": "single_active"},
+        "line": {"dedup_window": 600, "max_length": 12, "overflow": "drop_oldest"},
+    },
+    (
+        Publishing(pause_s=0.4, batch=2, delay_s=1.0),
+        Publishing(queue="keyed", pause_s=0.9, batch=2, keys=2),
+        Publishing(queue="single", pause_s=0.9, batch=2),
+        Publishing(queue="line", pause_s=0.4, batch=1, dedup=True),
+    ),
+    (
+        _NACKING,
+        Consuming(lock_s=1.0, slow=0.05, prefetch=2, nack=0.3, terminate=0.1),
+        Consuming(by="get", auto_renew=False, prefetch=2, lock_s=1.0, slow=0.05),
+        Consuming(by="durable", slow=0.0),
+        Consuming(queue="keyed", lock_s=1.0, prefetch=3, slow=0.0),
+        Consuming(queue="keyed", lock_s=1.0, prefetch=3, slow=0.05),
+        Consuming(queue="single", lock_s=1.0, prefetch=3, slow=0.03),
+        Consuming(queue="single", lock_s=1.0, prefetch=1, workers=1, slow=0.0),
+        Consuming(queue="line", lock_s=1.0, prefetch=1, workers=1, slow=0.3),
+    ),
+)
+"""All queues and verbs in one run of few messages: what the mutations of `score` are made of."""
+
+REDRIVEN = Workload(
+    "redriven",
+    {name: EVERY.queues[name] for name in ("dead", "work")},
+    (Publishing(pause_s=0.4, batch=2),),
+    (_NACKING, Consuming(lock_s=1.0, slow=0.05, prefetch=2, nack=0.3, terminate=0.1)),
+    redrives=True,
+)
+"""The same where dead letters go back, for some rules are other ones then."""
+
+KNOWN = {**WORKLOADS, EVERY.name: EVERY, REDRIVEN.name: REDRIVEN}
+"""Those of the suite, and those that are run by name alone."""

@@ -61,6 +61,9 @@ def _one_stay(
         if history.traced and value["attempt"] != place + 1:
             text = f"attempt {value['attempt']} is the number {place + 1}"
             yield Violation("S6", number, text, (one,))
+        if value["failures"] >= value["attempt"]:
+            text = f"{value['failures']} failures before attempt {value['attempt']}"
+            yield Violation("S6", number, text, (one,))
         if limit and not history.is_grave(one) and value["failures"] >= limit:
             yield Violation("S6", number, f"delivered at the limit of {limit}", (one,))
     for before, after in pairwise(stay):
@@ -121,7 +124,7 @@ def _reasons(
     for deliver in history.delivers[number]:
         if not history.is_grave(deliver):
             continue
-        reason, spec = deliver["value"]["reason"], limits[deliver["value"]["queue"]]
+        reason, spec = deliver["value"].get("reason"), limits[deliver["value"]["queue"]]
         more = [name for option, name in REASON_OF.items() if spec.get(option)]
         wrong = terminated and reason != "terminated" and not history.redriven
         if reason not in (*REASONS, *more) or wrong:

@@ -86,6 +86,7 @@ def fenced(history: SortedHistory) -> Iterator[Violation]:
     """S5: an old token settles nothing, tokens grow, and one token alone is answered ok."""
     for number, settles in history.settles.items():
         acked: dict[str, tuple[int, int]] = {}
+        received = {key_of(one): one for one in reversed(history.delivers.get(number, ()))}
         for settle in settles:
             if not settle.done:
                 continue
@@ -93,6 +94,12 @@ def fenced(history: SortedHistory) -> Iterator[Violation]:
             other = history.newer_before(settle.asked, index_of(settle.asked))
             if other is not None:
                 yield Violation("S5", number, "an old token settled it", (other, *shown))
+            deliver = received.get(key_of(settle.asked))
+            if deliver is None or index_of(deliver) > index_of(settle.asked):
+                text = "settled by a token that no client had received"
+                yield Violation("S5", number, text, shown)
+            elif settle.asked["value"].get("queue") not in (None, deliver["value"]["queue"]):
+                yield Violation("S5", number, "settled in another queue", (deliver, *shown))
             if settle.late and settle.verb in ("nack", "release"):
                 yield Violation("S5", number, "a late return was carried out", shown)
             if settle.verb == "ack":

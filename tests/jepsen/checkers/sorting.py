@@ -141,7 +141,9 @@ class SortedHistory:
             case "settle", "invoke":
                 self._asked[(event["process"], value["id"], key_of(event))] = event
             case "settle", _:
-                asked = self._asked.pop((event["process"], value["id"], key_of(event)))
+                asked = self._asked.pop((event["process"], value["id"], key_of(event)), None)
+                if asked is None:
+                    raise ValueError(f"a hole: no request of the settlement answered in {event}")
                 self.settles[value["id"]].append(Settle(asked, event))
             case "holds", _:
                 self.sure[value["id"]].append(event)
@@ -161,10 +163,15 @@ class SortedHistory:
         if self.traced:
             return found
         once = list({key_of(event): event for event in reversed(found)}.values())
-        once.sort(key=index_of)
-        if not self.redriven:
-            once.sort(key=lambda event: (self.is_grave(event), event["value"]["attempt"]))
+        begun = index_of(self.by_kind["redrive"][0]) if self.redriven else NEVER
+        once.sort(key=lambda event: self._place(event, begun))
         return once
+
+    def _place(self, event: Event, begun: int) -> tuple[bool, bool, int, int]:
+        """Of a hand-out among its message's; `begun`: since when attempts may start again."""
+        if index_of(event) > begun:
+            return True, False, 0, index_of(event)
+        return False, self.is_grave(event), event["value"]["attempt"], index_of(event)
 
     def is_grave(self, event: Event) -> bool:
         """Whether this happened in a dead-letter queue."""
