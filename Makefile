@@ -24,7 +24,7 @@ RUNS ?= 30
 # module anew: a third of their start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup check quick test thorough mutants sim jepsen soak locks demo bench walk lock clean
+.PHONY: help setup check quick test thorough mutants sim jepsen score soak locks demo bench walk lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ sim: setup ## replay one simulated run: make sim SEED=123
 
 jepsen: setup ## real nodes, real faults, every rule: about ten minutes (MINUTES=n), a report
 	@$(PY) -m tests.jepsen --minutes $(MINUTES)
+
+score: setup ## every mutation of good histories, judged by both checkers; writes docs/checkers.md
+	@$(PY) -m tests.jepsen.score
 
 soak: setup ## the same on one cluster for HOURS (0.5), its memory watched: make soak HOURS=8
 	@$(PY) -m tests.jepsen --hours $(HOURS)

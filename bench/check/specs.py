@@ -22,6 +22,9 @@ RARE = ("declare", "nemesis", "leader", "state", "left", "drop", "redrive", "sub
 LEADER_S = 10.0
 """From healing to a leader (V1)."""
 
+NEVER = 1 << 62
+"""An index after all others: what did not happen, or was never answered."""
+
 PLACES = ("ready", "locked", "delayed")
 CAME = ("published", "moved_in", "dead_lettered_expired", "dead_lettered_overflow")
 """Messages that expired or overflowed into a dead-letter queue count as moved out once."""
@@ -98,9 +101,7 @@ class Rare:
     def queues(self) -> dict[str, Queue]:
         """By name: what was declared, and dead-letter queues that only others name."""
         specs = {
-            event["value"]["queue"]: event["value"].get("spec") or {}
-            for event in self.by_kind["declare"]
-            if event["type"] == "ok"
+            event["value"]["queue"]: event["value"].get("spec") or {} for event in self._declared()
         }
         found = {
             name: Queue(name, spec.get("ordering") or "none", spec.get("max_deliveries"))
@@ -114,6 +115,21 @@ class Rare:
                 more = (reason for option, reason in REASON_OF_OPTION.items() if spec.get(option))
                 queue.reasons = (*REASONS, *more)
         return found
+
+    def redriven_since(self, name: str) -> int:
+        """The index from which on messages of a queue may have come back from their grave."""
+        specs = {one["value"]["queue"]: one["value"].get("spec") or {} for one in self._declared()}
+        graves = {spec.get("dead_letter") for spec in specs.values()}
+        own = {name, specs.get(name, {}).get("dead_letter")}
+        starts = (
+            one["index"]
+            for one in self.by_kind["redrive"]
+            if one["value"].get("queue") in own or one["value"].get("queue") not in graves
+        )
+        return min(starts, default=NEVER)
+
+    def _declared(self) -> list[Event]:
+        return [event for event in self.by_kind["declare"] if event["type"] == "ok"]
 
     def explained(self) -> dict[str, int]:
         """Messages of a queue that were dropped with a reason."""

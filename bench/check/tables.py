@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.check.prefilter import EVENTS_OF_ORDINARY, Screen
-from bench.check.specs import Rare
+from bench.check.specs import NEVER, Rare
 from bench.check.tuning import carried_out, facts, tune
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-NEVER = 1 << 62
-"""An index after all others: what did not happen, or was never answered."""
 
 FLAT = "SELECT type, f, process, time, index, value.* FROM events"
 
@@ -74,11 +71,15 @@ FROM (SELECT id, consumer, token, max(struct(answered, asked, done, verb)) AS la
 
 RAW_HAND_OUTS = """
 SELECT d.*, coalesce(q.grave, false) AS in_grave, coalesce(q.single, false) AS single,
-  q.max_deliveries AS max_deliveries
+  q.max_deliveries AS max_deliveries{since}
 FROM (SELECT id, coalesce(queue, '') AS queue, consumer, token, index, time, attempt, failures,
     at_ms, lock_ms, transit_s, waited_s
   FROM {source}) d LEFT JOIN queues q ON q.name = d.queue
 """
+
+BEGUN = """,
+  min(coalesce(q.begun, {elsewhere})) OVER (PARTITION BY d.id) AS begun"""
+"""Since when the message may have come back from its grave."""
 
 PLACED = """
 SELECT *, row_number() OVER (PARTITION BY id ORDER BY {order}) AS place FROM raw_hand_outs
@@ -248,7 +249,8 @@ def make(spark: SparkSession, rare: Rare) -> Tables:
     if traced:
         view("checkouts", "SELECT * FROM flat WHERE f = 'checkout' DISTRIBUTE BY id")
     source = "checkouts" if traced else "delivered WHERE first_seen"
-    view("raw_hand_outs", RAW_HAND_OUTS.format(source=source))
+    since = BEGUN.format(elsewhere=rare.redriven_since("")) if rare.redriven else ""
+    view("raw_hand_outs", RAW_HAND_OUTS.format(source=source, since=since))
     order = _order(rare, traced=traced)
     view("placed", PLACED.format(order=order))
     first_of_key = FIRST_OF_KEY if traced else "true"
@@ -273,8 +275,7 @@ def _order(rare: Rare, *, traced: bool) -> str:
         return "index"
     if not rare.redriven:
         return "in_grave, attempt, index"
-    begun = rare.by_kind["redrive"][0]["index"]
-    return f"index > {begun}, index < {begun} AND in_grave, if(index < {begun}, attempt, 0), index"
+    return "index > begun, index < begun AND in_grave, if(index < begun, attempt, 0), index"
 
 
 def _special(rare: Rare, lined_up: frozenset[str]) -> set[str]:
@@ -310,11 +311,12 @@ def _queues(spark: SparkSession, rare: Rare) -> None:
             queue.max_deliveries,
             queue.source.max_deliveries if queue.source is not None else None,
             list(queue.reasons),
+            rare.redriven_since(queue.name),
         )
         for queue in queues
     ]
     form = (
         "name string, grave boolean, single boolean, ordering string, max_deliveries bigint,"
-        " source_max bigint, reasons array<string>"
+        " source_max bigint, reasons array<string>, begun bigint"
     )
     facts(spark, "queues", rows, form)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bench.check import overtaken, rules, tables
-from bench.check.specs import Finding, Rare, judge
+from bench.check.specs import NEVER, Finding, Rare, judge
 from bench.check.unjudged import Evidence, unjudged
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def judge_history(
 def _unasked(spark: SparkSession, counts: Mapping[str, int], made: tables.Tables) -> Iterator[str]:
     """Answers to settlements that no client asked for: the part with the question is missing."""
     answers = sum(counts.get(f"settle {kind}", 0) for kind in ("ok", "fail", "info"))
-    known = spark.sql(f"SELECT count_if(answered <> {tables.NEVER}) AS n FROM settled").first()
+    known = spark.sql(f"SELECT count_if(answered <> {NEVER}) AS n FROM settled").first()
     assert known is not None, "an aggregate has a row"
     if answers == known["n"] + made.ordinary:
         return
@@ -161,7 +161,7 @@ def _unasked(spark: SparkSession, counts: Mapping[str, int], made: tables.Tables
 def _events(spark: SparkSession, indexes: set[int]) -> dict[int, dict[str, Any]]:
     if not indexes:
         return {}
-    wanted = ", ".join(str(index) for index in sorted(indexes) if index < tables.NEVER)
+    wanted = ", ".join(str(index) for index in sorted(indexes) if index < NEVER)
     rows = spark.sql(
         "SELECT to_json(struct(type, f, value, process, time, index)) AS line FROM events"
         f" WHERE index IN ({wanted})"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tests.client import mutants as client
 from tests.jepsen import mutant_plans as processes
+from tests.jepsen.score import mutants as checkers
 from tests.machine.model import mutants as machine
 from tests.mutants.hunting import Mutant
 from tests.node import mutants as node
@@ -25,5 +26,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *broker.MUTANTS,
     *users.MUTANTS,
     *client.MUTANTS,
+    *checkers.MUTANTS,
     *processes.MUTANTS,
 )

@@ -12,6 +12,8 @@ from tests.jepsen.checkers.sorting import (
     NEVER,
     RATE_ERROR,
     Hold,
+    Key,
+    Settle,
     SortedHistory,
     Violation,
     index_of,
@@ -94,12 +96,7 @@ def fenced(history: SortedHistory) -> Iterator[Violation]:
             other = history.newer_before(settle.asked, index_of(settle.asked))
             if other is not None:
                 yield Violation("S5", number, "an old token settled it", (other, *shown))
-            deliver = received.get(key_of(settle.asked))
-            if deliver is None or index_of(deliver) > index_of(settle.asked):
-                text = "settled by a token that no client had received"
-                yield Violation("S5", number, text, shown)
-            elif settle.asked["value"].get("queue") not in (None, deliver["value"]["queue"]):
-                yield Violation("S5", number, "settled in another queue", (deliver, *shown))
+            yield from _unreceived(number, settle, received)
             if settle.late and settle.verb in ("nack", "release"):
                 yield Violation("S5", number, "a late return was carried out", shown)
             if settle.verb == "ack":
@@ -107,6 +104,17 @@ def fenced(history: SortedHistory) -> Iterator[Violation]:
                 if acked.setdefault(queue, key_of(settle.asked)) != key_of(settle.asked):
                     yield Violation("S5", number, "acked under two tokens", shown)
     yield from _tokens(history)
+
+
+def _unreceived(number: str, settle: Settle, received: dict[Key, Event]) -> Iterator[Violation]:
+    """A settlement by a token that its message was not delivered under before, in that queue."""
+    deliver = received.get(key_of(settle.asked))
+    if deliver is None or index_of(deliver) > index_of(settle.asked):
+        text = "settled by a token that no client had received"
+        yield Violation("S5", number, text, (settle.asked, settle.answer))
+    elif settle.asked["value"].get("queue") not in (None, deliver["value"]["queue"]):
+        shown = deliver, settle.asked, settle.answer
+        yield Violation("S5", number, "settled in another queue", shown)
 
 
 def _tokens(history: SortedHistory) -> Iterator[Violation]:

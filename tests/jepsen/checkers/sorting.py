@@ -163,9 +163,19 @@ class SortedHistory:
         if self.traced:
             return found
         once = list({key_of(event): event for event in reversed(found)}.values())
-        begun = index_of(self.by_kind["redrive"][0]) if self.redriven else NEVER
+        begun = self._redriven_since({event["value"]["queue"] for event in once})
         once.sort(key=lambda event: self._place(event, begun))
         return once
+
+    def _redriven_since(self, queues: set[str]) -> int:
+        """Since when a message that was in these queues may have come back from its grave."""
+        graves = {self.specs.get(queue, {}).get("dead_letter") for queue in queues} | queues
+        starts = (
+            index_of(one)
+            for one in self.by_kind["redrive"]
+            if one["value"].get("queue") in graves or one["value"].get("queue") not in self.graves
+        )
+        return min(starts, default=NEVER)
 
     def _place(self, event: Event, begun: int) -> tuple[bool, bool, int, int]:
         """Of a hand-out among its message's; `begun`: since when attempts may start again."""
