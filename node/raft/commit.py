@@ -211,6 +211,8 @@ class CommitPath(Elections):
             return
         if self.transfer is not None or self.log_bytes >= self.config.uncommitted_bytes_max:
             return
+        if self.unsynced_bytes >= self.config.unsynced_bytes_max:
+            return
         entries, taken_bytes = submissions.take(
             self.term,
             self.log.last_index + 1,
@@ -218,6 +220,11 @@ class CommitPath(Elections):
         )
         self.log_bytes += taken_bytes
         self.log.extend(entries)
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes of the log that wait for this node's disk, in memory."""
+        return self.log.gathered_end - self.log.synced_end
 
     def take_late(self) -> None:
         """Append and send what was submitted since the tick, before the turn's last sync.

@@ -71,6 +71,7 @@ class RaftConfig:
     batch_bytes: int = limits.BATCH_BYTES
     window_bytes: int = limits.WINDOW_BYTES
     uncommitted_bytes_max: int = limits.UNCOMMITTED_BYTES_MAX
+    unsynced_bytes_max: int = limits.UNSYNCED_BYTES_MAX
     queue_commands_max: int = limits.QUEUE_COMMANDS_MAX
     queue_bytes_max: int = limits.QUEUE_BYTES_MAX
     snapshot_bytes: int = limits.SNAPSHOT_BYTES

@@ -195,7 +195,7 @@ class Core(CommitPath):
         log = self.log
         self.rooms.measured_end = log.gathered_end
         # What waits for the disk has its room there already.
-        free_bytes = self.journal.room_bytes - (log.gathered_end - log.synced_end)
+        free_bytes = self.journal.room_bytes - self.unsynced_bytes
         return self.rooms.own(free_bytes, max(log.recent_sync_seconds, under_way))
 
     def room_of(self, node: PeerNode, progress: PeerProgress, now: float) -> Room | None:

@@ -20,7 +20,7 @@ from node.raft.durable_outbox import DurableOutbox
 from node.raft.lease import NEVER, Lease
 from node.raft.membership import Membership
 from node.raft.pysyncobj.library import CANDIDATE, FOLLOWER, LEADER, Library
-from node.raft.replication import Replication
+from node.raft.replication import PeerProgress, Replication
 from node.raft.room import Rooms
 from node.raft.snapshots.manager import SnapshotManager
 from node.raft.transfer import Transfer, best_target, find_target
@@ -119,6 +119,7 @@ class Elections(Library):
         self.rooms = self.rooms_class()
         self.sync_began_at: float | None = None
         """When the sync of the log that runs off the event loop began; None while none does."""
+        self._left_disk_at = NEVER
         self.prevote = PreVote(membership.peers_needed)
         self.outbox = DurableOutbox(environment.transport, journal.log, self.counters)
         self.send_through(self.outbox)
@@ -385,6 +386,32 @@ class Elections(Library):
         )
         deadline = self.clock() + self.config.max_timeout_seconds
         self.transfer = Transfer(target, self.term, deadline, failed)
+
+    def leave_hanging_disk(self) -> None:
+        """Hand over where this leader's disk has hung for longer than an election takes, to a
+        member whose syncs return. Not again for a while: it serves as it is until then."""
+        began_at, now = self.sync_began_at, self.clock()
+        hangs = began_at is not None and now - began_at >= self.config.max_timeout_seconds
+        if not hangs or self.role != LEADER or self.transfer is not None:
+            return
+        if now < self._left_disk_at + limits.HANG_REST_SECONDS:
+            return
+        target = best_target(self._quick_peers(now), self.log.last_index)
+        if target is None:
+            return
+        self._left_disk_at = now
+        logger.warning("event=transfer target=%s reason=the disk of this leader hangs", target)
+        self.begin_transfer(target, lambda why: logger.info("event=transfer_failed reason=%s", why))
+
+    def _quick_peers(self, now: float) -> dict[PeerNode, PeerProgress]:
+        """The members that have reported of late that their syncs return in time."""
+        bound_ms = 1000 * self.config.min_timeout_seconds
+        found = {}
+        for node, progress in self.replication.peers.items():
+            room = self.rooms.of(node, now, counted=progress.counted)
+            if room is not None and room.sync_ms < bound_ms:
+                found[node] = progress
+        return found
 
     def advance_transfer(self) -> None:
         """The next step of a transfer, after replication, if it is due."""

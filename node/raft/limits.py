@@ -21,6 +21,14 @@ SEND_BYTES_PER_TURN: Final = 4 * MIB
 UNCOMMITTED_BYTES_MAX: Final = 32 * MIB
 """Appended on the leader and not committed; what is submitted beyond it waits in the queue."""
 
+UNSYNCED_BYTES_MAX: Final = 64 * MIB
+"""Appended and not on this node's own disk, committed or not: what a leader whose disk hangs keeps
+in memory until it hands over. Beyond it, submissions wait in the queue."""
+
+HANG_REST_SECONDS: Final = 30.0
+"""Between two hand-overs because of a hanging disk: where every disk is sick, the leadership must
+not go round."""
+
 QUEUE_COMMANDS_MAX: Final = 10_000
 """Submitted and not appended; one more is refused as QUEUE_FULL."""
 

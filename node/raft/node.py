@@ -149,6 +149,7 @@ class RaftNode:
         core.tick()
         self._announce()
         core.replicate()
+        core.leave_hanging_disk()
         core.advance_transfer()
         self._before_sync()
         core.take_late()

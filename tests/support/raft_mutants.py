@@ -14,6 +14,7 @@ from node.journal.recovery import recovery_marker
 from node.raft import append_entries
 from node.raft.append_entries import Verdict
 from node.raft.core import LEADER, Core
+from node.raft.lease import NEVER
 from node.raft.node import RaftNode
 from node.raft.pysyncobj.library import stock
 from node.raft.replication import PeerProgress, Replication
@@ -506,6 +507,36 @@ class ForgetsWhatIsLacking(Core):
 
     def room_of(self, node: PeerNode, progress: PeerProgress, now: float) -> Room | None:
         return self.rooms.of(node, now, counted=progress.counted)
+
+
+class StaysOnItsDisk(Core):
+    """A leader whose disk hangs leads on."""
+
+    def leave_hanging_disk(self) -> None:
+        pass
+
+
+class LeavesForAnyDisk(Core):
+    """A leader whose disk hangs hands over to a member whose disk hangs too."""
+
+    def _quick_peers(self, now: float) -> dict[PeerNode, PeerProgress]:
+        return self.replication.peers
+
+
+class LeavesAgainAndAgain(Core):
+    """A leader whose disk hangs hands over whenever it can."""
+
+    def leave_hanging_disk(self) -> None:
+        self._left_disk_at = NEVER
+        super().leave_hanging_disk()
+
+
+class HoardsUnsynced(Core):
+    """A leader takes whatever comes while its own disk takes nothing."""
+
+    @property
+    def unsynced_bytes(self) -> int:
+        return min(super().unsynced_bytes, self.config.unsynced_bytes_max - 1)
 
 
 class _KeptReports(Rooms):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from node.raft import limits
 from node.raft.node import RaftNode
 from tests.node.raft.scenarios import Rule, as_tests
 from tests.node.raft.test_slow_disk import make_slow
 from tests.support import raft_mutants as mutants
+from tests.support import raft_probe
 from tests.support.raft_world import SimNode, World
 
 NodeClass = type[RaftNode]
@@ -15,9 +18,9 @@ CAPACITY_BYTES = 1_000_000
 LOW_BYTES = 300_000
 
 
-def led(node_class: NodeClass, names: str = "abc") -> tuple[World, SimNode]:
+def led(node_class: NodeClass, names: str = "abc", **settings: Any) -> tuple[World, SimNode]:
     """A group that `a` leads."""
-    world = World(names, seed=5, node_class=node_class).start()
+    world = World(names, seed=5, node_class=node_class, **settings).start()
     leader = world.elect("a")
     world.commit(leader, 3)
     return world, leader
@@ -114,6 +117,73 @@ def what_a_member_lacks_comes_to_its_disk_too(node_class: NodeClass = RaftNode) 
     assert leader.node.peer_rooms()["c"].free_bytes < before - (30 << 20)
 
 
+def hanging(world: World, node: SimNode) -> None:
+    """The node's disk is slow, and then a sync does not return for very long."""
+    make_slow(world, node, 0.01)
+    world.run(1.0)
+    node.sync_seconds = 1_000.0
+    world.submit(node, world.payload())
+    journal = node.journal
+    assert journal is not None
+    world.run_until(lambda: journal.log.syncing, 0.5)
+
+
+def a_leader_leaves_a_disk_that_hangs(node_class: NodeClass = RaftNode) -> None:
+    world, leader = led(node_class)
+    hanging(world, leader)
+    world.commit(leader, 5)
+    assert leader.node.is_leader, "it serves until an election timeout has passed"
+    world.run_until(lambda: bool(world.leaders) and world.leaders[0] is not leader, 5.0)
+    world.commit(world.elect(), 5)
+    assert not leader.node.is_leader
+
+
+def asked_to_stand(leader: SimNode) -> list[str]:
+    """The members that the leader would hand over to; none of it happens."""
+    targets: list[str] = []
+    core = raft_probe.core(leader.node)
+    core.begin_transfer = lambda name, failed: targets.append(name)  # type: ignore[method-assign]
+    return targets
+
+
+def a_disk_that_hangs_is_not_left_for_another_that_hangs(
+    node_class: NodeClass = RaftNode,
+) -> None:
+    world, leader = led(node_class)
+    sick = world.nodes["b"]
+    make_slow(world, sick, 0.5)
+    sick.sync_seconds = 1_000.0
+    world.commit(leader, 1)
+    world.run(2 * limits.ROOM_REPORT_SECONDS)
+    targets = asked_to_stand(leader)
+    hanging(world, leader)
+    world.nodes["c"].kill()
+    world.run(3.0)
+    assert leader.node.is_leader
+    assert targets == []
+
+
+def a_disk_that_hangs_is_left_once_in_30_s(node_class: NodeClass = RaftNode) -> None:
+    world, leader = led(node_class)
+    targets = asked_to_stand(leader)
+    hanging(world, leader)
+    world.run(25.0)
+    assert len(targets) == 1
+    world.run(20.0)
+    assert len(targets) == 2
+
+
+def what_waits_for_a_hanging_disk_is_bounded(node_class: NodeClass = RaftNode) -> None:
+    world, leader = led(node_class, unsynced_bytes_max=100_000)
+    asked_to_stand(leader)
+    hanging(world, leader)
+    for _ in range(20):
+        for _ in range(5):
+            world.submit(leader, world.payload(10_000))
+        world.run(0.1)
+    assert 100_000 <= raft_probe.core(leader.node).unsynced_bytes < 200_000
+
+
 RULES: list[Rule] = [
     (a_leader_hears_what_each_member_has_left, mutants.TellsNoRoom),
     (an_old_report_does_not_count, mutants.BelievesOldReports),
@@ -122,6 +192,10 @@ RULES: list[Rule] = [
     (a_hanging_disk_is_reported_while_it_hangs, mutants.ReportsAfterTheSync),
     (a_disk_that_fills_fast_is_reported_in_time, mutants.ReportsBySecondsOnly),
     (what_a_member_lacks_comes_to_its_disk_too, mutants.ForgetsWhatIsLacking),
+    (a_leader_leaves_a_disk_that_hangs, mutants.StaysOnItsDisk),
+    (a_disk_that_hangs_is_not_left_for_another_that_hangs, mutants.LeavesForAnyDisk),
+    (a_disk_that_hangs_is_left_once_in_30_s, mutants.LeavesAgainAndAgain),
+    (what_waits_for_a_hanging_disk_is_bounded, mutants.HoardsUnsynced),
 ]
 
 test_the_rule_holds, test_the_rule_taken_out_shows = as_tests(RULES)
