@@ -30,6 +30,7 @@ from tests.client import test_lost_locks as lost_locks
 from tests.client import test_outages as outages
 from tests.client import test_publishing as publishing
 from tests.client import test_removed_consumers as removed
+from tests.client import test_resumed as resumed
 from tests.client import test_second_settlements as second
 from tests.client import test_settling as settling
 from tests.client import test_silent_leader as silent
@@ -138,6 +139,18 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "notices that come while one waits are not acknowledged": (
         edited(NoticeAcks, "received", "max(self._last, notice)", "self._last or notice"),
         _test(control.test_one_acknowledgement_covers_all_notices_that_came, 0),
+    ),
+    "the mark of a resume says nothing": (
+        edited(Session, "frame_received", "self._all_sent_again()", "pass"),
+        _test(resumed.test_what_is_not_sent_again_before_the_mark_is_lost),
+    ),
+    "a message whose settlement was given up hides that its lock was lost": (
+        edited(Settler, "_fail", "message.lose_lock()", "pass"),
+        _test(resumed.test_a_settlement_that_is_given_up_after_the_mark_leaves_a_lost_message),
+    ),
+    "what a broken connection sent again counts for the next one": (
+        edited(LockLedger, "resumed", "Ranges()", "self._known_again or Ranges()"),
+        _test(resumed.test_a_connection_that_breaks_before_the_mark_loses_nothing),
     ),
     "a handler of a lost message is not counted": (
         edited(LockLedger, "lost_running", "if token not in self.busy", ""),

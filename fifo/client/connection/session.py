@@ -48,6 +48,7 @@ from fifo.wire.messages import (
     NOTICE_MESSAGE_TIMEOUT,
     NOTICE_SESSION_ENDED,
     ROLE_DATA,
+    SESSION_RESUMED,
     VERB_RELEASE,
     Confirms,
     Deliver,
@@ -57,6 +58,7 @@ from fifo.wire.messages import (
     Message,
     Notice,
     Redirect,
+    Resumed,
     Settle,
     Subscribe,
     Welcome,
@@ -221,6 +223,9 @@ class Session:
         if self.on_identity is not None:
             self.on_identity()
         _log.info("connected to %s at %s, term %d", welcome.node, link.address, welcome.term)
+        if welcome.session_state == SESSION_RESUMED:
+            for ledger in self.ledgers.values():
+                ledger.resumed()
         link.attach(self, welcome.heartbeat_ms / 1000)
         if self.link is not link:
             return
@@ -480,6 +485,8 @@ class Session:
         elif isinstance(message, Notice):
             self.notice(message)
             self._notices.received(link, message.notice)
+        elif isinstance(message, Resumed):
+            self._all_sent_again()
         elif isinstance(message, Redirect):
             if message.address:
                 self.dialer.hint = message.address
@@ -557,6 +564,15 @@ class Session:
                 if self.link is not None:
                     release = Settle(number, VERB_RELEASE, tokens, automatic=True)
                     self.link.send(release, self.next_correlation())
+
+    def _all_sent_again(self) -> None:
+        """After a resume the node has sent all that is still ours: what it did not send is lost,
+        whether a notice of it came or not."""
+        for ledger in self.ledgers.values():
+            gone = ledger.gone()
+            if gone:
+                self.lose(ledger, gone, suspected=False)
+                self.report_lost(ledger.number)
 
     def _awaits_number(self) -> bool:
         """Whether an answer under way says the number of a consumer of ours."""

@@ -57,6 +57,7 @@ class LockLedger(Generic[_M]):
     __slots__ = (
         "_deadlines",
         "_gaps",
+        "_known_again",
         "_last_seen",
         "_not_renewed",
         "_opened_at",
@@ -119,6 +120,7 @@ class LockLedger(Generic[_M]):
         self.in_flight = 0
         self._last_seen = 0
         self._gaps = Ranges()
+        self._known_again: Ranges | None = None
         # Of both threads.
         self.lock = threading.Lock()
         self._unresolved = Ranges()
@@ -148,6 +150,8 @@ class LockLedger(Generic[_M]):
         first = delivery.first_token
         last = first + delivery.count - 1
         delivery.ledger = self
+        if self._known_again is not None:
+            self._known_again.add(first, last)
         if first == self._last_seen + 1:
             # The common case, without a search: tokens of one consumer are handed out in order.
             new: list[Range] = [(first, last)]
@@ -170,6 +174,22 @@ class LockLedger(Generic[_M]):
                 if self.renewed_for_s is not None:
                     self._since.update(dict.fromkeys(range(one, other + 1), began))
         return [(one - first, other - first + 1) for one, other in new]
+
+    def resumed(self) -> None:
+        """The node begins to send again all that is held here."""
+        self._known_again = Ranges()
+
+    def gone(self) -> tuple[Range, ...]:
+        """The node has sent all of it: the tokens that were held here and are not any more. They
+        were lost, or an earlier settlement of them was carried out, as its receipt will tell."""
+        known, self._known_again = self._known_again, None
+        if known is None:
+            return ()
+        with self.lock:
+            missing = Ranges(self._unresolved)
+        for first, last in known:
+            missing.remove(first, last)
+        return tuple(missing)
 
     def _unseen(self, first: int, last: int) -> list[Range]:
         """The tokens of first..last that never arrived: in a gap, or above all that did."""
@@ -328,6 +348,7 @@ class LockLedger(Generic[_M]):
     def end(self) -> list[_M]:
         """The session ended: every token is void. Returns what the program has in hand."""
         self.void = True
+        self._known_again = None
         with self.lock:
             self._unresolved.clear()
             self.lost.clear()

@@ -485,6 +485,9 @@ class Settler:
         for message in settlement.messages:
             if not over:
                 message.settlement = None
+                if ledger.is_lost(message.token) and not message.is_lost:
+                    self.session.metrics.locks_lost += 1
+                    message.lose_lock()
                 if not message.is_lost:
                     ledger.open[message.token] = message
             elif not error.unknown:

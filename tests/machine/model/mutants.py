@@ -482,6 +482,12 @@ BUGS: dict[str, Switch] = {
         "if not begun:",
         "if True:",
     ),
+    "the mark of a resume comes before all was sent again": edited(
+        sessions,
+        "_send_again",
+        "if session.resend is None:",
+        "if True:",
+    ),
     "what is new overtakes what is sent again": edited(
         consumers,
         "is_present",
@@ -659,6 +665,9 @@ DIRECTED = {
     ),
     "a second resume leaves the chore of the first behind": (
         test_bounds.test_a_second_resume_with_little_left_to_send_leaves_no_chore_behind,
+    ),
+    "the mark of a resume comes before all was sent again": (
+        test_bounds.test_a_resume_sends_again_in_slices_and_nothing_new_before_the_end,
     ),
     "what is new overtakes what is sent again": (
         test_bounds.test_a_resume_sends_again_in_slices_and_nothing_new_before_the_end,
