@@ -442,10 +442,8 @@ class Node:
 
     def _flush(self) -> None:
         """Send answers given since the last turn: pongs, renewals, refusals."""
-        started = self._stretches.cpu()
         try:
             self.broker.flush()
-            self._stretches.note("flush", started)
         except Exception as error:
             self._fail("flush", error)
 

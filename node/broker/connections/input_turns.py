@@ -107,20 +107,23 @@ class InputTurns:
 
     def _serve(self, connection: Sharing) -> bool:
         """Give a connection its share; whether it has more to handle."""
-        self._ask()
         started = self._stretches.cpu()
         items = min(limits.SHARE_ITEMS_MAX, self._items)
         share = Share(self._clock, items, min(limits.SHARE_SECONDS, self._seconds))
         began = share.at
         more = connection.handle(share)
         self._items -= share.items
-        self._seconds -= share.at - began
-        if share.items:
+        took = share.at - began
+        self._seconds -= took
+        if took >= limits.STRETCH_NOTED_SECONDS:
             self._stretches.note(self._name_of(share.kind), started)
+        if self._items < limits.TURN_ITEMS_MAX // 2 or self._seconds < limits.TURN_SECONDS / 2:
+            self._ask()
         return more
 
     def _ask(self) -> None:
-        """Begin the next turn of the loop with a new budget."""
+        """Begin the next turn of the loop with a new budget. Not for every few frames: a callback
+        costs the loop a turn of its own."""
         if not self._asked:
             self._asked = True
             asyncio.get_running_loop().call_soon(self._turn)

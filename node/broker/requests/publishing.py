@@ -58,17 +58,20 @@ class Publishing:
             self._refuse(connection, frame, error.code, str(error))
             return
         headers = layout.column(columns.HEADER_BLOB)
-        pieces = self._publish(connection, session, frame, layout)
-        if headers is not None and len(headers) > limits.HEADERS_AT_ONCE_BYTES:
+        if headers is None:
+            self._admit(connection, session, frame, layout)
+            return
+        pieces = self._with_headers(connection, session, frame, layout)
+        if len(headers) > limits.HEADERS_AT_ONCE_BYTES:
             connection.answer_in_pieces(frame, pieces)
         else:
             for _ in pieces:
                 pass
 
-    def _publish(
+    def _with_headers(
         self, connection: Connection, session: Binding, frame: Frame, layout: columns.Layout
     ) -> Iterator[None]:
-        """Check the headers, in pieces, and propose the messages."""
+        """Check the headers, in pieces, before the messages are proposed."""
         unseen = limits.HEADERS_AT_ONCE_BYTES
         try:
             for size in columns.check_headers(layout):
@@ -79,44 +82,66 @@ class Publishing:
         except columns.ColumnError as error:
             self._refuse(connection, frame, error.code, str(error))
             return
-        message = message_of(frame, Publish)
-        if self._proposer.lacks_queue(connection, frame.correlation, message.queue):
-            self._counters.refused(Code.QUEUE_NOT_FOUND, message.count)
-            return
-        full = (
-            None
-            if connection.rights is None
-            else self._quotas.stores(message.queue, len(layout.raw))
-        )
-        if full is not None:
-            self._counters.refused(full.code, message.count)
-            connection.refuse(frame.correlation, full.code, full.text, full.detail)
-            return
-        self._propose(connection, session, frame, layout)
+        self._admit(connection, session, frame, layout)
 
-    def _propose(
+    def _admit(
         self, connection: Connection, session: Binding, frame: Frame, layout: columns.Layout
     ) -> None:
-        """Propose the messages in as many commands as their apply may take, and answer once."""
-        message = message_of(frame, Publish)
-        weight = cost.stored(self._machine, message.queue, alone=columns.differs(layout))
-        most = max(1, limits.PUBLISH_MICROSECONDS_MAX // weight)
-        alike = weight == cost.STORED and layout.at(columns.DELAYS_MS) is None
-        whole = alike or layout.count <= most or self._too_many(message)
-        parts = [layout] if whole else columns.split(layout, most)
-        size = len(layout.raw)
+        """Propose messages whose columns are sound, if they may be stored; else refuse them."""
+        message, correlation, raw = frame
+        assert isinstance(message, Publish)
+        if self._proposer.lacks_queue(connection, correlation, message.queue):
+            self._counters.refused(Code.QUEUE_NOT_FOUND, message.count)
+            return
+        size = len(raw)
+        full = None if connection.rights is None else self._quotas.stores(message.queue, size)
+        if full is not None:
+            self._counters.refused(full.code, message.count)
+            connection.refuse(correlation, full.code, full.text, full.detail)
+            return
         connection.begin(size, message.count)
+        alone = len(layout.places) > 1 and columns.differs(layout)
+        weight = cost.stored(self._machine, message.queue, alone=alone)
+        most = limits.PUBLISH_MICROSECONDS_MAX // weight
+        alike = weight == cost.STORED and layout.at(columns.DELAYS_MS) is None
+        if not (alike or layout.count <= most or self._too_many(message)):
+            self._propose_parts(connection, session, frame, layout, weight)
+            return
+
+        def answer(reply: Reply) -> None:
+            connection.end(size, message.count)
+            self._answer(connection, correlation, message.count, reply)
+
+        build = _builder(connection, session, message, layout, (message.previous, message.number))
+        waiter = Waiter(answer, lost=connection.lose)
+        weight = cost.COMMAND + layout.count * weight
+        self._proposals.propose(build, waiter, weight=weight, raw=raw)
+
+    def _propose_parts(
+        self,
+        connection: Connection,
+        session: Binding,
+        frame: Frame,
+        layout: columns.Layout,
+        weight: int,
+    ) -> None:
+        """Propose the messages in as many commands as their apply may take, and answer once;
+        `weight`: of one of them."""
+        message = message_of(frame, Publish)
+        most = limits.PUBLISH_MICROSECONDS_MAX // weight
+        count = -(-layout.count // most)
         found: list[Reply] = []
 
         def answer(reply: Reply) -> None:
             found.append(reply)
             if len(found) == count:
-                connection.end(size, message.count)
-                self._answer(connection, frame, joined(found, most))
+                connection.end(len(frame.raw), message.count)
+                whole = joined(found, most)
+                self._answer(connection, frame.correlation, message.count, whole)
 
         waiter = Waiter(answer, lost=connection.lose)
-        previous, place, count = message.previous, 0, 1 if whole else -(-layout.count // most)
-        for part in parts:
+        previous, place = message.previous, 0
+        for part in columns.split(layout, most):
             numbers = part.column(columns.NUMBERS)
             listed = None if numbers is None else columns.unpack_u64(numbers)
             number = message.number + place if listed is None or not place else listed[0]
@@ -131,10 +156,9 @@ class Publishing:
         most = machine_limits.DROPPING_MESSAGES
         return self._machine.drops_oldest(message.queue) and message.count > most
 
-    def _answer(self, connection: Connection, frame: Frame, reply: Reply) -> None:
-        count = message_of(frame, Publish).count
+    def _answer(self, connection: Connection, correlation: int, count: int, reply: Reply) -> None:
         if type(reply) is not replies.Published:
-            refused = refuse(connection, frame.correlation, reply)
+            refused = refuse(connection, correlation, reply)
             self._counters.refused(wire_code(refused), count)
             return
         done = reply.duplicates + reply.stored
@@ -145,7 +169,7 @@ class Publishing:
             self._counters.refused(wire_code(reply.refused), count - done)
         repeats = (reply.repeats,) if reply.repeats else ()
         connection.confirm(
-            frame.correlation,
+            correlation,
             (reply.queue, reply.producer, reply.duplicates, reply.stored, error, *repeats),
         )
 
