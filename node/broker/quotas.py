@@ -171,9 +171,9 @@ class Quotas:
         self._proposed[key] = self._proposed.get(key, 0) + adds
 
         def decided() -> None:
-            self._proposed[key] -= adds
-            if not self._proposed[key]:
-                del self._proposed[key]
+            left = self._proposed.pop(key, 0) - adds
+            if left:
+                self._proposed[key] = left
 
         return decided
 

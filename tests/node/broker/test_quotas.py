@@ -122,6 +122,14 @@ async def test_an_operator_gets_in_where_all_sessions_are_taken(tmp_path: Path) 
         await welcomed(node, "ops")
 
 
+async def test_resumes_in_flight_together_count_as_no_session(tmp_path: Path) -> None:
+    async with Small(tmp_path, ANN) as node:
+        quotas_of_term = leadership_of(node).quotas
+        for decided in [quotas_of_term.proposed(None, Quota.SESSIONS, 0) for _ in range(2)]:
+            decided()
+        assert quotas_of_term.refusal(None, Quota.SESSIONS) is None
+
+
 async def test_requests_in_flight_count_before_they_are_applied(tmp_path: Path) -> None:
     few = replace(ANN, shares=((Quota.QUEUES, 3), (Quota.PRODUCERS, 2)))
     async with Small(tmp_path, few) as node:
