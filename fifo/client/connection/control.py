@@ -236,15 +236,17 @@ class Control:
         assert self._lost is not None, "made in _main"
         self._stopping = True
         link.send(Close(), next(self._correlations))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._session.options.close_timeout):
-                await self._lost.wait()
-        self._lost.set()
         text = (
             f"{self._session!r}: its event loop was closed, and the client was not:"
             " use `async with fifo.connect(...)`, or close() it"
         )
-        warnings.warn(text, ResourceWarning, source=self._session, stacklevel=2)
+        try:
+            warnings.warn(text, ResourceWarning, source=self._session, stacklevel=2)
+        finally:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._session.options.close_timeout):
+                    await self._lost.wait()
+            self._lost.set()
 
     def _belongs(self, link: Link, identity: Identity) -> bool:
         """Whether this connection is ours: of this session, and of the latest leader known.
