@@ -34,7 +34,7 @@ The mutations (`tests/jepsen/score`) were written from history.md alone and shar
 checker. The runs (`tests/jepsen/score/recording.py`) are real nodes and clients under kills and
 partitions, with every verb and kind of queue (`processes`); the same with dead letters that go
 back, paused clients and a sick minority (`redriven`); and simulated ones in which the machine was
-seen (`simulated`). Each is judged in parts of a dozen messages, and each mutation is made in one
+seen (`simulated`). Each is judged in parts of eight messages, and each mutation is made in one
 part of every kind of run that has a place for it."""
 
 _COUNTED = "Caught by rule, over all copies:"

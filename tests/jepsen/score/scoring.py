@@ -31,7 +31,7 @@ Checker = Callable[[Mapping[str, list[Event]]], Mapping[str, Findings]]
 PLACES = 1
 """Parts of the runs of one kind, drawn, that a mutation is made in."""
 
-MESSAGES = 12
+MESSAGES = 8
 """Of a part: enough for all that is about more than one, and few, for each copy is judged."""
 
 
