@@ -537,9 +537,11 @@ class Consumer(Generic[M]):
     def _subscribed_again(self, future: asyncio.Future[Any]) -> None:
         if self._subscribing is not None and self._subscribing.future is future:
             self._subscribing = None
-        if future.cancelled() or self.cancelled:
+        if future.cancelled():
             return
-        error = future.exception()
+        error = future.exception()  # looked at in any case, or asyncio reports it as unheard
+        if self.cancelled:
+            return
         loop = self._session.loop
         if isinstance(error, QueueNotFound) and loop.time() < self._patient_until:
             loop.call_later(limits.REPLACED_LOOK_S, self._subscribe_again)
