@@ -24,7 +24,7 @@ RUNS ?= 30
 # module anew: a third of their start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup check quick test thorough mutants sim jepsen score soak locks demo bench walk lock clean
+.PHONY: help setup check quick test thorough mutants sim jepsen score soak locks neighbours demo bench walk lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ soak: setup ## the same on one cluster for HOURS (0.5), its memory watched: make
 
 locks: setup ## renewed locks on real nodes: the leader paused, killed, cut off, RUNS (30) times each; 15 minutes
 	@$(PY) -m tests.jepsen.held_locks --runs $(RUNS)
+
+neighbours: setup ## every kind of hostile client beside an honest one, on real nodes: ten minutes; writes docs/neighbours.md
+	@$(PY) -m tests.neighbours --write
 
 demo: setup ## three nodes, Spark, 336 776 flights, a killed leader, a report
 	@exec $(PY) -m bench.demo

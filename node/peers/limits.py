@@ -58,7 +58,8 @@ UNSENT_BYTES_MAX: Final = 32 * MIB
 window bounds entries, this bounds everything."""
 
 REFUSAL_LOG_SECONDS: Final = 60.0
-"""Pause between two log lines about refused strangers from one address."""
+"""Pause between two log lines about one stranger: an address, or a user at an address."""
 
-REFUSAL_HOSTS_MAX: Final = 256
-"""Addresses whose last refusal is remembered; the oldest goes first."""
+REFUSAL_LINES_MAX: Final = 60
+"""Strangers in this time about whom there is a line: enough to see an attack, and no way to fill a
+disk with the log of it."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import os
 import socket
 import ssl
@@ -26,6 +25,7 @@ from node.peers.accepting import Acceptor, listening_socket
 from node.peers.frames import HANDSHAKE_TYPES, Bytes, Decoder, FrameInvalid, encode
 from node.peers.handshake import DialerSide, Identity, ListenerSide, PeerRefused, new_incarnation
 from node.peers.message import MessageRefused, PeerNode
+from node.peers.seldom import Seldom
 from node.peers.tls import names_in
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ class TcpTransport:
         `stranger_answer`: the last bytes for a connection that speaks another protocol.
         """
         self.stranger_answer = stranger_answer
-        self._refusals: dict[str, float] = {}
+        self._refusals = Seldom(lambda: asyncio.get_running_loop().time())
         self._config = config
         self._receiver: Receiver
         self._rng = rng
@@ -332,16 +332,9 @@ class TcpTransport:
         return 0 if link is None else link.unsent_bytes
 
     def may_log_refusal(self, host: str) -> bool:
-        """Whether a refusal of an unproven connection from this address is logged: not again soon,
-        or a misconfigured client would flood the log. The counters count all."""
-        now = asyncio.get_running_loop().time()
-        if now - self._refusals.get(host, -math.inf) < limits.REFUSAL_LOG_SECONDS:
-            return False
-        self._refusals.pop(host, None)
-        self._refusals[host] = now
-        if len(self._refusals) > limits.REFUSAL_HOSTS_MAX:
-            del self._refusals[next(iter(self._refusals))]
-        return True
+        """Whether a refusal of an unproven connection from this address is logged; the counters
+        count all."""
+        return self._refusals.may(host)
 
     @property
     def handshakes(self) -> int:

@@ -21,6 +21,7 @@ from node.journal.io.storage import OsStorage, Storage
 from node.journal.journal import Journal, JournalStats
 from node.journal.limits import JournalLimits
 from node.peers.accepting import Acceptor, listening_socket
+from node.peers.seldom import Seldom
 from node.peers.tls import PeerTls
 from node.peers.transport import TcpTransport, TransportCounters
 from node.raft.config import (
@@ -65,6 +66,7 @@ __all__ = [
     "OsStorage",
     "Storage",
     "PeerTls",
+    "Seldom",
     "TcpTransport",
     "TransportCounters",
     "RaftError",

@@ -58,6 +58,7 @@ class Target:
     user: str | None = None
     password: str | None = None
     tls: ssl.SSLContext | None = None
+    token: str | None = None
 
     def connect(self) -> socket.socket:
         """Open a TCP connection, with TLS where the URL says so."""
@@ -217,6 +218,11 @@ class Peer:
         """Cut the connection."""
         self._socket.close()
 
+    @property
+    def raw(self) -> socket.socket:
+        """The socket, for those who write and read it as they please."""
+        return self._socket
+
     # --- what many rules need ---------------------------------------------------------------------
 
     def hello(
@@ -228,8 +234,8 @@ class Peer:
         versions: tuple[int, int] = (1, 1),
     ) -> Frame:
         """Say hello, and who it is where the node asks; return the last answer."""
-        user, secret = self.target.user, self.target.password
-        mechanism = None if secret is None else "password"
+        user, secret = self.target.user, self.target.token or self.target.password
+        mechanism = None if secret is None else "token" if self.target.token else "password"
         low, high = versions
         who: list[Any] = ["conformance", [], user, mechanism, heartbeat_ms, resume]
         self.send(HELLO, low, high, role, self.session, self.life, *who, correlation=0)

@@ -16,8 +16,10 @@ import pytest
 from node.broker.connections import listener
 from node.http.doors import Door, Doors
 from node.journal.io.seats import Seats
+from node.peers.seldom import Seldom
 from tests.mutants.hunting import Hunt, Mutant, named, scenario
 from tests.mutants.switch import Switch, edited
+from tests.node import test_seldom as seldom
 from tests.node.http import test_doors as doors
 from tests.node.journal import test_descriptors as descriptors
 
@@ -77,6 +79,13 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a request over http may be of any size": (
         edited(Door, "data_received", "> limits.UNANSWERED_BYTES_MAX", "< 0"),
         _on_loop(doors.test_requests_without_end_end_their_connection),
+    ),
+    "each stranger has a line of the log, however many they are": (
+        edited(Seldom, "may", "or len(self._logged_at) >= limits.REFUSAL_LINES_MAX", ""),
+        scenario(
+            seldom.test_each_subject_has_one_line_in_a_period_and_all_have_a_bound,
+            named(seldom.test_each_subject_has_one_line_in_a_period_and_all_have_a_bound),
+        ),
     ),
     "a lack of descriptors is no alarm": (
         edited(listener, "descriptor_left", "problem.errno not in NO_DESCRIPTOR_ERRNOS", "True"),

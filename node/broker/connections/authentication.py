@@ -33,6 +33,7 @@ from node.credentials import (
     PasswordHash,
 )
 from node.journal.io.jobs import Worker
+from node.raft import Seldom
 from node.users import User
 
 logger = logging.getLogger(__name__)
@@ -155,6 +156,7 @@ class Authentication:
         )
         self.failures = Failures(now)
         self._passwords = PasswordQueue(self.failures.at, thread)
+        self._logged = Seldom(now)
         self.failed_total = 0
         """Wrong names, passwords and tokens since the node began."""
 
@@ -306,7 +308,8 @@ class Authentication:
         self.failed_total += 1
         # A name that is not a user's may be a password in the wrong place: it is not written down.
         shown = name if name in self._rights else "-"
-        logger.warning("event=login_failed user=%s address=%s", shown, host)
+        if self._logged.may(f"{shown} {host}"):
+            logger.warning("event=login_failed user=%s address=%s", shown, host)
 
 
 def is_loopback(host: str) -> bool:

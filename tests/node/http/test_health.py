@@ -156,3 +156,18 @@ async def test_a_malformed_request_is_refused_and_one_line_of_the_log(
     assert line.startswith("event=http_request_malformed host=127.0.0.1 error=")
     assert "\n" not in line
     assert "Traceback" not in caplog.text
+
+
+async def test_malformed_requests_get_no_line_of_the_log_each(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    async with running(tmp_path, 1) as cluster:
+        node = cluster.nodes["n1"]
+        for _ in range(20):
+            reader, writer = await asyncio.open_connection(node.me.http.host, node.me.http.port)
+            writer.write(b"GET / HTTP/9.9.9\r\n\r\n")
+            assert b"400 Bad Request" in await reader.read()
+            writer.close()
+            await writer.wait_closed()
+    assert caplog.text.count("malformed") == 1

@@ -1,0 +1,208 @@
+"""Well-formed requests in large numbers: what a node answers at once, and what it has to keep.
+
+Owns attacks whose every frame is correct. Must not know malformed bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from tests.conformance.peer import (
+    ACK,
+    ALIVE,
+    CREDIT,
+    GET,
+    OPEN_PRODUCER,
+    PING,
+    PUBLISH,
+    QUEUE_QUERY,
+    RENEW,
+    SETTLE,
+    SUBSCRIBE,
+    Peer,
+    frame_bytes,
+)
+from tests.neighbours.field import STRANGER, Field
+
+QUEUE: Final = "tenant.queue"
+"""Declared for the tenant by the judge."""
+
+BURST_FRAMES: Final = 20_000
+LONE_TOKENS: Final = 1_000
+UNKNOWN_KIND: Final = 200
+
+
+def _many(count: int, kind: int, *fields: Any, raw: bytes = b"") -> bytes:
+    """A burst of requests with correlations of their own."""
+    return b"".join(frame_bytes(kind, at + 1, *fields, raw=raw) for at in range(count))
+
+
+def _published(queue: str, body: bytes) -> tuple[list[Any], bytes]:
+    """The fields of an unnumbered publish of one message, and its raw part."""
+    sizes = struct.pack("<I", len(body))
+    return [queue, 0, 0, 1, 1, [[0, len(sizes)]]], sizes + body
+
+
+def _lone() -> list[list[int]]:
+    return [[token, token] for token in range(1, 2 * LONE_TOKENS, 2)]
+
+
+def _consumer(peer: Peer, prefetch: int = 10) -> int:
+    return peer.subscribe(QUEUE, prefetch)
+
+
+def pings(field: Field) -> None:
+    """A connection writes pings, megabytes in one go"""
+    field.burst([field.welcome()], _many(BURST_FRAMES, PING), BURST_FRAMES)
+
+
+def unknown_types(field: Field) -> None:
+    """A connection writes frames of a type that no node knows"""
+    field.burst([field.welcome()], _many(BURST_FRAMES, UNKNOWN_KIND), BURST_FRAMES)
+
+
+def refused_publishes(field: Field) -> None:
+    """A connection publishes to a queue that it may not name"""
+    fields, raw = _published("secret", b"x")
+    data = _many(BURST_FRAMES, PUBLISH, *fields, raw=raw)
+    field.burst([field.welcome()], data, BURST_FRAMES)
+
+
+def publishes(field: Field) -> None:
+    """A connection publishes small messages, which are taken, as fast as it can"""
+    peer = field.welcome()
+    first = 0
+    size = 1_000
+
+    def made() -> bytes:
+        nonlocal first
+        frames = []
+        for number in range(first + 1, first + size + 1):
+            sizes = struct.pack("<I", 1)
+            fields = [QUEUE, 0, number - 1, number, 1, [[0, 4]]]
+            frames.append(frame_bytes(PUBLISH, number, *fields, raw=sizes + b"x"))
+        first += size
+        return b"".join(frames)
+
+    field.pump([peer.raw], made, size)
+
+
+def large_publishes(field: Field) -> None:
+    """Four connections publish bodies of 512 KiB, 64 MiB in all"""
+    body = bytes(512 << 10)
+    sizes = struct.pack("<I", len(body))
+    peers = field.welcomes(4)
+    for number in range(1, 33):
+        for peer in peers:
+            fields = [QUEUE, 0, number - 1, number, 1, [[0, 4]]]
+            if field.open:
+                peer.send(PUBLISH, *fields, raw=sizes + body)
+                field.cost.frames += 1
+                field.cost.sent_bytes += len(body)
+    field.rest()
+
+
+def lone_settlements(field: Field) -> None:
+    """Settlements of 1,000 lone tokens each, pipelined"""
+    peer = field.welcome()
+    data = _many(100, SETTLE, _consumer(peer), ACK, _lone())
+    field.burst([peer], data, 100)
+
+
+def lone_renewals(field: Field) -> None:
+    """Renewals of 1,000 lone tokens each, pipelined"""
+    peer = field.welcome()
+    data = _many(100, RENEW, [[_consumer(peer), _lone()]])
+    field.burst([peer], data, 100)
+
+
+def large_renewals(field: Field) -> None:
+    """Renewals of half a megabyte, pipelined"""
+    peer = field.welcome()
+    item = [_consumer(peer), _lone()]
+    data = _many(4, RENEW, [item] * 80)
+    field.burst([peer], data, 4)
+
+
+def lists(field: Field) -> None:
+    """Eight connections list all queues, fifty requests in flight each"""
+    field.burst(field.welcomes(8), _many(50, QUEUE_QUERY, None, "list", 1000), 50)
+
+
+def one_list_burst(field: Field) -> None:
+    """A connection asks for the list of queues, thousands of times in one go"""
+    field.burst([field.welcome()], _many(5_000, QUEUE_QUERY, None, "list", 1000), 5_000)
+
+
+def status_bursts(field: Field) -> None:
+    """Observers ask for what they may not see, pipelined"""
+    data = _many(5_000, QUEUE_QUERY, QUEUE, "locks", 1000)
+    field.burst(field.welcomes(4), data, 5_000)
+
+
+def gets(field: Field) -> None:
+    """Gets that wait for a message of an empty queue, thousands at a time"""
+    data = _many(2_000, GET, "tenant.empty", 1, 60_000)
+    field.burst(field.welcomes(4), data, 2_000)
+
+
+def alive(field: Field) -> None:
+    """A consumer says without end that it lives"""
+    peer = field.welcome()
+    field.burst([peer], _many(BURST_FRAMES, ALIVE, _consumer(peer)), BURST_FRAMES)
+
+
+def huge_credit(field: Field) -> None:
+    """Two hundred consumers with the largest prefetch, and the largest credit, over and over"""
+    peer = field.welcome()
+    data = []
+    for place in range(200):
+        consumer = peer.subscribe(QUEUE, 65_535, f"t{place}", None, None, 0, True, True)
+        data.append(frame_bytes(CREDIT, place + 1, consumer, (1 << 32) - 1))
+    field.burst([peer], b"".join(data), len(data))
+
+
+def other_tokens(field: Field) -> None:
+    """Settlements and renewals of consumers and tokens of others, guessed"""
+    peer = field.welcome()
+    data = []
+    for consumer in range(1, 200):
+        data.append(frame_bytes(SETTLE, consumer, consumer, ACK, [[1, 50]]))
+        data.append(frame_bytes(RENEW, 1_000 + consumer, [[consumer, [[1, 50]]]]))
+        data.append(frame_bytes(ALIVE, 2_000 + consumer, consumer))
+    field.burst([peer], b"".join(data), len(data))
+
+
+def without_rights(field: Field) -> None:
+    """A user without any right asks for everything, pipelined"""
+    fields, raw = _published("honest", b"x")
+    one = (
+        frame_bytes(PUBLISH, 1, *fields, raw=raw)
+        + frame_bytes(SUBSCRIBE, 2, "honest", "t", 10)
+        + frame_bytes(GET, 3, "honest", 1)
+        + frame_bytes(QUEUE_QUERY, 4, "honest", "show", 10)
+        + frame_bytes(QUEUE_QUERY, 5, None, "list", 1000)
+        + frame_bytes(OPEN_PRODUCER, 6, "p")
+    )
+    field.burst([field.welcome(STRANGER)], one * 1_000, 6_000)
+
+
+ATTACKS = (
+    pings,
+    unknown_types,
+    refused_publishes,
+    publishes,
+    large_publishes,
+    lone_settlements,
+    lone_renewals,
+    large_renewals,
+    lists,
+    one_list_burst,
+    status_bursts,
+    gets,
+    alive,
+    huge_credit,
+    other_tokens,
+    without_rights,
+)

@@ -1,0 +1,121 @@
+"""The honest client: it publishes, consumes and renews every 20 ms, and newcomers log in.
+
+Owns what was refused to it, the locks that it lost, and the times that its publishes took. Must not
+know the attack beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import fifo
+from tests.neighbours.nodes import HONEST
+
+BEAT_SECONDS: Final = 0.02
+NEWCOMER_SECONDS: Final = 0.5
+PATIENCE_SECONDS: Final = 30.0
+"""A publish, a renewal or a log-in that takes longer was refused."""
+
+LOCK_SECONDS: Final = 5.0
+QUEUE: Final = "honest"
+
+
+class Honest:
+    """A client at work."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._mark = os.urandom(8)
+        self.refused: list[str] = []
+        self.lost: list[str] = []
+        self.times: list[float] = []
+        self.handled = 0
+
+    @property
+    def p99_ms(self) -> float:
+        """The 99th percentile of the times of its publishes."""
+        ordered = sorted(self.times)
+        return 1000 * ordered[int(0.99 * (len(ordered) - 1))] if ordered else float("inf")
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[Honest]:
+        """Work until the block ends."""
+        async with (
+            fifo.connect(self._url, token=f"{HONEST}-token", timeout=PATIENCE_SECONDS) as client,
+            client.consume(QUEUE, prefetch=100) as messages,
+        ):
+            held = await self._hold(client, messages)
+            tasks = [
+                asyncio.ensure_future(work)
+                for work in (
+                    self._repeated(lambda: self._publish(client), BEAT_SECONDS),
+                    self._repeated(lambda: self._renew(held), BEAT_SECONDS),
+                    self._repeated(self._newcomer, NEWCOMER_SECONDS),
+                    self._consume(messages),
+                )
+            ]
+            try:
+                yield self
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            if held.is_lost:
+                self.lost.append("the lock that was renewed every 20 ms")
+            await self._noted("ack", held.ack(receipt=True))
+
+    async def _hold(
+        self, client: fifo.Client, messages: fifo.Consumer[fifo.Message]
+    ) -> fifo.Message:
+        """A message of our own; what an earlier run has left is acknowledged."""
+        await client.publish(QUEUE, self._mark)
+        while True:
+            found = await messages.next(timeout=PATIENCE_SECONDS)
+            assert found is not None, "it was published"
+            if found.body == self._mark:
+                return found
+            await found.ack()
+
+    async def _repeated(self, act: Callable[[], Awaitable[None]], seconds: float) -> None:
+        """Act again and again, and not before the last act has ended."""
+        pause = asyncio.Event()
+        while True:
+            await act()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(pause.wait(), seconds)
+
+    async def _noted(self, what: str, work: Awaitable[object]) -> None:
+        try:
+            await work
+        except fifo.FifoError as error:
+            self.refused.append(f"{what}: {type(error).__name__}: {error}")
+
+    async def _publish(self, client: fifo.Client) -> None:
+        began = time.perf_counter()
+        await self._noted("publish", client.publish(QUEUE, self._mark))
+        self.times.append(time.perf_counter() - began)
+
+    async def _renew(self, held: fifo.Message) -> None:
+        await self._noted("renew", held.renew())
+
+    async def _newcomer(self) -> None:
+        """Another program of the same user logs in, publishes, and leaves."""
+        await self._noted("newcomer", self._one_publish())
+
+    async def _one_publish(self) -> None:
+        connecting = fifo.connect(self._url, token=f"{HONEST}-token", timeout=PATIENCE_SECONDS)
+        async with connecting as client:
+            await client.publish(QUEUE, self._mark)
+
+    async def _consume(self, messages: fifo.Consumer[fifo.Message]) -> None:
+        async for message in messages:
+            if message.attempt > 1 and message.body == self._mark:
+                self.lost.append(f"a message came for the {message.attempt}th time")
+            await self._noted("ack", message.ack())
+            self.handled += 1

@@ -1,0 +1,135 @@
+"""An attack beside an honest client, and the facts that must hold after it.
+
+Owns the order of a run and the facts: they are no times, so that a busy machine changes none.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import fifo
+from bench.loopback import ClusterFailed, ended, until
+from tests.neighbours.field import TENANT
+from tests.neighbours.honest import LOCK_SECONDS, QUEUE, Honest
+from tests.neighbours.kinds import ATTACKS, MIX, MIXED
+from tests.neighbours.nodes import HONEST, Nodes
+
+MEMORY_BYTES: Final = 50 << 20
+"""A node may have this much more after an attack than before it."""
+
+MEMORY_SECONDS: Final = 30.0
+"""Time for a node to give the rest back: sessions of the attack end meanwhile."""
+
+LOG_LINES_MAX: Final = 100
+"""Lines that one node may write during an attack, which sends thousands of frames."""
+
+ATTACK_END_SECONDS: Final = 60.0
+QUEUE_BYTES: Final = 64 << 20
+"""A tenant's queue drops its oldest messages beyond it."""
+
+WARM_BYTES: Final = 512 << 10
+WARM_MESSAGES: Final = 160
+"""As many bytes as the cache of entries has, and some more."""
+
+TENANT_QUEUES: Final = ("tenant.queue", "tenant.empty")
+
+
+@dataclass
+class Verdict:
+    """Outcome of a kind: broken facts, the honest one's time, and the attacker's cost."""
+
+    kind: str
+    seconds: float
+    broken: list[str] = field(default_factory=list)
+    p99_ms: float = 0.0
+    publishes: int = 0
+    frames: int = 0
+    connections: int = 0
+    sent_bytes: int = 0
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0
+
+
+async def prepare(nodes: Nodes) -> None:
+    """Declare the queues of both sides, and fill the nodes' caches, which are bounded: what an
+    attack leaves behind is more than they hold."""
+    async with fifo.connect(nodes.config.url, token=f"{HONEST}-token") as client:
+        await client.declare(fifo.QueueSpec(QUEUE, lock=LOCK_SECONDS))
+    async with fifo.connect(nodes.config.url, token=f"{TENANT}-token") as client:
+        for name in TENANT_QUEUES:
+            spec = fifo.QueueSpec(name, max_bytes=QUEUE_BYTES, overflow="drop_oldest")
+            await client.declare(spec)
+        for _ in range(WARM_MESSAGES):
+            await client.publish(TENANT_QUEUES[0], bytes(WARM_BYTES))
+
+
+async def judge(nodes: Nodes, kind: str, seconds: float, seed: int) -> Verdict:
+    """Run one kind for `seconds` beside an honest client."""
+    found = Verdict(kind, seconds)
+    plan = await nodes.write_plan()
+    term, memory, logs = await nodes.term(), nodes.memory_bytes(), nodes.logs()
+    honest = Honest(nodes.config.url)
+    try:
+        async with honest.working():
+            started = [
+                nodes.attack(plan, name, seconds, str(seed)) for name in attacks_of(kind, seed)
+            ]
+            for child, cost in started:
+                await ended(child, seconds + ATTACK_END_SECONDS)
+                _add(found, cost)
+    except (fifo.FifoError, ClusterFailed) as error:
+        found.broken.append(f"the run was not carried out: {error}")
+    found.p99_ms, found.publishes = honest.p99_ms, len(honest.times)
+    found.broken += [f"refused: {one}" for one in honest.refused[:3]]
+    found.broken += [f"lost: {one}" for one in honest.lost[:3]]
+    found.broken += [f"ended: {one}" for one in nodes.ended()]
+    if not nodes.ended():
+        later = await nodes.term()
+        if later != term:
+            found.broken.append(f"an election: term {term} became {later}")
+    found.broken += _said(logs, nodes.logs())
+    await _memory_back(nodes, found, memory)
+    return found
+
+
+def attacks_of(kind: str, seed: int) -> list[str]:
+    """Names of the attacks that a kind runs at the same time."""
+    if kind != MIX:
+        return [kind]
+    return random.Random(f"mix {seed}").sample(sorted(ATTACKS), MIXED)
+
+
+def _add(found: Verdict, cost: Path) -> None:
+    spent = json.loads(cost.read_text())
+    for name in ("frames", "connections", "sent_bytes", "cpu_seconds"):
+        setattr(found, name, getattr(found, name) + spent[name])
+
+
+def _said(before: dict[str, list[str]], after: dict[str, list[str]]) -> list[str]:
+    """Broken facts about the lines that the nodes have written meanwhile."""
+    broken = []
+    for name, lines in after.items():
+        new = lines[len(before[name]) :]
+        broken += [f"{name} wrote a traceback: {line}" for line in new if "Traceback" in line][:1]
+        if len(new) > LOG_LINES_MAX:
+            broken.append(f"{name} wrote {len(new)} lines, as {new[-1]!r}")
+    return broken
+
+
+async def _memory_back(nodes: Nodes, found: Verdict, before: dict[str, int]) -> None:
+    """Wait until every node has given back what the attack took."""
+
+    async def look() -> bool:
+        now = nodes.memory_bytes()
+        more = [now.get(name, 0) - bytes_before for name, bytes_before in before.items()]
+        found.memory_bytes = max(more)
+        return found.memory_bytes <= MEMORY_BYTES
+
+    try:
+        await until(look, MEMORY_SECONDS, "memory", every_s=0.2)
+    except ClusterFailed:
+        found.broken.append(f"a node keeps {found.memory_bytes >> 20} MB more than before")

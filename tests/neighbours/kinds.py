@@ -1,0 +1,56 @@
+"""All kinds of attack by name, one of them a random mix of the others.
+
+Owns the index. Must not know an attack's means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tests.neighbours import bursts, garbage, hoards, ports
+from tests.neighbours.field import Field
+
+MIXED: Final = 4
+"""Attacks of one mix, which run at the same time, each in a process of its own."""
+
+MIX: Final = "random mix"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of attack: what runs, and the sentence that says what it is."""
+
+    name: str
+    says: str
+    run: Callable[[Field], None]
+
+
+def _kind(run: Callable[[Field], None]) -> Kind:
+    says = (run.__doc__ or "").strip()
+    return Kind(run.__name__.replace("_", " "), says, run)
+
+
+ATTACKS: Final = {
+    kind.name: kind
+    for kind in map(_kind, (*bursts.ATTACKS, *garbage.ATTACKS, *hoards.ATTACKS, *ports.ATTACKS))
+}
+"""Attacks of one process each."""
+
+KINDS: Final = (*ATTACKS, MIX)
+"""All kinds, the mix among them."""
+
+SAYS: Final = {name: kind.says for name, kind in ATTACKS.items()} | {
+    MIX: f"{MIXED} of the others at the same time, drawn from a seed"
+}
+
+IN_EVERY_RUN: Final = (
+    "pings",
+    "lone settlements",
+    "evil values",
+    "crash loop",
+    "http slow",
+    MIX,
+)
+"""Those of `make test`: one or two of each module."""

@@ -1,0 +1,145 @@
+"""Three node processes with users and a small number of descriptors, and what is seen of them.
+
+Owns their configuration, start and end, their memory and logs. Must not know attacks or clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from bench.loopback import free_base, until
+from bench.processes import Child, Household
+from fifo.client import Options, observe
+from fifo.client.errors import FifoError
+from node.config import ClusterConfig, cluster_config, to_toml
+from tests.neighbours.field import STRANGER, TENANT
+from tests.support.users import EVERYTHING, user
+
+HONEST: Final = "honest"
+DESCRIPTORS: Final = 1_024
+"""The usual hard limit of a login, and all that a node has here."""
+
+START_SECONDS: Final = 40.0
+OFFSETS: Final = tuple(10 * node + use for node in range(3) for use in (1, 2, 3))
+
+
+class Nodes:
+    """Nodes n1, n2 and n3 under `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._household = Household(folder / "logs")
+        self.config = _config(folder)
+        self.children: dict[str, Child] = {}
+        self._folder = folder
+        self._options = Options(("",), token=f"{HONEST}-token")
+
+    async def start(self) -> None:
+        """Start all; returns when one leads and the others follow."""
+        path = self.config.path
+        assert path is not None, "it was made with one"
+        path.write_text(to_toml(self.config))
+        for node in self.config.nodes:
+            serve = [sys.executable, "-m", "node", "serve", "--config", str(path)]
+            command = shlex.join([*serve, "--node", node.name])
+            limited = f"ulimit -n {DESCRIPTORS}; exec {command}"
+            self.children[node.name] = self._household.start(node.name, "sh", "-c", limited)
+        await until(self._agreed, START_SECONDS, "no leader")
+
+    async def _agreed(self) -> bool:
+        views = await self.views()
+        return len(views) == 3 and len({view["leader"] for view in views.values()} - {None}) == 1
+
+    def stop(self) -> None:
+        """End all."""
+        self._household.end()
+
+    async def views(self) -> dict[str, dict[str, Any]]:
+        """The status of each node that answers."""
+        asked = await asyncio.gather(*(self._view(str(one.client)) for one in self.config.nodes))
+        names = [node.name for node in self.config.nodes]
+        return {name: view for name, view in zip(names, asked, strict=True) if view is not None}
+
+    async def _view(self, address: str) -> dict[str, Any] | None:
+        try:
+            return await observe(address, 3.0, options=self._options)
+        except FifoError:
+            return None
+
+    async def term(self) -> int:
+        """The highest term that a node is in, once one answers."""
+
+        async def look() -> list[int] | None:
+            return [view["term"] for view in (await self.views()).values()] or None
+
+        return max(await until(look, START_SECONDS, "no node answers"))
+
+    async def write_plan(self) -> Path:
+        """The file that an attacking process goes by."""
+
+        async def look() -> str | None:
+            leads = {view["leader"] for view in (await self.views()).values()} - {None}
+            return leads.pop() if len(leads) == 1 else None
+
+        leader = await until(look, START_SECONDS, "no leader")
+        nodes = {
+            node.name: {"client": node.client.port, "peer": node.peer.port, "http": node.http.port}
+            for node in self.config.nodes
+        }
+        path = self._folder / "plan.json"
+        path.write_text(json.dumps({"leader": leader, "nodes": nodes}))
+        return path
+
+    def attack(self, plan: Path, kind: str, seconds: float, seed: str) -> tuple[Child, Path]:
+        """Start a process that attacks; where it leaves its cost."""
+        name = f"attack-{kind.replace(' ', '-')}"
+        cost = self._folder / f"{name}.json"
+        cost.unlink(missing_ok=True)
+        what = (str(plan), kind, str(seconds), seed)
+        command = (sys.executable, "-m", "tests.neighbours.attacker", *what)
+        return self._household.start(name, *command, stdout=cost), cost
+
+    # --- what is seen -----------------------------------------------------------------------------
+
+    def memory_bytes(self) -> dict[str, int]:
+        """The resident memory of each node that runs."""
+        found = {}
+        for name, child in self.children.items():
+            status = Path(f"/proc/{child.pid}/status")
+            if child.exit_code() is None:
+                match = re.search(r"VmRSS:\s+(\d+) kB", status.read_text())
+                found[name] = 1024 * int(match[1]) if match else 0
+        return found
+
+    def ended(self) -> list[str]:
+        """Nodes that do not run any more, with their last line."""
+        return [
+            f"{name}: {child.last_lines(1)}"
+            for name, child in self.children.items()
+            if child.exit_code() is not None
+        ]
+
+    def logs(self) -> dict[str, list[str]]:
+        """Lines that each node has written so far."""
+        return {
+            name: child.log.read_text(errors="replace").splitlines()
+            for name, child in self.children.items()
+        }
+
+
+def _config(folder: Path) -> ClusterConfig:
+    made = cluster_config(3, free_base(OFFSETS), folder)
+    patterns = dict.fromkeys(EVERYTHING, ("tenant*",))
+    users = (
+        user(HONEST, monitor=True, operate=True, **EVERYTHING),
+        user(TENANT, **patterns),
+        user(STRANGER),
+    )
+    return replace(made, users=users)

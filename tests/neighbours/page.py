@@ -1,0 +1,94 @@
+"""`docs/neighbours.md`: the table of attacks, what each costs and what the honest client notices.
+
+Owns the page. Must not know how a figure came about.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Final
+
+from tests.neighbours.kinds import SAYS
+
+if TYPE_CHECKING:
+    from tests.neighbours.judge import Verdict
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = ROOT / "docs" / "neighbours.md"
+
+COLUMNS: Final = 118
+"""Of a line of the page."""
+
+HEAD: Final = """\
+# Neighbours
+
+One hostile or greedy client at a time beside an honest one, on three real nodes that may have 1,024
+descriptors each. The honest client publishes, consumes and renews a lock every 20 ms, and twice a
+second another program of its user logs in. `make neighbours` runs all kinds and fails where a fact
+is broken: no election, no lost lock, no refusal of the honest client, no node ended, the memory of
+each node back within 50 MB in 30 s, no traceback, at most 100 lines of log per node. `make test`
+runs six kinds (`tests/neighbours/test_neighbours.py`). The attacks are in `tests/neighbours`.
+
+`python -m tests.neighbours --write` writes this page. Times are reported, not asserted (the aim is
+100 ms at the 99th percentile).
+"""
+
+
+def write(verdicts: Sequence[Verdict], seed: int) -> None:
+    """Write the page from the verdicts of a run."""
+    PAGE.write_text(render(verdicts, seed, _commit(), datetime.datetime.now(datetime.UTC)))
+
+
+def render(verdicts: Sequence[Verdict], seed: int, commit: str, when: datetime.datetime) -> str:
+    """The page as text."""
+    seconds = verdicts[0].seconds if verdicts else 0.0
+    held = sum(not one.broken for one in verdicts)
+    rows = [
+        "| kind | frames | connections | sent | attacker's CPU | honest p99 | facts |",
+        "|--|--|--|--|--|--|--|",
+        *map(_row, verdicts),
+    ]
+    broken = [_item(one.kind, "; ".join(one.broken)) for one in verdicts if one.broken]
+    return "\n".join(
+        [
+            HEAD,
+            f"Last whole run: {when:%Y-%m-%d} at {commit}, {seconds:g} s of each attack, seed"
+            f" {seed}, {os.cpu_count()} shared cores:",
+            f"{held} of {len(verdicts)} kinds kept every fact.",
+            "",
+            "## The attacks",
+            "",
+            *(_item(one.kind, f"{SAYS[one.kind]}.") for one in verdicts),
+            "",
+            "## What they cost, and what the honest client notices",
+            "",
+            *rows,
+            *(["", "## Broken facts", "", *broken] if broken else []),
+            "",
+        ]
+    )
+
+
+def _row(one: Verdict) -> str:
+    facts = "broken" if one.broken else "hold"
+    return (
+        f"| {one.kind} | {one.frames:,} | {one.connections:,} | {one.sent_bytes / 1e6:,.1f} MB"
+        f" | {one.cpu_seconds:.1f} s | {one.p99_ms:,.0f} ms | {facts} |"
+    )
+
+
+def _item(kind: str, text: str) -> str:
+    """An item of a list, folded."""
+    shown = " ".join(text.split())[:400]
+    return fill(f"- **{kind}**: {shown}", COLUMNS, subsequent_indent="  ", break_long_words=False)
+
+
+def _commit() -> str:
+    command = ("git", "rev-parse", "--short", "HEAD")
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "an unknown commit"

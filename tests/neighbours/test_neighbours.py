@@ -1,0 +1,71 @@
+"""Six kinds of hostile neighbours on three real nodes: every fact holds.
+
+`make neighbours` runs all kinds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.neighbours.judge import Verdict, judge, prepare
+from tests.neighbours.kinds import ATTACKS, IN_EVERY_RUN, KINDS, MIX, SAYS
+from tests.neighbours.nodes import Nodes
+from tests.neighbours.page import PAGE, render
+
+SECONDS = 2.0
+"""Of each attack: a burst needs one to take a leadership."""
+
+SEED = 1
+
+
+def unfolded(page: str) -> str:
+    """A page without the breaks of its lines."""
+    return " ".join(page.split())
+
+
+def test_every_kind_has_a_sentence_and_there_are_thirty() -> None:
+    assert len(KINDS) >= 30
+    assert all(SAYS[kind] for kind in KINDS)
+    assert set(IN_EVERY_RUN) <= set(ATTACKS) | {MIX}
+
+
+def test_the_page_that_is_kept_has_every_kind() -> None:
+    page = PAGE.read_text()
+    missing = [kind for kind in KINDS if f"- **{kind}**: {SAYS[kind]}." not in unfolded(page)]
+    assert not missing, "run `make neighbours`"
+
+
+def test_the_page_names_costs_times_and_broken_facts() -> None:
+    good = Verdict("pings", 2.0, p99_ms=41.2, frames=20_000, connections=1, sent_bytes=3_000_000)
+    bad = Verdict(MIX, 2.0, broken=["an election: term 1 became 2"], cpu_seconds=1.25)
+    when = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
+    page = unfolded(render([good, bad], 7, "abc1234", when))
+    assert "Last whole run: 2026-01-02 at abc1234, 2 s of each attack, seed 7" in page
+    assert "| pings | 20,000 | 1 | 3.0 MB | 0.0 s | 41 ms | hold |" in page
+    assert f"| {MIX} | 0 | 0 | 0.0 MB | 1.2 s | 0 ms | broken |" in page
+    assert f"- **{MIX}**: an election: term 1 became 2" in page
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(300)
+def test_no_neighbour_takes_a_node_down(tmp_path: Path) -> None:
+    """A cluster for all kinds: what an attack leaves behind is there for the next."""
+
+    async def run() -> dict[str, list[str]]:
+        nodes = Nodes(tmp_path)
+        try:
+            await nodes.start()
+            await prepare(nodes)
+            found = {}
+            for kind in IN_EVERY_RUN:
+                found[kind] = (await judge(nodes, kind, SECONDS, SEED)).broken
+            return found
+        finally:
+            nodes.stop()
+
+    broken = asyncio.run(run())
+    assert broken == {kind: [] for kind in IN_EVERY_RUN}
