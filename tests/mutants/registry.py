@@ -6,6 +6,7 @@ Owns the order of the areas, no bug. A new area is one more registry in `MUTANTS
 from __future__ import annotations
 
 from tests.client import mutants as client
+from tests.client.model import mutants as promises
 from tests.jepsen import mutant_plans as processes
 from tests.jepsen.score import mutants as checkers
 from tests.machine.model import mutants as machine
@@ -27,5 +28,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *users.MUTANTS,
     *client.MUTANTS,
     *checkers.MUTANTS,
+    *promises.MUTANTS,
     *processes.MUTANTS,
 )

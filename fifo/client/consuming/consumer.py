@@ -482,6 +482,8 @@ class Consumer(Generic[M]):
 
     def activity(self, active: bool) -> None:
         """The node says whether this is the active consumer of its queue."""
+        if active is self.active or self.cancelled:
+            return  # after a resume the node says it again
         self.active = active
         if self.on_activity is not None:
             self.on_activity(active)

@@ -7,7 +7,7 @@ its locks until they run out or it ends.
 
 from fifo.machine import checkout, checks, consumers, limits, returns
 from fifo.machine.commands import Attach, Detach, Disconnect, EndSession, Lead, NoticeAck
-from fifo.machine.effects import Fenced, Notify, Resumed, SessionEnded
+from fifo.machine.effects import Activity, Fenced, Notify, Resumed, SessionEnded
 from fifo.machine.replies import Attached, Done, Led, Refused, Reply
 from fifo.machine.state import locks
 from fifo.machine.state.records import Consumer, Producer, Queue, Session, State, Step
@@ -130,6 +130,7 @@ def _resume(step: Step, session: Session, role: int) -> None:
             if session.resend is not None:
                 state.chores.append(("resend", session.number, 0))
     _reconsider(step, session)
+    _send_activity(step, session)
     _send_notices(step, session)
     assert state.session_ids[session.session_id] == session.number, "a resumed session has its id"
 
@@ -154,6 +155,14 @@ def _send_notices(step: Step, session: Session) -> None:
         session.next_notice += 1
         session.notices[number] = notice
         step.effects.append(Notify(session.number, number, *notice))
+
+
+def _send_activity(step: Step, session: Session) -> None:
+    """Say which consumers are active: what was said while the client was away is lost."""
+    for number in session.consumers:
+        queue = step.state.queues[step.state.consumers[number].queue]
+        if queue.spec.ordering == "single_active":
+            step.effects.append(Activity(session.number, number, active=queue.active == number))
 
 
 def _reconsider(step: Step, session: Session) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import warnings
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -17,7 +19,6 @@ from fifo.client.connection.environment import Environment
 from fifo.client.consuming.consumer import Consumer
 from fifo.words.settlement import Verb
 from tests.client.model.heard import Asking, Letter, Publishing, Verdict
-from tests.client.model.truth import Lock
 from tests.sim.clockwork import Program
 from tests.sim.workload import RATE_ERROR, SameLoop
 
@@ -59,9 +60,11 @@ class Actor:
         scene.world.programs[name] = self.program
         self.client: fifo.Client | None = None
         self.consumers: list[Consumer[fifo.Message]] = []
+        self.asking: weakref.WeakKeyDictionary[Consumer[fifo.Message], int] = (
+            weakref.WeakKeyDictionary()
+        )
+        """Tasks that wait for a message of a consumer."""
         self.letters: list[Letter] = []
-        self.excused: set[Lock] = set()
-        """Locks that its program has given away itself."""
         self.connections = 0
         """Of `on_connected` and `on_disconnected`: each has the other between two of it."""
         self.closed = False
@@ -295,6 +298,7 @@ class Actor:
     async def take(self, consumer: Consumer[fifo.Message], wait_s: float) -> None:
         """Ask a consumer for the next message."""
         began = self.scene.now
+        self.asking[consumer] = self.asking.get(consumer, 0) + 1
         try:
             limit_s = wait_s + TIMEOUT_S  # it may have to subscribe first
             message = await self.timed("next", consumer.next(timeout=wait_s), limit_s)
@@ -304,6 +308,8 @@ class Actor:
                 # It may have been deleted long before: the first to ask hears it.
                 self.scene.promises.missed(consumer.queue, 0.0, error)
             return
+        finally:
+            self.asking[consumer] -= 1
         if message is not None:
             self.received(message)
             return
@@ -359,6 +365,43 @@ class Actor:
             if not letter.message.settled and not letter.message.is_lost:
                 await self.settle(letter, Verb.ACK, None, wait=True)
 
+    async def let_go(self, consumer: Consumer[fifo.Message]) -> None:
+        """Drop a consumer without leaving it: the client does."""
+        self.consumers.remove(consumer)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            del consumer
+
+    # --- durable consumers ------------------------------------------------------------------------
+
+    async def reserve(self, queue: str, count: int) -> None:
+        """Reserve under a name that all programs share, fetch the same again, and ack it."""
+        durable = self.up().durable(queue, "shared", lock=2.0)
+        promises, truth = self.scene.promises, self.scene.truth
+        began = self.scene.now
+        try:
+            got = await self.timed("reserve", durable.reserve(count), 2 * TIMEOUT_S)
+            for one in got:
+                handed = truth.handed.get((durable.consumer, one.token))
+                same = handed is not None and handed.id == one.id
+                same = same and truth.bodies.get(one.id) == one.body
+                promises.holds("reserved was handed out", same, f"{self} {one}: {handed}")
+            if not got:
+                return
+            first, last = got[0].token, got[-1].token
+            again = await self.timed("fetch", durable.fetch(first, last), 2 * TIMEOUT_S)
+            known = {one.token: one.id for one in got}
+            same = all(known[one.token] == one.id for one in again)
+            promises.holds("fetched is what was reserved", same, f"{self}: {got}, {again}")
+            missed = await self.timed("ack", durable.ack(last), 3 * TIMEOUT_S)
+        except fifo.FifoError as error:
+            self.scene.log(f"{self} reserves of {queue}: {error!r}")
+            if isinstance(error, fifo.QueueNotFound):
+                promises.missed(queue, began, error)
+            return
+        self.scene.log(f"{self} reserved and acked {got}, but for {missed}")
+        promises.acked([one for one in got if not any(a <= one.token <= b for a, b, _ in missed)])
+
     # --- settling ---------------------------------------------------------------------------------
 
     async def settle(
@@ -383,6 +426,20 @@ class Actor:
             one.error = error
         self._asked(one, wait=wait)
 
+    async def settle_elsewhere(self, letter: Letter, verb: Verb) -> None:
+        """Settle a message that another program holds."""
+        one = Asking(letter, verb)
+        letter.asked.append(one)
+        message, name = letter.message, verb.name.lower()
+        consumer, token = letter.lock
+        call = self.up().settle(message.queue, consumer, token, name, handle=message.handle)
+        try:
+            # It asks for the consumer first: two calls.
+            one.result = await self.timed(f"{name} of {letter} elsewhere", call, 2 * TIMEOUT_S)
+        except fifo.FifoError as error:
+            one.error = error
+        self._asked(one, wait=True)
+
     def _asked(self, one: Asking, *, wait: bool) -> None:
         if one.error is not None:
             one.verdict = Verdict.UNKNOWN if one.error.unknown else Verdict.NO
@@ -390,8 +447,7 @@ class Actor:
             status = one.result.status
             is_sent = status is fifo.Status.SENT
             self.scene.promises.holds("a receipt is no guess", not (wait and is_sent), f"{one}")
-            good = (fifo.Status.OK, fifo.Status.DEAD_LETTERED)
-            is_ok = status in good
+            is_ok = status not in (fifo.Status.LOCK_LOST, fifo.Status.UNKNOWN_CONSUMER)
             one.verdict = Verdict.SENT if is_sent else Verdict.OK if is_ok else Verdict.NO
         what = f"{one.verb.name} {one.letter}: {one.result or one.error!r}"
         self.scene.log(f"{self} {what}")

@@ -13,13 +13,15 @@ from fifo.client.consuming.consumer import Consumer
 from fifo.words.settlement import Verb
 from tests.client.model.acting import Actor
 from tests.client.model.heard import Letter
-from tests.client.model.playing import QUEUES, Scene
+from tests.client.model.playing import QUEUES, SESSION_MS, Scene
 from tests.machine.model.generating import Chooser
 
 BUSY = ("work", "small", "solo")
 TAGS = (None, "same", "other")
-PAUSES_S = (0.0, 0.01, 0.05, 0.3, 1.0)
+PAUSES_S = (0.01, 0.05, 0.3, 1.0)
 LONG_PAUSES_S = (1.5, 3.0, 6.0)
+AWAY_S = SESSION_MS / 1000 + 6.0
+"""Longer than a session lasts from the moment that its connections are missed."""
 LOCKS_S = (1.0, 2.0)
 ENDS = ("well", "error", "terminal", "cancelled")
 
@@ -43,6 +45,15 @@ def _up(scene: Scene) -> list[Actor]:
 
 def _consumers(scene: Scene) -> list[tuple[Actor, Consumer[fifo.Message]]]:
     return [(one, consumer) for one in _up(scene) for consumer in one.consumers]
+
+
+def _idle(scene: Scene) -> list[tuple[Actor, Consumer[fifo.Message]]]:
+    """Consumers that no task waits for."""
+    return [
+        (actor, one)
+        for actor, one in _consumers(scene)
+        if not actor.asking.get(one) and one.number is not None and not one.cancelled
+    ]
 
 
 def _letters(scene: Scene) -> list[Letter]:
@@ -136,6 +147,25 @@ def _settle(letter: Letter, choose: Chooser) -> None:
     letter.actor.run(letter.actor.settle(letter, verb, delay_s, wait=wait))
 
 
+def settle_elsewhere(scene: Scene, choose: Chooser) -> None:
+    """Settle a message from another program, by its number and handle."""
+    letter, actor = choose.one(_fresh(scene)), choose.one(_up(scene))
+    actor.run(actor.settle_elsewhere(letter, choose.one((Verb.ACK, Verb.NACK, Verb.RELEASE))))
+
+
+def let_go(scene: Scene, choose: Chooser) -> None:
+    """Drop a consumer without leaving it."""
+    actor, consumer = choose.one(_idle(scene))
+    scene.log(f"{actor} drops {consumer.number}")
+    actor.run(actor.let_go(consumer))
+
+
+def reserve(scene: Scene, choose: Chooser) -> None:
+    """Use a durable consumer that all programs share."""
+    actor = choose.one(_up(scene))
+    actor.run(actor.reserve(choose.one(("work", "small")), choose.one((1, 3))))
+
+
 def renew(scene: Scene, choose: Chooser) -> None:
     """Renew a lock by the program's own word."""
     letter = choose.one(_letters(scene))
@@ -213,6 +243,34 @@ def cut_off(scene: Scene, choose: Chooser) -> None:
             scene.world.network.cut(actor.name, name)
 
 
+def lose_answers(scene: Scene, choose: Chooser) -> None:
+    """Have a program say something, and reset its connections with the answer on its way."""
+    actor = choose.one(_up(scene))
+    scene.log(f"the answers to {actor} are lost")
+    for name in scene.world.hosts:
+        scene.world.network.cut(name, actor.name)
+    fresh = [letter for letter in _fresh(scene) if letter.actor is actor]
+    if fresh and choose.chance(60):
+        _settle(choose.one(fresh), choose)
+    else:
+        actor.run(actor.publish(choose.one(BUSY), None))
+    scene.pass_by(choose.one((0.03, 0.3)))
+    for name in scene.world.hosts:
+        scene.world.network.break_between(actor.name, name)
+        scene.world.network.cuts.pop((name, actor.name), None)
+
+
+def stay_away(scene: Scene, choose: Chooser) -> None:
+    """Cut a program off until its session has ended."""
+    actor = choose.one(_up(scene))
+    scene.log(f"{actor} is away")
+    for name in scene.world.hosts:
+        scene.world.network.cut(name, actor.name)
+        scene.world.network.cut(actor.name, name)
+    scene.pass_by(AWAY_S)
+    scene.heal()
+
+
 def pause(scene: Scene, choose: Chooser) -> None:
     """Stop a program as SIGSTOP does."""
     actor = choose.one(_up(scene))
@@ -282,6 +340,9 @@ ACTIONS: dict[str, Action] = {
     "settle": Action(12, _fresh, settle),
     "settle_again": Action(4, _asked, settle_again),
     "settle_twice": Action(3, _fresh, settle_twice),
+    "settle_elsewhere": Action(2, _fresh, settle_elsewhere),
+    "let_go": Action(1, _idle, let_go),
+    "reserve": Action(2, _up, reserve),
     "renew": Action(3, _letters, renew),
     "process": Action(5, _fresh, process),
     "delete": Action(1, _up, delete),
@@ -289,9 +350,11 @@ ACTIONS: dict[str, Action] = {
     "declare_anew": Action(2, _up, declare_anew),
     "purge": Action(1, _up, purge),
     "wait": Action(10, lambda _: True, wait),
-    "wait_long": Action(2, lambda _: True, wait_long),
+    "wait_long": Action(5, lambda _: True, wait_long),
     "blip": Action(4, _up, blip),
     "cut_off": Action(3, _up, cut_off),
+    "lose_answers": Action(4, _up, lose_answers),
+    "stay_away": Action(1, _up, stay_away),
     "pause": Action(2, _up, pause),
     "kill": Action(1, _few_programs, kill),
     "take_session": Action(1, _few_programs, take_session),
@@ -303,4 +366,4 @@ ACTIONS: dict[str, Action] = {
 def step(scene: Scene, choose: Chooser, name: str) -> None:
     """Do it, and let a moment pass."""
     ACTIONS[name].do(scene, choose)
-    scene.pass_by(choose.one((0.001, 0.02, 0.1)))
+    scene.pass_by(choose.one((0.0003, 0.002, 0.02, 0.1)))

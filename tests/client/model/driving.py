@@ -12,7 +12,7 @@ from tests.client.model.playing import Scene, played
 from tests.machine.model.driving import SeededDraw
 from tests.machine.model.generating import Chooser
 
-STEPS = 40
+STEPS = 35
 
 
 def run(seed: int, steps: int = STEPS) -> Scene:

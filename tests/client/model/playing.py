@@ -39,7 +39,7 @@ DRAIN_S = 40.0
 
 LOOK_S = 0.05
 
-SESSION_MS = 20_000
+SESSION_MS = 12_000
 """A session that is away for this long ends: still longer than every lock, and far less than the
 five minutes of a real one, most of which would be idle."""
 
@@ -59,8 +59,11 @@ QUEUES: dict[str, fifo.QueueSpec] = {
 
 @contextmanager
 def short_sessions() -> Iterator[None]:
-    """End sessions after SESSION_MS."""
-    with patch.object(bounds, "SESSION_TIMEOUT_MS", SESSION_MS):
+    """End sessions after SESSION_MS, those that only wrote as well."""
+    with (
+        patch.object(bounds, "SESSION_TIMEOUT_MS", SESSION_MS),
+        patch.object(bounds, "WRITING_SESSION_MS", SESSION_MS // 2),
+    ):
         yield
 
 
@@ -101,6 +104,9 @@ class Scene:
         for spec in (QUEUES["dead"], QUEUES["work"], QUEUES["small"], QUEUES["solo"]):
             self.actors[0].run(self.actors[0].declare(spec))
             self.until(lambda name=spec.name: self.truth.life(name), START_S, "no queue")  # type: ignore[misc]  # mypy knows no default in a lambda
+        for actor in self.actors:
+            actor.run(actor.consume("work", None, 3, 1.0))
+            actor.run(actor.publish_many("work", 3))
         self.pass_by(LOOK_S)
 
     def join(self, name: str, session: bytes | None = None) -> Actor:
@@ -139,6 +145,10 @@ class Scene:
         self.promises.published_at_rest()
         self.promises.settled_at_rest()
         self.promises.locks_at_rest()
+        for actor in self.actors:
+            if actor.is_connected:
+                living = [one for one in actor.consumers if not one.cancelled]
+                self.promises.activity_at_rest(living)
         self._drain()
         self._leave()
 
@@ -181,13 +191,19 @@ class Scene:
             if actor.is_up
             for consumer in actor.consumers
             if not consumer.cancelled and consumer.number is not None
-        }
+        } - self._blocked()
         found = []
         for name in asked:
             view = self.truth.machine.queue_overview(name)
             if view is not None and view["messages"]:
                 found.append(name)
         return found
+
+    def _blocked(self) -> set[str]:
+        """Single-active queues whose active consumer belonged to a program whose session another
+        took: that one does not know it."""
+        taken = any(self.truth.is_taken(session) for session in self.truth.sessions)
+        return {"solo"} if taken else set()
 
     def _leave(self) -> None:
         """Every program closes its client, which leaves nothing behind."""

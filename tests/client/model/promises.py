@@ -6,12 +6,13 @@ know how programs or faults are driven.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import fifo
+from fifo.client.consuming.consumer import Consumer
 from fifo.machine.commands import Declare, DeleteQueue, Purge
 from fifo.machine.replies import Declared, Deleted, Purged
-from fifo.words.settlement import Status
+from fifo.words.settlement import Status, Verb
 from tests.client.model.heard import Asking, Heard, Letter, Publishing, Verdict
 from tests.client.model.truth import Handed, Lock, Stored, Truth
 
@@ -29,6 +30,8 @@ class Promises:
         self.truth = truth
         self.heard = heard
         self.clock = clock
+        self.done: set[str] = set()
+        """Messages whose ack was confirmed to a program."""
         truth.on_hand_out = self.one_holder
 
     def holds(self, promise: str, true: object, text: str) -> None:
@@ -135,6 +138,8 @@ class Promises:
 
     def one_holder(self, lock: Lock, handed: Handed) -> None:
         """A message is handed out: no other program that has it believes in its lock."""
+        again = handed.id in self.done
+        self.holds("what is acked is not handed out", not again, f"{lock}: {handed}")
         for letter in self.heard.letters:
             if letter.message.id == handed.id and letter.lock != lock:
                 self.holds(
@@ -150,7 +155,7 @@ class Promises:
         actor = letter.actor
         if not actor.is_alive or self.truth.is_taken(actor.session_id):
             return False
-        if letter.lock in actor.excused or not letter.is_free:
+        if not letter.is_free:
             return False
         return bool(letter.message.remaining > letter.slack_s and not letter.message.is_lost)
 
@@ -201,6 +206,8 @@ class Promises:
             ok = done is not None and (done.verb, done.late) == (one.verb, late)
             ok = ok and done is not None and done.status is Status.OK and one.verb in verbs
             self.holds("done is done", ok, f"{what}; {history}")
+            if one.verb is Verb.ACK:
+                self.done.add(one.letter.message.id)
         elif status is ALREADY:
             self.holds("already settled is settled", done, f"{what}; {history}")
         elif status is DEAD:
@@ -210,6 +217,13 @@ class Promises:
             self._not_done(one, f"{what}; {history}")
             free = lock not in self.truth.locked or one.letter.message.ledger.void
             self.holds("lock_lost is lost", free, f"{what} is locked")
+
+    def acked(self, messages: Sequence[fifo.DurableMessage]) -> None:
+        """A durable consumer has acked these: none is there any more, or comes again."""
+        held = set(self.truth.locked.values())
+        for one in messages:
+            self.holds("acked of a durable consumer is gone", one.id not in held, f"{one}")
+            self.done.add(one.id)
 
     def _not_done(self, one: Asking, text: str) -> None:
         """No settlement of this lock took effect that only this one can have been."""
@@ -266,8 +280,21 @@ class Promises:
             )
             if not letter.is_free:
                 continue
-            knows = letter.message.is_lost or letter.message.remaining == 0.0
+            knows = letter.message.is_lost
             self.holds("a lost lock is reported", locked or knows, f"{letter}: nothing is set")
+
+    def activity_at_rest(self, consumers: Sequence[Consumer[fifo.Message]]) -> None:
+        """Every consumer knows whether it is the active one of its queue."""
+        for consumer in consumers:
+            found = {
+                view["consumer"]: view["status"]
+                for view in self.truth.machine.consumers_of(consumer.queue)
+            }
+            status = found.get(consumer.number)
+            text = f"{consumer}: {status}"
+            if status is not None:
+                right = consumer.active is (status == "active")
+                self.holds("an active consumer knows it", right, text)
 
     # --- queues -----------------------------------------------------------------------------------
 

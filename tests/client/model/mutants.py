@@ -1,0 +1,108 @@
+"""Bugs that make the client (or a node) say what is not so: random runs of the model find each.
+
+Owns the bugs, each as one place in the source of one function. Hunts them by the seeds of
+`driving`.
+"""
+
+from __future__ import annotations
+
+from fifo.client.connection.session import Session
+from fifo.client.consuming.consumer import Consumer
+from fifo.client.consuming.lock_ledger import LockLedger
+from fifo.client.consuming.registry import Consumers
+from fifo.client.consuming.settler import Settler
+from fifo.client.publishing.publish_stream import PublishStream
+from fifo.client.publishing.publisher import PublishPart
+from fifo.machine.verbs import sessions
+from tests.client.model.driving import run
+from tests.mutants.hunting import Mutant, seeds
+from tests.mutants.switch import Switch, edited
+from tests.sim.mutants import confirms_early, no_floors, token_not_compared
+
+SEEDS_MAX = 60
+"""Runs until a bug has to be found."""
+
+
+def noticed(seed: int) -> str | None:
+    """Play a seed, and say what did not hold; None where all did."""
+    try:
+        run(seed)
+    except Exception as error:  # a bug may also raise what no program expects
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+BUGS: dict[str, Switch] = {
+    "a second settlement is called settled while the first is unanswered": edited(
+        Settler,
+        "_second",
+        "first.followers.append(follower)\n        return SENT",
+        "return SettleResult(Status.ALREADY_SETTLED)",
+    ),
+    "a lost lock sets no flag": edited(Session, "lose", "message.lose_lock()", "pass"),
+    "a call whose answer is missing is called not done": edited(
+        Session, "expired", "unknown=True", "unknown=False"
+    ),
+    "exhausted retries are called not done": edited(
+        Settler, "_again", "unknown=settlement.tries.unknown", "unknown=False"
+    ),
+    "a publish is sent again under new numbers": edited(
+        PublishStream,
+        "_pack",
+        "if frame.packed and frame.work.tries.unknown and not frame.work.abandoned():\n"
+        "        return True",
+        "frame.packed = False",
+    ),
+    "the confirm of a refused list counts one too many": edited(
+        PublishPart,
+        "done",
+        "self.future.set_result((confirmed, error))",
+        "self.future.set_result("
+        "(confirmed and error and confirmed._replace(stored=confirmed.stored + 1) or confirmed,"
+        " error))",
+    ),
+    "the local deadline of a lock is a minute late": edited(
+        LockLedger,
+        "deadline",
+        "end = delivery.received + delivery.remaining_s",
+        "end = delivery.received + delivery.remaining_s + 60",
+    ),
+    "a settlement passes its own tokens as resolved": edited(
+        LockLedger, "settling", "self._unresolved.add(first, last)", "pass"
+    ),
+    "a message that comes again is handed out again": edited(
+        LockLedger,
+        "_unseen",
+        "found = self._gaps.intersection(first, min(last, self._last_seen))",
+        "return [(first, last)]",
+    ),
+    "a failed settlement without a receipt is reported to no program": edited(
+        Settler, "_mixed", "self._unsettled(message, LockLost(result.status.value))", "pass"
+    ),
+    "a termination of a block that came too late is reported to no program": edited(
+        Settler, "report", "self._unsettled(message, LockLost(result.status.value))", "pass"
+    ),
+    "a consumer does not hear that its queue was deleted": edited(
+        Consumer, "_end", "self._subscribed_once = False", "pass"
+    ),
+    "two consumers of a program have one tag": edited(
+        Consumers, "free_tag", "if one not in taken", ""
+    ),
+    "a client object that takes a session goes on under the other's numbers": edited(
+        sessions,
+        "attach",
+        "forget_producer(step, session.producer)\n"
+        "        session.producer = _new_producer(step.state)",
+        "pass",
+    ),
+    "a leader confirms before it has committed": confirms_early,
+    "a new leader gives locks no time": no_floors,
+    "a token is not compared when its message is acked": token_not_compared,
+}
+
+MUTANTS: tuple[Mutant, ...] = tuple(
+    Mutant(
+        "promises", breaks, breaks, switch, (seeds(noticed, "model of the promises", SEEDS_MAX),)
+    )
+    for breaks, switch in BUGS.items()
+)
