@@ -7,7 +7,6 @@ Owns the bugs, each as one place in the source of one function. Hunts them by th
 from __future__ import annotations
 
 from fifo.client.connection.session import Session
-from fifo.client.consuming.consumer import Consumer
 from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settler import Settler
@@ -17,7 +16,7 @@ from fifo.machine.verbs import sessions
 from tests.client.model.driving import run
 from tests.mutants.hunting import Mutant, seeds
 from tests.mutants.switch import Switch, edited
-from tests.sim.mutants import confirms_early, no_floors, token_not_compared
+from tests.sim.mutants import confirms_early, no_floors
 
 SEEDS_MAX = 60
 """Runs until a bug has to be found."""
@@ -67,9 +66,6 @@ BUGS: dict[str, Switch] = {
         "end = delivery.received + delivery.remaining_s",
         "end = delivery.received + delivery.remaining_s + 60",
     ),
-    "a settlement passes its own tokens as resolved": edited(
-        LockLedger, "settling", "self._unresolved.add(first, last)", "pass"
-    ),
     "a message that comes again is handed out again": edited(
         LockLedger,
         "_unseen",
@@ -78,12 +74,6 @@ BUGS: dict[str, Switch] = {
     ),
     "a failed settlement without a receipt is reported to no program": edited(
         Settler, "_mixed", "self._unsettled(message, LockLost(result.status.value))", "pass"
-    ),
-    "a termination of a block that came too late is reported to no program": edited(
-        Settler, "report", "self._unsettled(message, LockLost(result.status.value))", "pass"
-    ),
-    "a consumer does not hear that its queue was deleted": edited(
-        Consumer, "_end", "self._subscribed_once = False", "pass"
     ),
     "two consumers of a program have one tag": edited(
         Consumers, "free_tag", "if one not in taken", ""
@@ -97,7 +87,6 @@ BUGS: dict[str, Switch] = {
     ),
     "a leader confirms before it has committed": confirms_early,
     "a new leader gives locks no time": no_floors,
-    "a token is not compared when its message is acked": token_not_compared,
 }
 
 MUTANTS: tuple[Mutant, ...] = tuple(
