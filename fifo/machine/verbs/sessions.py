@@ -7,7 +7,7 @@ its locks until they run out or it ends.
 
 from fifo.machine import checkout, checks, consumers, limits, returns
 from fifo.machine.commands import Attach, Detach, Disconnect, EndSession, Lead, NoticeAck
-from fifo.machine.effects import Activity, Fenced, Notify, Resumed, SessionEnded
+from fifo.machine.effects import Fenced, Notify, Resumed, SessionEnded
 from fifo.machine.replies import Attached, Done, Led, Refused, Reply
 from fifo.machine.state import locks
 from fifo.machine.state.records import Consumer, Producer, Queue, Session, State, Step
@@ -160,9 +160,10 @@ def _send_notices(step: Step, session: Session) -> None:
 def _send_activity(step: Step, session: Session) -> None:
     """Say which consumers are active: what was said while the client was away is lost."""
     for number in session.consumers:
-        queue = step.state.queues[step.state.consumers[number].queue]
+        consumer = step.state.consumers[number]
+        queue = step.state.queues[consumer.queue]
         if queue.spec.ordering == "single_active":
-            step.effects.append(Activity(session.number, number, active=queue.active == number))
+            step.effects.append(consumers.activity(consumer, active=queue.active == number))
 
 
 def _reconsider(step: Step, session: Session) -> None:
