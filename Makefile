@@ -44,7 +44,7 @@ test: check ## everything that CI runs; one room with ROOM=raft
 	$(PYTEST) $(TESTS)
 
 thorough: setup ## about eight hours of two cores: the queue machine beside its model, fresh seeds in both simulators
-	$(PY) -m pytest -n 2 --timeout 3600 --hypothesis-profile=thorough tests/machine/model
+	$(PY) -m pytest -n 2 --timeout 3600 --hypothesis-profile=thorough tests/machine/model tests/client/model
 	$(PY) -m tests.sim --fresh --seeds $(SEEDS)
 	$(PY) -m tests.sim --fresh --plan sharing --seeds $$(($(SEEDS) / 10))
 	$(PY) -m tests.node.raft --fresh --seeds $(RAFT_SEEDS)
