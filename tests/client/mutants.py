@@ -6,27 +6,38 @@ Owns the bugs, each as one place in the source of one function, and the tests th
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from fifo.client import client
 from fifo.client.client import BaseClient
 from fifo.client.connection.dialing import Dialer
 from fifo.client.connection.link import Link
 from fifo.client.connection.notices import NoticeAcks
+from fifo.client.connection.pair import Pair
+from fifo.client.connection.patience import Patience
 from fifo.client.connection.session import Session
+from fifo.client.connection.sources import Given
 from fifo.client.consuming import verbs
 from fifo.client.consuming.consumer import Consumer
 from fifo.client.consuming.durable import DurableConsumer
 from fifo.client.consuming.getting import Box
 from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.consuming.registry import Consumers
+from fifo.client.consuming.settlement import Settlement
 from fifo.client.consuming.settler import Settler
 from fifo.client.publishing.publish_stream import PublishStream
+from fifo.wire.messages import STATUS_OK
 from tests.client import test_consuming as consuming
 from tests.client import test_control as control
 from tests.client import test_durable as durable
 from tests.client import test_failing_backoffs as failing_backoffs
 from tests.client import test_lost_locks as lost_locks
+from tests.client import test_options as sources
 from tests.client import test_outages as outages
 from tests.client import test_publishing as publishing
 from tests.client import test_removed_consumers as removed
@@ -43,6 +54,18 @@ def _test(work: Callable[..., Coroutine[Any, Any, None]], *values: Any) -> Hunt:
     return scenario(lambda: asyncio.run(work(*values)), named(work))
 
 
+def _with_file(work: Callable[[sources.Config], Coroutine[Any, Any, None]]) -> Hunt:
+    """A test of the client with a configuration file, on a loop and in a folder of its own."""
+
+    def run() -> None:
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            config = sources.Config(Path(folder) / "client.toml")
+            patch.setenv("FIFO_CONFIG", str(config.path))
+            asyncio.run(work(config))
+
+    return scenario(run, named(work))
+
+
 BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a second settlement is answered from memory": (
         edited(
@@ -52,6 +75,20 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             "return SettleResult(Status.ALREADY_SETTLED)",
         ),
         _test(second.test_a_second_settlement_by_the_same_verb_joins_the_first, "ack"),
+    ),
+    "what a session that ended may have settled is called lost": (
+        edited(Settler, "_fail", "elif not error.unknown:", "else:"),
+        _test(
+            second.test_across_an_ended_session_a_second_settlement_is_unknown_as_the_first_is,
+        ),
+    ),
+    "another verb is answered by what the first one has": (
+        edited(Settlement, "later", "ALREADY if result.status is Status.OK else result", "result"),
+        _test(
+            second.test_another_verb_waits_for_the_first_and_says_what_became_of_it,
+            STATUS_OK,
+            "already_settled",
+        ),
     ),
     "two consumers of one client have one tag": (
         edited(Consumers, "free_tag", "if one not in taken", ""),
@@ -112,6 +149,22 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             silent.test_nothing_of_an_earlier_term_is_read_once_a_later_leader_has_welcomed_us, 2, 0
         ),
     ),
+    "a leader of an earlier term is joined beside one of a later": (
+        edited(Pair, "join", "other.term > link.term", "False"),
+        _test(silent.test_a_leader_of_an_earlier_term_than_ours_is_refused_while_ours_is_connected),
+    ),
+    "a client that was stopped itself takes its leader for silent": (
+        edited(
+            Patience,
+            "is_over",
+            "min(now - self._looked_at, patience_s / LOOKS)",
+            "now - self._looked_at",
+        ),
+        scenario(
+            silent.test_patience_ends_after_its_time_and_not_by_a_pause_of_our_own,
+            named(silent.test_patience_ends_after_its_time_and_not_by_a_pause_of_our_own),
+        ),
+    ),
     "a node that says nothing holds up the search": (
         edited(Dialer, "_round", "limits.STAGGER_S", "limits.OPENING_TIMEOUT_S"),
         _test(silent.test_a_node_that_accepts_and_says_nothing_holds_up_no_round),
@@ -151,6 +204,37 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "what a broken connection sent again counts for the next one": (
         edited(LockLedger, "resumed", "Ranges()", "self._known_again or Ranges()"),
         _test(resumed.test_a_connection_that_breaks_before_the_mark_loses_nothing),
+    ),
+    "renewals are counted by their frames, three to a lock": (
+        edited(
+            Consumer, "_replace", "options.renewals * lock_s\n", "options.renewals * lock_s / 3\n"
+        ),
+        _test(control.test_renewals_end_with_their_number_and_with_the_time_of_the_handler),
+    ),
+    "what the client renews is renewed by the leader as well": (
+        edited(client, "consume_options", 'values["renewals"] = None', "pass"),
+        _test(control.test_renewals_end_with_their_number_and_with_the_time_of_the_handler),
+    ),
+    "the query of a URL has no options of a consumer": (
+        edited(client, "from_url", ".over(from_query(query))", ""),
+        _with_file(sources.test_the_nearest_source_wins),
+    ),
+    "the configuration file is not read": (
+        edited(client, "from_url", ".over(defaults)", ""),
+        _with_file(sources.test_the_nearest_source_wins),
+    ),
+    "the farthest source of a consumer's option wins": (
+        edited(
+            Given,
+            "over",
+            "{**lower.consumer, **self.consumer}",
+            "{**self.consumer, **lower.consumer}",
+        ),
+        _with_file(sources.test_the_nearest_source_wins),
+    ),
+    "a backoff that a file names is not called": (
+        edited(client, "consume_options", "nack_delay=nack_delay", "nack_delay=None"),
+        _with_file(sources.test_a_callable_from_a_file_delays_a_nack),
     ),
     "a handler of a lost message is not counted": (
         edited(LockLedger, "lost_running", "if token not in self.busy", ""),

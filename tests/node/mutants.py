@@ -1,4 +1,4 @@
-"""Plausible bugs of a node's doors and descriptors: a test must notice each.
+"""Plausible bugs of a node's doors, descriptors and commands: a test must notice each.
 
 Owns the bugs, each as one place in the source of one function, and the tests that hunt them.
 """
@@ -6,20 +6,25 @@ Owns the bugs, each as one place in the source of one function, and the tests th
 from __future__ import annotations
 
 import asyncio
+import io
 import tempfile
 from collections.abc import Callable, Coroutine
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from node.broker.connections import listener
+from node.cli import main, options
 from node.http.doors import Door, Doors
 from node.journal.io.seats import Seats
 from node.peers.seldom import Seldom
 from tests.mutants.hunting import Hunt, Mutant, named, scenario
 from tests.mutants.switch import Switch, edited
 from tests.node import test_seldom as seldom
+from tests.node.cli import test_consume as consume
+from tests.node.cli.conftest import Done
 from tests.node.http import test_doors as doors
 from tests.node.journal import test_descriptors as descriptors
 
@@ -53,6 +58,21 @@ def _on_loop(work: Callable[[Path], Coroutine[Any, Any, None]]) -> Hunt:
             asyncio.run(work(Path(folder)))
 
     return scenario(run, named(work))
+
+
+def _typed(work: Callable[[Callable[..., Done]], None]) -> Hunt:
+    """A test that runs a command in this process."""
+
+    def cli(*arguments: str) -> Done:
+        said, failed = io.BytesIO(), io.BytesIO()
+        with (
+            redirect_stdout(io.TextIOWrapper(said, write_through=True)),
+            redirect_stderr(io.TextIOWrapper(failed, write_through=True)),
+        ):
+            code = main.run(arguments)
+            return Done(code, said.getvalue().decode(), failed.getvalue().decode())
+
+    return scenario(lambda: work(cli), named(work))
 
 
 BUGS: dict[str, tuple[Switch, Hunt]] = {
@@ -90,6 +110,10 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a lack of descriptors is no alarm": (
         edited(listener, "descriptor_left", "problem.errno not in NO_DESCRIPTOR_ERRNOS", "True"),
         _on_loop(doors.test_a_lack_of_descriptors_is_an_alarm_and_passes),
+    ),
+    "options of a queue or a consumer that are typed are dropped": (
+        edited(options, "_keywords", "if value is not None", "if False"),
+        _typed(consume.test_every_option_of_a_consumer_that_is_typed_is_subscribed_with),
     ),
 }
 

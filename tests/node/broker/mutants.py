@@ -13,14 +13,21 @@ from typing import Any
 
 import pytest
 
+from node.broker import views
+from node.broker.connections.admission import Admission
 from node.broker.connections.connection import Connection
 from node.broker.connections.input_turns import InputTurns, Share
 from node.broker.requests import publishing
+from node.broker.requests.queries import Queries
 from node.broker.requests.renewal import Renewals
 from tests.mutants.hunting import Hunt, Mutant, named, scenario
 from tests.mutants.switch import Switch, edited
 from tests.node.broker import test_fair_turns as turns
+from tests.node.broker import test_leader_renewals as leader_renewals
+from tests.node.broker import test_listings as listings
+from tests.node.broker import test_sessions as sessions
 from tests.support import rawclient
+from tests.support.cluster import running
 from tests.support.skipping import SkippingLoop
 
 
@@ -43,6 +50,25 @@ def _in_folder(work: Callable[[Path, pytest.MonkeyPatch], Coroutine[Any, Any, No
             loop = asyncio.Runner(loop_factory=SkippingLoop)
             with loop:
                 loop.run(cleaned(Path(folder), patch))
+
+    return scenario(run, named(work))
+
+
+def _at_node(work: Callable[..., Coroutine[Any, Any, None]], *, patches: bool = False) -> Hunt:
+    """A test of one node that leads, on a loop and in a folder of its own."""
+
+    async def led() -> None:
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            try:
+                async with running(Path(folder), count=1) as started:
+                    leader = await started.leader()
+                    await (work(leader, patch) if patches else work(leader))
+            finally:
+                await rawclient.close_all()
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+            runner.run(led())
 
     return scenario(run, named(work))
 
@@ -107,6 +133,29 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             turns.test_the_first_refused_part_ends_a_publish,
             named(turns.test_the_first_refused_part_ends_a_publish),
         ),
+    ),
+    "a session is called gone by a node that may lead no more": (
+        edited(Admission, "_attach", "if self._may_answer():", "if True:"),
+        _at_node(
+            sessions.test_without_a_lease_no_client_hears_that_its_session_is_gone, patches=True
+        ),
+    ),
+    "delayed messages are shown by the time of the last entry": (
+        edited(
+            Queries,
+            "_one_queue",
+            "views.delayed_of(self._machine, name, query.limit, now_ms)",
+            "views.delayed_of(self._machine, name, query.limit, self._machine.cluster_time_ms)",
+        ),
+        _at_node(listings.test_delayed_messages_are_shown_by_the_leaders_clock),
+    ),
+    "the list of locks hides what the leader renews": (
+        edited(views, "locks_of", "by_leader or None", "None"),
+        _at_node(leader_renewals.test_the_leader_renews_without_a_log_entry_and_says_so),
+    ),
+    "a consumer whose places are all lost is shown like any that is suspected": (
+        edited(views, "_suspected_why", ">= consumer", "> consumer"),
+        _at_node(listings.test_a_consumer_whose_places_are_all_lost_is_shown_as_one),
     ),
 }
 

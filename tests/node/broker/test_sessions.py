@@ -636,58 +636,6 @@ async def test_a_get_that_waits_for_messages_it_may_not_have_does_not_fill_the_l
     assert proposals.entries_total - before <= looks + 2
 
 
-async def test_a_long_list_of_queues_is_answered_without_its_long_parts_and_read_no_further(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = await connected(node.me.client)
-    for place in range(20):
-        await client.declare(f"q{place}")
-    machine = node.broker.host.machine
-    whole, look = 0, machine.queue_overview
-
-    def counted(name: str, *, brief: bool = False) -> dict[str, object] | None:
-        nonlocal whole
-        whole += not brief
-        return look(name, brief=brief)
-
-    monkeypatch.setattr(machine, "queue_overview", counted)
-    monkeypatch.setattr(limits, "LIST_BYTES_MAX", 4 * limits.KIB)
-    answer = await client.ask(QueueQuery(None, "list", 1_000))
-    assert isinstance(answer, Ok), answer
-    assert [one["name"] for one in answer.result] == [f"q{place}" for place in range(20)]
-    assert "spec" not in answer.result[0]
-    assert whole < 10, "all of them are looked at, though few fit"
-    monkeypatch.setattr(limits, "LIST_BYTES_MAX", limits.KIB)
-    answer = await client.ask(QueueQuery(None, "list", 1_000))
-    assert isinstance(answer, Error), answer
-    assert answer.code == "too_large"
-    answer = await client.ask(QueueQuery(None, "list", 1))
-    assert isinstance(answer, Ok), answer
-    assert "spec" in answer.result[0]
-
-
-async def test_delayed_messages_are_shown_by_the_leaders_clock(node: Node) -> None:
-    client = await connected(node.me.client)
-    await client.declare("q")
-    listed, raw = columns.pack_publication(columns.Publication([b"one"], delays_ms=[60_000]))
-    correlation = client.next_correlation()
-    client.send(Publish("q", 0, 0, 1, 1, listed), correlation, raw)
-    await client.confirmed(correlation)
-    committed = node.broker.status()["commit"]
-
-    async def due_in_ms() -> int:
-        answer = await client.ask(QueueQuery("q", "delayed"))
-        assert isinstance(answer, Ok), answer
-        found: int = answer.result[0]["due_in_ms"]
-        return found
-
-    first_ms = await due_in_ms()
-    async with asyncio.timeout(5.0):
-        while await due_in_ms() > first_ms - 200:
-            await passed(0.02)
-    assert node.broker.status()["commit"] == committed, "the time was not that of an entry"
-
-
 async def test_every_column_of_a_publish_arrives(node: Node) -> None:
     client = await connected(node.me.client)
     await client.declare("q", dedup_window_ms=60_000)
@@ -776,6 +724,25 @@ async def test_programs_that_end_without_a_farewell_leave_no_session_behind(node
     ).hello(resume=True)
     assert isinstance(frame.message, Error)
     assert frame.message.code == "session_ended"
+
+
+async def test_without_a_lease_no_client_hears_that_its_session_is_gone(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await connected(node.me.client)
+    await client.close()
+    await eventually(lambda: leadership_of(node)._machine.session_count() == 0)
+
+    async def resumed() -> object:
+        again = await RawClient(client.session, client.incarnation).connect(node.me.client)
+        return (await again.hello(resume=True)).message
+
+    with monkeypatch.context() as patch:
+        patch.setattr(raft_probe.running_raft(node), "lease_until", lambda: 0.0)
+        assert isinstance(await resumed(), Redirect), "another node may lead, and know the session"
+    answer = await resumed()
+    assert isinstance(answer, Error)
+    assert answer.code == "session_ended"
 
 
 async def test_a_publish_that_is_repeated_in_ten_seconds_is_stored_once(node: Node) -> None:
