@@ -25,7 +25,7 @@ from fifo.client.connection.sources import Given
 from fifo.client.consuming import verbs
 from fifo.client.consuming.consumer import Consumer
 from fifo.client.consuming.durable import DurableConsumer
-from fifo.client.consuming.getting import Box
+from fifo.client.consuming.getting import Box, Getter
 from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settlement import Settlement
@@ -252,6 +252,14 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             "self._session.link.send(Alive(ledger.number, running), 99)",
         ),
         _test(lost_locks.test_asking_is_sent_again_until_it_is_answered),
+    ),
+    "a get hands out a message whose lock ran out": (
+        edited(Getter, "_still_locked", "now >= ledger.deadline(token, delivery)", "False"),
+        _test(lost_locks.test_get_hands_out_no_message_whose_lock_is_over),
+    ),
+    "a get hands out a message that was reported lost": (
+        edited(Getter, "_still_locked", "ledger.is_lost(token)", "False"),
+        _test(lost_locks.test_get_hands_out_no_message_whose_lock_is_over),
     ),
     "a renewal of a lost lock is not sent": (
         edited(Settler, "renew", "self.session.tell(request)", "pass"),

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 import fifo
+from fifo.wire import Frame
 from fifo.wire.messages import (
     STATUS_LOCK_LOST,
     STATUS_UNKNOWN_CONSUMER,
     VERB_RELEASE,
     Alive,
     Close,
+    Get,
+    Got,
     Notice,
     NoticeAck,
     Receipt,
@@ -22,7 +25,9 @@ from fifo.wire.messages import (
 )
 from tests.support.one_consumer import bodies, consuming, take
 from tests.support.wire_peer import (
+    Line,
     Peer,
+    receive_all,
     until,
     welcome,
 )
@@ -198,3 +203,28 @@ async def test_a_block_can_be_cancelled_when_its_lock_is_lost() -> None:
                 await asyncio.Event().wait()
         assert peer.count(Settle) == 0
         await asyncio.sleep(0)
+
+
+async def test_get_hands_out_no_message_whose_lock_is_over() -> None:
+    async with Peer() as peer:
+        peer.answers[Settle] = receive_all
+
+        def first(line: Line, frame: Frame) -> None:
+            line.deliver(21, 1, bodies(1))
+            line.send(Got(21, 1, 1), frame.correlation)
+
+        def second(line: Line, frame: Frame) -> None:
+            line.deliver(21, 2, bodies(1, 2), remaining_ms=0)
+            line.deliver(21, 3, bodies(2, 3))
+            line.send(Notice(1, 0, 21, ((3, 3),)))
+            line.send(Got(21, 2, 3), frame.correlation)
+
+        async with fifo.connect(peer.url) as client:
+            peer.answers[Get] = first
+            [held] = await client.get("orders")
+            peer.answers[Get] = second
+            assert [one.token for one in await client.get("orders", 3)] == [4]
+            _, _, settle = await peer.hear(Settle)
+            assert (settle.verb, settle.tokens) == (VERB_RELEASE, ((2, 2),))
+            assert settle.automatic, "the program has said nothing"
+            assert not held.ledger.is_unresolved(3), "what was lost is done with"

@@ -1,7 +1,8 @@
 """`get`: messages asked for one at a time or a few, through the session's implicit consumer.
 
 Owns the deliveries for such a consumer and the calls that wait for them. One box per consumer
-number. A delivery whose call is over is given back at once, uncounted.
+number. A delivery whose call is over is given back at once, uncounted, and so is a message whose
+lock ran out before its call could hand it out.
 """
 
 from __future__ import annotations
@@ -105,7 +106,23 @@ class Getter:
             if asking:
                 self._count(queue, -1)
         assert isinstance(result, list), "what `taken` gives"
-        return result
+        return self._still_locked(result)
+
+    def _still_locked(self, found: list[tuple[Delivery, int]]) -> list[tuple[Delivery, int]]:
+        """Those that may be handed out: a paused program wakes up, and an answer comes again after
+        a resume, when locks are over. Where that is not known to the node they are given back."""
+        now = self._session.environment.monotonic()
+        locked: list[tuple[Delivery, int]] = []
+        for delivery, index in found:
+            token, ledger = delivery.first_token + index, delivery.ledger
+            assert ledger is not None, "it was admitted when it came"
+            if ledger.is_lost(token):
+                ledger.resolve(((token, token),))
+            elif now >= ledger.deadline(token, delivery):
+                self._settler.release_unopened(ledger, ((token, token),))
+            else:
+                locked.append((delivery, index))
+        return locked
 
     def _count(self, queue: str, change: int) -> None:
         self._asking[queue] = self._asking.get(queue, 0) + change

@@ -133,6 +133,8 @@ class Promises:
             if other.lock == letter.lock and other.actor is letter.actor and other is not letter
         ]
         self.holds("received once", not others, f"{letter} again")
+        fresh = message.remaining > 0 and not message.is_lost
+        self.holds("received with its lock", fresh, f"{letter}: {message.remaining} s are left")
 
     def one_holder(self, lock: Lock, handed: Handed) -> None:
         """A message is handed out: no other program that has it believes in its lock."""

@@ -34,6 +34,7 @@ ROWS: Final[dict[str, tuple[str, ...]]] = {
     "A lost lock is seen": ("a lost lock is reported", "lost is lost"),
     "What the node does not send again": ("a lost lock is reported",),
     "One hung handler": ("what is asked for comes",),
+    "A message whose lock ran out": ("received with its lock",),
     "Leaving a consumer": ("what is asked for comes", "settled was asked for"),
     "An iterator that is let go": ("what is asked for comes",),
     "Two consumers of one client": ("tags differ", "lost is lost"),
@@ -50,7 +51,6 @@ ROWS: Final[dict[str, tuple[str, ...]]] = {
 ELSEWHERE: Final[dict[str, str]] = {
     "A handler that blocks the loop": "the simulator has one loop for both threads",
     "A renewal names": "it is about frames, not about what a program hears",
-    "A message whose lock ran out": "open: seed 8 hands one out with nothing left (progress.md)",
     "A client whose event loop": "a closed loop ends the simulation",
     "A queue that has lost": "a cluster restored from an older state is no fault of a run",
     "A session belongs": "the simulated cluster has no users",
