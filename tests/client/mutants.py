@@ -143,6 +143,15 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         edited(Consumer, "__del__", "if ledger is not None:", "if False:"),
         _test(settling.test_deliveries_for_an_abandoned_consumer_are_returned),
     ),
+    "an iterator is let go without a warning": (
+        edited(
+            Consumer,
+            "__del__",
+            "warnings.warn(text, ResourceWarning, source=self, stacklevel=2)",
+            "pass",
+        ),
+        _test(settling.test_deliveries_for_an_abandoned_consumer_are_returned),
+    ),
     "answers of an earlier term count": (
         edited(Link, "_take", "if self.retired:", "if False:"),
         _test(
