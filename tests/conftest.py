@@ -10,6 +10,7 @@ where there is no Java for it.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -40,6 +41,15 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=list(HealthCheck),
 )
+
+
+@pytest.fixture(autouse=True)
+def _loggers_of_pyspark_go() -> Iterator[None]:
+    """An error of a query makes a logger that turns every handler it is given to JSON; pytest gives
+    it those of all later tests, because it does not propagate."""
+    yield
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.Logger.manager.loggerDict.pop(name, None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,16 +1,27 @@
-"""A client of the shared cluster, for all tests of this folder."""
+"""A client of the shared cluster, for all tests of this folder, and their clock."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
 
 import fifo
+from tests.support.skipping import IdleClockLoop
 
 if TYPE_CHECKING:
     from tests.support.shared import SharedCluster
+
+
+def pytest_asyncio_loop_factories(
+    item: pytest.Item,
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Deadlines of publishes that answers must not meet by chance; all else waits."""
+    if item.path.name == "test_publishing.py":
+        return {"idle": IdleClockLoop}
+    return {"real": asyncio.new_event_loop}
 
 
 @pytest.fixture

@@ -75,6 +75,15 @@ class SkippingLoop(asyncio.SelectorEventLoop):
         self._skipping.threads -= 1
 
 
+class IdleClockLoop(SkippingLoop):
+    """A loop whose time passes only while nothing happens: no stall of the machine brings a deadline
+    before an answer that is on its way."""
+
+    def time(self) -> float:
+        """The clock: seconds that were skipped."""
+        return self._skipping.skipped_s
+
+
 class _Thread(WorkerThread):
     """A worker during whose jobs no time is skipped."""
 

@@ -1,12 +1,11 @@
 """The client beside its promises: what it says, against what the replicated state says happened.
 
-`--hypothesis-profile=thorough` makes it long; without it, it is quick, and derandomized in CI. The
+`--hypothesis-profile=thorough` makes it long; without it, it is quick and the same in every run. The
 seeded runs are quicker per step and the same in every run; the two share the actions.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -42,7 +41,7 @@ QUICK = settings(
     max_examples=15,
     stateful_step_count=25,
     deadline=None,
-    derandomize="CI" in os.environ,
+    derandomize=True,
     print_blob=True,
     suppress_health_check=list(HealthCheck),
 )
