@@ -76,8 +76,10 @@ class SkippingLoop(asyncio.SelectorEventLoop):
 
 
 class IdleClockLoop(SkippingLoop):
-    """A loop whose time passes only while nothing happens: no stall of the machine brings a deadline
-    before an answer that is on its way."""
+    """A loop whose time passes only while nothing happens.
+
+    No stall of the machine brings a deadline before an answer that is on its way.
+    """
 
     def time(self) -> float:
         """The clock: seconds that were skipped."""
