@@ -26,13 +26,12 @@ class Granted:
     def __len__(self) -> int:
         return len(self._ranges)
 
-    @property
-    def full(self) -> bool:
-        """True once no more may be granted: every grant must be remembered."""
-        return len(self._ranges) >= limits.RENEWED_RANGES_MAX
+    def grant(self, first: int, last: int, deadline_ms: int) -> bool:
+        """Grant these tokens until then; a later grant replaces an earlier one.
 
-    def grant(self, first: int, last: int, deadline_ms: int) -> None:
-        """Grant these tokens until then; a later grant replaces an earlier one."""
+        False, and nothing is granted, where it needs more places than are left: every grant must be
+        remembered. One that only replaces others needs none.
+        """
         start, stop = self._overlap(first, last)
         laid: list[tuple[int, int, int, int]] = []
         at = first
@@ -48,8 +47,12 @@ class Granted:
                 laid.append((last + 1, high, until_ms, times))
         if at <= last:
             _lay(laid, (at, last, deadline_ms, 1))
+        more = len(laid) - (stop - start)
+        if more > 0 and len(self._ranges) + more > limits.RENEWED_RANGES_MAX:
+            return False
         self._ranges[start:stop] = laid
         self.latest_ms = max(self.latest_ms, deadline_ms)
+        return True
 
     def of(self, token: int) -> tuple[int, int]:
         """(granted deadline, number of renewals) of one token; zeros without a grant."""

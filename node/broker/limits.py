@@ -108,8 +108,8 @@ EVAL_MESSAGES_MAX: Final = 10_000
 """Tokens in one tick: one command of the machine touches no more."""
 
 RENEWED_RANGES_MAX: Final = 4_096
-"""Renewed ranges remembered per consumer; a renewal beyond it is answered `not_now`, for what is
-granted must be remembered."""
+"""Renewed ranges remembered per consumer; a renewal that needs more is answered `not_now`, for what
+is granted must be remembered. One of tokens that are renewed already replaces what it was."""
 
 LAPSED_MS: Final = 1_000
 """Granted renewals are remembered for this long after they end: the lateness of an expiry is

@@ -161,11 +161,10 @@ class LockClock:
         renewal = Renewal(consumer)
         parts = sorted(held.ranges)
         for part in parts:
-            if granted.full:
-                return None
             longest_ms = part.checkout_ms + held.max_lock_ms
             until_ms = max(min(now_ms + part.lock_ms, longest_ms), part.deadline_ms)
-            granted.grant(part.first, part.last, until_ms)
+            if not granted.grant(part.first, part.last, until_ms):
+                return None
             renewal.renewed.append((part.first, part.last, until_ms))
             self._counters.renewed_locks += part.last - part.first + 1
         renewal.lost = subtract(ranges, [(part.first, part.last) for part in parts])

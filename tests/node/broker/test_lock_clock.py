@@ -182,3 +182,20 @@ def test_too_many_pieces_are_not_promised(
     held = table.held(1, ranges)
     assert held is not None
     assert clock.renew(1, held, ranges, 100) is None
+
+
+def test_renewals_of_all_that_is_remembered_are_granted_again_and_again(
+    table: Table, clock: LockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RENEWED_RANGES_MAX", 3)
+    handed_out(table, clock, 1, range(1, 20), 0)
+    lone = [(1, 1), (3, 3), (5, 5)]
+    held = table.held(1, lone)
+    assert held is not None
+    for now_ms in (100, 200, 300):
+        found = clock.renew(1, held, lone, now_ms)
+        assert found is not None, f"the renewal at {now_ms} ms needs no new place"
+        assert [until_ms for *_, until_ms in found.renewed] == 3 * [now_ms + 1000]
+    another = table.held(1, [(7, 7)])
+    assert another is not None
+    assert clock.renew(1, another, [(7, 7)], 300) is None
