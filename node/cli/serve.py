@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fifo.loop import has_uvloop, new_loop
+from node.allocator import give_back_large_buffers
 from node.cli.checks import check_data_dir, check_ports
 from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.limits import SWITCH_SECONDS
@@ -143,6 +144,7 @@ def _run(config: ClusterConfig, name: str, path: Path | None, *, recover: bool) 
     # The disk's thread waits this long for the GIL after a sync; the default of 5 ms is longer than
     # most syncs.
     sys.setswitchinterval(SWITCH_SECONDS)
+    give_back_large_buffers()
     with asyncio.Runner(loop_factory=new_loop) as runner, Collector() as collector:
         runner.run(_live(config, name, path, collector, recover=recover))
 
