@@ -13,13 +13,16 @@ from tests.conformance.peer import (
     ALIVE,
     CREDIT,
     GET,
+    NACK,
     OPEN_PRODUCER,
     PING,
     PUBLISH,
     QUEUE_QUERY,
+    RELEASE,
     RENEW,
     SETTLE,
     SUBSCRIBE,
+    TERMINATE,
     Peer,
     frame_bytes,
 )
@@ -31,6 +34,11 @@ QUEUE: Final = "tenant.queue"
 BURST_FRAMES: Final = 20_000
 LONE_TOKENS: Final = 1_000
 UNKNOWN_KIND: Final = 200
+HANDLES: Final = 50
+"""Handles of a settlement: the first tokens of a consumer, the one that is held among them."""
+
+_NO_TEXTS: Final = (0, None, None, None, None, None, None, False)
+"""Between the tokens and the handles of a Settle."""
 
 
 def _many(count: int, kind: int, *fields: Any, raw: bytes = b"") -> bytes:
@@ -174,6 +182,22 @@ def other_tokens(field: Field) -> None:
     field.burst([peer], b"".join(data), len(data))
 
 
+def foreign_handles(field: Field) -> None:
+    """Another session of the honest user settles tokens of others, with guessed handles and none"""
+    peer = field.welcome("honest")
+    newest = _consumer(peer, prefetch=1)
+    tokens = [[1, HANDLES]]
+    data = []
+    for consumer in range(max(1, newest - 50), newest):
+        guessed = [field.random.randbytes(16) for _ in range(HANDLES)]
+        data += [
+            frame_bytes(SETTLE, 1, consumer, verb, tokens, *_NO_TEXTS, guessed)
+            for verb in (ACK, NACK, RELEASE, TERMINATE)
+        ]
+        data.append(frame_bytes(SETTLE, 1, consumer, ACK, tokens))
+    field.burst([peer], b"".join(data), len(data))
+
+
 def without_rights(field: Field) -> None:
     """A user without any right asks for everything, pipelined"""
     fields, raw = _published("honest", b"x")
@@ -204,5 +228,6 @@ ATTACKS = (
     alive,
     huge_credit,
     other_tokens,
+    foreign_handles,
     without_rights,
 )

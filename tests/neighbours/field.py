@@ -45,7 +45,7 @@ class Field:
     """The attacked cluster, for `seconds`."""
 
     def __init__(self, plan: dict[str, Any], seconds: float, seed: str) -> None:
-        """`plan`: `leader`, and for each of `nodes` its ports `client`, `peer`, `http`."""
+        """`plan`: `leader`, `cluster_id`, and of each of `nodes` its `client`, `peer`, `http`."""
         self.plan = plan
         self.random = random.Random(seed)
         self.cost = Cost()

@@ -11,10 +11,12 @@ from typing import Final
 from tests.conformance.peer import (
     CANCEL,
     DECLARE,
+    ERROR,
     OPEN_PRODUCER,
     SUBSCRIBE,
     Broken,
     Peer,
+    Target,
     frame_bytes,
 )
 from tests.neighbours.field import STRANGER, TENANT, Field
@@ -202,6 +204,19 @@ def stale_tokens(field: Field) -> None:
             peer.close()
 
 
+def reloads(field: Field) -> None:
+    """Programs log in with right passwords while the users are reloaded, ten times a second"""
+    target = Target("127.0.0.1", field.leaders("client"), TENANT, password=f"{TENANT}-password")
+    for _ in field.rounds(0.005):
+        with contextlib.suppress(Broken, OSError):
+            peer = Peer(target)
+            field.cost.connections += 1
+            answer = peer.hello()
+            peer.close()
+            if answer.kind == ERROR and answer.fields[0] == "authentication_failed":
+                raise SystemExit(f"a right password was refused: {answer.fields}")
+
+
 def _guess(at: int, secret: bytes = b"", mechanism: str = "password") -> bytes:
     who = ["guess", [], "honest", mechanism, 5000, False]
     session = at.to_bytes(16, "little")
@@ -226,4 +241,5 @@ ATTACKS = (
     stolen_sessions,
     guessers,
     stale_tokens,
+    reloads,
 )

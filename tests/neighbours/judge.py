@@ -5,8 +5,11 @@ Owns the order of a run and the facts: they are no times, so that a busy machine
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,7 +18,7 @@ import fifo
 from bench.loopback import ClusterFailed, ended, until
 from tests.neighbours.field import TENANT
 from tests.neighbours.honest import LOCK_SECONDS, QUEUE, Honest
-from tests.neighbours.kinds import ATTACKS, MIX, MIXED
+from tests.neighbours.kinds import ATTACKS, MIX, MIXED, RELOADED, RESTARTED
 from tests.neighbours.nodes import HONEST, Nodes
 
 MEMORY_BYTES: Final = 50 << 20
@@ -28,6 +31,9 @@ LOG_LINES_MAX: Final = 100
 """Lines that one node may write during an attack, which sends thousands of frames."""
 
 ATTACK_END_SECONDS: Final = 60.0
+RESTART_SECONDS: Final = 8.0
+"""An attack on a node that is restarted lasts until it runs again."""
+
 QUEUE_BYTES: Final = 64 << 20
 """A tenant's queue drops its oldest messages beyond it."""
 
@@ -70,17 +76,18 @@ async def prepare(nodes: Nodes) -> None:
 async def judge(nodes: Nodes, kind: str, seconds: float, seed: int) -> Verdict:
     """Run one kind for `seconds` beside an honest client."""
     found = Verdict(kind, seconds)
+    lasts = max(seconds, RESTART_SECONDS) if kind == RESTARTED else seconds
     plan = await nodes.write_plan()
     term, memory, logs = await nodes.term(), nodes.memory_bytes(), nodes.logs()
     honest = Honest(nodes.config.url)
     try:
         async with honest.working():
-            started = [
-                nodes.attack(plan, name, seconds, str(seed)) for name in attacks_of(kind, seed)
-            ]
-            for child, cost in started:
-                await ended(child, seconds + ATTACK_END_SECONDS)
-                _add(found, cost)
+            names = attacks_of(kind, seed)
+            started = [nodes.attack(plan, name, lasts, str(seed)) for name in names]
+            async with _operated(nodes, kind):
+                for child, cost in started:
+                    await ended(child, lasts + ATTACK_END_SECONDS)
+                    _add(found, cost)
     except (fifo.FifoError, ClusterFailed) as error:
         found.broken.append(f"the run was not carried out: {error}")
     found.p99_ms, found.publishes = honest.p99_ms, len(honest.times)
@@ -96,11 +103,28 @@ async def judge(nodes: Nodes, kind: str, seconds: float, seed: int) -> Verdict:
     return found
 
 
+@asynccontextmanager
+async def _operated(nodes: Nodes, kind: str) -> AsyncIterator[None]:
+    """An operator's work beside the attack: it is over when the block is left."""
+    if kind == RELOADED:
+        reloading = asyncio.ensure_future(nodes.reload())
+        try:
+            yield
+        finally:
+            reloading.cancel()
+        return
+    if kind == RESTARTED:
+        await nodes.restart_follower()
+    yield
+
+
 def attacks_of(kind: str, seed: int) -> list[str]:
     """Names of the attacks that a kind runs at the same time."""
     if kind != MIX:
         return [kind]
-    return random.Random(f"mix {seed}").sample(sorted(ATTACKS), MIXED)
+    return random.Random(f"mix {seed}").sample(
+        sorted(ATTACKS.keys() - {RELOADED, RESTARTED}), MIXED
+    )
 
 
 def _add(found: Verdict, cost: Path) -> None:

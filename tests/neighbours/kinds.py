@@ -28,7 +28,7 @@ class Kind:
 
 
 def _kind(run: Callable[[Field], None]) -> Kind:
-    says = (run.__doc__ or "").strip()
+    says = " ".join((run.__doc__ or "").split())
     return Kind(run.__name__.replace("_", " "), says, run)
 
 
@@ -37,6 +37,10 @@ ATTACKS: Final = {
     for kind in map(_kind, (*bursts.ATTACKS, *garbage.ATTACKS, *hoards.ATTACKS, *ports.ATTACKS))
 }
 """Attacks of one process each."""
+
+RELOADED: Final = "reloads"
+RESTARTED: Final = "flooded restart"
+"""Kinds with an operator: all nodes reload their users, or a follower is restarted."""
 
 KINDS: Final = (*ATTACKS, MIX)
 """All kinds, the mix among them."""

@@ -6,15 +6,17 @@ Owns their configuration, start and end, their memory and logs. Must not know at
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import shlex
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from bench.loopback import free_base, until
+from bench.loopback import ended, free_base, until
 from bench.processes import Child, Household
 from fifo.client import Options, observe
 from fifo.client.errors import FifoError
@@ -27,6 +29,8 @@ DESCRIPTORS: Final = 1_024
 """The usual hard limit of a login, and all that a node has here."""
 
 START_SECONDS: Final = 40.0
+STOP_SECONDS: Final = 20.0
+RELOAD_SECONDS: Final = 0.1
 OFFSETS: Final = tuple(10 * node + use for node in range(3) for use in (1, 2, 3))
 
 
@@ -47,15 +51,38 @@ class Nodes:
         assert path is not None, "it was made with one"
         path.write_text(to_toml(self.config))
         for node in self.config.nodes:
-            serve = [sys.executable, "-m", "node", "serve", "--config", str(path)]
-            command = shlex.join([*serve, "--node", node.name])
-            limited = f"ulimit -n {DESCRIPTORS}; exec {command}"
-            self.children[node.name] = self._household.start(node.name, "sh", "-c", limited)
+            self._serve(node.name)
         await until(self._agreed, START_SECONDS, "no leader")
+
+    def _serve(self, name: str) -> None:
+        serve = [sys.executable, "-m", "node", "serve", "--config", str(self.config.path)]
+        command = shlex.join([*serve, "--node", name])
+        limited = f"ulimit -n {DESCRIPTORS}; exec {command}"
+        self.children[name] = self._household.start(name, "sh", "-c", limited)
+
+    async def restart_follower(self) -> None:
+        """Stop a node that does not lead and start it again; returns when it follows."""
+        leader = await self._leader()
+        name = next(name for name in self.children if name != leader)
+        child = self.children[name]
+        child.signal(signal.SIGTERM)
+        await ended(child, STOP_SECONDS)
+        self._serve(name)
+        await until(self._agreed, START_SECONDS, f"{name} does not follow after a restart")
+
+    async def reload(self) -> None:
+        """Have all nodes reload their users, again and again, until cancelled."""
+        pause = asyncio.Event()
+        while True:
+            for child in self.children.values():
+                child.signal(signal.SIGHUP)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(pause.wait(), RELOAD_SECONDS)
 
     async def _agreed(self) -> bool:
         views = await self.views()
-        return len(views) == 3 and len({view["leader"] for view in views.values()} - {None}) == 1
+        leads = {view["leader"] for view in views.values()}
+        return len(views) == 3 and len(leads) == 1 and None not in leads
 
     def stop(self) -> None:
         """End all."""
@@ -81,20 +108,28 @@ class Nodes:
 
         return max(await until(look, START_SECONDS, "no node answers"))
 
-    async def write_plan(self) -> Path:
-        """The file that an attacking process goes by."""
+    async def _leader(self) -> str:
+        """The leader, once all that answer name the same."""
 
         async def look() -> str | None:
             leads = {view["leader"] for view in (await self.views()).values()} - {None}
             return leads.pop() if len(leads) == 1 else None
 
-        leader = await until(look, START_SECONDS, "no leader")
+        return await until(look, START_SECONDS, "no leader")
+
+    async def write_plan(self) -> Path:
+        """The file that an attacking process goes by."""
+        leader = await self._leader()
         nodes = {
             node.name: {"client": node.client.port, "peer": node.peer.port, "http": node.http.port}
             for node in self.config.nodes
         }
         path = self._folder / "plan.json"
-        path.write_text(json.dumps({"leader": leader, "nodes": nodes}))
+        path.write_text(
+            json.dumps(
+                {"leader": leader, "nodes": nodes, "cluster_id": self.config.cluster_id.hex()}
+            )
+        )
         return path
 
     def attack(self, plan: Path, kind: str, seconds: float, seed: str) -> tuple[Child, Path]:
