@@ -98,6 +98,11 @@ GAPS_MAX: Final = 1_000
 CONSUMERS_KNOWN_MAX: Final = 1_000
 """Consumers of other sessions whose queue is remembered, after their messages were settled here."""
 
+GETS_IDLE_MAX: Final = 100
+"""Consumers of `get`, each of one queue, that are kept with nothing in hand: those used last.
+A program that goes round fewer queues makes none anew, and one that visits thousands leaves nearly
+all of the 1,000 consumers of its session to what it works on."""
+
 LOST_MAX: Final = 65_535
 """Tokens of one consumer known as lost and not yet finished: no consumer may hold more."""
 

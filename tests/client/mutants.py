@@ -37,6 +37,7 @@ from tests.client import test_control as control
 from tests.client import test_durable as durable
 from tests.client import test_failing_backoffs as failing_backoffs
 from tests.client import test_lost_locks as lost_locks
+from tests.client import test_many_gets as many_gets
 from tests.client import test_options as sources
 from tests.client import test_outages as outages
 from tests.client import test_publishing as publishing
@@ -134,6 +135,18 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
             "pass",
         ),
         _test(removed.test_messages_of_a_get_are_lost_with_their_queue),
+    ),
+    "a get on one more queue keeps every consumer": (
+        edited(Getter, "get", "self._leave_idle(limits.GETS_IDLE_MAX)", "pass"),
+        _test(many_gets.test_the_idle_consumers_that_were_used_least_recently_are_left),
+    ),
+    "a consumer of get is cancelled and never resolved": (
+        edited(Box, "leave", "self._session.tell(Settle(", "str(Settle("),
+        _test(many_gets.test_a_consumer_whose_messages_were_all_lost_is_left),
+    ),
+    "the consumer of an abandoned get is forgotten": (
+        edited(Getter, "_ask", "self._taken_late(queue, frame)", "pass"),
+        _test(many_gets.test_the_consumer_of_an_abandoned_get_is_left_like_any_other),
     ),
     "a durable consumer hides that its tokens were forgotten": (
         edited(DurableConsumer, "_tokens", "if first < self._handed_below", "if False"),

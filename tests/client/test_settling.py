@@ -87,7 +87,7 @@ async def test_an_abandoned_subscription_is_cancelled_when_its_answer_comes() ->
 
 
 async def test_deliveries_of_an_abandoned_get_go_back() -> None:
-    async with Peer() as peer, fifo.connect(peer.url) as client:
+    async with Peer() as peer, fifo.connect(peer.url, close_timeout=0.1) as client:
         with pytest.raises(fifo.Timeout):
             await client.get("orders", timeout=0.05)
         line, frame, _ = await peer.hear(Get)

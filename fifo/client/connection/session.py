@@ -430,6 +430,13 @@ class Session:
         self._send_call(call)
         return call
 
+    def abandon(self, call: Call, again: Message) -> None:
+        """No caller waits any more. What was never sent is dropped; the answer to what was sent
+        still reaches `on_answer`, and after a reconnection `again` is sent in its place."""
+        call.message = again
+        if not call.sent:
+            self._forget(call)
+
     def tell(self, message: Message) -> None:
         """Send a request whose answer no caller awaits, also after a resume; an error is logged."""
         if self.fatal is None:
@@ -530,10 +537,11 @@ class Session:
             self._removed.discard(ledger.number)
             self.loop.call_soon(sink.removed)
 
-    def unbind(self, number: int) -> None:
-        """This consumer number is done with."""
-        self.ledgers = {one: other for one, other in self.ledgers.items() if one != number}
-        self._sinks.pop(number, None)
+    def unbind(self, *numbers: int) -> None:
+        """These consumer numbers are done with."""
+        self.ledgers = {one: other for one, other in self.ledgers.items() if one not in numbers}
+        for number in numbers:
+            self._sinks.pop(number, None)
 
     def listen(self, number: int, listener: Listener) -> None:
         """From here on, whatever session we have, this durable consumer's deliveries go here."""

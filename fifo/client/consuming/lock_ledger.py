@@ -224,6 +224,13 @@ class LockLedger(Generic[_M]):
         """Whether the lock of this token is known to be lost."""
         return self.void or token in self.lost
 
+    def is_idle(self) -> bool:
+        """Whether nothing is to be settled or answered but lost messages whose handlers ended."""
+        if self.gathered is not None or self.in_flight or self.busy:
+            return False
+        with self.lock:
+            return ranges.count(self._unresolved) == len(self.lost)
+
     def lost_running(self) -> int:
         """The lost messages in the program's hands whose handlers still run.
 

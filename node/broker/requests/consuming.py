@@ -121,6 +121,7 @@ class Consuming:
         )
         deadline = self._gets.deadline(message.wait_ms)
         waited = False
+        nothing = Got(0, 0, 0)
 
         def step() -> bool:
             anew = self._machine.gets_anew(session.number, message.queue)
@@ -130,8 +131,11 @@ class Consuming:
             )  # fmt: skip
 
         def answer(reply: Reply) -> None:
+            nonlocal nothing
             assert isinstance(reply, replies.Got)
             if reply.count == 0 and connection.open:
+                # The client ends this consumer some time, so it has to know the number.
+                nothing = Got(reply.consumer, reply.first_token, 0)
                 # One step of the machine may have found nothing only because it is bounded.
                 if reply.more:
                     step()
@@ -146,7 +150,7 @@ class Consuming:
             return connection.open and step()
 
         def give_up() -> None:
-            connection.send(Got(0, 0, 0), frame.correlation)
+            connection.send(nothing, frame.correlation)
 
         step()
 

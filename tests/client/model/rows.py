@@ -51,6 +51,8 @@ ROWS: Final[dict[str, tuple[str, ...]]] = {
 ELSEWHERE: Final[dict[str, str]] = {
     "A handler that blocks the loop": "the simulator has one loop for both threads",
     "A renewal names": "it is about frames, not about what a program hears",
+    "`get` on any number": "a run has fewer queues than the client keeps consumers for",
+    "A `get` that its program gives up": "it is about consumers that no program can see",
     "A client whose event loop": "a closed loop ends the simulation",
     "A queue that has lost": "a cluster restored from an older state is no fault of a run",
     "A session belongs": "the simulated cluster has no users",
