@@ -69,8 +69,8 @@ class QueueNotFound(FifoError, LookupError):
 
 
 class QueueReplaced(QueueNotFound):
-    """The queue was deleted, and another has its name: what was on its way to the old one may have
-    been stored there, and is not in the new one."""
+    """The queue was deleted and another has its name, or that is not known: what was on its way
+    may have been stored in the old one, and is not in the one that has the name now."""
 
 
 class QueueExists(FifoError, ValueError):

@@ -560,7 +560,7 @@ async def test_what_is_sent_again_names_the_queue_that_it_was_for() -> None:
         peer.opening = lambda line, hello: welcome(line, hello, queue_below=40)
         async with fifo.connect(peer.url) as client:
             # Nothing is known of the queue but that it was there when the connection was opened.
-            below = 40
+            below, said = 40, "may have been deleted"
             for queue in (41, 42):
                 lost = asyncio.create_task(client.publish("orders", b"lost"))
                 line, _, first = await peer.hear(Publish)
@@ -569,7 +569,7 @@ async def test_what_is_sent_again_names_the_queue_that_it_was_for() -> None:
                 line, frame, second = await peer.hear(Publish)
                 assert (second.number, second.queue_below) == (first.number, below)
                 line.send(Confirms(((frame.correlation, queue, 7, 0, 0, _REPLACED),)))
-                with pytest.raises(fifo.QueueReplaced) as caught:
+                with pytest.raises(fifo.QueueReplaced, match=said) as caught:
                     await lost
                 assert caught.value.unknown
                 going_on = asyncio.create_task(client.publish("orders", b"next"))
@@ -578,7 +578,7 @@ async def test_what_is_sent_again_names_the_queue_that_it_was_for() -> None:
                 assert (third.previous, third.queue_below) == (0, 0)
                 line.send(Confirms(((frame.correlation, queue, 7, 0, 1),)))
                 assert (await going_on).id == f"{queue}.7.{third.number}"
-                below = queue + 1
+                below, said = queue + 1, "was deleted"
 
 
 async def test_a_queue_that_has_lost_what_it_confirmed_is_reported_each_time() -> None:

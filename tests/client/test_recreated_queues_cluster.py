@@ -217,6 +217,20 @@ async def test_a_first_publish_to_a_queue_that_stays_is_stored_once_though_its_a
         assert await bodies(client) == [b"once"]
 
 
+async def test_a_first_publish_to_a_queue_that_is_younger_than_the_connection_is_stored_once(
+    client: fifo.Client, shared_cluster: SharedCluster
+) -> None:
+    async with unanswered(shared_cluster) as (publisher, proxy):
+        await again(client)
+        proxy.back.cut = True
+        publishing = asyncio.create_task(publisher.publish("orders", b"once"))
+        await stored(client, 1)
+        proxy.heal()
+        proxy.reset()
+        assert (await publishing).duplicate
+        assert await bodies(client) == [b"once"]
+
+
 # --- consumers -------------------------------------------------------------------------------
 
 

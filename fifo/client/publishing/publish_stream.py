@@ -282,7 +282,7 @@ class PublishStream:
             for one in self._frames:
                 one.gaps = 0
         if code == Code.QUEUE_REPLACED or (code == Code.GAP and is_another and tries.unknown):
-            self._finish(frame, confirmed, _replaced(self.queue))
+            self._finish(frame, confirmed, _replaced(self.queue, is_known=is_another))
             return
         # Of an earlier transmission only the queue itself knows, by the numbers.
         refused.unknown |= tries.unknown and not confirmed.queue and not retryable
@@ -427,10 +427,12 @@ def _expected(refused: FifoError) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _replaced(queue: str) -> FifoError:
+def _replaced(queue: str, *, is_known: bool) -> FifoError:
+    """`is_known`: an answer had named another queue. Else the first one may be this one."""
+    was = "was" if is_known else "may have been"
     error = QueueReplaced(
-        f"queue {queue!r} was deleted and declared anew before the answer came: the message may"
-        " have been stored in the old one, and is not in the new one",
+        f"queue {queue!r} {was} deleted and declared anew before the answer came: the message is"
+        " not in the queue that has the name now, and may have been stored in one before it",
         unknown=True,
     )
     error.code = Code.QUEUE_REPLACED

@@ -90,9 +90,10 @@ def _store(
     step: Step, command: Publish, queue: Queue, producer: Producer, columns: _Columns
 ) -> Published:
     last = queue.last_numbers.get(producer.number, 0)
-    if 0 < command.queue_below <= queue.number:
+    # A number that this queue knows was stored here: it was made before this was sent first.
+    if 0 < command.queue_below <= queue.number and last < command.number:
         queue.counters["refused"] += command.count
-        text = f"queue {queue.name!r} was deleted and declared anew since this was sent first"
+        text = f"queue {queue.name!r} may be another than the one that this was sent to first"
         replaced = Refused(RefusalCode.QUEUE_REPLACED, text, {"expected": last})
         return Published(queue.number, producer.number, 0, 0, replaced)
     stop = command.count

@@ -55,6 +55,10 @@ class Promises:
         ):
             missing = self.truth.was_missing(one.queue, one.began)
             self.holds("a missing queue is missing", missing, f"{what}: {one.error!r}")
+        if isinstance(one.error, fifo.QueueReplaced):
+            life = self.truth.life(one.queue)
+            here = [each for each in stored if life and each.queue_number == life.number]
+            self.holds("in doubt is in no later queue", not here, f"{what}: {one.error!r}, {here}")
         self.heard.compared(f"publish ended {one.verdict.name}")
 
     def _confirmed(self, one: Publishing, stored: list[Stored], what: str) -> None:

@@ -260,6 +260,12 @@ BUGS: dict[str, Switch] = {
         "0 < command.queue_below <= queue.number",
         "False",
     ),
+    "what is sent again is refused by the queue that it was stored in": edited(
+        publish,
+        "_store",
+        "queue.number and last < command.number",
+        "queue.number",
+    ),
     "a gap is not noticed": edited(
         publish,
         "_store",

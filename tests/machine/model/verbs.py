@@ -71,8 +71,8 @@ def publish(world: World, post: Post) -> Answer:
         return ("refused", "unknown_producer")  # no session may use another one's own producer
     producer.used_ms = world.now_ms
     confirmed: list[MessageId] = []
-    if post.queue_below and queue.number >= post.queue_below:
-        last = producer.last.get(queue.name, 0)
+    last = producer.last.get(queue.name, 0)
+    if post.queue_below and queue.number >= post.queue_below and last < post.letters[0].number:
         return ("published", queue.number, producer.number, [], "queue_replaced", last)
     previous = post.previous
     for letter in post.letters:
