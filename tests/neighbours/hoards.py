@@ -207,7 +207,7 @@ def stale_tokens(field: Field) -> None:
 def reloads(field: Field) -> None:
     """Programs log in with right passwords while the users are reloaded, ten times a second"""
     target = Target("127.0.0.1", field.leaders("client"), TENANT, password=f"{TENANT}-password")
-    for _ in field.rounds(0.005):
+    for _ in field.rounds(0.001):
         with contextlib.suppress(Broken, OSError):
             peer = Peer(target)
             field.cost.connections += 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import re
 import shlex
@@ -30,7 +31,10 @@ DESCRIPTORS: Final = 1_024
 
 START_SECONDS: Final = 40.0
 STOP_SECONDS: Final = 20.0
-RELOAD_SECONDS: Final = 0.1
+RELOAD_SECONDS: Final = (0.008, 0.2)
+"""Between two reloads, in turns: the first of a pair forgets verified passwords, so that the second
+comes while one is hashed again."""
+
 OFFSETS: Final = tuple(10 * node + use for node in range(3) for use in (1, 2, 3))
 
 
@@ -73,11 +77,11 @@ class Nodes:
     async def reload(self) -> None:
         """Have all nodes reload their users, again and again, until cancelled."""
         pause = asyncio.Event()
-        while True:
+        for seconds in itertools.cycle(RELOAD_SECONDS):
             for child in self.children.values():
                 child.signal(signal.SIGHUP)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(pause.wait(), RELOAD_SECONDS)
+                await asyncio.wait_for(pause.wait(), seconds)
 
     async def _agreed(self) -> bool:
         views = await self.views()
