@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fifo.loop import has_uvloop, new_loop
-from node.allocator import give_back_large_buffers
+from node.allocator import FreedMemory
 from node.cli.checks import check_data_dir, check_ports
 from node.cli.errors import CliError, UsageProblem, one_line
 from node.cli.limits import SWITCH_SECONDS
@@ -144,7 +144,6 @@ def _run(config: ClusterConfig, name: str, path: Path | None, *, recover: bool) 
     # The disk's thread waits this long for the GIL after a sync; the default of 5 ms is longer than
     # most syncs.
     sys.setswitchinterval(SWITCH_SECONDS)
-    give_back_large_buffers()
     with asyncio.Runner(loop_factory=new_loop) as runner, Collector() as collector:
         runner.run(_live(config, name, path, collector, recover=recover))
 
@@ -174,12 +173,14 @@ async def _live(
         loop.add_signal_handler(signal.SIGHUP, _reload, node, path)
     running = asyncio.ensure_future(node.run())
     asked = asyncio.ensure_future(stopping.wait())
+    trimming = asyncio.ensure_future(FreedMemory().run())
     try:
         await asyncio.wait((running, asked), return_when=asyncio.FIRST_COMPLETED)
         if stopping.is_set():
             _LOG.info("stopping node=%s", name)
     finally:
         asked.cancel()
+        trimming.cancel()
         await node.stop()
     await _check_ending(running, name, was_asked=stopping.is_set())
 
