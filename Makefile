@@ -24,7 +24,7 @@ RUNS ?= 30
 # module anew: a third of their start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup check quick test thorough mutants sim jepsen score soak locks neighbours demo bench walk lock clean
+.PHONY: help setup check quick test thorough mutants sim jepsen score soak locks neighbours disks demo bench walk lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ locks: setup ## renewed locks on real nodes: the leader paused, killed, cut off,
 
 neighbours: setup ## every kind of hostile client beside an honest one, on real nodes: ten minutes; writes docs/neighbours.md
 	@$(PY) -m tests.neighbours --write
+
+disks: setup ## small disks filled and drained, disks that hang, on real nodes (root, strace): three minutes
+	@$(PY) -m tests.node.cli.disk_runs
 
 demo: setup ## three nodes, Spark, 336 776 flights, a killed leader, a report
 	@exec $(PY) -m bench.demo

@@ -10,7 +10,7 @@ import pytest
 
 from node.raft import RecoverRefused
 from node.server import Node
-from tests.node.cli.test_disk_trouble import WAIT_SECONDS, Nodes, cluster, consumed, publish
+from tests.node.cli.disks import WAIT_SECONDS, Nodes, cluster, consumed, publish
 from tests.support.cluster import loopback_config, passed
 
 if TYPE_CHECKING:
