@@ -165,6 +165,11 @@ async def test_a_file_size_limit_is_handled_as_a_full_disk(nodes: Nodes) -> None
 
 TROUBLE = {
     "EIO on sync": ("fdatasync", "error=EIO", "the disk failed (Input/output error)"),
+    "ENOSPC on sync": (
+        "fdatasync",
+        "error=ENOSPC",
+        "no room left on the disk (No space left on device)",
+    ),
     "read-only": ("pwritev,pwritev2", "error=EROFS", "the disk failed (Read-only file system)"),
 }
 
