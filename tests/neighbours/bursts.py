@@ -11,22 +11,21 @@ from typing import Any, Final
 from tests.conformance.peer import (
     ACK,
     ALIVE,
+    CANCEL,
     CREDIT,
     GET,
     NACK,
-    OPEN_PRODUCER,
     PING,
     PUBLISH,
     QUEUE_QUERY,
     RELEASE,
     RENEW,
     SETTLE,
-    SUBSCRIBE,
     TERMINATE,
     Peer,
     frame_bytes,
 )
-from tests.neighbours.field import STRANGER, Field
+from tests.neighbours.field import Field
 
 QUEUE: Final = "tenant.queue"
 """Declared for the tenant by the judge."""
@@ -172,13 +171,15 @@ def huge_credit(field: Field) -> None:
 
 
 def other_tokens(field: Field) -> None:
-    """Settlements and renewals of consumers and tokens of others, guessed"""
+    """Settlements, renewals, credit and cancels of consumers and tokens of others, guessed"""
     peer = field.welcome()
     data = []
     for consumer in range(1, 200):
         data.append(frame_bytes(SETTLE, consumer, consumer, ACK, [[1, 50]]))
         data.append(frame_bytes(RENEW, 1_000 + consumer, [[consumer, [[1, 50]]]]))
         data.append(frame_bytes(ALIVE, 2_000 + consumer, consumer))
+        data.append(frame_bytes(CREDIT, 3_000 + consumer, consumer, 10))
+        data.append(frame_bytes(CANCEL, 4_000 + consumer, consumer))
     field.burst([peer], b"".join(data), len(data))
 
 
@@ -195,21 +196,10 @@ def foreign_handles(field: Field) -> None:
             for verb in (ACK, NACK, RELEASE, TERMINATE)
         ]
         data.append(frame_bytes(SETTLE, 1, consumer, ACK, tokens))
+        data.append(frame_bytes(CREDIT, 1, consumer, 10))
+        data.append(frame_bytes(CANCEL, 1, consumer))
+        data.append(frame_bytes(ALIVE, 1, consumer))
     field.burst([peer], b"".join(data), len(data))
-
-
-def without_rights(field: Field) -> None:
-    """A user without any right asks for everything, pipelined"""
-    fields, raw = _published("honest", b"x")
-    one = (
-        frame_bytes(PUBLISH, 1, *fields, raw=raw)
-        + frame_bytes(SUBSCRIBE, 2, "honest", "t", 10)
-        + frame_bytes(GET, 3, "honest", 1)
-        + frame_bytes(QUEUE_QUERY, 4, "honest", "show", 10)
-        + frame_bytes(QUEUE_QUERY, 5, None, "list", 1000)
-        + frame_bytes(OPEN_PRODUCER, 6, "p")
-    )
-    field.burst([field.welcome(STRANGER)], one * 1_000, 6_000)
 
 
 ATTACKS = (
@@ -229,5 +219,4 @@ ATTACKS = (
     huge_credit,
     other_tokens,
     foreign_handles,
-    without_rights,
 )

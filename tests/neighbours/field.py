@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import resource
 import selectors
@@ -19,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.conformance.peer import Broken, Peer, Target
+from tests.conformance.peer import AUTHENTICATE, DATA, HELLO, Broken, Peer, Target, frame_bytes
 
 READ_BYTES: Final = 1 << 18
 DIAL_SECONDS: Final = 5.0
@@ -30,15 +31,41 @@ TENANT = "tenant"
 STRANGER = "stranger"
 """A user without any right."""
 
+READER = "reader"
+"""A user who may consume from `tenant.empty`, and nothing else."""
+
+WRITER = "writer"
+"""A user who may publish to `tenant.queue`, and nothing else."""
+
+WATCHER = "watcher"
+"""A user who may see the state of nodes, and nothing else."""
+
+DYING = "dying"
+"""The user of programs that die: it may publish, and have fewer sessions than others."""
+
 
 @dataclass
 class Cost:
-    """Cost of an attack to the attacker."""
+    """Cost of an attack to the attacker.
+
+    `frames` are what it wrote: frames and requests, or pieces of them where it never ends one.
+    """
 
     frames: int = 0
     connections: int = 0
     sent_bytes: int = 0
     cpu_seconds: float = 0.0
+
+
+LOG_IN_FRAMES: Final = 2
+
+
+def log_in(user: str, secret: bytes, mechanism: str = "token") -> bytes:
+    """The two frames of a log-in that waits for no answer."""
+    session = os.urandom(16)
+    who = ["attacker", [], user, mechanism, 5000, False]
+    hello = frame_bytes(HELLO, 0, 1, 1, DATA, session, session, *who)
+    return hello + frame_bytes(AUTHENTICATE, 0, mechanism, secret)
 
 
 class Field:
@@ -81,6 +108,10 @@ class Field:
     def rest(self) -> None:
         """Wait for the end of the time, holding what is open."""
         self._idle.wait(max(0.0, self._ends_at - time.monotonic()))
+
+    def pause(self, seconds: float) -> None:
+        """Wait."""
+        self._idle.wait(seconds)
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -125,6 +156,11 @@ class Field:
         """A session at the leader."""
         return self.peer(user).open()
 
+    def knock(self, user: str = TENANT) -> Peer:
+        """A session at the leader, where the log-in is the attack: its two frames count."""
+        self.cost.frames += LOG_IN_FRAMES
+        return self.welcome(user)
+
     def welcomes(self, count: int, user: str = TENANT) -> list[Peer]:
         """As many sessions at the leader as are let in, at most `count`."""
         found: list[Peer] = []
@@ -138,18 +174,27 @@ class Field:
         opened: Callable[[], socket.socket | None],
         made: Callable[[], bytes],
         kept: int = 100,
+        frames: int = 1,
     ) -> None:
-        """Connection after connection that says what `made` makes, until the time is over; the
-        last `kept` stay open."""
+        """Connection after connection that says what `made` makes (so many frames), until the time
+        is over; the last `kept` stay open."""
         held: list[socket.socket] = []
         for _ in self.rounds(0.001):
             one = opened()
             if one is None:
                 continue
-            self.send(one, made())
+            self.send(one, made(), frames)
             held.append(one)
             if len(held) > kept:
                 self.drop(held.pop(0))
+
+    def behind_log_in(self, user: str, data: bytes, frames: int) -> None:
+        """Write requests right behind the log-in of a user who is let in to nothing."""
+        self.again(
+            self.dialing("client"),
+            lambda: log_in(user, f"{user}-token".encode()) + data,
+            frames=LOG_IN_FRAMES + frames,
+        )
 
     def dialing(self, kind: str) -> Callable[[], socket.socket | None]:
         """Dials of this port of the leader."""

@@ -5,6 +5,7 @@ Owns attacks on decoding. Must not know sessions beyond one that carries the byt
 
 from __future__ import annotations
 
+import itertools
 import struct
 from typing import Any, Final
 
@@ -117,13 +118,14 @@ def truncated(field: Field) -> None:
 
 
 def impossible_lengths(field: Field) -> None:
-    """Frames that claim gigabytes"""
+    """Frames that claim gigabytes, before and after the welcome"""
     claims = [(1 << 32) - 1, 1 << 31, (1 << 24) + 1, 1 << 20]
 
     def made() -> bytes:
         return struct.pack("<II", field.random.choice(claims), field.random.choice(claims))
 
-    field.again(field.dialing("client"), made)
+    dials = itertools.cycle([field.dialing("client"), field.session])
+    field.again(lambda: next(dials)(), made)
 
 
 def nested(field: Field) -> None:
@@ -133,6 +135,8 @@ def nested(field: Field) -> None:
         b"\xdd\xff\xff\xff\xff",
         b"\xdf\xff\xff\xff\xff",
         b"\xdc\xff\xff" + b"\xc0" * 65_535,
+        b"\x94\x28\x01\xa1x\xde\xff\xff" + b"\xa1a\xc0" * 65_535,
+        b"\x94\x28\x01\xa1x\x81\xa2\xff\xfe\xc0",
         msgpack.packb([DECLARE, 1, "tenant.x", {"a": [None] * 200_000}]),
         msgpack.packb([PUBLISH, 1, msgpack.ExtType(5, b"x" * 100)]),
     ]
@@ -154,6 +158,8 @@ def lying_columns(field: Field) -> None:
         ([[255, 4], [0, 4]], bytes(9)),
         ([[0, 2]], b"xx"),
         ([[1, 4], [0, 4]], bytes(8)),
+        ([[0, 4], [10, 8]], struct.pack("<IQ", 1, (1 << 63) - 1) + b"x"),
+        ([[0, 4], [1, 4], [2, 1]], struct.pack("<II", 1, 9) + b"xx"),
     ]
     frames = [
         frame_bytes(PUBLISH, 1, "tenant.queue", 0, 0, 1, count, listed, raw=raw)
@@ -169,7 +175,7 @@ def slow_hellos(field: Field) -> None:
     found = [field.dial(field.leaders("client")) for _ in range(400)]
     for at in field.rounds(0.2):
         for place, one in enumerate(found):
-            if one is not None and not field.send(one, hello[at % len(hello) :][:1], 0):
+            if one is not None and not field.send(one, hello[at % len(hello) :][:1]):
                 field.drop(one)
                 found[place] = field.dial(field.leaders("client"))
 
@@ -181,6 +187,7 @@ def begun_frames(field: Field) -> None:
     data = frame_bytes(PUBLISH, 1, *fields, raw=struct.pack("<I", len(body)) + body)[:-1]
     for peer in field.welcomes(100):
         peer.send_bytes(data)
+        field.cost.frames += 1
         field.cost.sent_bytes += len(data)
     field.rest()
 

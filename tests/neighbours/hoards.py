@@ -6,6 +6,11 @@ Owns attacks on what is counted. Must not know frames beyond those that open som
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tests.conformance.peer import (
@@ -19,13 +24,20 @@ from tests.conformance.peer import (
     Target,
     frame_bytes,
 )
-from tests.neighbours.field import STRANGER, TENANT, Field
+from tests.neighbours.field import DYING, LOG_IN_FRAMES, TENANT, Field, log_in
 
 BATCH: Final = 1_000
 IDLE: Final = 1_074
 """Connections to each port: what had stopped two of three nodes with 1,024 descriptors."""
 
-FORGET_PRODUCER: Final = 51
+DYING_PER_S: Final = 33
+"""Programs a second that had filled all 10,000 sessions when each was kept for 5 minutes."""
+
+GUESSERS: Final = [f"127.0.{1 + at // 25 % 2}.{1 + at % 25}" for at in range(100)]
+"""Two connections of each of fifty addresses."""
+
+STALE: Final = ["127.0.0.1"] * 40
+"""The address of the honest programs: to a node all of them come through one NAT."""
 
 
 def half_open(field: Field) -> None:
@@ -50,23 +62,58 @@ def idle_everywhere(field: Field) -> None:
 
 
 def _sessions(field: Field, user: str) -> None:
-    """Open sessions over connections that are cut at once."""
-    while field.open:
-        try:
-            field.welcome(user).close()
-        except (Broken, OSError):
-            for _ in field.rounds(0.05):  # Refused: knock again now and then.
-                with contextlib.suppress(Broken, OSError):
-                    field.welcome(user).close()
+    """Open sessions over connections that are cut at once, and knock on where it is refused."""
+    for _ in field.rounds():
+        with contextlib.suppress(Broken, OSError):
+            field.knock(user).close()
 
 
 def crash_loop(field: Field) -> None:
     """Programs that end without a word after their first request, as fast as they start"""
     for _ in field.rounds():
         with contextlib.suppress(Broken, OSError):
-            peer = field.welcome()
+            peer = field.knock()
+            field.cost.frames += 1
             peer.stored("tenant.queue", [b"x"])
             peer.close()
+
+
+def programs_that_die(field: Field) -> None:
+    """Programs that publish once and die without a word, 33 a second, for longer than a session
+    is kept"""
+    began = time.monotonic()
+    living: list[int] = []
+    for at in field.rounds(0.001):
+        if time.monotonic() < began + at / DYING_PER_S:
+            field.pause(began + at / DYING_PER_S - time.monotonic())
+        living.append(_born(field))
+        field.cost.connections += 1
+        field.cost.frames += LOG_IN_FRAMES + 1
+        living = [pid for pid in living if not _died(pid, os.WNOHANG)]
+    for pid in living:
+        _died(pid, 0)
+
+
+def _born(field: Field) -> int:
+    """Start a process that opens a session, publishes, and ends in the middle of everything."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        field.welcome(DYING).stored("tenant.queue", [b"x"])
+    except (Broken, OSError) as error:
+        sys.stderr.write(f"a program was refused: {error}\n")
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+def _died(pid: int, options: int) -> bool:
+    """Whether this process has ended. Ends the attack where the nodes refused it."""
+    ended, status = os.waitpid(pid, options)
+    if ended and status:
+        raise SystemExit("a program was refused")
+    return bool(ended)
 
 
 def sessions(field: Field) -> None:
@@ -74,45 +121,23 @@ def sessions(field: Field) -> None:
     _sessions(field, TENANT)
 
 
-def sessions_without_rights(field: Field) -> None:
-    """A user without any right opens session after session"""
-    _sessions(field, STRANGER)
-
-
 def idle_sessions(field: Field) -> None:
     """As many idle connections with sessions as the node lets in"""
-    field.welcomes(5_000)
+    field.cost.frames += LOG_IN_FRAMES * len(field.welcomes(5_000))
     field.rest()
 
 
-def _producers(field: Field, user: str, name: str) -> None:
-    peer = field.welcome(user)
+def producers(field: Field) -> None:
+    """A tenant opens named producers without end"""
+    peer = field.welcome()
     first = 0
 
     def made() -> bytes:
         nonlocal first
         first += BATCH
-        return b"".join(
-            frame_bytes(OPEN_PRODUCER, at + 1, f"{name}{first + at}") for at in range(BATCH)
-        )
+        return b"".join(frame_bytes(OPEN_PRODUCER, at + 1, f"t{first + at}") for at in range(BATCH))
 
     field.pump([peer.raw], made, BATCH)
-
-
-def producers(field: Field) -> None:
-    """A tenant opens named producers without end"""
-    _producers(field, TENANT, "t")
-
-
-def producers_without_rights(field: Field) -> None:
-    """A user without any right opens named producers without end"""
-    _producers(field, STRANGER, "n")
-
-
-def forgotten_producers(field: Field) -> None:
-    """Producers of others, forgotten by name"""
-    data = b"".join(frame_bytes(FORGET_PRODUCER, at + 1, "honest") for at in range(BATCH))
-    field.burst([field.welcome(STRANGER)], data, BATCH)
 
 
 def _subscriptions(field: Field, peer: Peer) -> None:
@@ -171,37 +196,27 @@ def queues(field: Field) -> None:
     field.pump([peer.raw], made, 100)
 
 
-def stolen_sessions(field: Field) -> None:
-    """Hellos that resume the sessions of others, guessed and seen"""
-    victim = field.welcome()
-    for _ in field.rounds():
-        with contextlib.suppress(Broken, OSError):
-            thief = field.peer(STRANGER)
-            thief.session = victim.session
-            thief.hello(resume=True)
-            thief.close()
-
-
 def guessers(field: Field) -> None:
     """A hundred connections from fifty addresses guess passwords"""
-    for at in field.rounds(0.01):
-        one = field.dial(field.leaders("client"), f"127.0.0.{2 + at % 50}")
-        if one is not None:
-            field.send(one, _guess(at), 2)
-            if field.cost.connections > 100:
-                field.drop(one)
+    _log_ins(field, GUESSERS, lambda at: log_in("honest", f"guess {at}".encode(), "password"))
 
 
 def stale_tokens(field: Field) -> None:
     """Forty programs of this address log in with a token that has expired"""
-    for _ in field.rounds(0.02):
-        with contextlib.suppress(Broken, OSError):
-            peer = field.peer("honest", token="expired")
-            peer.raw.setblocking(False)
-            field.send(peer.raw, _guess(0, b"expired", "token"), 2)
-            if field.cost.connections <= 40:
-                continue
-            peer.close()
+    _log_ins(field, STALE, lambda _: log_in("honest", b"expired"))
+
+
+def _log_ins(field: Field, sources: Sequence[str], made: Callable[[int], bytes]) -> None:
+    """Keep as many connections as `sources`, each of which logs in and is then made anew."""
+    held: list[socket.socket | None] = [None] * len(sources)
+    for at in field.rounds(0.01):
+        place = at % len(sources)
+        older = held[place]
+        if older is not None:
+            field.drop(older)
+        one = held[place] = field.dial(field.leaders("client"), sources[place])
+        if one is not None:
+            field.send(one, made(at), LOG_IN_FRAMES)
 
 
 def reloads(field: Field) -> None:
@@ -211,34 +226,25 @@ def reloads(field: Field) -> None:
         with contextlib.suppress(Broken, OSError):
             peer = Peer(target)
             field.cost.connections += 1
+            field.cost.frames += LOG_IN_FRAMES
             answer = peer.hello()
             peer.close()
             if answer.kind == ERROR and answer.fields[0] == "authentication_failed":
                 raise SystemExit(f"a right password was refused: {answer.fields}")
 
 
-def _guess(at: int, secret: bytes = b"", mechanism: str = "password") -> bytes:
-    who = ["guess", [], "honest", mechanism, 5000, False]
-    session = at.to_bytes(16, "little")
-    proof = secret or f"guess {at}".encode()
-    return frame_bytes(1, 0, 1, 1, 0, session, session, *who) + frame_bytes(4, 0, mechanism, proof)
-
-
 ATTACKS = (
     half_open,
     idle_everywhere,
     crash_loop,
+    programs_that_die,
     sessions,
-    sessions_without_rights,
     idle_sessions,
     producers,
-    producers_without_rights,
-    forgotten_producers,
     subscriptions,
     subscriptions_cut,
     consumers_that_come_and_go,
     queues,
-    stolen_sessions,
     guessers,
     stale_tokens,
     reloads,

@@ -51,10 +51,11 @@ class Honest:
             client.consume(QUEUE, prefetch=100) as messages,
         ):
             held = await self._hold(client, messages)
+            producer = await client.open_producer(QUEUE)
             tasks = [
                 asyncio.ensure_future(work)
                 for work in (
-                    self._repeated(lambda: self._publish(client), BEAT_SECONDS),
+                    self._repeated(lambda: self._publish(producer), BEAT_SECONDS),
                     self._repeated(lambda: self._renew(held), BEAT_SECONDS),
                     self._repeated(self._newcomer, NEWCOMER_SECONDS),
                     self._consume(messages),
@@ -96,9 +97,9 @@ class Honest:
         except fifo.FifoError as error:
             self.refused.append(f"{what}: {type(error).__name__}: {error}")
 
-    async def _publish(self, client: fifo.Client) -> None:
+    async def _publish(self, producer: fifo.Producer) -> None:
         began = time.perf_counter()
-        await self._noted("publish", client.publish(QUEUE, self._mark))
+        await self._noted("publish", producer.publish(QUEUE, self._mark))
         self.times.append(time.perf_counter() - began)
 
     async def _renew(self, held: fifo.Message) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,10 +17,22 @@ from typing import Final
 
 import fifo
 from bench.loopback import ClusterFailed, ended, until
+from tests.neighbours.field import DYING as DYING_USER
 from tests.neighbours.field import TENANT
 from tests.neighbours.honest import LOCK_SECONDS, QUEUE, Honest
-from tests.neighbours.kinds import ATTACKS, MIX, MIXED, RELOADED, RESTARTED
+from tests.neighbours.kinds import (
+    DYING,
+    GUESSED,
+    LEAST_SECONDS,
+    MIX,
+    MIXABLE,
+    MIXED,
+    RELOADED,
+    RESTARTED,
+    SILENT,
+)
 from tests.neighbours.nodes import HONEST, Nodes
+from tests.neighbours.visitors import Visits
 
 MEMORY_BYTES: Final = 50 << 20
 """A node may have this much more after an attack than before it."""
@@ -31,15 +44,14 @@ LOG_LINES_MAX: Final = 100
 """Lines that one node may write during an attack, which sends thousands of frames."""
 
 ATTACK_END_SECONDS: Final = 60.0
-RESTART_SECONDS: Final = 8.0
-"""An attack on a node that is restarted lasts until it runs again."""
-
 QUEUE_BYTES: Final = 64 << 20
 """A tenant's queue drops its oldest messages beyond it."""
 
 WARM_BYTES: Final = 512 << 10
 WARM_MESSAGES: Final = 160
 """As many bytes as the cache of entries has, and some more."""
+
+_SECRETS: Final = re.compile(r"(honest|tenant|watcher|visitor\d+)-(token|password)|guess \d")
 
 TENANT_QUEUES: Final = ("tenant.queue", "tenant.empty")
 
@@ -58,6 +70,7 @@ class Verdict:
     sent_bytes: int = 0
     cpu_seconds: float = 0.0
     memory_bytes: int = 0
+    says: str = ""
 
 
 async def prepare(nodes: Nodes) -> None:
@@ -76,18 +89,22 @@ async def prepare(nodes: Nodes) -> None:
 async def judge(nodes: Nodes, kind: str, seconds: float, seed: int) -> Verdict:
     """Run one kind for `seconds` beside an honest client."""
     found = Verdict(kind, seconds)
-    lasts = max(seconds, RESTART_SECONDS) if kind == RESTARTED else seconds
+    lasts = max(seconds, LEAST_SECONDS.get(kind, 0.0))
     plan = await nodes.write_plan()
     term, memory, logs = await nodes.term(), nodes.memory_bytes(), nodes.logs()
     honest = Honest(nodes.config.url)
     try:
         async with honest.working():
             names = attacks_of(kind, seed)
+            visits = Visits(nodes.config.url, nodes.visitors if kind in GUESSED else iter(()))
+            await visits.in_peace()
             started = [nodes.attack(plan, name, lasts, str(seed)) for name in names]
-            async with _operated(nodes, kind):
-                for child, cost in started:
+            async with _operated(nodes, kind), visits.going_on():
+                for name, (child, cost) in zip(names, started, strict=True):
                     await ended(child, lasts + ATTACK_END_SECONDS)
-                    _add(found, cost)
+                    _add(found, name, cost)
+            if kind == DYING:
+                found.says = f"{await nodes.sessions(DYING_USER)} sessions of theirs in the end"
     except (fifo.FifoError, ClusterFailed) as error:
         found.broken.append(f"the run was not carried out: {error}")
     found.p99_ms, found.publishes = honest.p99_ms, len(honest.times)
@@ -99,8 +116,20 @@ async def judge(nodes: Nodes, kind: str, seconds: float, seed: int) -> Verdict:
         if later != term:
             found.broken.append(f"an election: term {term} became {later}")
     found.broken += _said(logs, nodes.logs())
+    if kind in GUESSED:
+        found.broken += visits.broken()
+        found.says = visits.says()
     await _memory_back(nodes, found, memory)
+    await _sessions_ended(nodes, found)
     return found
+
+
+async def _sessions_ended(nodes: Nodes, found: Verdict) -> None:
+    """End what the attack has left open, as an operator can: the next one finds its shares free."""
+    try:
+        await nodes.end_sessions()
+    except (fifo.FifoError, ClusterFailed) as error:
+        found.broken.append(f"an operator could not end the sessions: {error}")
 
 
 @asynccontextmanager
@@ -122,13 +151,14 @@ def attacks_of(kind: str, seed: int) -> list[str]:
     """Names of the attacks that a kind runs at the same time."""
     if kind != MIX:
         return [kind]
-    return random.Random(f"mix {seed}").sample(
-        sorted(ATTACKS.keys() - {RELOADED, RESTARTED}), MIXED
-    )
+    return random.Random(f"mix {seed}").sample(MIXABLE, MIXED)
 
 
-def _add(found: Verdict, cost: Path) -> None:
+def _add(found: Verdict, name: str, cost: Path) -> None:
+    """Add the cost of one attack, which has to have been carried out."""
     spent = json.loads(cost.read_text())
+    if not spent["connections" if name in SILENT else "frames"]:
+        found.broken.append(f"{name} has sent nothing: no attack was carried out")
     for name in ("frames", "connections", "sent_bytes", "cpu_seconds"):
         setattr(found, name, getattr(found, name) + spent[name])
 
@@ -139,6 +169,7 @@ def _said(before: dict[str, list[str]], after: dict[str, list[str]]) -> list[str
     for name, lines in after.items():
         new = lines[len(before[name]) :]
         broken += [f"{name} wrote a traceback: {line}" for line in new if "Traceback" in line][:1]
+        broken += [f"{name} wrote a secret: {line}" for line in new if _SECRETS.search(line)][:1]
         if len(new) > LOG_LINES_MAX:
             broken.append(f"{name} wrote {len(new)} lines, as {new[-1]!r}")
     return broken

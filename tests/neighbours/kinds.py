@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tests.neighbours import bursts, garbage, hoards, ports
+from tests.neighbours import bursts, garbage, hoards, ports, strangers
 from tests.neighbours.field import Field
 
 MIXED: Final = 4
@@ -34,13 +34,36 @@ def _kind(run: Callable[[Field], None]) -> Kind:
 
 ATTACKS: Final = {
     kind.name: kind
-    for kind in map(_kind, (*bursts.ATTACKS, *garbage.ATTACKS, *hoards.ATTACKS, *ports.ATTACKS))
+    for kind in map(
+        _kind,
+        (
+            *bursts.ATTACKS,
+            *garbage.ATTACKS,
+            *strangers.ATTACKS,
+            *hoards.ATTACKS,
+            *ports.ATTACKS,
+        ),
+    )
 }
 """Attacks of one process each."""
 
 RELOADED: Final = "reloads"
 RESTARTED: Final = "flooded restart"
 """Kinds with an operator: all nodes reload their users, or a follower is restarted."""
+
+DYING: Final = "programs that die"
+GUESSED: Final = frozenset({"guessers", "stale tokens"})
+"""Kinds beside which users log in by password, too."""
+
+SILENT: Final = frozenset({"half open", "idle everywhere", "peer half open"})
+"""Kinds that only open connections; every other one has to write something."""
+
+LEAST_SECONDS: Final = {RESTARTED: 8.0, DYING: 75.0, **dict.fromkeys(GUESSED, 8.0)}
+"""Kinds that need longer than others: until a node is back, a session's time is over, or several
+users have logged in."""
+
+MIXABLE: Final = tuple(sorted(ATTACKS.keys() - {RELOADED, *LEAST_SECONDS}))
+"""Kinds of which a mix is drawn."""
 
 KINDS: Final = (*ATTACKS, MIX)
 """All kinds, the mix among them."""

@@ -17,12 +17,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from bench.loopback import ended, free_base, until
+import fifo
+from bench.loopback import free_base, until
 from bench.processes import Child, Household
-from fifo.client import Options, observe
+from fifo.client import Connecting, Options, observe
 from fifo.client.errors import FifoError
 from node.config import ClusterConfig, cluster_config, to_toml
-from tests.neighbours.field import STRANGER, TENANT
+from node.credentials import hash_password
+from node.users import Quota, User
+from tests.neighbours.field import DYING, READER, STRANGER, TENANT, WATCHER, WRITER
+from tests.neighbours.visitors import VISITORS
 from tests.support.users import EVERYTHING, user
 
 HONEST: Final = "honest"
@@ -35,6 +39,12 @@ RELOAD_SECONDS: Final = (0.008, 0.2)
 """Between two reloads, in turns: the first of a pair forgets verified passwords, so that the second
 comes while one is hashed again."""
 
+ENDED_AT_ONCE: Final = 100
+"""Ends of sessions that an operator asks for before it waits."""
+
+DYING_SESSIONS: Final = 2_200
+"""Programs that die at 33 a second stay below it while a session is kept for 60 s, not longer."""
+
 OFFSETS: Final = tuple(10 * node + use for node in range(3) for use in (1, 2, 3))
 
 
@@ -46,6 +56,8 @@ class Nodes:
         self._household = Household(folder / "logs")
         self.config = _config(folder)
         self.children: dict[str, Child] = {}
+        self.visitors = iter(VISITORS)
+        """Users that no node remembers yet."""
         self._folder = folder
         self._options = Options(("",), token=f"{HONEST}-token")
 
@@ -65,12 +77,16 @@ class Nodes:
         self.children[name] = self._household.start(name, "sh", "-c", limited)
 
     async def restart_follower(self) -> None:
-        """Stop a node that does not lead and start it again; returns when it follows."""
+        """Kill a node that does not lead and start it again; returns when it follows."""
         leader = await self._leader()
         name = next(name for name in self.children if name != leader)
         child = self.children[name]
-        child.signal(signal.SIGTERM)
-        await ended(child, STOP_SECONDS)
+        child.signal(signal.SIGKILL)
+
+        async def gone() -> bool:
+            return child.exit_code() is not None
+
+        await until(gone, STOP_SECONDS, f"{name} was killed and runs")
         self._serve(name)
         await until(self._agreed, START_SECONDS, f"{name} does not follow after a restart")
 
@@ -145,6 +161,37 @@ class Nodes:
         command = (sys.executable, "-m", "tests.neighbours.attacker", *what)
         return self._household.start(name, *command, stdout=cost), cost
 
+    # --- an operator ---
+
+    async def end_sessions(self) -> None:
+        """End the sessions that consume: their consumers and locks are gone for the next attack.
+
+        What only published is kept for its numbers, and ends within a minute.
+        """
+        async with self._operator() as client:
+
+            async def look() -> bool:
+                left = [
+                    one
+                    for one in await client.sessions()
+                    if one.user != HONEST and (one.consumers or one.held or one.use == "consuming")
+                ]
+                for at in range(0, len(left), ENDED_AT_ONCE):
+                    piece = left[at : at + ENDED_AT_ONCE]
+                    ends = (client.end_session(one.session) for one in piece)
+                    await asyncio.gather(*ends, return_exceptions=True)  # Some end meanwhile.
+                return not left
+
+            await until(look, START_SECONDS, "an operator cannot end the sessions of an attack")
+
+    async def sessions(self, user: str) -> int:
+        """The number of sessions of a user."""
+        async with self._operator() as client:
+            return sum(one.user == user for one in await client.sessions())
+
+    def _operator(self) -> Connecting:
+        return fifo.connect(self.config.url, token=f"{HONEST}-token")
+
     # --- what is seen -----------------------------------------------------------------------------
 
     def memory_bytes(self) -> dict[str, int]:
@@ -180,5 +227,13 @@ def _config(folder: Path) -> ClusterConfig:
         user(HONEST, monitor=True, operate=True, **EVERYTHING),
         user(TENANT, **patterns),
         user(STRANGER),
+        user(READER, consume=("tenant.empty",)),
+        user(WRITER, publish=("tenant.queue",)),
+        user(WATCHER, monitor=True),
+        user(DYING, publish=("tenant.queue",), shares=((Quota.SESSIONS, DYING_SESSIONS),)),
+        *(
+            User(name, hash_password(f"{name}-password"), publish=("tenant.queue",))
+            for name in VISITORS
+        ),
     )
     return replace(made, users=users)

@@ -19,10 +19,12 @@ import msgpack
 from node.peers.frames import Decoder, encode
 from node.peers.handshake import DialerSide, Identity, PeerRefused
 from node.peers.message import Message
-from tests.neighbours.field import Field
+from tests.neighbours.field import WATCHER, Field
 
-PAGE: Final = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
-"""A request for the longest page."""
+PAGE: Final = (
+    f"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {WATCHER}-token\r\n\r\n".encode()
+)
+"""A request for the longest page, by a user who may see it."""
 
 FAR_TERM: Final = 1_000_000
 FORGE_SECONDS: Final = 1.0
@@ -63,7 +65,7 @@ def http_slow(field: Field) -> None:
     found = [field.dial(port) for _ in range(2_000)]
     for at in field.rounds(0.1):
         for place, one in enumerate(found):
-            if one is not None and not field.send(one, PAGE[at % 20 :][:1], 0):
+            if one is not None and not field.send(one, PAGE[at % 20 :][:1]):
                 field.drop(one)
                 found[place] = field.dial(port)
 

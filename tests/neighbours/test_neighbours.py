@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 
 from tests.neighbours.judge import Verdict, judge, prepare
-from tests.neighbours.kinds import ATTACKS, IN_EVERY_RUN, KINDS, MIX, RELOADED, RESTARTED, SAYS
+from tests.neighbours.kinds import (
+    ATTACKS,
+    IN_EVERY_RUN,
+    KINDS,
+    LEAST_SECONDS,
+    MIX,
+    RELOADED,
+    SAYS,
+    SILENT,
+)
 from tests.neighbours.nodes import Nodes
 from tests.neighbours.page import PAGE, render
 
@@ -31,7 +40,7 @@ def test_every_kind_has_a_sentence_and_there_are_thirty() -> None:
     assert len(KINDS) >= 30
     assert all(SAYS[kind] for kind in KINDS)
     assert set(IN_EVERY_RUN) <= set(ATTACKS) | {MIX}
-    assert set(ATTACKS) >= {RELOADED, RESTARTED}
+    assert set(ATTACKS) >= {RELOADED, *LEAST_SECONDS, *SILENT}
 
 
 def test_the_page_that_is_kept_has_every_kind() -> None:
