@@ -5,7 +5,9 @@ Owns the columns of these tables. Must not know quotas: the node says what each 
 
 from __future__ import annotations
 
+from enum import StrEnum
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -18,6 +20,8 @@ from node.cli.session import Json, Url, run
 from node.cli.tables import Column, number
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import fifo
 
 app = typer.Typer(
@@ -56,6 +60,21 @@ def _part(user: dict[str, Any], quota: str) -> str:
     return str(user[quota]) if share is None else f"{user[quota]}/{share}"
 
 
+class Sort(StrEnum):
+    """Orders of `fifo sessions`, each an attribute of `fifo.SessionView`."""
+
+    NUMBER = "number"
+    USER = "user"
+    CONSUMERS = "consumers"
+    HELD = "held"
+
+
+def in_order(found: Iterable[fifo.SessionView], sort: Sort) -> list[fifo.SessionView]:
+    """Sort sessions: what is counted in descending order, and equals by number."""
+    falling = sort in (Sort.CONSUMERS, Sort.HELD)
+    return sorted(sorted(found, key=attrgetter(Sort.NUMBER)), key=attrgetter(sort), reverse=falling)
+
+
 def sessions(
     user: Annotated[
         str | None, typer.Option("--user", metavar="NAME", help="Only sessions of this user.")
@@ -63,6 +82,13 @@ def sessions(
     disconnected: Annotated[
         bool, typer.Option("--disconnected", help="Only sessions without a connection.")
     ] = False,
+    sort: Annotated[
+        Sort,
+        typer.Option(
+            help="Sort by number or user, or by consumers or held in descending order.",
+            metavar="FIELD",
+        ),
+    ] = Sort.NUMBER,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of sessions shown.", metavar="N")
     ] = None,
@@ -78,7 +104,7 @@ def sessions(
         )
 
     async def fetch(client: fifo.Client) -> list[dict[str, Any]]:
-        found = sorted(filter(wanted, await client.sessions()), key=lambda one: one.number)
+        found = in_order(filter(wanted, await client.sessions()), sort)
         return [session.as_dict() for session in found[:limit]]
 
     print_list(url, fetch, partial(draw_rows, _SESSIONS), as_json=as_json, watch=watch)

@@ -79,6 +79,7 @@ def serve(
     check_data_dir(member)
     _start_logging()
     _warn_of_wildcards(settings)
+    _warn_of_unproven_peers(settings)
     _run(settings, name, config, recover=recover)
 
 
@@ -136,6 +137,18 @@ def _warn_of_wildcards(settings: ClusterConfig) -> None:
                     "event=wildcard_address node=%s %s=%s advice=name a host that others can dial",
                     *(node.name, key, address),
                 )
+
+
+def _warn_of_unproven_peers(settings: ClusterConfig) -> None:
+    """Warn of users without a secret of the nodes: any program that reaches the peer port is a
+    member, whatever its user may do. Elsewhere than on loopback such a file is refused.
+    """
+    proven = settings.secret or (settings.tls is not None and settings.tls.peer_cert)
+    if len(settings.nodes) > 1 and settings.users and not proven:
+        _LOG.warning(
+            "event=peers_unproven advice=set secret_file in [cluster]: without it every program on"
+            " this machine can act as a node, whatever users it has"
+        )
 
 
 def _run(config: ClusterConfig, name: str, path: Path | None, *, recover: bool) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 
 import pytest
 
+import fifo
+from node.cli.people import Sort, in_order
 from tests.node.cli.local import WAIT_S, Local, running_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -171,3 +173,21 @@ def test_sessions_are_listed_and_ended(local: Local) -> None:
     line = local.type("session", "end", "ffffffff00", "--yes").line
     assert "there is no session that begins with 'ffffffff00'" in line
     assert local.ok("users", "--json").json == []
+
+
+@pytest.mark.parametrize(
+    ("sort", "numbers"),
+    [
+        (Sort.NUMBER, [1, 2, 3]),
+        (Sort.USER, [2, 3, 1]),
+        (Sort.CONSUMERS, [3, 1, 2]),
+        (Sort.HELD, [2, 1, 3]),
+    ],
+)
+def test_sessions_are_sorted_by_a_field_and_then_by_number(sort: Sort, numbers: list[int]) -> None:
+    found = [
+        fifo.SessionView(number=3, user="a", consumers=2, held=0),
+        fifo.SessionView(number=1, user="b", consumers=0, held=0),
+        fifo.SessionView(number=2, user="a", consumers=0, held=5),
+    ]
+    assert [one.number for one in in_order(found, sort)] == numbers

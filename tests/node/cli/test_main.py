@@ -6,6 +6,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +18,10 @@ import fifo
 from fifo.client.views import view
 from node.cli import main
 from node.cli.errors import FAILED, INTERRUPTED, USAGE
-from node.cli.serve import _warn_of_wildcards
-from node.config import load_config
+from node.cli.serve import _warn_of_unproven_peers, _warn_of_wildcards
+from node.config import cluster_config, load_config
 from tests.support.privileges import ordinary_user
+from tests.support.users import user
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -323,6 +325,17 @@ def test_serve_names_an_address_of_another_machine(cli: Cli, tmp_path: Path) -> 
     line = cli("serve", "--config", str(config), "--node", "n1").line
     assert line.startswith("fifo: client address 203.0.113.7:7101 of n1 cannot be used: ")
     assert line.endswith("; configure an address of this machine")
+
+
+def test_users_without_a_secret_of_the_nodes_are_logged_as_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = cluster_config(3, 7100, tmp_path)
+    _warn_of_unproven_peers(plain)
+    _warn_of_unproven_peers(replace(plain, users=(user("ann"),), secret=b"s" * 16))
+    assert not caplog.text, "without users every program may do everything anyway"
+    _warn_of_unproven_peers(replace(plain, users=(user("ann"),)))
+    assert "event=peers_unproven" in caplog.text
 
 
 def test_a_wildcard_address_is_logged_as_a_warning(
