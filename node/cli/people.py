@@ -60,7 +60,7 @@ def _part(user: dict[str, Any], quota: str) -> str:
     return str(user[quota]) if share is None else f"{user[quota]}/{share}"
 
 
-class Sort(StrEnum):
+class SessionOrder(StrEnum):
     """Orders of `fifo sessions`, each an attribute of `fifo.SessionView`."""
 
     NUMBER = "number"
@@ -69,10 +69,12 @@ class Sort(StrEnum):
     HELD = "held"
 
 
-def in_order(found: Iterable[fifo.SessionView], sort: Sort) -> list[fifo.SessionView]:
+def in_order(found: Iterable[fifo.SessionView], sort: SessionOrder) -> list[fifo.SessionView]:
     """Sort sessions: what is counted in descending order, and equals by number."""
-    falling = sort in (Sort.CONSUMERS, Sort.HELD)
-    return sorted(sorted(found, key=attrgetter(Sort.NUMBER)), key=attrgetter(sort), reverse=falling)
+    falling = sort in (SessionOrder.CONSUMERS, SessionOrder.HELD)
+    return sorted(
+        sorted(found, key=attrgetter(SessionOrder.NUMBER)), key=attrgetter(sort), reverse=falling
+    )
 
 
 def sessions(
@@ -83,12 +85,12 @@ def sessions(
         bool, typer.Option("--disconnected", help="Only sessions without a connection.")
     ] = False,
     sort: Annotated[
-        Sort,
+        SessionOrder,
         typer.Option(
             help="Sort by number or user, or by consumers or held in descending order.",
             metavar="FIELD",
         ),
-    ] = Sort.NUMBER,
+    ] = SessionOrder.NUMBER,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of sessions shown.", metavar="N")
     ] = None,

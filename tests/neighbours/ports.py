@@ -62,7 +62,12 @@ def http_pipelined(field: Field) -> None:
 def http_slow(field: Field) -> None:
     """Two thousand requests that are sent byte by byte"""
     port = field.leaders("http")
-    found = [field.dial(port) for _ in range(2_000)]
+    found: list[socket.socket | None] = []
+    while field.open and len(found) < 2_000:
+        one = field.dial(port)
+        if one is not None:
+            field.send(one, PAGE[:1])
+        found.append(one)
     for at in field.rounds(0.1):
         for place, one in enumerate(found):
             if one is not None and not field.send(one, PAGE[at % 20 :][:1]):

@@ -21,7 +21,7 @@ VISITORS: Final = [f"visitor{number}" for number in range(60)]
 """Users who log in by password, more than two attacks need."""
 
 COST_SECONDS_MAX: Final = 1.0
-"""What guessing may add to an honest log-in."""
+"""Time that guessing may add to an honest log-in."""
 
 PEACEFUL: Final = 3
 """Log-ins before the attack."""
@@ -74,7 +74,7 @@ class Visits:
 
     @property
     def cost_seconds(self) -> float:
-        """What the slowest log-in beside the attack took longer than the usual one in peace."""
+        """Time that the slowest log-in beside the attack took beyond the median in peace."""
         return max(self._beside) - median(self._peaceful)
 
     def broken(self) -> list[str]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 import fifo
-from node.cli.people import Sort, in_order
+from node.cli.people import SessionOrder, in_order
 from tests.node.cli.local import WAIT_S, Local, running_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -178,13 +178,15 @@ def test_sessions_are_listed_and_ended(local: Local) -> None:
 @pytest.mark.parametrize(
     ("sort", "numbers"),
     [
-        (Sort.NUMBER, [1, 2, 3]),
-        (Sort.USER, [2, 3, 1]),
-        (Sort.CONSUMERS, [3, 1, 2]),
-        (Sort.HELD, [2, 1, 3]),
+        (SessionOrder.NUMBER, [1, 2, 3]),
+        (SessionOrder.USER, [2, 3, 1]),
+        (SessionOrder.CONSUMERS, [3, 1, 2]),
+        (SessionOrder.HELD, [2, 1, 3]),
     ],
 )
-def test_sessions_are_sorted_by_a_field_and_then_by_number(sort: Sort, numbers: list[int]) -> None:
+def test_sessions_are_sorted_by_a_field_and_then_by_number(
+    sort: SessionOrder, numbers: list[int]
+) -> None:
     found = [
         fifo.SessionView(number=3, user="a", consumers=2, held=0),
         fifo.SessionView(number=1, user="b", consumers=0, held=0),
