@@ -96,6 +96,11 @@ RELEASE_AVOID_MS: Final = 1_000
 RESUME_MS: Final = 10_000
 """After a change of leader, sessions that have not resumed in this time become disconnected."""
 
+LEASE_MS: Final = 600
+"""For this long after an election a former leader may still grant renewals from memory: the longest
+lease of any member, 540 ms (`node/raft`), and a ninth for clocks that differ. A constant of the
+machine and not a node's setting: every replica has to set the same floors (section 5)."""
+
 RESUMES: Final = 64
 """Changes of leader within `RESUME_MS` that have a time each, far more than elections in that time;
 above it the newest two count as one, and their sessions get the later one's time."""

@@ -86,7 +86,7 @@ class RaftConfig:
     @property
     def lease_seconds(self) -> float:
         """Seconds that a lease lasts, from the sending of a round that a majority answered."""
-        return self.min_timeout_seconds * limits.LEASE_FRACTION
+        return min(self.min_timeout_seconds * limits.LEASE_FRACTION, limits.LEASE_SECONDS_MAX)
 
     def validate(self) -> None:
         """Raise `ConfigInvalid` for values that would lose safety or never work."""

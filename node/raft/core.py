@@ -395,6 +395,7 @@ class Core(CommitPath):
         super().disconnected(node)
         self.outbox.forget(node)
         self.replication.disconnected(node)
+        self.lease.connection_ended(node)
         if node == self.leader and self.role == FOLLOWER:
             self._miss_the_leader()
         self._wake()

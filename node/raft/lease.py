@@ -58,6 +58,11 @@ class Lease:
         if sent_at is not None and sent_at > self._answered.get(peer, NEVER):
             self._answered[peer] = sent_at
 
+    def connection_ended(self, peer: PeerNode) -> None:
+        """Count no answer of `peer` before it answers again: without a majority of connections
+        there is no lease, though what was proven would last a little longer."""
+        self._answered[peer] = NEVER
+
     def until(self, now: float) -> float:
         """The instant on the leader's clock until which no other leader can exist."""
         if self._given_up:

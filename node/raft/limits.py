@@ -60,6 +60,10 @@ RAFT_MAX_TIMEOUT_SECONDS: Final = 1.0
 LEASE_FRACTION: Final = 0.9
 """Part of the minimum timeout that a leader relies on: the rest covers differing clock rates."""
 
+LEASE_SECONDS_MAX: Final = 0.54
+"""A lease lasts no longer, whatever the timeouts are: the owner's log relies on this bound, by
+which each later leader keeps what a former one may have promised, and configurations may differ."""
+
 PRE_VOTE_YIELD_SECONDS: Final = 0.05
 """A node that grants a pre-vote puts its own candidacy off by this. No more, or a node that can
 send but not receive would keep all others from standing."""

@@ -307,6 +307,7 @@ def test_the_end_of_a_session_returns_what_it_held_in_ticks(cause: EndCause) -> 
 
 def test_a_disconnect_grace_returns_in_ticks() -> None:
     bench = filled(holders=3, disconnect_grace_ms=0)
+    bench.advance(limits.LEASE_MS)
     bench.disconnect(1)
     assert carry_on(bench) >= 3
     assert bench.counts("q") == (MANY, 0, 0)

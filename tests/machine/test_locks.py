@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from fifo.machine import commands, queries, replies
+from fifo.machine import commands, limits, queries, replies
 from fifo.words.settlement import Verb
 from tests.support.machine import Bench, expect, refused
 
@@ -80,10 +80,62 @@ def test_two_changes_of_leader_before_the_resume_count_both() -> None:
     for term in (1, 2):
         bench.advance(4_000)
         bench.do(commands.Lead(term))
-    assert bench.machine.first_deadline_ms(1) == 13_000
+    assert bench.machine.first_deadline_ms(1) == 13_600
     bench.attach()
-    assert bench.machine.first_deadline_ms(1) == 13_000
+    assert bench.machine.first_deadline_ms(1) == 13_600
     refused(bench.do(commands.Lead(2)), "stale")
+
+
+def test_a_floor_covers_what_a_former_leader_grants_until_its_lease_ends() -> None:
+    bench = Bench()
+    bench.declare("q", lock_ms=5_000)
+    bench.attach()
+    bench.publish(1, "q", "a")
+    bench.subscribe(1, "q", prefetch=1)
+    bench.advance(4_000)
+    bench.do(commands.Lead(1))
+    # The leader before it grants a whole lock in the last moment of its lease.
+    granted_ms = 4_000 + limits.LEASE_MS + 5_000
+    bench.do(commands.Tick(((1, 1, 1),)))
+    bench.now = granted_ms - 1
+    bench.do(commands.Tick(((1, 1, 1),)))
+    assert bench.counts("q") == (0, 1, 0)
+    bench.now = granted_ms
+    bench.do(commands.Tick(((1, 1, 1),)))
+    assert bench.counts("q")[1] == 0
+
+
+def test_two_changes_of_leader_within_one_lease_cover_the_grants_of_both() -> None:
+    bench = Bench()
+    bench.declare("q", lock_ms=5_000)
+    bench.attach()
+    bench.publish(1, "q", "a")
+    bench.subscribe(1, "q", prefetch=1)
+    bench.do(commands.Lead(1))
+    bench.attach()
+    bench.advance(limits.LEASE_MS // 2)
+    bench.disconnect(1)
+    bench.do(commands.Lead(2))
+    # The first leader grants until its lease ends, by a connection that the others know not of.
+    assert bench.machine.first_deadline_ms(1) == limits.LEASE_MS + 5_000
+
+
+def test_no_grace_ends_while_a_former_leader_may_grant() -> None:
+    bench = Bench()
+    bench.declare("q", lock_ms=5_000, disconnect_grace_ms=0)
+    bench.attach()
+    bench.publish(1, "q", "a")
+    bench.subscribe(1, "q", prefetch=1)
+    bench.advance(1_000)
+    bench.do(commands.Lead(1))
+    bench.attach()
+    bench.disconnect(1)
+    bench.now = 1_000 + limits.LEASE_MS - 1
+    bench.tick()
+    assert bench.counts("q")[1] == 1
+    bench.now += 1
+    bench.tick()
+    assert bench.counts("q")[1] == 0
 
 
 def test_a_session_that_was_gone_already_gets_no_floor() -> None:

@@ -282,6 +282,14 @@ class KeepsLease(Core):
         self.lease.give_up = lambda: None  # type: ignore[method-assign]  # the mutation
 
 
+class KeepsLeaseAlone(Core):
+    """A leader believes in its lease though its connections have ended."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lease.connection_ended = lambda peer: None  # type: ignore[method-assign]  # the mutation
+
+
 class StandsForAnyone(Core):
     """Any node that asks this node to stand, and in whatever term, is obeyed."""
 

@@ -16,6 +16,7 @@ from heapq import merge
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from fifo.machine import limits
 from fifo.machine.state.records import Consumer, Hold, HoldLane, State
 from fifo.machine.types import NEVER_MS, Range
 
@@ -227,14 +228,15 @@ def certain_floor_of(state: State, consumer: Consumer, now_ms: int) -> tuple[int
 
 
 def _written_floor(state: State, consumer: Consumer) -> tuple[int, int]:
-    """A change of leader counts before it was written down.
+    """A change of leader counts before it was written down: a former leader may grant a lock from
+    memory until its lease ends, after this one was elected.
 
     All locks of a session that has not come back since the last `lead` are older than it.
     """
     session = state.sessions.get(consumer.session)
     lagging = session is not None and session.lead_epoch != state.lead_epoch
     if session is not None and lagging and not session.disconnected and consumer.held:
-        floor_ms = state.lead_ms + max(consumer.lanes)
+        floor_ms = state.lead_ms + limits.LEASE_MS + max(consumer.lanes)
         return max(standing_floor_ms(consumer), floor_ms), consumer.next_token - 1
     return consumer.floor_ms, consumer.floor_token
 

@@ -285,6 +285,11 @@ def grace_over(step: Step, number: int) -> bool:
     Every resume disarms the timer, so the session is disconnected in the epoch that armed it.
     """
     consumer = step.open_consumer(number)
+    leases_end_ms = step.state.lead_ms + limits.LEASE_MS
+    if step.now < leases_end_ms:
+        # A former leader may still grant these locks, to a connection that it has.
+        step.arm(consumer, leases_end_ms)
+        return True
     session, queue = step.open_session(consumer.session), step.open_queue(consumer.queue)
     assert session.disconnected, "a grace runs only while its session is disconnected"
     decides = consumer.held > 0 or queue.active == number

@@ -44,6 +44,18 @@ BUGS: dict[str, Switch] = {
         "lagging and not session.disconnected",
         "False and not session.disconnected",
     ),
+    "a floor leaves out the lease of a former leader": edited(
+        locks,
+        "_written_floor",
+        "state.lead_ms + limits.LEASE_MS + max(consumer.lanes)",
+        "state.lead_ms + max(consumer.lanes)",
+    ),
+    "a grace ends while a former leader may grant": edited(
+        sessions,
+        "grace_over",
+        "if step.now < leases_end_ms:",
+        "if False:",
+    ),
     "a floor goes beyond max_lock": edited(
         locks,
         "deadline_ms",

@@ -19,6 +19,9 @@ from tests.machine.model.records import (
     Session,
 )
 
+LEASE_MS = 600
+"""A former leader may grant locks for this long after an election."""
+
 
 @dataclass
 class World:
@@ -28,6 +31,7 @@ class World:
     wall_ms: int = 0
     entry: int = 0  # the number of the present one
     term: int = 0
+    lead_ms: int = 0  # when it began
     ticking: bool = False  # the present command is a tick
     messages: list[Message] = field(default_factory=list)
     queues: dict[str, Queue] = field(default_factory=dict)
@@ -88,7 +92,7 @@ class World:
         ends_ms = max(own, min(floor_ms, latest)) if message.token <= last else own
         # What the rules promise: whatever a former leader may have granted to this token.
         if message.token <= consumer.lead_last:
-            granted_ms = min(consumer.lead_ms + message.lock_ms, latest)
+            granted_ms = min(consumer.lead_ms + LEASE_MS + message.lock_ms, latest)
             assert ends_ms >= granted_ms, f"a floor below what may have been granted: {message}"
         return ends_ms
 
@@ -111,7 +115,7 @@ class World:
         held = self.held_by(consumer)
         session = self.sessions.get(consumer.session)
         if session is not None and session.resume_by_ms is not None and held:
-            floor_ms = consumer.lead_ms + max(message.lock_ms for message in held)
+            floor_ms = consumer.lead_ms + LEASE_MS + max(message.lock_ms for message in held)
             return max(self.standing_floor_ms(consumer), floor_ms), consumer.next_token - 1
         return consumer.floor_ms, consumer.floor_last
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fifo.machine import limits as machine_limits
 from node.peers.message import PeerNode
 from node.raft import limits
 from node.raft.config import Outcome
@@ -96,11 +97,26 @@ def lease_counts_from_sending(node_class: NodeClass = RaftNode) -> None:
     assert leader.node.lease_until() < leader.clock() + 0.2
 
 
+def lease_ends_with_the_connections(node_class: NodeClass = RaftNode) -> None:
+    """A leader without connections to a majority holds no lease, and has it back with them."""
+    world = World("abcde", seed=14, node_class=node_class).start()
+    leader = world.elect("a")
+    world.run(1.0)
+    for other in "bc":
+        world.network.break_link("a", other)
+        assert leader.node.lease_until() > leader.clock()
+    world.network.break_link("a", "d")
+    assert leader.node.lease_until() <= leader.clock()
+    world.run(0.5)
+    assert leader.node.lease_until() > leader.clock()
+
+
 RULES: list[Rule] = [
     (sticky_followers, mutants.VotesForAnyone),
     (restarted_nodes_wait, mutants.VotesForAnyone),
     (rejoining_node_disturbs_nobody, mutants.NoPreVote),
     (lease_counts_from_sending, mutants.LeaseFromReceipt),
+    (lease_ends_with_the_connections, mutants.KeepsLeaseAlone),
 ]
 test_the_rule_holds, test_the_scenario_shows_when_the_rule_is_taken_out = as_tests(RULES)
 
@@ -118,6 +134,13 @@ def test_the_lease_runs_while_a_majority_answers_and_ends_without_it() -> None:
     assert leader.node.lease_until() == 0.0
     # A new leader had no lease before the old one's ended: the world checks it in every step.
     world.elect()
+
+
+def test_no_configuration_gives_a_longer_lease_than_the_floors_cover() -> None:
+    world = World("abc", min_timeout_seconds=3.0, max_timeout_seconds=4.0)
+    for config in (world.nodes["a"].config, World("abc").nodes["a"].config):
+        by_the_slowest_clock_ms = round(1000 * config.lease_seconds / limits.LEASE_FRACTION)
+        assert by_the_slowest_clock_ms <= machine_limits.LEASE_MS
 
 
 def test_a_new_leader_has_no_lease_before_a_majority_answered() -> None:
