@@ -16,6 +16,10 @@ STEP_MESSAGES: Final = 10_000
 GET_MESSAGES: Final = 1_000
 """Messages of one `get` or `peek`: the broker's bound."""
 
+PEEK_UNCUT_BYTES: Final = 3 * 2**20
+"""Bodies of a peek with fewer bytes were not cut short: the broker ends one before 4 MiB, and a
+body has at most 1 MiB."""
+
 FETCH_MESSAGES: Final = 500
 """Messages that a task fetches at once, and rows of one Arrow batch: enough for the cost of a
 round trip to vanish, few enough that large bodies (1 MiB) still fit into a worker."""

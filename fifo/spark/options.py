@@ -20,10 +20,9 @@ STREAM_READ: Final = "a streaming read"
 BATCH_WRITE: Final = "a batch write"
 STREAM_WRITE: Final = "a streaming write"
 
-READ: Final = "read"
 MANUAL: Final = "manual"
 PEEK: Final = "peek"
-ACK_MODES: Final = (READ, MANUAL, PEEK)
+ACK_MODES: Final = (MANUAL, PEEK)
 
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off"})
@@ -36,7 +35,7 @@ class Settings:
     url: str
     queue: str
     partitions: int = 1
-    ack_mode: str = READ
+    ack_mode: str | None = None
     reservation: str | None = None
     max_messages: int | None = None
     max_rows: int = limits.MAX_ROWS_PER_TRIGGER
@@ -205,23 +204,31 @@ def _needs_reservation(settings: Settings, why: str) -> None:
 
 
 def _check_batch(settings: Settings, found: dict[str, Any]) -> None:
-    mode = settings.ack_mode
-    if mode == MANUAL:
+    if settings.ack_mode is None:
+        # Every default would either lose messages or hide some of them.
+        raise fifo.InvalidArgument(
+            'option ackMode is missing: "peek" shows the front of the queue, "manual" takes under'
+            " the name of a reservation, and fifo.spark.taken(...) acks after the work"
+        )
+    if settings.ack_mode == MANUAL:
         _needs_reservation(settings, "ackMode=manual keeps what was read under this name")
         _at_most(settings, limits.HELD_MAX)
         return
-    if settings.reservation is not None:
-        raise fifo.InvalidArgument(
-            f"option reservation has no effect with ackMode={mode}: use ackMode=manual with it"
-        )
-    if mode == PEEK:
-        _at_most(settings, limits.GET_MESSAGES)
-        useless = {"lock_s": "lock", "max_lock_s": "maxLock", "partitions": "partitions"}
-        for field, name in useless.items():
-            if field in found:
-                raise fifo.InvalidArgument(f"option {name} has no effect with ackMode=peek")
-    elif settings.max_lock_s is not None:
-        raise fifo.InvalidArgument("option maxLock has no effect with ackMode=read: the queue's is")
+    _at_most(settings, limits.GET_MESSAGES)
+    for field, name in _TAKING.items():
+        if field in found:
+            raise fifo.InvalidArgument(
+                f"option {name} has no effect with ackMode=peek: use ackMode=manual with it"
+            )
+
+
+_TAKING: Final = {
+    "reservation": "reservation",
+    "lock_s": "lock",
+    "max_lock_s": "maxLock",
+    "partitions": "partitions",
+}
+"""Options of what takes messages: field and name."""
 
 
 def _at_most(settings: Settings, most: int) -> None:

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 import fifo
 from fifo.blocking import BlockingClient, BlockingDurable
-from fifo.client import Opened
+from fifo.client import NotAcked, Opened
 from fifo.spark import columns, limits
 from fifo.spark.errors import SourceError, telling
 from fifo.spark.options import Settings
 
 _log = logging.getLogger("fifo.spark")
+
+_T = TypeVar("_T")
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """Tokens first..last, ascending."""
@@ -50,7 +52,7 @@ def ack(url: str, queue: str, reservation: str) -> Acked:
     with _joined(url, queue, reservation) as durable:
         held = durable.open()
         lost = durable.ack(durable.next_token - 1)
-        return Acked(count(held), sum(one.last - one.first + 1 for one in lost))
+        return Acked(count(held), _tokens(lost))
 
 
 def renew(url: str, queue: str, reservation: str) -> None:
@@ -86,7 +88,7 @@ class Part(InputPartition):
 
 class Follower:
     """A reservation that others may open again meanwhile: only the newest generation is served,
-    and this one takes over its number from the refusal. For what changes nothing: fetch, renew.
+    and this one takes over its number from the refusal.
     """
 
     def __init__(self, client: BlockingClient, queue: str, name: str, opened: Opened) -> None:
@@ -110,19 +112,27 @@ class Follower:
 
     def fetch(self, first: int, last: int) -> list[fifo.DurableMessage]:
         """As `durable.fetch`."""
-        try:
-            return self._durable.fetch(first, last)
-        except fifo.SessionTaken as error:
-            self._adopt(error)
-            return self._durable.fetch(first, last)
+        return self._following(lambda: self._durable.fetch(first, last))
 
     def renew(self) -> None:
         """As `durable.renew`."""
-        try:
-            self._durable.renew()
-        except fifo.SessionTaken as error:
-            self._adopt(error)
-            self._durable.renew()
+        self._following(lambda: self._durable.renew())
+
+    def ack(self, upto: int) -> int:
+        """As `durable.ack`; how many had been lost before."""
+        return _tokens(self._following(lambda: self._durable.ack(upto)))
+
+    def forget(self) -> None:
+        """As `durable.forget`."""
+        self._following(lambda: self._durable.forget())
+
+    def _following(self, verb: Callable[[], _T]) -> _T:
+        """Each refusal names a later generation: every action of Spark opens the name anew."""
+        while True:
+            try:
+                return verb()
+            except fifo.SessionTaken as error:
+                self._adopt(error)
 
     def _adopt(self, error: fifo.SessionTaken) -> None:
         generation = error.detail.get("generation") if isinstance(error.detail, dict) else None
@@ -148,9 +158,12 @@ class Reservation:
         self.open()
 
     def open(self) -> None:
-        """Take the name over, and learn what is held."""
+        """Take the name over, and learn what is held, which is locked anew: who comes back before
+        the locks have run out keeps all of it.
+        """
         self._held = tuple(self._durable.open())
         self._next = self._durable.next_token
+        self.renew()
 
     @property
     def opened(self) -> Opened:
@@ -200,7 +213,7 @@ class Reservation:
         """Settle all up to this token; how many had been lost before."""
         lost = self._durable.ack(upto)
         self._held = self.held(upto, self.last)
-        return sum(one.last - one.first + 1 for one in lost)
+        return _tokens(lost)
 
     def renew(self) -> None:
         """Lock all anew; nothing where nothing is held."""
@@ -209,7 +222,7 @@ class Reservation:
 
 
 class Keeper:
-    """Renews from a thread, for as long as it is entered. A lost renewal is tried again in time."""
+    """Renews from a thread, at once and while entered. A lost renewal is tried again in time."""
 
     def __init__(self, holder: Reservation | Follower, lock_s: float) -> None:
         self._holder = holder
@@ -233,7 +246,7 @@ class Keeper:
         self.stop()
 
     def _run(self) -> None:
-        while not self._ended.wait(self._period_s):
+        while not self._ended.is_set():
             try:
                 self._holder.renew()
             except (fifo.SessionTaken, fifo.LockLost, fifo.ClientClosed) as error:
@@ -242,6 +255,7 @@ class Keeper:
                 return
             except fifo.FifoError as error:
                 _log.warning("a renewal failed: %s", error)
+            self._ended.wait(self._period_s)
 
 
 def fetched(
@@ -278,6 +292,10 @@ def gone(settings: Settings, missing: int, promised: int, remedy: str) -> Source
         " messages are no longer held: their lock expired without a renewal (then they are"
         f" redelivered, to any consumer), or the queue was deleted; {remedy}"
     )
+
+
+def _tokens(lost: Sequence[NotAcked]) -> int:
+    return count([(one.first, one.last) for one in lost])
 
 
 def count(ranges: Sequence[tuple[int, int]]) -> int:

@@ -92,6 +92,12 @@ class FifoStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with telling(self._where):
             self._driving().ack(self._token(end))
 
+    def reportLatestOffset(self) -> Offset:
+        """The backlog, for the progress of the query: `latestOffset` of its source."""
+        with telling(self._where):
+            driver = self._driving()
+            return {**driver.offset(driver.reservation.last, 0), **driver.backlog()}
+
     def stop(self) -> None:
         """Close the connection; the reservation keeps unacked messages for the next run."""
         if self._driver is not None:
@@ -151,6 +157,7 @@ class _Driver:
             self._client.close()
             raise
         self.budget: int | None = None
+        self.lost = 0
         self._acked = self.reservation.oldest - 1
         self._idle_since: float | None = None
         self._pause = threading.Event()
@@ -176,19 +183,34 @@ class _Driver:
         """Messages that could be taken now."""
         return int(self._client.queue(self._settings.queue).ready)
 
+    def backlog(self) -> dict[str, Any]:
+        """The backlog in messages, and the number lost since the query started."""
+        view = self._client.queue(self._settings.queue)
+        held = self.reservation.held(self._acked, self.reservation.last)
+        return {
+            "ready": view.ready,
+            "delayed": view.delayed,
+            "held": count(held),
+            "lost": self.lost,
+        }
+
     def ack(self, upto: int) -> None:
         """Once for each batch, whichever hook comes first."""
         if upto <= self._acked:
             return
         lost = self.reservation.ack(upto)
         self._acked = upto
+        self.lost += lost
         if lost:
-            _log.warning(
-                "%d messages of %r were processed, but their locks had expired before the batch was"
-                " committed: they are redelivered; raise the option maxLock, or the lock",
-                lost,
-                self._settings.queue,
+            text = (
+                f"{lost} messages of {self._settings.queue!r} were processed, but their locks had"
+                " expired before the batch was committed: they are redelivered; raise the option"
+                " maxLock, or the lock"
             )
+            if self._settings.fail_on_data_loss:
+                # The broker names them once: the query goes on behind this batch when restarted.
+                raise SourceError(f"{text}; {REMEDY}")
+            _log.warning(text)
 
     def next_end(self, start: int, most: int) -> Offset | None:
         """The end of the next batch behind `start`; None where nothing is there to read.

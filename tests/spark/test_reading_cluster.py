@@ -12,7 +12,7 @@ import fifo
 import fifo.spark
 from fifo.blocking import BlockingClient
 from fifo.machine import limits as machine_limits
-from fifo.spark import SourceError, limits
+from fifo.spark import SourceError
 from fifo.spark.reading import FifoReader
 from node.broker.broker import Broker
 from tests.spark.conftest import Cluster
@@ -41,7 +41,7 @@ def depth(client: BlockingClient, queue: str) -> tuple[int, int]:
 
 def test_every_column_round_trips(cluster: Cluster, client: BlockingClient, queue: str) -> None:
     confirm = client.publish(queue, b"\x00", key="k", headers={"a": "1"}, priority=7)
-    [row] = rows(planned(batch_reader(cluster.url, queue))[0])
+    [row] = rows(planned(batch_reader(cluster.url, queue, ackMode="peek"))[0])
     published_at = row.pop("published_at")
     assert abs((datetime.now(UTC) - published_at).total_seconds()) < 60
     assert row == {
@@ -65,100 +65,16 @@ def test_a_key_that_is_no_text_needs_the_option(
     assert [row["key"] for row in rows(task)] == [b"\xff"]
 
 
-class TestRead:
-    """`ackMode=read`."""
-
-    def test_a_partition_is_acked_when_its_last_row_was_read(
-        self, cluster: Cluster, client: BlockingClient, queue: str
-    ) -> None:
-        found = fill(client, queue, 600)
-        [task] = planned(batch_reader(cluster.url, queue))
-        assert next(task).num_rows == 600
-        assert depth(client, queue) == (0, 600)
-        assert list(task) == []
-        assert client.queue(queue).counters["acked"] == len(found)
-
-    def test_a_task_that_fails_before_gives_all_back_uncounted(
-        self, cluster: Cluster, client: BlockingClient, queue: str
-    ) -> None:
-        fill(client, queue, 10)
-        [task] = planned(batch_reader(cluster.url, queue))
-        next(task)
-        task.close()  # type: ignore[attr-defined]
-        assert depth(client, queue) == (10, 0)
-        [message] = client.peek(queue)
-        assert message.failures == 0
-
-    def test_max_messages_is_shared_evenly(
-        self, cluster: Cluster, client: BlockingClient, queue: str
-    ) -> None:
-        found = fill(client, queue, 10)
-        tasks = planned(batch_reader(cluster.url, queue, maxMessages=7, partitions=3))
-        shares = [bodies([task]) for task in tasks]
-        assert [len(share) for share in shares] == [2, 2, 3]
-        assert [body for share in shares for body in share] == found[:7]
-        assert depth(client, queue) == (3, 0)
-        assert len(planned(batch_reader(cluster.url, queue, maxMessages=1, partitions=3))) == 1
-
-    def test_a_task_holds_more_than_a_session_may_by_opening_another(
-        self, cluster: Cluster, client: BlockingClient, queue: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(limits, "HELD_MAX", 40)
-        found = fill(client, queue, 100)
-        assert bodies(planned(batch_reader(cluster.url, queue))) == found
-        assert client.queue(queue).messages == 0
-
-    def test_locks_are_renewed_until_the_task_has_ended(
-        self, cluster: Cluster, client: BlockingClient, queue: str
-    ) -> None:
-        fill(client, queue, 5)
-        [task] = planned(batch_reader(cluster.url, queue, lock="1s"))
-        next(task)
-        threading.Event().wait(1.5)
-        assert depth(client, queue) == (0, 5)
-        assert list(task) == []
-        assert client.queue(queue).messages == 0
-
-    def test_a_lost_lock_is_logged_and_the_message_is_redelivered(
-        self,
-        cluster: Cluster,
-        client: BlockingClient,
-        queue: str,
-        caplog: pytest.LogCaptureFixture,
-    ) -> None:
-        short = f"{queue}.short"
-        client.declare(fifo.QueueSpec(short, lock=1.0, max_lock=1.0))
-        fill(client, short, 3)
-        [task] = planned(batch_reader(cluster.url, short, maxMessages=3))
-        next(task)
-        [taken] = client.get(short, wait=20)
-        assert list(task) == []
-        assert "of 3 messages of" in caplog.text
-        assert "their locks had expired before their ack" in caplog.text
-        assert taken.failures == 1
-
-    def test_on_a_queue_with_key_order_a_read_gets_one_message_of_each_key(
-        self, cluster: Cluster, client: BlockingClient, queue: str
-    ) -> None:
-        client.declare(fifo.QueueSpec(f"{queue}.keyed", ordering="key"))
-        client.publish_many(f"{queue}.keyed", [b"1", b"2", b"3"], keys=["a", "a", "b"])
-        reader = batch_reader(cluster.url, f"{queue}.keyed")
-        assert bodies(planned(reader)) == [b"1", b"3"]
-        assert bodies(planned(reader)) == [b"2"]
-
-
-@pytest.mark.parametrize("mode", ["read", "manual"])
 def test_a_read_drains_a_queue_past_many_that_wait_for_their_key(
-    cluster: Cluster, client: BlockingClient, queue: str, mode: str
+    cluster: Cluster, client: BlockingClient, queue: str
 ) -> None:
     # What waits takes the broker more steps to pass than one answer has.
     waiting = 2 * machine_limits.STEP_MESSAGES // machine_limits.RECORD_COST + 7
-    keyed = f"{queue}.{mode}"
+    keyed = f"{queue}.keyed"
     client.declare(fifo.QueueSpec(keyed, ordering="key"))
     client.publish_many(keyed, [b"1"] * (waiting + 1), keys=["a"] * (waiting + 1))
     client.publish(keyed, b"2", key="b")
-    given = {"reservation": "r"} if mode == "manual" else {}
-    reader = batch_reader(cluster.url, keyed, ackMode=mode, **given)
+    reader = batch_reader(cluster.url, keyed, ackMode="manual", reservation="r")
     assert bodies(planned(reader)) == [b"1", b"2"]
 
 
@@ -168,16 +84,13 @@ def test_a_read_drains_a_queue_past_many_that_expired(
     expired = 2 * machine_limits.STEP_MESSAGES // machine_limits.LEAVE_COST + 7
     # No leader looks for what is due, so that the read has to meet it.
     monkeypatch.setattr(Broker, "look", lambda self, gap_s: None)
-    given: dict[str, dict[str, str]] = {"read": {}, "manual": {"reservation": "r"}}
     with fifo.blocking.connect(shared_cluster.url) as asking:
-        for mode in given:
-            asking.declare(fifo.QueueSpec(mode))
-            asking.publish_many(mode, [b"late"] * expired, ttls=[TTL_S] * expired)
-            asking.publish(mode, b"live")
+        asking.declare(fifo.QueueSpec("expiring"))
+        asking.publish_many("expiring", [b"late"] * expired, ttls=[TTL_S] * expired)
+        asking.publish("expiring", b"live")
         threading.Event().wait(2 * TTL_S)
-        for mode, more in given.items():
-            reader = batch_reader(shared_cluster.url, mode, ackMode=mode, **more)
-            assert read_all(reader) == [b"live"]
+        reader = batch_reader(shared_cluster.url, "expiring", ackMode="manual", reservation="r")
+        assert read_all(reader) == [b"live"]
 
 
 class TestManual:
@@ -201,6 +114,27 @@ class TestManual:
         reader = batch_reader(cluster.url, queue, **given)
         assert reader.partitions() == []
         assert list(reader.read(InputPartition(None))) == []
+
+    def test_on_a_queue_with_key_order_a_read_gets_one_message_of_each_key(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
+        keyed = f"{queue}.keyed"
+        client.declare(fifo.QueueSpec(keyed, ordering="key"))
+        client.publish_many(keyed, [b"1", b"2", b"3"], keys=["a", "a", "b"])
+        reader = batch_reader(cluster.url, keyed, ackMode="manual", reservation="r")
+        assert bodies(planned(reader)) == [b"1", b"3"]
+        assert fifo.spark.ack(cluster.url, keyed, "r") == (2, 0)
+        assert bodies(planned(reader)) == [b"2"]
+
+    def test_a_read_that_is_back_in_time_renews_before_it_is_planned(
+        self, cluster: Cluster, client: BlockingClient, queue: str
+    ) -> None:
+        fill(client, queue, 5)
+        given = {"ackMode": "manual", "reservation": "r", "lock": "4s"}
+        planned(batch_reader(cluster.url, queue, **given))
+        threading.Event().wait(2)
+        planned(batch_reader(cluster.url, queue, **given))
+        assert min(one.remaining_s for one in client.locks(queue)) > 3
 
     def test_nothing_is_acked_by_reading_or_by_a_failed_task(
         self, cluster: Cluster, client: BlockingClient, queue: str
@@ -274,12 +208,17 @@ class TestPeek:
         self, cluster: Cluster, client: BlockingClient, queue: str
     ) -> None:
         fill(client, queue, 1001)
-        assert len(bodies(planned(batch_reader(cluster.url, queue, ackMode="peek")))) == 1000
+        with pytest.raises(SourceError, match=r'shows 1000 of 1001 .*"maxMessages", 1000'):
+            bodies(planned(batch_reader(cluster.url, queue, ackMode="peek")))
+        most = batch_reader(cluster.url, queue, ackMode="peek", maxMessages=1000)
+        assert len(bodies(planned(most))) == 1000
         large = f"{queue}.large"
         client.declare(fifo.QueueSpec(large))
         for n in range(6):
             client.publish(large, b"%d" % n * 1_000_000)
-        shown = bodies(planned(batch_reader(cluster.url, large, ackMode="peek")))
+        with pytest.raises(SourceError, match=r'shows 4 of 6 messages.*"maxMessages", 4'):
+            bodies(planned(batch_reader(cluster.url, large, ackMode="peek")))
+        shown = bodies(planned(batch_reader(cluster.url, large, ackMode="peek", maxMessages=4)))
         assert [body[:1] for body in shown] == [b"0", b"1", b"2", b"3"]
         assert depth(client, large) == (6, 0)
 
@@ -287,9 +226,7 @@ class TestPeek:
         assert bodies(planned(batch_reader(cluster.url, queue, ackMode="peek"))) == []
 
 
-@pytest.mark.parametrize(
-    "given", [{}, {"ackMode": "peek"}, {"ackMode": "manual", "reservation": "r"}]
-)
+@pytest.mark.parametrize("given", [{"ackMode": "peek"}, {"ackMode": "manual", "reservation": "r"}])
 def test_a_wrong_queue_or_url_is_said_when_the_read_is_planned(
     cluster: Cluster, given: dict[str, str]
 ) -> None:

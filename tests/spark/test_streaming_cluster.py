@@ -17,6 +17,7 @@ from fifo.spark import SourceError
 from fifo.spark.streaming import FifoStreamReader
 from tests.spark.conftest import Cluster
 from tests.spark.reads import bodies, planned, stream_reader
+from tests.spark.tasks import wait_for
 from tests.spark.test_reading_cluster import depth, fill
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
@@ -175,6 +176,55 @@ def test_messages_whose_lock_expired_fail_the_batch_by_default(
     careless = readers(failOnDataLoss="false", lock="1s")
     assert bodies(planned(careless, start, end)) == []
     assert following(careless, end) == end
+
+
+def test_a_batch_whose_locks_ran_out_before_its_commit_fails_once_and_is_reported(
+    client: BlockingClient, queue: str, readers: Readers
+) -> None:
+    fill(client, queue, 6)
+    given = {"lock": "1s", "maxLock": "1s", "maxRowsPerTrigger": 3}
+    careful = readers(**given)
+    end = following(careful, careful.initialOffset())
+    wait_until_lost(client, queue, 3)
+    with pytest.raises(SourceError, match=r"3 messages .* processed, but their locks had expired"):
+        careful.commit(end)
+    careful.stop()
+    again = readers(**given)
+    again.commit(end)
+    assert again.reportLatestOffset()["lost"] == 0
+
+
+def test_a_careless_batch_goes_on_and_its_loss_is_in_the_progress(
+    client: BlockingClient, queue: str, readers: Readers
+) -> None:
+    fill(client, queue, 3)
+    careless = readers(lock="1s", maxLock="1s", failOnDataLoss="false")
+    end = following(careless, careless.initialOffset())
+    wait_until_lost(client, queue, 3)
+    careless.commit(end)
+    shown = careless.reportLatestOffset()
+    assert (shown["lost"], shown["held"]) == (3, 0)
+
+
+def wait_until_lost(client: BlockingClient, queue: str, count: int) -> None:
+    wait_for(lambda: client.queue(queue).counters["lock_timeouts"] >= count)
+
+
+def test_a_driver_that_is_back_in_time_keeps_its_batch(
+    client: BlockingClient, queue: str, readers: Readers
+) -> None:
+    """Away for half a lock, then at work for longer than what was left of it."""
+    found = fill(client, queue, 3)
+    before = readers(lock="4s")
+    start = before.initialOffset()
+    end = following(before, start)
+    before.stop()
+    threading.Event().wait(2)
+    after = readers(lock="4s")
+    assert bodies(planned(after, start, end)) == found
+    assert min(one.remaining_s for one in client.locks(queue)) > 3
+    after.commit(end)
+    assert client.queue(queue).counters["lock_timeouts"] == 0
 
 
 def test_the_driver_renews_its_locks(client: BlockingClient, queue: str, readers: Readers) -> None:
