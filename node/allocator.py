@@ -1,6 +1,6 @@
 """Freed memory of a node, given back to the system.
 
-Owns when glibc's malloc is told to do so. Its default moves the bound above which a buffer is a
+Owns when glibc's malloc has to do so. Its default moves the bound above which a buffer is a
 mapping of its own up to the largest one that was ever freed (at most 32 MiB); so a node that has
 once sent 16 MiB to a member cuts every later body out of the heap, where small objects pin what
 lay between them, and stays tens of megabytes larger than before. Must not know what a buffer holds.
