@@ -422,13 +422,14 @@ class Node:
         raft = self._raft
         if raft is None:
             return None
-        started = self._stretches.cpu()
+        started, began = self._stretches.cpu(), self._env.stopwatch()
         try:
             self.broker.before_turn()
             self._turns.begun()
             delay = raft.turn()
             self.broker.after_turn()
-            self._stretches.note("turn", started)
+            if self._env.stopwatch() - began >= limits.STRETCH_NOTED_SECONDS:
+                self._stretches.note("turn", started)
         except RaftStopped as stopped:
             self._end(stopped.reason)
             return None

@@ -164,15 +164,15 @@ class Broker:
             self.leadership.proposals.flush()
 
     def after_turn(self) -> None:
-        """Carry out the rest of the turn, and send all waiting output."""
+        """Carry out the rest of the turn, send all waiting output, and read on or not."""
         self.carry_out()
+        self._read_or_not()
 
     def carry_out(self) -> None:
         """Answer and deliver what was applied in this turn; then one write per connection."""
         if self.leadership is not None:
             self.leadership.carry_out()
         self.flush()
-        self._read_or_not()
 
     def flush(self) -> None:
         """Send waiting output, in one write per connection."""

@@ -66,8 +66,8 @@ STRETCH_SECONDS_AIM: Final = 0.020
 or frame takes more."""
 
 STRETCH_NOTED_SECONDS: Final = 0.001
-"""Shorter stretches of a client's frames are not noted: reading the CPU clock costs a few percent
-of a small frame."""
+"""Shorter stretches of a client's frames, and shorter turns, are not noted: reading the CPU clock
+costs a few percent of a small frame."""
 
 STRETCH_WINDOW_SECONDS: Final = 300.0
 """The longest stretches are those of the last one or two of these: several scrapes see each."""

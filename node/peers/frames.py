@@ -191,6 +191,15 @@ FORMATS: Final[dict[str, tuple[int, Fields]]] = {
 """Every frame there is: type number and fields, in order."""
 
 _BY_NUMBER: Final = {number: (name, fields) for name, (number, fields) in FORMATS.items()}
+_PLAIN_KINDS: Final[dict[Callable[[object], bool], type]] = {_uint: int, _bool: bool}
+_PLAIN: Final = {
+    number: (int, *(_PLAIN_KINDS[fits] for _, fits in fields))
+    for number, fields in FORMATS.values()
+    if all(fits in _PLAIN_KINDS for _, fits in fields)
+}
+"""Types of the values of frames that hold numbers and flags only, type number first: nearly all
+that are sent."""
+
 _packer = msgpack.Packer()
 _ENTRY_BYTES_MAX: Final = limits.ENTRY_BYTES_MAX + 1
 
@@ -249,12 +258,12 @@ def decode(header: Bytes, raw: memoryview) -> Message:
     if len(values) != len(fields) + 1:
         raise FrameInvalid(f"{name} has {len(values) - 1} fields, must have {len(fields)}")
     message: Message = {"type": name}
-    for (field, fits), value in zip(fields, values[1:], strict=True):
-        # Most are numbers, and a call for each of them costs more than all else here.
-        number = type(value) is int
-        if not (0 <= value < UINT_MAX and fits is _uint if number else fits(value)):
-            raise FrameInvalid(f"{name}.{field} is ill-typed or out of range: {_shown(value)}")
-        message[field] = value
+    # At once where it can be: a call for each number costs more than all else here.
+    plain = _PLAIN.get(values[0]) == (*map(type, values),)
+    if plain and min(values) >= 0 and max(values) < UINT_MAX:
+        message.update(zip((field for field, _ in fields), values[1:], strict=True))
+    else:
+        _check_fields(message, fields, values[1:])
     if name == "append_entries":
         _attach_entries(message, raw)
     elif name == "snapshot_entries":
@@ -264,6 +273,17 @@ def decode(header: Bytes, raw: memoryview) -> Message:
     elif len(raw):
         raise FrameInvalid(f"{name} carries {len(raw)} raw bytes, must carry none")
     return message
+
+
+def _check_fields(message: dict[str, Any], fields: Fields, values: list[Any]) -> None:
+    """Take values into the message, each of which has to fit."""
+    for (field, fits), value in zip(fields, values, strict=True):
+        number = type(value) is int
+        if not (0 <= value < UINT_MAX and fits is _uint if number else fits(value)):
+            raise FrameInvalid(
+                f"{message['type']}.{field} is ill-typed or out of range: {_shown(value)}"
+            )
+        message[field] = value
 
 
 def _attach_entries(message: dict[str, Any], raw: memoryview) -> None:

@@ -390,9 +390,11 @@ class Elections(Library):
     def leave_hanging_disk(self) -> None:
         """Hand over where this leader's disk has hung for longer than an election takes, to a
         member whose syncs return. Not again for a while: it serves as it is until then."""
-        began_at, now = self.sync_began_at, self.clock()
-        hangs = began_at is not None and now - began_at >= self.config.max_timeout_seconds
-        if not hangs or self.role != LEADER or self.transfer is not None:
+        began_at = self.sync_began_at
+        if began_at is None or self.role != LEADER or self.transfer is not None:
+            return
+        now = self.clock()
+        if now - began_at < self.config.max_timeout_seconds:
             return
         if now < self._left_disk_at + limits.HANG_REST_SECONDS:
             return

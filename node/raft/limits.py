@@ -124,6 +124,10 @@ SNAPSHOT_BYTES: Final = 256 * MIB
 """Journal written since the last snapshot that makes the next one due: a restart reads no more
 than about twice this, and a snapshot is a small part of what was written."""
 
+TAKER_LOOK_SECONDS: Final = 0.1
+"""Between two looks whether there is another reason for a snapshot than the log's growth. Those
+change in seconds, and a look in every turn costs 2 % of a small one."""
+
 SNAPSHOT_LOOK_SECONDS: Final = 60.0
 """Between two looks whether the disk holds more than the log's growth gives back: bodies that were
 settled while little else was written."""

@@ -52,6 +52,8 @@ class SnapshotTaker:
         self._steps.begin(self._clean_up())
         self._not_below_bytes = 0
         self._clock = clock
+        self._look_at = 0.0
+        """When to look next at what the log's growth does not tell."""
         self._looked_at = self._tried_at = clock()
         self._shortage = Shortage(journal, source, clock, low_bytes=config.disk_low_bytes)
         self.index = 0
@@ -93,7 +95,13 @@ class SnapshotTaker:
 
     def _due_work(self, applied_index: int) -> Work | None:
         """The work that is to begin now, if any."""
-        if self._due(applied_index):
+        if self._grown and self._has_news(applied_index):
+            return self._take(applied_index)
+        now = self._clock()
+        if now < self._look_at:
+            return None
+        self._look_at = now + limits.TAKER_LOOK_SECONDS
+        if self._has_news(applied_index) and self._holds_much(now):
             return self._take(applied_index)
         if not self._shortage.look():
             return self._make_reserve() if self._shortage.plenty else None
@@ -118,19 +126,15 @@ class SnapshotTaker:
         # Two entries stay at the head of every log, the first of them not the common entry 1.
         return applied_index >= max(newest + 1, 3)
 
-    def _due(self, applied_index: int) -> bool:
-        journal = self._journal
-        if not self._has_news(applied_index):
-            return False
-        grown = journal.bytes_since_snapshot
-        if grown >= max(self._config.snapshot_bytes, self._not_below_bytes):
-            return True
-        return self._holds_much()
+    @property
+    def _grown(self) -> bool:
+        """Whether the log has grown enough for a snapshot."""
+        grown = self._journal.bytes_since_snapshot
+        return grown >= self._config.snapshot_bytes and grown >= self._not_below_bytes
 
-    def _holds_much(self) -> bool:
+    def _holds_much(self, now: float) -> bool:
         """Whether to look after bodies that a few entries may have settled: only a snapshot finds
         out."""
-        now = self._clock()
         if now - self._looked_at < limits.SNAPSHOT_LOOK_SECONDS:
             return False
         self._looked_at = now
