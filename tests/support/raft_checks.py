@@ -28,6 +28,7 @@ class Checks:
     def __init__(self, world: World) -> None:
         self._world = world
         self._leader_of: dict[int, tuple[str, int]] = {}
+        self._elected_at: dict[int, float] = {}
         self._vote_of: dict[tuple[str, int], str] = {}
         self._durable_term: dict[str, int] = {}
         self.entries: dict[int, tuple[int, bytes]] = {}
@@ -44,6 +45,8 @@ class Checks:
         self._copies: dict[str, bool] = {}
         self.disks = True
         self.alone = True
+        self.overlapping = False
+        """Whether two leases may overlap, because the voters of this world keep none in mind."""
 
     def fail(self, what: str) -> None:
         """A property does not hold."""
@@ -153,10 +156,22 @@ class Checks:
 
     def _check_leases(self) -> None:
         """Two never overlap, and who is asked to stand is asked after the lease was given up.
-        Time alone only ends them."""
+        Time alone only ends them. And whether or not they overlap, each was proven before any later
+        leader was elected: that is what the promises of a lease rest on (renewal.md)."""
         nodes = self._world.nodes
         leading = (nodes[name] for name in sorted(self._leading))
         holders = [node for node in leading if node.node.lease_until() > node.clock()]
+        for node in holders:
+            proven_at = (
+                node.node.lease_until() - node.config.lease_seconds - node.offset
+            ) / node.rate
+            for term, elected_at in self._elected_at.items():
+                if term > node.node.term and proven_at > elected_at and node.config.peers:
+                    self.fail(f"{node.name} proves a lease after the election of term {term}")
+        if len(holders) > 1:
+            self._world.happened("leases overlapped")
+        if self.overlapping:
+            return
         if len(holders) > 1:
             self.fail(f"{[node.name for node in holders]} hold a lease at once")
         for node in nodes.values() if holders else ():
@@ -203,6 +218,7 @@ class Checks:
         if known is not None:
             self.fail(f"{known} and {key} lead term {node.node.term}")
         self._leader_of[node.node.term] = key
+        self._elected_at[node.node.term] = self._world.now
         self._check_votes(node)
         assert node.journal is not None
         journal = node.journal

@@ -97,6 +97,46 @@ def lease_counts_from_sending(node_class: NodeClass = RaftNode) -> None:
     assert leader.node.lease_until() < leader.clock() + 0.2
 
 
+def _impatient(node_class: NodeClass) -> NodeClass:
+    """The same nodes, whose voters owe no leader anything."""
+
+    class Impatient(node_class.core_class):  # type: ignore[name-defined,misc]  # a class at hand
+        def sticky(self) -> bool:
+            return False
+
+    return type("ImpatientNode", (node_class,), {"core_class": Impatient})
+
+
+def leases_begin_before_later_elections(node_class: NodeClass = RaftNode) -> None:
+    """Two changes of leader within the lease of a third, which hears late answers only."""
+    world = World("abcde", seed=15, node_class=_impatient(node_class), drifting=True).start()
+    world.checks.overlapping = True
+    first = world.elect("a")
+    world.run(1.0)
+    # Who has led goes on behind one-way cuts; what is sent to the first arrives in the end.
+    silent: set[str] = set()
+
+    def intercept(frame: Frame) -> str:
+        return "hold" if frame.target == "a" else "drop" if frame.source in silent else "pass"
+
+    world.network.intercept = intercept
+    world.run(0.12)
+    silent.add("a")
+    for name in "bc":
+        node = world.nodes[name]
+        raft_probe.core(node.node).election_deadline = node.clock() - 0.001
+        node.wake()
+        world.run_until(lambda n=node: n.node.lease_until() > n.clock(), 0.1)  # type: ignore[misc]  # bound now
+        assert first.node.lease_until() > first.clock()
+        silent.add(name)
+    answers = [f for f in world.network.held if f.message()["type"] == "next_node_idx"]
+    for frame in answers:
+        if frame.message()["term"] == first.node.term:
+            world.network.deliver(frame)
+            world.checks.look_everywhere()
+    assert world.counts["leases overlapped"] > 0
+
+
 def lease_ends_with_the_connections(node_class: NodeClass = RaftNode) -> None:
     """A leader without connections to a majority holds no lease, and has it back with them."""
     world = World("abcde", seed=14, node_class=node_class).start()
@@ -117,6 +157,7 @@ RULES: list[Rule] = [
     (rejoining_node_disturbs_nobody, mutants.NoPreVote),
     (lease_counts_from_sending, mutants.LeaseFromReceipt),
     (lease_ends_with_the_connections, mutants.KeepsLeaseAlone),
+    (leases_begin_before_later_elections, mutants.LeaseFromReceipt),
 ]
 test_the_rule_holds, test_the_scenario_shows_when_the_rule_is_taken_out = as_tests(RULES)
 
