@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.neighbours.judge import Verdict, judge, prepare
 from tests.neighbours.kinds import KINDS
 from tests.neighbours.nodes import Nodes
-from tests.neighbours.page import write
+from tests.neighbours.page import commit_now, write
 
 
 async def run(kinds: list[str], seconds: float, seed: int, folder: Path) -> list[Verdict]:
@@ -49,13 +49,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of what is random")
     parser.add_argument("--write", action="store_true", help="keep docs/neighbours.md")
     options = parser.parse_args()
+    commit = commit_now()
     with tempfile.TemporaryDirectory(prefix="fifo-neighbours-") as folder:
         kinds = options.kind or list(KINDS)
         verdicts = asyncio.run(run(kinds, options.seconds, options.seed, Path(folder)))
     held = sum(not one.broken for one in verdicts)
     print(f"{held} of {len(verdicts)} kinds: every fact holds")
     if options.write:
-        write(verdicts, options.seed)
+        write(verdicts, options.seed, commit)
     return 0 if held == len(verdicts) else 1
 
 

@@ -51,7 +51,7 @@ WARM_BYTES: Final = 512 << 10
 WARM_MESSAGES: Final = 160
 """As many bytes as the cache of entries has, and some more."""
 
-_SECRETS: Final = re.compile(r"(honest|tenant|watcher|visitor\d+)-(token|password)|guess \d")
+_SECRETS: Final = re.compile(r"(honest|tenant|watcher|visitor)-(token|password)|guess \d")
 
 TENANT_QUEUES: Final = ("tenant.queue", "tenant.empty")
 

@@ -26,7 +26,7 @@ from node.config import ClusterConfig, cluster_config, to_toml
 from node.credentials import hash_password
 from node.users import Quota, User
 from tests.neighbours.field import DYING, READER, STRANGER, TENANT, WATCHER, WRITER
-from tests.neighbours.visitors import VISITORS
+from tests.neighbours.visitors import PASSWORD, VISITORS
 from tests.support.users import EVERYTHING, user
 
 HONEST: Final = "honest"
@@ -223,17 +223,16 @@ class Nodes:
 def _config(folder: Path) -> ClusterConfig:
     made = cluster_config(3, free_base(OFFSETS), folder)
     patterns = dict.fromkeys(EVERYTHING, ("tenant*",))
+    costly = hash_password(PASSWORD)
     users = (
-        user(HONEST, monitor=True, operate=True, **EVERYTHING),
+        # Its password is guessed at: each guess costs what one at a real password does.
+        replace(user(HONEST, monitor=True, operate=True, **EVERYTHING), password=costly),
         user(TENANT, **patterns),
         user(STRANGER),
         user(READER, consume=("tenant.empty",)),
         user(WRITER, publish=("tenant.queue",)),
         user(WATCHER, monitor=True),
         user(DYING, publish=("tenant.queue",), shares=((Quota.SESSIONS, DYING_SESSIONS),)),
-        *(
-            User(name, hash_password(f"{name}-password"), publish=("tenant.queue",))
-            for name in VISITORS
-        ),
+        *(User(name, costly, publish=("tenant.queue",)) for name in VISITORS),
     )
     return replace(made, users=users)

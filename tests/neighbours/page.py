@@ -14,6 +14,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Final
 
 from tests.neighbours.kinds import SAYS
+from tests.neighbours.surveys import SURVEYED, Surveyed
 
 if TYPE_CHECKING:
     from tests.neighbours.judge import Verdict
@@ -42,9 +43,18 @@ left. `make test` runs six kinds (`tests/neighbours/test_neighbours.py`). The at
 """
 
 
-def write(verdicts: Sequence[Verdict], seed: int) -> None:
-    """Write the page from the verdicts of a run."""
-    PAGE.write_text(render(verdicts, seed, _commit(), datetime.datetime.now(datetime.UTC)))
+SURVEYS_HEAD: Final = """\
+## The attacks of the surveys
+
+Two surveys attacked fifo before there were these kinds. Each of their attacks, and what covers it:
+the kinds above, and the number of tests, which stand below. Secrets in logs are looked for after
+each kind. Damaged files, and members that forget or come twice, are no neighbours.
+"""
+
+
+def write(verdicts: Sequence[Verdict], seed: int, commit: str) -> None:
+    """Write the page from the verdicts of a run, which began at a commit."""
+    PAGE.write_text(render(verdicts, seed, commit, datetime.datetime.now(datetime.UTC)))
 
 
 def render(verdicts: Sequence[Verdict], seed: int, commit: str, when: datetime.datetime) -> str:
@@ -75,6 +85,7 @@ def render(verdicts: Sequence[Verdict], seed: int, commit: str, when: datetime.d
             *(["", "## What else was measured", "", *said] if said else []),
             *(["", "## Broken facts", "", *broken] if broken else []),
             "",
+            surveyed(),
         ]
     )
 
@@ -87,13 +98,47 @@ def _row(one: Verdict) -> str:
     )
 
 
+def surveyed() -> str:
+    """The attacks of the surveys and what covers each, with the gaps."""
+    tested = [_item(one.attack, ", ".join(f"`{test}`" for test in one.tests)) for one in SURVEYED]
+    gaps = [_item(one.attack, f"{one.gap}.") for one in SURVEYED if one.gap]
+    return "\n".join(
+        [
+            SURVEYS_HEAD,
+            "| attack | kinds | tests |",
+            "|--|--|--|",
+            *map(_surveyed_row, SURVEYED),
+            "",
+            "Tests that hold what no kind does, or hold it more closely:",
+            "",
+            *(item for item, one in zip(tested, SURVEYED, strict=True) if one.tests),
+            "",
+            "What of them nothing here covers:",
+            "",
+            *gaps,
+            "",
+        ]
+    )
+
+
+def _surveyed_row(one: Surveyed) -> str:
+    return f"| {one.attack} | {', '.join(one.kinds) or '-'} | {len(one.tests) or '-'} |"
+
+
 def _item(kind: str, text: str) -> str:
     """An item of a list, folded."""
     shown = " ".join(text.split())[:400]
-    return fill(f"- **{kind}**: {shown}", COLUMNS, subsequent_indent="  ", break_long_words=False)
+    return fill(
+        f"- **{kind}**: {shown}",
+        COLUMNS,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
-def _commit() -> str:
+def commit_now() -> str:
+    """The commit of the working tree; a run asks before it begins, for others come meanwhile."""
     command = ("git", "rev-parse", "--short", "HEAD")
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return found.stdout.strip() or "an unknown commit"

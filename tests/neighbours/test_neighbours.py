@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from node.credentials import SCRYPT_LOG_N, SCRYPT_P, SCRYPT_R
 from tests.neighbours.judge import Verdict, judge, prepare
 from tests.neighbours.kinds import (
     ATTACKS,
@@ -22,8 +23,11 @@ from tests.neighbours.kinds import (
     SAYS,
     SILENT,
 )
-from tests.neighbours.nodes import Nodes
-from tests.neighbours.page import PAGE, render
+from tests.neighbours.nodes import HONEST, Nodes
+from tests.neighbours.page import PAGE, render, surveyed
+from tests.neighbours.surveys import SURVEYED
+from tests.neighbours.visitors import VISITORS
+from tests.support.pytest_ids import uncollected
 
 SECONDS = 2.0
 """Of each attack: a burst needs one to take a leadership."""
@@ -49,6 +53,13 @@ def test_the_page_that_is_kept_has_every_kind() -> None:
     assert not missing, "run `make neighbours`"
 
 
+def test_every_attack_of_the_surveys_is_covered_by_a_kind_or_a_test_that_exists() -> None:
+    assert not [one.attack for one in SURVEYED if not one.kinds and not one.tests]
+    assert not {kind for one in SURVEYED for kind in one.kinds} - set(KINDS)
+    assert not uncollected(test for one in SURVEYED for test in one.tests)
+    assert PAGE.read_text().endswith(surveyed()), "run `make neighbours`"
+
+
 def test_the_page_names_costs_times_and_broken_facts() -> None:
     good = Verdict("pings", 2.0, p99_ms=41.2, frames=20_000, connections=1, sent_bytes=3_000_000)
     bad = Verdict(MIX, 2.0, broken=["an election: term 1 became 2"], cpu_seconds=1.25)
@@ -58,6 +69,15 @@ def test_the_page_names_costs_times_and_broken_facts() -> None:
     assert "| pings | 20,000 | 1 | 3.0 MB | 0.0 s | 41 ms | hold |" in page
     assert f"| {MIX} | 0 | 0 | 0.0 MB | 1.2 s | 0 ms | broken |" in page
     assert f"- **{MIX}**: an election: term 1 became 2" in page
+
+
+def test_guesses_and_visits_cost_a_whole_hash_each_and_the_start_of_a_cluster_one(
+    tmp_path: Path,
+) -> None:
+    users = {user.name: user.password for user in Nodes(tmp_path).config.users}
+    [costly] = {users[name] for name in (HONEST, *VISITORS)}
+    assert costly is not None
+    assert (costly.log_n, costly.r, costly.p) == (SCRYPT_LOG_N, SCRYPT_R, SCRYPT_P)
 
 
 @pytest.mark.cluster

@@ -119,6 +119,15 @@ def test_a_password_is_hashed_off_the_event_loop_and_then_remembered() -> None:
     assert bench.names() == [None]
 
 
+def test_users_with_one_stored_hash_cost_a_hash_each() -> None:
+    shared = cheap_hash("shared")
+    bench = Bench(User("ann", shared), User("bob", shared))
+    for name in ("ann", "bob"):
+        bench.check("shared", name=name)
+        assert bench.hash_all() == 1
+    assert bench.names() == ["ann", "bob"]
+
+
 def test_a_thousand_that_come_at_once_with_one_secret_cost_one_hash() -> None:
     bench = Bench()
     for i in range(1000):
