@@ -211,7 +211,7 @@ class CommitPath(Elections):
             return
         if self.transfer is not None or self.log_bytes >= self.config.uncommitted_bytes_max:
             return
-        if self.unsynced_bytes >= self.config.unsynced_bytes_max:
+        if self.full_of_unsynced:
             return
         entries, taken_bytes = submissions.take(
             self.term,
@@ -225,6 +225,12 @@ class CommitPath(Elections):
     def unsynced_bytes(self) -> int:
         """Bytes of the log that wait for this node's disk, in memory."""
         return self.log.gathered_end - self.log.synced_end
+
+    @property
+    def full_of_unsynced(self) -> bool:
+        """Whether as many bytes wait for this node's disk as may: neither a leader's submissions
+        nor a follower's entries are added to them."""
+        return self.unsynced_bytes >= self.config.unsynced_bytes_max
 
     def take_late(self) -> None:
         """Append and send what was submitted since the tick, before the turn's last sync.

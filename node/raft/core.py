@@ -159,19 +159,26 @@ class Core(CommitPath):
             self.acknowledge(node, next_index=1)
             return False
         news = self._follow(node, term)
+        self.leader_commit_index = message["commit_index"]
+        if self.full_of_unsynced:
+            self._take_nothing(node)
+        else:
+            news |= self._take_entries(node, message)
+        self._tell_room(node)
+        return news or self.log.dirty
+
+    def _take_entries(self, node: PeerNode, message: Message) -> bool:
+        """Bring the log in line with a frame and answer it. True when the commit index moved."""
         verdict = self.accept_rules(self.log, message, self.commit_index, self.last_applied)
         self.counters.truncations_total += verdict.truncated
         if verdict.success:
             self.snapshots.not_needed()
-        self.leader_commit_index = message["commit_index"]
-        if verdict.commit_index > self.commit_index:
+        moved = verdict.commit_index > self.commit_index
+        if moved:
             self.commit_index = verdict.commit_index
             self.log.note_commit(verdict.commit_index)
-            news = True
         if verdict.success and not message["entries"] and self.answers_at_once():
-            # A slow disk must not look like a dead node: answer by what is durable.
-            durable = min(verdict.next_index, self.log.synced_index + 1)
-            self.outbox.send_at_once(node, self._answer(durable, reset=False, success=True))
+            self._acknowledge_at_once(node, verdict.next_index)
         else:
             self.acknowledge(
                 node,
@@ -179,8 +186,25 @@ class Core(CommitPath):
                 next_index=verdict.next_index,
                 success=verdict.success,
             )
-        self._tell_room(node)
-        return news or self.log.dirty
+        return moved
+
+    def _take_nothing(self, node: PeerNode) -> None:
+        """Leave a frame out, for as many bytes wait for the disk as may, and answer it like a
+        heartbeat: this node lives, and what is committed and durable here agrees with every leader.
+
+        Not with a refusal: that would wait for the disk, and the same entries would come again.
+        The leader's window stays full instead; the first frame that finds room shows the gap.
+        """
+        agreed = min(self.commit_index, self.log.synced_index) + 1
+        if self.answers_at_once():
+            self._acknowledge_at_once(node, agreed)
+        else:
+            self.acknowledge(node, next_index=agreed, success=True)
+
+    def _acknowledge_at_once(self, node: PeerNode, next_index: int) -> None:
+        """Answer by what is durable: a slow disk must not look like a dead node."""
+        durable = min(next_index, self.log.synced_index + 1)
+        self.outbox.send_at_once(node, self._answer(durable, reset=False, success=True))
 
     def _tell_room(self, leader: PeerNode) -> None:
         """Report what this node has left, behind an acknowledgement. No disk is waited for: that

@@ -22,8 +22,9 @@ UNCOMMITTED_BYTES_MAX: Final = 32 * MIB
 """Appended on the leader and not committed; what is submitted beyond it waits in the queue."""
 
 UNSYNCED_BYTES_MAX: Final = 64 * MIB
-"""Appended and not on this node's own disk, committed or not: what a leader whose disk hangs keeps
-in memory until it hands over. Beyond it, submissions wait in the queue."""
+"""Appended and not on this node's own disk, committed or not: what a node whose disk hangs keeps in
+memory. Beyond it a leader's submissions wait in the queue, and a follower takes no more entries;
+one frame may go above it."""
 
 HANG_REST_SECONDS: Final = 30.0
 """Between two hand-overs because of a hanging disk: where every disk is sick, the leadership must

@@ -540,11 +540,40 @@ class LeavesAgainAndAgain(Core):
 
 
 class HoardsUnsynced(Core):
-    """A leader takes whatever comes while its own disk takes nothing."""
+    """A node takes whatever comes while its own disk takes nothing."""
 
     @property
-    def unsynced_bytes(self) -> int:
-        return min(super().unsynced_bytes, self.config.unsynced_bytes_max - 1)
+    def full_of_unsynced(self) -> bool:
+        return False
+
+
+class RefusesWithoutRoom(Core):
+    """A follower that takes no entries answers with a refusal, which waits for its disk."""
+
+    def _take_nothing(self, node: PeerNode) -> None:
+        self.acknowledge(node, next_index=self.commit_index + 1, reset=True)
+
+
+class AcknowledgesTheUntaken(Core):
+    """A follower that takes no entries acknowledges them like those that it takes."""
+
+    def on_append_entries(self, node: PeerNode, message: Message) -> bool:
+        self._end_in_hand = message["prevLogIdx"] + len(message["entries"])
+        return super().on_append_entries(node, message)
+
+    def _take_nothing(self, node: PeerNode) -> None:
+        answer = self._answer(self._end_in_hand + 1, reset=False, success=True)
+        self.outbox.send_at_once(node, answer)
+
+
+class NeverShowsTheGap(Core):
+    """A follower that took no entries once goes on with what comes after them."""
+
+    def _take_entries(self, node: PeerNode, message: Message) -> bool:
+        if message["prevLogIdx"] > self.log.last_index:
+            self._take_nothing(node)
+            return False
+        return super()._take_entries(node, message)
 
 
 class _KeptReports(Rooms):

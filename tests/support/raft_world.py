@@ -269,7 +269,7 @@ class SimOffload:
             node = self._node
             if not node.alive or node.incarnation != self._incarnation:
                 return
-            if node.paused:
+            if node.paused or node.hangs:
                 self._world.after(0.01, end)
                 return
             if not at_once:
@@ -316,6 +316,8 @@ class SimNode:
         self.roles: list[tuple[str, int]] = []
         self.node_class: type[RaftNode] = RaftNode
         self.sync_seconds = 0.0
+        self.hangs = False
+        """Whether nothing comes back that its disk is asked for off the loop."""
         self.beside_loop = False
         """Whether what the disk does just now is done on another thread than the loop's."""
         self.may_stop = False

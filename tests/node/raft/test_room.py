@@ -184,6 +184,90 @@ def what_waits_for_a_hanging_disk_is_bounded(node_class: NodeClass = RaftNode) -
     assert 100_000 <= raft_probe.core(leader.node).unsynced_bytes < 200_000
 
 
+UNSYNCED_BYTES = 100_000
+FRAME_BYTES = 20_000
+
+
+def flooded(node_class: NodeClass, *, alone: bool = False) -> tuple[World, SimNode, SimNode]:
+    """A leader, and a follower whose disk hangs and that was sent more than it may keep. Where it
+    is `alone`, no other follower is left that could commit anything."""
+    world, leader = led(node_class, unsynced_bytes_max=UNSYNCED_BYTES, batch_bytes=FRAME_BYTES)
+    sick = world.nodes["b"]
+    make_slow(world, sick, 0.01)
+    world.run(1.0)
+    sick.hangs = True
+    if alone:
+        world.nodes["c"].kill()
+    for _ in range(50):
+        world.submit(leader, world.payload(10_000))
+        world.run(0.01)
+    assert sick.journal is not None
+    assert sick.journal.log.syncing
+    return world, leader, sick
+
+
+def what_a_follower_keeps_for_its_hanging_disk_is_bounded(
+    node_class: NodeClass = RaftNode,
+) -> None:
+    world, leader, sick = flooded(node_class)
+    world.run(3.0)
+    kept_bytes = raft_probe.core(sick.node).unsynced_bytes
+    assert UNSYNCED_BYTES <= kept_bytes < UNSYNCED_BYTES + 2 * FRAME_BYTES
+    assert leader.node.commit_index == leader.node.last_index
+
+
+def a_follower_that_takes_no_more_is_not_taken_for_dead(
+    node_class: NodeClass = RaftNode,
+) -> None:
+    world, leader, sick = flooded(node_class, alone=True)
+    assert raft_probe.core(sick.node).unsynced_bytes >= UNSYNCED_BYTES
+    term = leader.node.term
+    for _ in range(50):
+        world.run(0.1)
+        assert leader.node.lease_until() > leader.clock()
+    assert (leader.node.is_leader, leader.node.term) == (True, term)
+
+
+def a_follower_acknowledges_nothing_that_it_did_not_take(
+    node_class: NodeClass = RaftNode,
+) -> None:
+    world, leader, sick = flooded(node_class, alone=True)
+    world.run(3.0)
+    assert sick.journal is not None
+    assert leader.node.commit_index <= sick.journal.log.synced_index < leader.node.last_index
+
+
+def a_follower_that_took_no_more_goes_on_once_its_disk_does(
+    node_class: NodeClass = RaftNode,
+) -> None:
+    world, leader, sick = flooded(node_class, alone=True)
+    assert leader.node.commit_index < leader.node.last_index
+    sick.hangs = False
+    world.run_until(lambda: leader.node.commit_index == leader.node.last_index, 5.0)
+    world.commit(leader, 3)
+    world.start()
+    world.run_until(world.converged)
+
+
+def a_deposed_leader_that_holds_enough_takes_no_more(node_class: NodeClass = RaftNode) -> None:
+    """Bytes of its own leadership count like those that it is sent afterwards."""
+    world, leader = led(node_class, unsynced_bytes_max=UNSYNCED_BYTES, batch_bytes=FRAME_BYTES)
+    make_slow(world, leader, 0.01)
+    world.run(1.0)
+    leader.hangs = True
+    for _ in range(20):
+        world.submit(leader, world.payload(10_000))
+        world.run(0.01)
+    world.run_until(lambda: bool(world.leaders) and world.leaders[0] is not leader, 5.0)
+    follower, leader = leader, world.elect()
+    for _ in range(20):
+        world.commit(leader, 1, 10_000)
+    kept_bytes = raft_probe.core(follower.node).unsynced_bytes
+    assert UNSYNCED_BYTES <= kept_bytes < 2 * UNSYNCED_BYTES
+    follower.hangs = False
+    world.run_until(world.converged)
+
+
 RULES: list[Rule] = [
     (a_leader_hears_what_each_member_has_left, mutants.TellsNoRoom),
     (an_old_report_does_not_count, mutants.BelievesOldReports),
@@ -196,6 +280,11 @@ RULES: list[Rule] = [
     (a_disk_that_hangs_is_not_left_for_another_that_hangs, mutants.LeavesForAnyDisk),
     (a_disk_that_hangs_is_left_once_in_30_s, mutants.LeavesAgainAndAgain),
     (what_waits_for_a_hanging_disk_is_bounded, mutants.HoardsUnsynced),
+    (what_a_follower_keeps_for_its_hanging_disk_is_bounded, mutants.HoardsUnsynced),
+    (a_follower_that_takes_no_more_is_not_taken_for_dead, mutants.RefusesWithoutRoom),
+    (a_follower_acknowledges_nothing_that_it_did_not_take, mutants.AcknowledgesTheUntaken),
+    (a_follower_that_took_no_more_goes_on_once_its_disk_does, mutants.NeverShowsTheGap),
+    (a_deposed_leader_that_holds_enough_takes_no_more, mutants.HoardsUnsynced),
 ]
 
 test_the_rule_holds, test_the_rule_taken_out_shows = as_tests(RULES)
