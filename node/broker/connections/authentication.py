@@ -288,7 +288,7 @@ class Authentication:
             for _, one_decide in self._checking.pop(key):
                 one_decide(_BUSY)
 
-        if not self._passwords.add(key, host, work, done, dropped):
+        if not self._passwords.add(key, host, name, work, done, dropped):
             dropped()
 
     def _password_of(self, name: str) -> PasswordHash | None:

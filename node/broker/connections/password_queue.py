@@ -1,8 +1,9 @@
 """The queue of passwords that wait for the slow hash, one at a time.
 
 Owns the order: first the addresses at which the fewest attempts have failed lately, and of equal
-ones each in turn, so that guessing from many addresses does not make people wait. Bounded for each
-address, and as a whole. Must not know users, hashes or what a verdict means.
+ones each address and then each name in turn, so that guessing from many addresses does not make
+people wait. Bounded for each address, and as a whole. Must not know users, hashes or what a verdict
+means.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ from node.journal.io.jobs import Done, Worker
 
 @dataclass(eq=False)
 class Job:
-    """A password to hash, for everyone who gave the same; `hosts` are their addresses."""
+    """A password to hash, for everyone who gave the same; `hosts` are their addresses.
+
+    `place` and `turn` count those of its address and of its name that waited when it came.
+    """
 
     work: Callable[[], None]
     done: Done
     dropped: Callable[[], None]
+    name: str
     place: int
+    turn: int
     number: int
     hosts: set[str] = field(default_factory=set)
 
@@ -50,6 +56,7 @@ class PasswordQueue:
         self,
         key: Hashable,
         host: str,
+        name: str,
         work: Callable[[], None],
         done: Done,
         dropped: Callable[[], None],
@@ -61,8 +68,9 @@ class PasswordQueue:
         place = sum(host in job.hosts for job in self._jobs.values())
         if place >= limits.LOGINS_CHECKED_PER_ADDRESS_MAX:
             return False
+        turn = sum(job.name == name for job in self._jobs.values())
         self._next_number += 1
-        self._jobs[key] = Job(work, done, dropped, place, self._next_number, {host})
+        self._jobs[key] = Job(work, done, dropped, name, place, turn, self._next_number, {host})
         if len(self._jobs) > limits.LOGINS_CHECKED_MAX:
             self._drop_last()
         self._go_on()
@@ -75,7 +83,8 @@ class PasswordQueue:
 
     def _rank(self, job: Job) -> tuple[Any, ...]:
         failed = min(self._failures_at(host) for host in job.hosts)
-        return int(failed), job.place, job.number
+        # Rounded: one failure fades from the moment on that it is counted.
+        return round(failed), job.place, job.turn, job.number
 
     def _drop_last(self) -> None:
         waiting = [key for key in self._jobs if key != self._running]

@@ -86,7 +86,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
 
 LOGIN_BUGS: dict[str, tuple[Switch, Hunt]] = {
     "who guesses is served like all others": (
-        edited(PasswordQueue, "_rank", "int(failed), ", ""),
+        edited(PasswordQueue, "_rank", "round(failed), ", ""),
         _plain(
             logins.test_a_right_password_waits_for_one_hash_of_those_that_guess_at_fifty_addresses
         ),

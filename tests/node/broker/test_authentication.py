@@ -187,6 +187,29 @@ def test_a_right_password_waits_for_one_hash_of_those_that_guess_at_fifty_addres
     assert bench.names() == [None, "ann"]
 
 
+def test_a_right_password_waits_for_one_first_guess_at_another_name() -> None:
+    bench = Bench()
+    for host in range(50):
+        bench.check(f"guess {host}", name="bob", host=f"10.0.1.{host}")
+    bench.check("ann-password", host="10.0.0.1")
+    bench.hash_one()  # that was under way
+    bench.hash_one()
+    assert bench.names() == [None, "ann"]
+
+
+def test_a_failure_a_second_ago_is_one() -> None:
+    bench = Bench()
+    bench.check("guess", host="10.0.0.66")
+    bench.hash_all()
+    bench.now += 1
+    bench.check("bob-password", name="bob", host="10.0.0.2")
+    bench.check("guess again", host="10.0.0.66")
+    bench.check("ann-password", host="10.0.0.1")
+    bench.hash_one()
+    bench.hash_one()
+    assert bench.names() == [None, "bob", "ann"]
+
+
 def test_addresses_that_have_failed_alike_are_served_in_turn() -> None:
     bench = Bench(*[user(f"u{i}") for i in range(3)], user("ann"))
     for i in range(3):
