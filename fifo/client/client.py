@@ -552,6 +552,7 @@ class BaseClient(Generic[M]):
         messages = [self._factory(delivery, index) for delivery, index in found]
         for message in messages:
             message.ledger.opened(message, now)
+            message.ledger.watch(message.lock_ends_at)
         return messages
 
     async def settle(

@@ -220,7 +220,7 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         _test(resumed.test_what_is_not_sent_again_before_the_mark_is_lost),
     ),
     "a message whose settlement was given up hides that its lock was lost": (
-        edited(Settler, "_fail", "message.lose_lock()", "pass"),
+        edited(Settler, "_fail", "self.session.flag_lost((message,))", "pass"),
         _test(resumed.test_a_settlement_that_is_given_up_after_the_mark_leaves_a_lost_message),
     ),
     "what a broken connection sent again counts for the next one": (

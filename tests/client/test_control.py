@@ -534,7 +534,7 @@ async def test_a_renewal_counts_from_when_it_was_sent() -> None:
         peer.answers[Subscribe] = subscribe_as(11, lock_ms=3_000)
         peer.answers[Renew] = lambda line, frame: None
         async with consuming(peer) as (client, messages):
-            peer.line().deliver(11, 1, bodies(1), remaining_ms=200)
+            peer.line().deliver(11, 1, bodies(1), remaining_ms=1_000)
             [message] = await take(messages, 1)
             client._control.nudge()
             line, frame, _ = await peer.hear(Renew)

@@ -116,6 +116,7 @@ class Control:
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._session.locks.move(self._loop)
         self._wake = asyncio.Event()
         self._lost = asyncio.Event()
         self._task = asyncio.current_task()

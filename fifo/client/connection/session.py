@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -26,7 +26,8 @@ from fifo.client.connection.options import Options
 from fifo.client.connection.pair import Pair
 from fifo.client.consuming import ranges
 from fifo.client.consuming.delivery import Delivery
-from fifo.client.consuming.lock_ledger import LockLedger
+from fifo.client.consuming.lock_ledger import Held, LockLedger
+from fifo.client.consuming.lock_watch import LockWatch
 from fifo.client.durations import Duration, patience
 from fifo.client.errors import (
     ClientClosed,
@@ -147,6 +148,7 @@ class Session:
             environment.entropy(16), environment.entropy(16), established=False
         )
         self.ledgers: dict[int, LockLedger[Any]] = {}
+        self.locks = LockWatch(self, loop)
         self.parts: list[SessionPart] = []
         self.fatal: FifoError | None = None
         self.closing = False
@@ -263,6 +265,9 @@ class Session:
             self.end(error)
         elif error.code == "session_taken" or isinstance(error, PermissionError):
             self._fail(error)
+        now = self.environment.monotonic()
+        for ledger in self.ledgers.values():
+            ledger.detached(now)
         for call in list(self._calls.values()):
             if call.sent and not call.safe:
                 self._forget(call)
@@ -295,9 +300,7 @@ class Session:
             self.environment.entropy(16), self.identity.incarnation, established=False
         )
         for ledger in self.ledgers.values():
-            for message in ledger.end():
-                self.metrics.locks_lost += 1
-                message.lose_lock()
+            self.flag_lost(ledger.end())
         self.ledgers = {}
         self._sinks.clear()
         self._orphans.clear()
@@ -321,6 +324,7 @@ class Session:
         if self.fatal is not None:
             return
         self.fatal = error
+        self.locks.stop()
         for call in list(self._calls.values()):
             failed = again(error)
             failed.unknown |= call.tries.unknown
@@ -613,9 +617,19 @@ class Session:
         self, ledger: LockLedger[Any], tokens: tuple[tuple[int, int], ...], *, suspected: bool
     ) -> None:
         """These locks are lost: flag their messages, on any thread."""
-        for message in ledger.lose(tokens, suspected=suspected):
-            self.metrics.locks_lost += 1
+        self.flag_lost(ledger.lose(tokens, suspected=suspected))
+
+    def flag_lost(self, messages: Iterable[Held]) -> None:
+        """The node says that these locks are lost: tell the program; on any thread."""
+        for message in messages:
+            self.metrics.locks_lost += not (message.is_lost or message.has_run_out)
             message.lose_lock()
+
+    def flag_run_out(self, messages: Iterable[Held]) -> None:
+        """The deadlines of these locks have passed: tell the program; on any thread."""
+        for message in messages:
+            self.metrics.locks_lost += 1
+            message.run_out()
 
     def report_lost(self, number: int) -> None:
         """The control thread has flagged lost locks: the consumer looks; on the user's loop."""

@@ -318,6 +318,7 @@ class Consumer(Generic[M]):
             return False
         token = delivery.first_token + self._index
         self._fresh_until = self._limit(delivery.ledger, delivery, token)
+        delivery.ledger.hand_out(self._fresh_until)
         return True
 
     def _limit(self, ledger: Ledger, delivery: Delivery, token: int) -> float:
@@ -334,6 +335,7 @@ class Consumer(Generic[M]):
         """Whether a message may be handed out; one that may not is given back, uncounted."""
         assert self._delivery is not None, "asked about a message of the buffer"
         self._fresh_until = self._limit(ledger, self._delivery, token)
+        ledger.hand_out(self._fresh_until)
         if now < self._fresh_until:
             return True
         self._settler.release_unopened(ledger, ((token, token),))
@@ -449,6 +451,8 @@ class Consumer(Generic[M]):
         ledger.handler_timeout_s = options.handler_timeout_s
         ledger.nack_delay = options.nack_delay
         self._usable_s = None
+        if not options.auto_renew and options.renewals:
+            ledger.leader_renews_s = max_lock_s
         self._leader_renews = not options.auto_renew and bool(options.renewals)
         is_renewed = options.auto_renew or self._leader_renews
         if is_renewed and max_lock_s >= limits.RENEWALS_PER_LOCK * lock_s:

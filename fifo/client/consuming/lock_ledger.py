@@ -12,6 +12,7 @@ the lowest unresolved token the client never asks again: that is `resolved_below
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, MutableMapping
 from typing import Any, Generic, Protocol, TypeVar
@@ -20,6 +21,7 @@ from fifo.client import limits
 from fifo.client.backoff import BackoffCallable
 from fifo.client.consuming import ranges
 from fifo.client.consuming.ranges import Range, Ranges
+from fifo.client.consuming.renewed import RenewedUntil
 from fifo.client.consuming.settlement import Settleable, Settlement
 from fifo.client.consuming.verbs import Settles
 
@@ -31,8 +33,19 @@ class Held(Settleable, Protocol):
     def is_lost(self) -> bool:
         """Whether the lock is known to be lost."""
 
+    @property
+    def lock_ends_at(self) -> float:
+        """When the lock ends, as the client knows, by its monotonic clock."""
+
+    @property
+    def has_run_out(self) -> bool:
+        """Whether its deadline has passed once without a word from a node."""
+
     def lose_lock(self) -> None:
         """Mark the lock as lost; on any thread."""
+
+    def run_out(self) -> None:
+        """Mark the deadline as passed; on any thread."""
 
 
 class Arrival(Protocol):
@@ -55,12 +68,15 @@ class LockLedger(Generic[_M]):
     """
 
     __slots__ = (
-        "_deadlines",
+        "_detached_at",
         "_gaps",
+        "_handing_until",
         "_known_again",
         "_last_seen",
+        "_look_at",
         "_not_renewed",
         "_opened_at",
+        "_renewed",
         "_since",
         "_unresolved",
         "asked",
@@ -69,6 +85,7 @@ class LockLedger(Generic[_M]):
         "handle_key",
         "handler_timeout_s",
         "in_flight",
+        "leader_renews_s",
         "lock",
         "lock_s",
         "lost",
@@ -107,6 +124,7 @@ class LockLedger(Generic[_M]):
         self.max_lock_s = max_lock_s
         self.renewable = renewable
         self.renewed_for_s: float | None = None
+        self.leader_renews_s: float | None = None  # in all, from the delivery, while connected
         self.handler_timeout_s: float | None = None
         self.nack_delay: BackoffCallable | None = None
         self.void = False
@@ -128,7 +146,10 @@ class LockLedger(Generic[_M]):
         self._not_renewed: set[int] = set()
         self._opened_at: dict[int, float] = {}
         self._since: dict[int, float] = {}  # when the lock began, where its renewals are bounded
-        self._deadlines: list[tuple[int, int, float]] = []
+        self._renewed = RenewedUntil()
+        self._detached_at = math.inf
+        self._handing_until = math.inf  # no message that is handed out now ends before
+        self._look_at = math.inf  # no lock in the program's hands ends before
 
     def __repr__(self) -> str:
         return f"<ledger {self.number} of {self.queue}: {self.overview()}>"
@@ -177,6 +198,7 @@ class LockLedger(Generic[_M]):
 
     def resumed(self) -> None:
         """The node begins to send again all that is held here."""
+        self._detached_at = math.inf
         self._known_again = Ranges()
 
     def gone(self) -> tuple[Range, ...]:
@@ -324,11 +346,9 @@ class LockLedger(Generic[_M]):
 
     def renewed(self, items: Iterable[tuple[int, int, int]], sent_at: float) -> None:
         """A renewal was granted: (first, last, remaining ms), counted from when it was SENT."""
-        fresh = [(first, last, sent_at + left_ms / 1000) for first, last, left_ms in items]
+        answer = [(first, last, sent_at + left_ms / 1000) for first, last, left_ms in items]
         with self.lock:
-            kept = [one for one in self._deadlines if one[2] > sent_at]
-            # The newest first: a token is looked up in the first range that holds it.
-            self._deadlines = [*fresh, *kept][: limits.GAPS_MAX]
+            self._renewed.put(answer, sent_at)
 
     def lose(self, lost: Iterable[Range], *, suspected: bool) -> list[_M]:
         """These locks are gone. Returns the messages in the program's hands that it concerns.
@@ -367,9 +387,68 @@ class LockLedger(Generic[_M]):
         return lost
 
     def deadline(self, token: int, delivery: Arrival) -> float:
-        """When this lock ends, by our monotonic clock: an upper bound."""
+        """When this lock ends, by our monotonic clock.
+
+        Never later than the node's once it was renewed, for that counts from the request; before,
+        later by the time that the delivery was on its way.
+        """
         end = delivery.received + delivery.remaining_s
-        for first, last, renewed_until in self._deadlines:
-            if first <= token <= last:
-                return max(end, renewed_until)
-        return end
+        renewed_until = self._renewed.get(token)
+        return end if renewed_until is None else renewed_until
+
+    # The end of locks that nothing prolongs, on the control thread; what it waits for, on any.
+
+    def ends_at(self, token: int, delivery: Arrival) -> float:
+        """When this lock ends, with the renewals by the leader: while we are connected it renews,
+        and when we are not any more for one lock from then."""
+        end = self.deadline(token, delivery)
+        if self.leader_renews_s is None:
+            return end
+        renewed = min(delivery.received + self.leader_renews_s, self._detached_at + self.lock_s)
+        return max(end, renewed)
+
+    def detached(self, now: float) -> None:
+        """The connection is gone: the leader may be renewing for the last time."""
+        self._detached_at = now
+        if self.leader_renews_s is not None:
+            self.watch(now + self.lock_s)
+
+    def hand_out(self, until: float) -> None:
+        """Messages are handed out from here on whose locks do not end before `until`."""
+        self._handing_until = until
+        if until < self._look_at:
+            self.watch(until)
+
+    def watch(self, at: float) -> None:
+        """A lock in the program's hands may end then."""
+        with self.lock:
+            self._look_at = min(self._look_at, at)
+        self.settler.watch(at)
+
+    def run_out(self, now: float) -> tuple[list[_M], float]:
+        """The messages in the program's hands whose locks have ended, and when to look again.
+
+        Left out is what a settlement is under way for: its answer says what became of the lock.
+        Their tokens are renewed on: the cluster may keep them, as it does over an election.
+        """
+        with self.lock:
+            if now < self._look_at:
+                return [], self._look_at
+            self._look_at = math.inf
+        # Looked at after that was written; `hand_out` does it the other way round.
+        soonest = self._handing_until if self._handing_until > now else math.inf
+        ended: list[_M] = []
+        for token in ranges.tokens(self.unresolved()):
+            message = self.open.get(token)
+            if message is None:
+                # In the buffer, or handed out in this very moment.
+                soonest = min(soonest, now + self.lock_s / limits.RENEWALS_PER_LOCK)
+            elif not (message.is_lost or message.has_run_out):
+                end = message.lock_ends_at
+                if end <= now:
+                    ended.append(message)
+                else:
+                    soonest = min(soonest, end)
+        with self.lock:
+            self._look_at = min(self._look_at, soonest)
+            return ended, self._look_at

@@ -113,6 +113,7 @@ class LockedMessage(StoredMessage):
         "_ack_failed",
         "_lock_lost",
         "_lost",
+        "_ran_out",
         "ledger",
         "settlement",
         "token",
@@ -128,7 +129,7 @@ class LockedMessage(StoredMessage):
         assert ledger is not None, "a locked message belongs to a consumer"
         self.ledger: Ledger = ledger
         self.settlement: LockSettlement | None = None
-        self._lost = False
+        self._lost = self._ran_out = False
         self._lock_lost: Signal | None = None
         self._ack_failed: Signal | None = None
 
@@ -160,6 +161,11 @@ class LockedMessage(StoredMessage):
         return max(0.0, self.ledger.deadline(self.token, self._delivery) - now)
 
     @property
+    def lock_ends_at(self) -> float:
+        """Used by the client: when it takes the lock for lost, by its monotonic clock."""
+        return self.ledger.ends_at(self.token, self._delivery)
+
+    @property
     def deadline(self) -> datetime:
         """When the lock ends, by the local clock (aware, UTC)."""
         wall = self.ledger.settler.environment.wall()
@@ -167,11 +173,16 @@ class LockedMessage(StoredMessage):
 
     @property
     def lock_lost(self) -> Signal:
-        """Set when the lock is known to be lost: another consumer may get the message."""
+        """Set when the lock is lost: another consumer may get the message.
+
+        The node said so, or the deadline has passed without an answer to a renewal. The cluster may
+        have kept the lock then, and it is renewed on: settle the message in any case (`release()`
+        gives it back), and the receipt says what became of it.
+        """
         signal = self._lock_lost
         if signal is None:
             signal = self._lock_lost = Signal()
-            if self._lost:
+            if self._lost or self._ran_out:
                 signal.set()
         return signal
 
@@ -190,10 +201,21 @@ class LockedMessage(StoredMessage):
         if self._lock_lost is not None:
             self._lock_lost.set()
 
+    def run_out(self) -> None:
+        """Called by the client, on any thread: the lock is gone for all that we know."""
+        self._ran_out = True
+        if self._lock_lost is not None:
+            self._lock_lost.set()
+
     @property
     def is_lost(self) -> bool:
         """Whether the lock is known to be lost."""
         return self._lost
+
+    @property
+    def has_run_out(self) -> bool:
+        """Whether its deadline has passed once without a word from a node; it may hold again."""
+        return self._ran_out
 
 
 Ledger: TypeAlias = LockLedger[LockedMessage]

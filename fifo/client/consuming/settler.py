@@ -20,7 +20,14 @@ from fifo.client.consuming import ranges
 from fifo.client.consuming.message import Ledger, LockedMessage, LockSettlement
 from fifo.client.consuming.ranges import Range
 from fifo.client.consuming.settlement import LOST, SENT, Follower, Settlement
-from fifo.client.consuming.verbs import ACK, STATUSES, SettleResult, Settling, Status
+from fifo.client.consuming.verbs import (
+    ACK,
+    STATUSES,
+    SettleResult,
+    Settling,
+    Status,
+    releasing,
+)
 from fifo.client.errors import (
     AckRetriesExhausted,
     FifoError,
@@ -241,6 +248,10 @@ class Settler:
     def give_up(self, message: LockedMessage) -> None:
         """The program is done with a message whose lock is lost, and says nothing about it."""
         ledger, token = message.ledger, message.token
+        if not (message.is_lost or message.settled):
+            # It ran out by our own clock: where the cluster has kept the lock, it is given back.
+            self.send(message, releasing(None))
+            return
         ledger.open.pop(token, None)
         ledger.resolve(((token, token),))
         if ledger.suspected:
@@ -252,6 +263,10 @@ class Settler:
         """Report a receipt that says no and that no caller sees: that of a `process()` block."""
         if result.status in (Status.LOCK_LOST, Status.UNKNOWN_CONSUMER):
             self._unsettled(message, LockLost(result.status.value))
+
+    def watch(self, at: float) -> None:
+        """A lock may end at this time: look then."""
+        self.session.locks.watch(at)
 
     async def renew(self, message: LockedMessage) -> None:
         """Renew one lock, by the program's own word. Raises LockLost."""
@@ -424,8 +439,7 @@ class Settler:
             result = settlement.result(message.token)
             if result.status in (Status.LOCK_LOST, Status.UNKNOWN_CONSUMER):
                 if not message.is_lost:
-                    self.session.metrics.locks_lost += 1
-                    message.lose_lock()
+                    self.session.flag_lost((message,))
             elif result.status is Status.OK or (
                 result.status is Status.ALREADY_SETTLED and settlement.attempts
             ):
@@ -486,10 +500,10 @@ class Settler:
             if not over:
                 message.settlement = None
                 if ledger.is_lost(message.token) and not message.is_lost:
-                    self.session.metrics.locks_lost += 1
-                    message.lose_lock()
+                    self.session.flag_lost((message,))
                 if not message.is_lost:
                     ledger.open[message.token] = message
+                    ledger.watch(message.lock_ends_at)
             elif not error.unknown:
                 message.settlement = None
         awaited = settlement.is_awaited

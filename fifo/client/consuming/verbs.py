@@ -166,6 +166,9 @@ class Settles(Protocol[_M]):
     async def renew(self, message: _M) -> None:
         """Renew one lock. Raises LockLost."""
 
+    def watch(self, at: float) -> None:
+        """Look for locks that have ended at this time, at the latest; on any thread."""
+
     def report(self, message: _M, result: SettleResult) -> None:
         """Report a receipt that says no and that no caller sees."""
 

@@ -82,6 +82,11 @@ class Letter:
         return f"{self.actor.name}'s {self.message.id} {self.lock}"
 
     @property
+    def seconds_left(self) -> float:
+        """Until its deadline, as its client knows it; by the program's clock."""
+        return float(self.message.lock_ends_at - self.actor.program.clock())
+
+    @property
     def is_free(self) -> bool:
         """Whether the program may take it for locked and not settled: nothing that it asked for
         can have happened."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fifo.client.connection.session import Session
 from fifo.client.consuming.lock_ledger import LockLedger
+from fifo.client.consuming.lock_watch import LockWatch
 from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settler import Settler
 from fifo.client.publishing.publish_stream import PublishStream
@@ -38,7 +39,7 @@ BUGS: dict[str, Switch] = {
         "first.followers.append(follower)\n        return SENT",
         "return SettleResult(Status.ALREADY_SETTLED)",
     ),
-    "a lost lock sets no flag": edited(Session, "lose", "message.lose_lock()", "pass"),
+    "a lost lock sets no flag": edited(Session, "flag_lost", "message.lose_lock()", "pass"),
     "a call whose answer is missing is called not done": edited(
         Session, "expired", "unknown=True", "unknown=False"
     ),
@@ -65,6 +66,9 @@ BUGS: dict[str, Switch] = {
         "deadline",
         "end = delivery.received + delivery.remaining_s",
         "end = delivery.received + delivery.remaining_s + 60",
+    ),
+    "a lock that has run out is believed in": edited(
+        LockWatch, "_look", "self._session.flag_run_out(ended)", "pass"
     ),
     "a message that comes again is handed out again": edited(
         LockLedger,

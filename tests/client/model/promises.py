@@ -23,6 +23,10 @@ ALREADY, DEAD, LOST = (
 )
 
 
+LATE_S = 0.01
+"""Time that the signal of a lock may come after its deadline: a few turns of the loop."""
+
+
 class Promises:
     """All comparisons of one run. The first that does not hold ends it."""
 
@@ -167,9 +171,14 @@ class Promises:
         """Look at what programs can look at any time."""
         for letter in self.heard.letters:
             message, lock = letter.message, letter.lock
-            if not letter.actor.is_alive or not message.is_lost or message.ledger.void:
+            if not letter.actor.is_alive or message.ledger.void:
                 continue
-            self.holds("lost is lost", lock not in self.truth.locked, f"{letter} is locked")
+            if message.is_lost:
+                self.holds("lost is lost", lock not in self.truth.locked, f"{letter} is locked")
+            is_over = not letter.actor.program.paused and letter.seconds_left < -LATE_S
+            if is_over and not message.settled and letter.actor.is_up:
+                told = message.lock_lost.is_set()
+                self.holds("a lock that has run out is lost", told, f"{letter}")
 
     def renewed(self, letter: Letter, error: fifo.FifoError | None) -> None:
         """An explicit renewal was answered."""

@@ -32,6 +32,7 @@ ROWS: Final[dict[str, tuple[str, ...]]] = {
     "Across an ended session": ("not done is not done", "settled was asked for"),
     "A deadline counts": ("no lock is believed in by two",),
     "A lost lock is seen": ("a lost lock is reported", "lost is lost"),
+    "A lock is lost at": ("a lock that has run out is lost", "no lock is believed in by two"),
     "What the node does not send again": ("a lost lock is reported",),
     "One hung handler": ("what is asked for comes",),
     "A message whose lock ran out": ("received with its lock",),
