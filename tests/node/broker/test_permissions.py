@@ -57,6 +57,23 @@ def test_a_request_needs_every_permission_of_its_line(message: Message, grants: 
     assert rights(others).refusal(message) is not None
 
 
+@pytest.mark.parametrize(
+    ("pattern", "queue", "others"),
+    [
+        ("jobs[*]", "jobs*", ("jobs", "jobs1", "jobs[*]")),
+        ("jobs[?]", "jobs?", ("jobs1", "jobs[?]")),
+        ("jobs[[]1]", "jobs[1]", ("jobs1", "jobs[[]1]")),
+        ("jobs[[]*]", "jobs[42]", ("jobs42", "jobs[42")),
+    ],
+)
+def test_a_special_character_in_brackets_is_itself(
+    pattern: str, queue: str, others: tuple[str, ...]
+) -> None:
+    user = rights(f"consume:{pattern}")
+    assert user.refusal(wire.Get(queue, 1)) is None
+    assert all(user.refusal(wire.Get(other, 1)) is not None for other in others)
+
+
 def test_a_producer_is_opened_only_by_a_user_who_may_publish_somewhere() -> None:
     message = wire.OpenProducer("loader")
     assert rights("publish:orders.*").refusal(message) is None
