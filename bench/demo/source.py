@@ -86,12 +86,13 @@ class RecordingWriter(FifoWriter):
         super().__init__(settings)
         self._folder = folder
 
-    def sending(self, producer: str, partition: int, base: int) -> Sending:
+    def sending(self, producer: str, partition: int) -> Sending:
         """With a record."""
-        return RecordingSending(self.settings, producer, partition, base, self._folder)
+        return RecordingSending(self.settings, producer, partition, self._folder)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks have ended well: say how many rows they sent."""
+        super().commit(messages)
         sent = sum(message.rows for message in messages if isinstance(message, Published))
         (self._folder.parent / PUBLISHED).write_text(str(sent))
 
@@ -99,10 +100,8 @@ class RecordingWriter(FifoWriter):
 class RecordingSending(Sending):
     """A task's publishing, with a line for each chunk when it is confirmed."""
 
-    def __init__(
-        self, settings: Settings, producer: str, partition: int, base: int, folder: Path
-    ) -> None:
-        super().__init__(settings, producer, partition, base)
+    def __init__(self, settings: Settings, producer: str, partition: int, folder: Path) -> None:
+        super().__init__(settings, producer, partition)
         self._folder = folder
         self._sent_ms: deque[int] = deque()
 

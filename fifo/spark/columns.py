@@ -149,10 +149,10 @@ class Written(NamedTuple):
     columns: dict[str, Any]
 
 
-def to_messages(batch: pa.RecordBatch, first_row: int) -> Written:
-    """The columns of a batch for the client; raises InvalidArgument for a null where none may be.
+def to_messages(batch: pa.RecordBatch | pa.Table, first_row: int) -> Written:
+    """The columns of some rows for the client; raises InvalidArgument for a null where none may be.
 
-    `first_row` is the number of the batch's first row in its partition, for the error.
+    `first_row` is the number of the first of them in its partition, for the error.
     """
     bodies = batch.column("body")
     if bodies.null_count:

@@ -53,6 +53,16 @@ PARTITIONS_MAX: Final = 10_000
 MAX_MESSAGES: Final = 2**53
 """The largest `maxMessages`: more than any queue holds."""
 
-BATCH_BITS: Final = 32
-"""A streaming write numbers its rows `batch << 32 | row`: four thousand million rows a partition
-and batch, two thousand million batches."""
+PLACE_BITS: Final = 9
+"""Bits of a row's number for its place in a chunk, from 1 to SEND_MESSAGES."""
+
+DIGEST_BITS: Final = 16
+"""Bits for the digest of all rows up to the end of the chunk: other rows in their place go
+unnoticed in one of 65,536 partitions."""
+
+CHUNK_BITS: Final = 18
+"""Bits for the chunk: 131 million rows in a partition of one write, or of one batch of a stream."""
+
+BATCH_BITS: Final = 20
+"""Bits for a stream's batch, which leaves none of the 63 of a number: behind a million batches the
+query's producers get another name."""

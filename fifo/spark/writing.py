@@ -1,7 +1,7 @@
 """Writing: rows of a partition, published in order under numbers that a repeated task repeats.
 
-Owns who the producer of a partition is, how its rows are numbered, and how far it may run ahead of
-its confirms. Whether a number was stored before is the broker's business.
+Owns who the producer of a partition is, and how far it may run ahead of its confirms; `numbering`
+has the numbers. Whether a number was stored before is the broker's business.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import fifo
 from fifo.blocking import BlockingProducer, BlockingSent
 from fifo.spark import columns, limits
 from fifo.spark.errors import SourceError, telling, told
+from fifo.spark.numbering import Numbering, chunks
 from fifo.spark.options import Settings
 
 _QUERY: Final = "sql.streaming.queryId"
@@ -34,6 +35,7 @@ _BATCH: Final = "streaming.sql.batchId"
 class Published(WriterCommitMessage):
     """The result of a task: its rows, and the number stored by an earlier attempt."""
 
+    producer: str
     partition: int
     rows: int
     duplicates: int
@@ -42,12 +44,12 @@ class Published(WriterCommitMessage):
 class Sending:
     """Publishes the rows of one partition. Subclasses may watch what is confirmed."""
 
-    def __init__(self, settings: Settings, producer: str, partition: int, base: int) -> None:
-        """Row n, from 1, gets the number base + n."""
+    def __init__(self, settings: Settings, producer: str, partition: int, batch: int = 0) -> None:
+        """`batch`: of a stream, part of the numbers; a write of its own has one."""
         self.settings = settings
         self.partition = partition
         self._producer_name = producer
-        self._base = base
+        self._batch = batch
         self._rows = 0
         self._duplicates = 0
         self._under_way: deque[tuple[int, list[bytes], BlockingSent]] = deque()
@@ -65,26 +67,29 @@ class Sending:
             fifo.blocking.connect(self.settings.url) as client,
         ):
             producer = client.open_producer(self._producer_name)
+            numbering = Numbering(self._batch, producer.last(self.settings.queue))
             try:
-                for batch in batches:
-                    for start in range(0, batch.num_rows, limits.SEND_MESSAGES):
-                        self._send(producer, batch.slice(start, limits.SEND_MESSAGES))
+                for rows, is_last in chunks(batches):
+                    self._send(producer, numbering, rows, is_last=is_last)
+                numbering.end()
                 while self._under_way:
                     self._confirm()
             finally:
                 for _, _, sending in self._under_way:
                     sending.give_up()
-        return Published(self.partition, self._rows, self._duplicates)
+        return Published(self._producer_name, self.partition, self._rows, self._duplicates)
 
     def _where(self) -> str:
         return f"{self.settings.where()}, partition {self.partition}"
 
-    def _send(self, producer: BlockingProducer, rows: pa.RecordBatch) -> None:
+    def _send(
+        self, producer: BlockingProducer, numbering: Numbering, rows: pa.Table, *, is_last: bool
+    ) -> None:
         first = self._rows + 1
         self._rows += rows.num_rows
         with telling(f"{self._where()}, rows {first} to {self._rows}"):
             bodies, given = columns.to_messages(rows, first)
-            numbers = range(self._base + first, self._base + self._rows + 1)
+            numbers = numbering.next(bodies, is_last=is_last)
             while len(self._under_way) >= limits.SENDS_UNDER_WAY or self._is_done():
                 self._confirm()
             self.sent(bodies)
@@ -126,11 +131,16 @@ class FifoWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition."""
         partition = _context().partitionId()
-        return self.sending(f"spark/{self.job}/{partition}", partition, 0).run(iterator)
+        return self.sending(f"spark/{self.job}/{partition}", partition).run(iterator)
 
-    def sending(self, producer: str, partition: int, base: int) -> Sending:
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All tasks have ended well."""
+        if self.settings.job:
+            _check_behind(self.settings, messages)
+
+    def sending(self, producer: str, partition: int) -> Sending:
         """Make the publishing part; subclasses may give another."""
-        return Sending(self.settings, producer, partition, base)
+        return Sending(self.settings, producer, partition)
 
 
 class FifoStreamWriter(DataSourceStreamArrowWriter):
@@ -148,8 +158,36 @@ class FifoStreamWriter(DataSourceStreamArrowWriter):
                 "this Spark version gives a task neither the query nor the batch: use 4.2 or newer"
             )
         partition = context.partitionId()
-        base = int(batch) << limits.BATCH_BITS
-        return Sending(self.settings, f"spark/{query}/{partition}", partition, base).run(iterator)
+        producer = stream_producer(query, int(batch), partition)
+        return Sending(self.settings, producer, partition, int(batch)).run(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """All tasks of a batch have ended well; one that had not begun before has no duplicates."""
+        if any(isinstance(one, Published) and one.duplicates for one in messages):
+            _check_behind(self.settings, messages, batchId)
+
+
+def _check_behind(
+    settings: Settings, messages: Sequence[WriterCommitMessage | None], batch: int = 0
+) -> None:
+    """Raise SourceError where the partition behind the last has stored rows.
+
+    An earlier attempt had more partitions then; its rows came again in others.
+    """
+    producers = [one.producer for one in messages if isinstance(one, Published)]
+    if not producers:
+        return
+    name = f"{producers[0].rpartition('/')[0]}/{len(messages)}"
+    with (
+        telling(f"{settings.where()}, {len(messages)} partitions"),
+        fifo.blocking.connect(settings.url) as client,
+    ):
+        Numbering(batch, client.open_producer(name).last(settings.queue)).end()
+
+
+def stream_producer(query: str, batch: int, partition: int) -> str:
+    """Name the producer of a batch: another one behind each 2**BATCH_BITS batches."""
+    return f"spark/{query}/{batch >> limits.BATCH_BITS}/{partition}"
 
 
 def _context() -> TaskContext:

@@ -48,8 +48,8 @@ def bodies(tasks: Iterable[Iterable[pa.RecordBatch]]) -> list[bytes]:
     return [row["body"] for task in tasks for row in rows(task)]
 
 
-def send(url: str, queue: str, producer: str, base: int, texts: Iterable[str]) -> Published:
+def send(url: str, queue: str, producer: str, batch: int, texts: Iterable[str]) -> Published:
     """Run one attempt of a task of a write."""
     wanted = settings(options.STREAM_WRITE, url, queue, {})
-    batches = [pa.table({"body": list(texts)}).to_batches()[0]]
-    return Sending(wanted, producer, 0, base).run(iter(batches))
+    batches = pa.table({"body": pa.array(list(texts), pa.string())}).to_batches()
+    return Sending(wanted, producer, 0, batch).run(iter(batches))

@@ -24,6 +24,7 @@ from fifo.blocking import BlockingClient
 from fifo.spark import options
 from fifo.spark.writing import Sending
 from tests.spark.conftest import Cluster
+from tests.spark.reads import send
 from tests.spark.tasks import WAIT_S, pausing, pausing_rows, places, wait_for
 from tests.spark.test_reading_cluster import depth
 
@@ -181,7 +182,7 @@ def test_two_attempts_of_a_partition_at_once_store_nothing_twice(
                 yield pa.table({"body": texts}).to_batches()[0]
 
         wanted = options.parse({"url": url, "queue": queue}, options.BATCH_WRITE)
-        done = Sending(wanted, "spark/the-job/0", 0, 0).run(rows())
+        done = Sending(wanted, "spark/the-job/0", 0).run(rows())
         yield done.rows, done.duplicates
 
     done = spark.sparkContext.parallelize(range(2), 2).mapPartitions(attempt).collect()
@@ -218,6 +219,26 @@ def test_a_named_job_that_is_run_again_stores_nothing_twice(
     assert client.queue(source.queue).ready == 100
     source.write(numbered(spark, 100))
     assert client.queue(source.queue).ready == 200
+
+
+@pytest.mark.parametrize("after", [4, 1], ids=["split", "merged"])
+@pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "cut-short"])
+def test_a_write_that_is_repeated_with_other_partitions_fails_and_says_so(
+    source: Source, spark: SparkSession, after: int, is_whole: bool
+) -> None:
+    """The first write, of two partitions, succeeds or fails in the last chunk of the first one."""
+    rows = numbered(spark, 3000)
+    if is_whole:
+        source.write(rows, job="nightly")
+    else:
+        bad = rows.selectExpr("if(body = '1499', null, body) as body")
+        with pytest.raises(Exception, match="body is null"):
+            source.write(bad, job="nightly")
+        # Both begin at once, but a task ends with its job: let the second have stored its rows.
+        send(source.url, source.queue, "spark/nightly/1", 0, map(str, range(1500, 3000)))
+    with pytest.raises(Exception, match="fifo") as refused:
+        source.write(numbered(spark, 3000, after), job="nightly")
+    assert "an earlier attempt stored other rows" in last_line(refused.value)
 
 
 def test_a_read_that_fails_later_loses_nothing_where_acks_are_manual(

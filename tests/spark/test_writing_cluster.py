@@ -12,7 +12,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 import fifo
 from fifo.blocking import BlockingClient
 from fifo.spark import FifoDataSource, SourceError, options
-from fifo.spark.writing import FifoWriter, Sending
+from fifo.spark.numbering import Numbering
+from fifo.spark.writing import FifoStreamWriter, FifoWriter, Sending, stream_producer
 from tests.spark.conftest import Cluster
 from tests.spark.reads import send, settings
 
@@ -30,11 +31,17 @@ def stored(client: BlockingClient, queue: str) -> list[bytes]:
 def test_a_repeated_task_stores_nothing_twice_however_far_it_came(
     cluster: Cluster, client: BlockingClient, queue: str
 ) -> None:
-    assert send(cluster.url, queue, "job/0", 0, texts(300)).duplicates == 0
-    assert send(cluster.url, queue, "job/0", 0, texts(300)).duplicates == 300
-    again = send(cluster.url, queue, "job/0", 0, texts(700))
-    assert (again.rows, again.duplicates) == (700, 300)
-    assert stored(client, queue) == [text.encode() for text in texts(700)]
+    def batches(count: int) -> Iterator[pa.RecordBatch]:
+        yield from pa.table({"body": texts(count)}).to_batches()
+        raise RuntimeError("the task ends here")
+
+    wanted = settings(options.STREAM_WRITE, cluster.url, queue, {})
+    for count in (0, 300, 501, 800):
+        with pytest.raises(RuntimeError, match="the task ends here"):
+            Sending(wanted, "job/0", 0).run(batches(count))
+    assert send(cluster.url, queue, "job/0", 0, texts(900)).rows == 900
+    assert send(cluster.url, queue, "job/0", 0, texts(900)).duplicates == 900
+    assert stored(client, queue) == [text.encode() for text in texts(900)]
 
 
 def test_two_attempts_at_once_store_each_row_once(
@@ -52,7 +59,7 @@ def test_two_attempts_at_once_store_each_row_once(
     def other() -> None:
         assert send(cluster.url, queue, "job/0", 0, rows).rows == 1000
 
-    done = Sending(wanted, "job/0", 0, 0).run(batches(rows, other))
+    done = Sending(wanted, "job/0", 0).run(batches(rows, other))
     assert done.rows == 1000
     assert done.duplicates >= 500
     assert stored(client, queue) == [text.encode() for text in rows]
@@ -61,11 +68,45 @@ def test_two_attempts_at_once_store_each_row_once(
 def test_batches_of_a_stream_are_distinguished_by_their_number(
     cluster: Cluster, client: BlockingClient, queue: str
 ) -> None:
-    send(cluster.url, queue, "query/0", 7 << 32, texts(2))
-    send(cluster.url, queue, "query/0", 8 << 32, texts(3))
-    assert send(cluster.url, queue, "query/0", 8 << 32, texts(3)).duplicates == 3
-    assert send(cluster.url, queue, "query/0", 7 << 32, texts(2)).duplicates == 2
+    send(cluster.url, queue, "query/0", 7, texts(2))
+    send(cluster.url, queue, "query/0", 8, texts(3))
+    assert send(cluster.url, queue, "query/0", 8, texts(3)).duplicates == 3
+    assert send(cluster.url, queue, "query/0", 7, texts(2)).duplicates == 2
     assert len(stored(client, queue)) == 5
+
+
+def test_a_batch_that_is_run_again_with_other_rows_fails(
+    cluster: Cluster, client: BlockingClient, queue: str
+) -> None:
+    send(cluster.url, queue, "query/0", 7, texts(1000))
+    for other in (texts(1000)[::-1], texts(999), texts(1001), texts(500), []):
+        with pytest.raises(SourceError, match="an earlier attempt stored other rows"):
+            send(cluster.url, queue, "query/0", 7, other)
+    assert send(cluster.url, queue, "query/0", 8, texts(1)).duplicates == 0
+    assert len(client.peek(queue, 1000)) == 1000
+
+
+def test_a_batch_that_is_run_again_in_fewer_partitions_fails_at_its_commit(
+    cluster: Cluster, client: BlockingClient, queue: str
+) -> None:
+    wanted = settings(options.STREAM_WRITE, cluster.url, queue, {})
+    writer = FifoStreamWriter(wanted)
+    for batch in (7, 8):
+        parts = [send(cluster.url, queue, f"query/{n}", batch, texts(10)) for n in range(3)]
+        writer.commit(list(parts), batch)
+    writer.commit([send(cluster.url, queue, "query/0", 9, texts(10))], 9)
+    for _ in range(2):
+        again = [send(cluster.url, queue, f"other/{n}", 8, texts(10)) for n in range(2)]
+        writer.commit(list(again), 8)
+    with pytest.raises(SourceError, match="1 partitions: an earlier attempt stored other rows"):
+        writer.commit([again[0]], 8)
+
+
+def test_a_stream_has_other_producers_behind_a_million_batches() -> None:
+    names = [stream_producer("query", batch, 3) for batch in (0, 2**20 - 1, 2**20)]
+    assert names == ["spark/query/0/3", "spark/query/0/3", "spark/query/1/3"]
+    same = [Numbering(batch, 0).next([b"x"], is_last=True)[0] for batch in (5, 2**20 + 5)]
+    assert same[0] == same[1] < 2**63
 
 
 def test_each_job_has_producers_of_its_own_unless_it_is_named(cluster: Cluster) -> None:
@@ -104,7 +145,7 @@ def test_a_row_that_cannot_be_sent_fails_the_task(
     wanted = settings(options.STREAM_WRITE, cluster.url, queue, {})
     rows = pa.table({"body": ["fine", body]}).to_batches()
     with pytest.raises(SourceError, match=words):
-        Sending(wanted, "job/0", 0, 0).run(iter(rows))
+        Sending(wanted, "job/0", 0).run(iter(rows))
     assert stored(client, queue) == []
 
 
@@ -122,12 +163,12 @@ def test_a_cluster_that_dies_in_the_middle_ends_the_task_with_an_error(
     cluster: Cluster, client: BlockingClient, queue: str
 ) -> None:
     wanted = settings(options.STREAM_WRITE, f"{cluster.url}?timeout=1", queue, {})
-    sending = Sending(wanted, "job/0", 0, 0)
+    sending = Sending(wanted, "job/0", 0)
 
     def batches() -> Generator[pa.RecordBatch, None, None]:
-        yield from pa.table({"body": texts(500)}).to_batches()
+        yield from pa.table({"body": texts(1000)}).to_batches()
         with cluster.without_majority():
-            yield from pa.table({"body": texts(500, 500)}).to_batches()
+            yield from pa.table({"body": texts(500, 1000)}).to_batches()
             yield from pa.table({"body": ["the last"] * 50_000}).to_batches()
             raise AssertionError("no task has failed")
 
