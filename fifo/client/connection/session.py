@@ -51,6 +51,7 @@ from fifo.wire.messages import (
     ROLE_DATA,
     SESSION_RESUMED,
     VERB_RELEASE,
+    Cancel,
     Confirms,
     Deliver,
     Error,
@@ -157,6 +158,7 @@ class Session:
         self.on_disconnected: Callable[[FifoError], object] | None = None
         self._sinks: dict[int, Sink] = {}
         self._listeners: dict[int, Listener] = {}
+        self._found: frozenset[int] = frozenset()  # the node's consumers, not looked at yet
         self._orphans: dict[int, list[Delivery]] = {}
         self._removed: set[int] = set()
         self._expected: dict[int, Expected] = {}
@@ -236,6 +238,8 @@ class Session:
             self._send_call(call)
         for part in self.parts:
             part.resumed()
+        self._found = frozenset([one[0] for one in welcome.consumers])
+        self._cancel_strangers()
         if not self._first.done():
             self._first.set_result(None)
         if self.on_connected is not None:
@@ -479,9 +483,10 @@ class Session:
         self.loop.call_later(delay * (0.75 + self.environment.chance() / 2), self._send_call, call)
 
     def _forget(self, call: Call) -> None:
-        if self._calls.pop(call.correlation, None) is not None and self._orphans:
+        if self._calls.pop(call.correlation, None) is not None and (self._orphans or self._found):
             # After this turn: an answer binds what came before it first.
             self.loop.call_soon(self._give_orphans_back)
+            self.loop.call_soon(self._cancel_strangers)
 
     # Frames in.
 
@@ -576,6 +581,18 @@ class Session:
                 if self.link is not None:
                     release = Settle(number, VERB_RELEASE, tokens, automatic=True)
                     self.link.send(release, self.next_correlation())
+
+    def _cancel_strangers(self) -> None:
+        """Cancel what no call here has asked for: a program that had the session before us did.
+        Its consumers would be sent messages that no program takes."""
+        if not self._found or self.link is None or self._awaits_number():
+            return
+        sent = [call.message for call in self._calls.values()]
+        left = {one.consumer for one in sent if isinstance(one, Cancel)}
+        strangers = self._found - self.ledgers.keys() - self._listeners.keys() - left
+        self._found = frozenset()
+        for number in sorted(strangers):
+            self.tell(Cancel(number))
 
     def _all_sent_again(self) -> None:
         """After a resume the node has sent all that is still ours: what it did not send is lost,

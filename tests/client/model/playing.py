@@ -191,19 +191,13 @@ class Scene:
             if actor.is_up
             for consumer in actor.consumers
             if not consumer.cancelled and consumer.number is not None
-        } - self._blocked()
+        }
         found = []
         for name in asked:
             view = self.truth.machine.queue_overview(name)
             if view is not None and view["messages"]:
                 found.append(name)
         return found
-
-    def _blocked(self) -> set[str]:
-        """Single-active queues whose active consumer belonged to a program whose session another
-        took: that one does not know it."""
-        taken = any(self.truth.is_taken(session) for session in self.truth.sessions)
-        return {"solo"} if taken else set()
 
     def _leave(self) -> None:
         """Every program closes its client, which leaves nothing behind."""

@@ -117,6 +117,17 @@ def test_every_promise_is_compared() -> None:
     assert wanted <= set(compared)
 
 
+def test_a_program_that_takes_a_session_starves_no_queue_of_the_one_before() -> None:
+    with played(0) as scene:
+        first = scene.actors[0]
+        first.run(first.consume("solo", None, 3, 1.0))
+        scene.until(lambda: len(first.consumers) == 2, 1.0, "no consumer")
+        second = scene.join("c1t", first.session_id)
+        scene.until(lambda: second.is_up, 1.0, "the second is not up")
+        second.run(second.consume("solo", None, 3, 1.0))
+        second.run(second.publish_many("solo", 3))
+
+
 def test_every_guarantee_is_held_by_the_model_or_says_why_not() -> None:
     section = page("client").split("## What it guarantees", 1)[1]
     guarantees = [line[2:] for line in section.splitlines() if line.startswith("- ")]
