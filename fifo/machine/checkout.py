@@ -94,9 +94,9 @@ def deliver(
             break
         position, piece = taken
         locks.hold(state, consumer, lock_ms, position, piece, step.now)
-        if (
-            queue.records.index and _handed_out(step, queue, position)
-        ) or queue.spec.ordering == "key":
+        if queue.records.index and _handed_out(step, queue, position):
+            step.checkouts -= limits.HAND_OUT_COST - 1
+        elif queue.spec.ordering == "key":
             step.checkouts -= limits.RECORD_COST - 1
         if position != end:
             if count:
@@ -109,6 +109,7 @@ def deliver(
         runs += runs_of(queue, start, end - start)
         queue.locked += count
         queue.counters["delivered"] += count
+        step.checkouts -= limits.DELIVERY_COST
         step.effects.append(
             Deliver(
                 consumer.session if session is None else session,

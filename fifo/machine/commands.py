@@ -552,10 +552,10 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
     ),
     24: (
         RedriveStep,
-        (_queue, natural, natural, sequence(natural, limits.STEP_MESSAGES)),
+        (_queue, natural, natural, sequence(natural, limits.MOVE_MESSAGES)),
     ),
     25: (RedriveStop, (_queue,)),
-    26: (Move, (_queue, _queue, integer(1, limits.STEP_MESSAGES))),
+    26: (Move, (_queue, _queue, integer(1, limits.MOVE_MESSAGES))),
     27: (
         OpenDurable,
         (_queue, new_name, _options, label),

@@ -200,7 +200,7 @@ def producers_of(state: State, name: str, limit: int) -> list[Plain]:
     named = (
         (state.producers[number], last)
         for number, last in queue.last_numbers.items()
-        if state.producers[number].name is not None
+        if number in state.producers and state.producers[number].name is not None
     )
     return [
         {

@@ -40,8 +40,13 @@ def give_back(
         # A retry of the nack that reached the limit must hear what the nack itself heard.
         if dead or not way.own:
             consumers.add_taken(consumer, first, last, dead=dead)
-    step.budget -= held.count * (1 if way.own else limits.RECORD_COST)
+    step.budget -= held.count if way.own else (held.count + 1) * cost_of(queue)
     return outcome
+
+
+def cost_of(queue: Queue) -> int:
+    """The cost of taking a message from its holder: more where it may become a dead letter."""
+    return limits.RECORD_COST if queue.spec.dead_letter is None else limits.DROP_COST
 
 
 class Way(NamedTuple):
@@ -170,7 +175,7 @@ def give_back_all(step: Step, consumer: Consumer, cause: Cause) -> list[Range]:
     if consumer.generation != step.state.generation:
         step.state.touch(consumer)
     way = way_of(step, queue, consumer, cause, own=False)
-    last = locks.last_of_first(consumer, -(-max(step.budget, 0) // limits.RECORD_COST))
+    last = locks.last_of_first(consumer, -(-max(step.budget, 0) // cost_of(queue)))
     gone: list[Range] = []
     for held in locks.release(step.state, consumer, 1, last):
         give_back(step, queue, consumer, held, way)

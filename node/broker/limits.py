@@ -94,18 +94,18 @@ for this long, which is longer than a batch waits for its entry."""
 NOTICE_ACK_SECONDS: Final = 1.0
 """Acknowledgements of notices wait no longer than this for a tick that leaves them room."""
 
-LOOK_CONSUMERS_MAX: Final = 10_000
-"""Consumers looked at in one look; the next look goes on."""
+LOOK_CONSUMERS_MAX: Final = 1_000
+"""Consumers looked at in one look, some ten microseconds each; the next look goes on."""
 
 LOOK_TOKENS_MAX: Final = 1 << 20
 """Tokens of one consumer in a look: more than anybody can hold, so that renewed ones cannot hide
 expired ones behind them."""
 
-EVAL_RANGES_MAX: Final = 10_000
+EVAL_RANGES_MAX: Final = 2_500
 """Token ranges in one tick; what is left follows in the next."""
 
-EVAL_MESSAGES_MAX: Final = 10_000
-"""Tokens in one tick: one command of the machine touches no more."""
+EVAL_MESSAGES_MAX: Final = 2_500
+"""Tokens in one tick: one command of the machine returns no more."""
 
 RENEWED_RANGES_MAX: Final = 4_096
 """Renewed ranges remembered per consumer; a renewal that needs more is answered `not_now`, for what

@@ -457,11 +457,15 @@ def test_a_chain_of_dead_letter_queues_that_all_drop_comes_to_an_end() -> None:
 
 
 def test_one_step_of_a_redrive_and_one_move_are_bounded_by_their_form() -> None:
-    step = [24, "q", 0, 1, list(range(limits.STEP_MESSAGES + 1))]
+    step = [24, "q", 0, 1, list(range(limits.MOVE_MESSAGES + 1))]
     with pytest.raises(ValueError, match="at most"):
         commands.from_list(step)
     with pytest.raises(ValueError, match="integer"):
-        commands.from_list([26, "q", "r", limits.STEP_MESSAGES + 1])
+        commands.from_list([26, "q", "r", limits.MOVE_MESSAGES + 1])
+    step[-1] = list(range(limits.MOVE_MESSAGES))
+    assert commands.from_list(step) == commands.RedriveStep("q", 0, 1, tuple(range(1_000)))
+    most = commands.from_list([26, "q", "r", limits.MOVE_MESSAGES])
+    assert most == commands.Move("q", "r", 1_000)
 
 
 def test_a_session_with_a_thousand_consumers_of_one_single_active_queue_resumes_quickly() -> None:
@@ -489,6 +493,7 @@ def test_a_change_of_one_single_active_consumer_does_not_scan_the_waiting_ones()
     assert counted(lambda: bench.attach("s6")) < few
     bench.advance(limits.RESUME_MS)
     assert counted(bench.tick) < few * len(sessions)
+    bench.tick_all()
     assert [one.disconnected for one in bench.machine.state.sessions.values()].count(False) == 3
     assert bench.machine.state.queues[1].active == sessions[7]
     invariants.check(bench.machine.state)
@@ -559,22 +564,23 @@ def test_returned_messages_are_sent_in_one_run_per_batch() -> None:
     bench = Bench(check=False)
     bench.declare("q")
     session = bench.attach()
-    consumer = bench.subscribe(session, "q", prefetch=2_000).consumer
+    consumer = bench.subscribe(session, "q", prefetch=1_200).consumer
     for _ in range(4):
-        bench.publish(session, "q", *[b"x"] * 500)
+        bench.publish(session, "q", *[b"x"] * 300)
+    bench.ack(consumer, (1, 300))
     bench.do(commands.PauseQueue("q"))
-    bench.nack(consumer, (1, 2_000), delay_ms=0)
+    bench.nack(consumer, (301, 1_200), delay_ms=0)
     bench.do(commands.Cancel(session, consumer))
     bench.do(commands.ResumeQueue("q"))
     bench.do(commands.OpenDurable("q", "reader"))
-    reader = commands.Reserve(2, 1, 2_000, session)
-    for command in (reader, commands.Fetch(2, 1, 1, 2_000, session)):
+    reader = commands.Reserve(2, 1, 900, session)
+    for command in (reader, commands.Fetch(2, 1, 1, 900, session)):
         calls = counted(partial(bench.do, command))
         [sent] = present(bench.effects, effects.Deliver)
         counts = [run.count for run in sent.runs]
-        assert counts == [500, 500, 24, 476, 500], "one batch lies in two blocks"
+        assert counts == [300, 300, 124, 176], "one batch lies in two blocks"
         assert {one.attempt for one in bench.delivered()} == {2}
-    assert calls < 8 * 2_000, "a fetch does much for each of them"
+    assert calls < 8 * 900, "a fetch does much for each of them"
 
 
 def test_a_fetch_of_single_reservations_continues_in_slices() -> None:
@@ -653,7 +659,11 @@ def test_an_expired_or_dropped_message_counts_for_more_than_one(dead_letter: str
     bench = filled(2 * PIECE, ttl_ms=5_000, dead_letter=dead_letter)
     bench.advance(5_000)
     bench.tick()
-    ticked = few if dead_letter else limits.STEP_MESSAGES // limits.RECORD_COST
+    blocks = -(-2 * PIECE // limits.BLOCK_MESSAGES)
+    cost = limits.LEAVE_COST if dead_letter else limits.RECORD_COST
+    in_blocks = limits.STEP_MESSAGES // (cost * limits.BLOCK_MESSAGES + limits.BLOCK_COST) + 1
+    assert in_blocks < blocks
+    ticked = (limits.STEP_MESSAGES - in_blocks * limits.BLOCK_COST) // cost
     assert bench.overview("q")["counters"]["expired"] == ticked, "by a tick"
 
     bench = filled(2 * PIECE, overflow="drop_oldest", max_length=MANY, dead_letter=dead_letter)

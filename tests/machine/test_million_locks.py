@@ -28,6 +28,7 @@ class Ending:
             self.bench.subscribe(session, "q", f"t{place}", prefetch=locks // HOLDERS)
         for _ in range(locks // PIECE):
             self.bench.publish(session, "q", *[b""] * PIECE)
+            self.bench.tick_all()
         assert self.bench.counts("q") == (0, locks, 0)
         self.bench.do(commands.PauseQueue("q"))  # What returns is not handed out again.
         self.clock = LockClock(self.bench.machine, Counters())
@@ -58,9 +59,9 @@ def test_a_million_locks_that_end_together_are_returned_in_steps_of_bounded_work
     assert first <= 2 * counted(few.step)
     steps = 1
     while many.locked > STEP:
-        assert many.step() == STEP
+        assert 0.9 * STEP < many.step() <= STEP, "each stretch of locks counts as one more"
         steps += 1
     assert counted(many.step) <= 2 * first, "the last step costs as the first"
-    assert steps + 1 == MILLION // STEP
+    assert MILLION / STEP <= steps + 1 < 1.1 * MILLION / STEP
     assert many.bench.counts("q") == (MILLION, 0, 0)
     assert many.clock.look(many.bench.now) == ()

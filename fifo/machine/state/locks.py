@@ -186,17 +186,18 @@ def holds_from(consumer: Consumer, token: int) -> "Iterator[tuple[Hold, int]]":
 
 
 def last_of_first(consumer: Consumer, most: int) -> int:
-    """The token up to which the consumer holds `most` messages, or all it holds; 0 for none."""
-    if consumer.held <= most:
+    """The token up to which the consumer holds `most` messages, each hold counted as one more, or
+    all it holds; 0 for none."""
+    if consumer.held + sum(len(lane.holds) for lane in consumer.lanes.values()) <= most:
         return consumer.next_token - 1
-    if most <= 0:
-        return 0
+    last = 0
     walk: Iterator[Hold] = merge(*(lane.holds for lane in consumer.lanes.values()))
     for held in walk:
         if held.count >= most:
-            return held.first + most - 1
-        most -= held.count
-    return consumer.next_token - 1
+            return held.first + most - 1 if most > 0 else last
+        most -= held.count + 1
+        last = held.first + held.count - 1
+    return last
 
 
 def is_renewed(state: State, consumer: Consumer) -> bool:
@@ -291,20 +292,21 @@ def _parts_by_floor(held: Hold, floor_token: int) -> tuple[Hold, ...]:
 
 def expired_in(
     state: State, consumer: Consumer, first: int, last: int, now_ms: int, most: int
-) -> list[Range]:
-    """The token ranges in first..last whose locks are held and have ended by the state's word; of
-    the first `most` tokens held there."""
+) -> tuple[list[Range], int]:
+    """The token ranges in first..last whose locks are held and have ended by the state's word, and
+    how many were looked at; of the first `most` tokens held there, each hold as one more."""
     floor = floor_of(state, consumer)
     found: list[Range] = []
+    left = most
     for held, lock_ms in holds_from(consumer, first):
-        end = min(last + 1, held.first + held.count, held.first + most)
+        end = min(last + 1, held.first + held.count, held.first + left)
         if held.first >= end:
             break
-        most -= end - held.first
+        left -= end - held.first + 1
         for piece in _parts_by_floor(part(held, held.first, end), floor[1]):
             if deadline_ms(consumer, piece, piece.first, lock_ms, floor) <= now_ms:
                 _extend(found, piece.first, piece.first + piece.count - 1)
-    return found
+    return found, most - left
 
 
 def expired(

@@ -154,9 +154,10 @@ def _begin(step: Step, producer: Producer, queue: Queue) -> None:
     of such queues they forget here."""
     state = step.state
     state.touch(producer)
-    gone = [number for number in producer.queues if number not in state.queues]
-    for number in gone:
-        del producer.queues[number]
+    known = len(producer.queues)
+    if not known & (known - 1):  # at each doubling, so that each queue is looked at twice at most
+        for number in [number for number in producer.queues if number not in state.queues]:
+            del producer.queues[number]
     producer.queues[queue.number] = None
 
 

@@ -5,6 +5,8 @@ brings one up to date before anything else is done to it. Disconnected is not de
 its locks until they run out or it ends.
 """
 
+from itertools import islice
+
 from fifo.machine import checkout, checks, consumers, limits, returns
 from fifo.machine.commands import Attach, Detach, Disconnect, EndSession, Lead, NoticeAck
 from fifo.machine.effects import Fenced, Notify, Resumed, SessionEnded
@@ -408,20 +410,45 @@ def forget_if_over(step: Step, number: int) -> None:
 
 
 def forget_producer(step: Step, number: int) -> None:
-    """The producer is unknown from now on: publishing as it is refused, never taken as new."""
+    """The producer is unknown from now on: publishing as it is refused, never taken as new. Its
+    numbers in very many queues are forgotten in ticks, and none reads them until then."""
     state = step.state
     producer = state.producers[number]
     state.touch(producer)
     step.arm(producer, None)
     del state.producers[number]
-    for queue_number in producer.queues:
-        queue = state.queues.get(queue_number)
-        if queue is not None:
-            state.touch(queue)
-            queue.last_numbers.pop(number, None)
+    if len(producer.queues) > limits.STEP_OBJECTS:
+        state.chores.append(("producer", number, 0))
+    else:
+        for queue_number in producer.queues:
+            _forget_number(state, queue_number, number)
     if producer.name is not None:
         del state.producer_names[producer.name]
         state.note_owned(producer, -1)
+
+
+def _forget_number(state: State, queue_number: int, producer: int) -> None:
+    queue = state.queues.get(queue_number)
+    if queue is not None and producer in queue.last_numbers:
+        state.touch(queue)
+        del queue.last_numbers[producer]
+
+
+def go_on_forgetting(step: Step, number: int, cursor: int) -> None:
+    """Forget the numbers of a producer that is gone, in the queues from `cursor` on."""
+    state = step.state
+    known = (
+        queue.number
+        for queue in state.queues.values()  # ascending, for numbers only grow
+        if queue.number >= cursor and number in queue.last_numbers
+    )
+    most = max(step.budget, 0) // limits.CONSUMER_COST + 1
+    found = list(islice(known, most + 1))
+    for queue_number in found[:most]:
+        _forget_number(state, queue_number, number)
+    step.budget -= limits.CONSUMER_COST * len(found[:most])
+    if len(found) > most:
+        state.chores.append(("producer", number, found[most]))
 
 
 def notice_ack(step: Step, command: NoticeAck) -> Reply:

@@ -28,16 +28,21 @@ def _evaluate(step: Step, named: tuple[tuple[int, int, int], ...]) -> bool:
     """The locks that the leader found expired: what the state confirms is returned. Whether the
     step was too small for all of them."""
     lost: dict[int, list[Range]] = {}
-    left = -(-step.budget // limits.RECORD_COST)
+    left = step.budget
     for number, first, last in named:
         consumer = step.state.consumers.get(number)
         if consumer is None or left <= 0:
             continue
-        for low, high in locks.expired_in(step.state, consumer, first, last, step.now, left):
-            lost.setdefault(number, []).append((low, high))
-            left -= high - low + 1
+        cost = returns.cost_of(step.state.queues[consumer.queue])
+        most = -(-left // cost)
+        ranges, used = locks.expired_in(step.state, consumer, first, last, step.now, most)
+        left -= cost * used
+        if ranges and not lost.get(number):
+            left -= limits.CONSUMER_COST
+        lost.setdefault(number, []).extend(ranges)
     for number, ranges in lost.items():
-        if number in step.state.consumers:
+        if ranges and number in step.state.consumers:
+            step.budget -= limits.CONSUMER_COST
             returns.time_out(step, step.open_consumer(number), returns.joined(ranges))
     return left <= 0
 
@@ -143,6 +148,8 @@ def _go_on(step: Step, kind: str, number: int, cursor: int) -> bool:
         sessions.go_on_resending(step, number)
     elif kind == "skip":
         queues.go_on_skipping(step, number, cursor)
+    elif kind == "producer":
+        sessions.go_on_forgetting(step, number, cursor)
     else:
         assert kind == "trim", "a chore of unknown kind"
         if number in step.state.queues:
@@ -177,17 +184,20 @@ def _expire_block(step: Step, queue: Queue, key: int) -> None:
     expires = queue.blocks[key].expires
     assert expires is not None, "a block without ttls has an expiry bound"
     bound_ms = queue.expiry_of[key]
+    step.budget -= limits.BLOCK_COST
     due = [place for place, ends_ms in enumerate(expires) if bound_ms <= ends_ms <= step.now]
     next_ms = min((ends_ms for ends_ms in expires if ends_ms > step.now), default=NEVER_MS)
     base = key << BLOCK_BITS
     for place in due:
-        if step.budget <= 0:
-            return  # the bound stays: the rest of the block is found again
         position = base + place
-        if ready.take_delayed(queue, position) or ready.take_ready(queue, position):
-            ordering.finished(step, queue, position)
-            dead = deadletter.expire(step, queue, position)
-            step.budget -= limits.LEAVE_COST if dead else limits.RECORD_COST
+        if not (ready.take_delayed(queue, position) or ready.take_ready(queue, position)):
+            step.budget -= 1  # and on to the end: locked ones alone never stop a block half-way
+            continue
+        ordering.finished(step, queue, position)
+        dead = deadletter.expire(step, queue, position)
+        step.budget -= limits.LEAVE_COST if dead else limits.RECORD_COST
+        if step.budget <= 0 and place != due[-1]:
+            return  # the bound stays: the rest of the block is found again
     if key in queue.expiry_of:
         queue.expiries.remove((bound_ms, key))
         del queue.expiry_of[key]

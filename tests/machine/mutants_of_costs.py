@@ -1,0 +1,66 @@
+"""Bugs in what counts for more than one message in a step: a test of that cost must notice each.
+
+Owns those bugs and their hunts. Must not know the model: its steps are too small for any bound.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fifo.machine import checkout, returns
+from fifo.machine.state import locks
+from fifo.machine.verbs import publish, sessions, tick
+from tests.machine import test_costs
+from tests.mutants.hunting import Mutant, named, scenario
+from tests.mutants.switch import Switch, edited
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BUGS: dict[str, tuple[Switch, Callable[[], object]]] = {
+    "a consumer whose locks end costs nothing beside them": (
+        edited(tick, "_evaluate", "            left -= limits.CONSUMER_COST", "            pass"),
+        test_costs.test_consumers_that_lose_a_lock_each_count_for_more_than_their_locks,
+    ),
+    "a message whose ttl ends while it is locked costs nothing": (
+        edited(tick, "_expire_block", "step.budget -= 1", "step.budget -= 0"),
+        test_costs.test_a_ttl_that_ends_on_locked_messages_is_looked_at_in_ticks,
+    ),
+    "a block in which a ttl ends costs nothing": (
+        edited(tick, "_expire_block", "step.budget -= limits.BLOCK_COST", "pass"),
+        test_costs.test_a_ttl_that_ends_on_locked_messages_is_looked_at_in_ticks,
+    ),
+    "a named producer is forgotten in all of its queues at once": (
+        edited(sessions, "forget_producer", "len(producer.queues) > limits.STEP_OBJECTS", "False"),
+        test_costs.test_a_named_producer_of_very_many_queues_is_forgotten_in_ticks,
+    ),
+    "a producer that is being forgotten stays in the last queues": (
+        edited(sessions, "go_on_forgetting", "if len(found) > most:", "if False:"),
+        test_costs.test_the_producer_of_a_session_that_ends_is_forgotten_in_ticks,
+    ),
+    "a lock of one message costs no more than one of many": (
+        edited(locks, "expired_in", "left -= end - held.first + 1", "left -= end - held.first"),
+        test_costs.test_locks_of_one_message_each_count_as_a_message_more,
+    ),
+    "a lock whose end makes a dead letter costs as any other": (
+        edited(returns, "cost_of", "if queue.spec.dead_letter is None", "if True"),
+        test_costs.test_a_lock_whose_end_may_make_a_dead_letter_counts_for_more,
+    ),
+    "what came back is handed out at the cost of what is new": (
+        edited(checkout, "deliver", "limits.HAND_OUT_COST - 1", "0"),
+        test_costs.test_messages_that_came_back_count_for_more_where_they_are_handed_out_again,
+    ),
+    "a delivery costs nothing beside its messages": (
+        edited(checkout, "deliver", "step.checkouts -= limits.DELIVERY_COST", "pass"),
+        test_costs.test_each_delivery_counts_for_more_than_its_messages,
+    ),
+    "a producer looks at all of its queues for each new one": (
+        edited(publish, "_begin", "if not known & (known - 1):", "if True:"),
+        test_costs.test_a_producer_looks_at_the_queues_that_it_knows_at_each_doubling_alone,
+    ),
+}
+
+MUTANTS: tuple[Mutant, ...] = tuple(
+    Mutant("machine", breaks, breaks, switch, (scenario(work, named(work)),))
+    for breaks, (switch, work) in BUGS.items()
+)
