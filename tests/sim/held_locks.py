@@ -14,8 +14,8 @@ from typing import Any
 
 import fifo
 from fifo.wire import limits
+from node.testing.network import Network
 from tests.sim.hosts import Host
-from tests.sim.network import Network
 from tests.sim.plan import Plan
 from tests.sim.run import until
 from tests.sim.workload import Programs
@@ -70,7 +70,7 @@ def kill(scene: Scene, leader: Host) -> End:
 
 def power(scene: Scene, leader: Host) -> End:
     """Take the leader's power: its connections are silent, and no dial is answered."""
-    leader.kill(power=True)
+    leader.lose_power(leader.world.rng)
     return leader.start
 
 

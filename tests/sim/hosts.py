@@ -14,54 +14,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from node.peers.handshake import ListenerSide
-from node.peers.transport import PeerLink
-from node.raft import Inline, JournalLimits, RaftConfig, RaftError, TcpTransport, TransferRefused
-from node.server import Environment, Node, NodeStopped
-from tests.sim.clockwork import Program
+from node.raft import Inline, JournalLimits, TransferRefused
+from node.server import Node
+from node.testing import hosts
+from node.testing.disk import PowerCut
 from tests.support import raft_probe
-from tests.support.simdisk import PowerCut, SimStorage
 
 if TYPE_CHECKING:
     from tests.sim.world import World
-
-
-class PeerPort(TcpTransport):
-    """The peer port on the simulated network: only the listening socket is another."""
-
-    async def start(self) -> None:
-        """Listen and dial as the real one does."""
-        loop = asyncio.get_running_loop()
-        self._port = await loop.create_server(self._accepted, *self._config.bind)
-        for name, address in self._config.peers.items():
-            if name < self._config.name:
-                self._tasks.append(loop.create_task(self._dial(name, address)))
-
-    def _accepted(self) -> PeerLink:
-        side = ListenerSide(self._identity, self._entropy, self._dialing_members)
-        return PeerLink(self, side)
-
-    async def close(self) -> None:
-        """End in order."""
-        await super().close()
-        self._port.close()
-
-
-class ClientPort:
-    """The client port on the simulated network."""
-
-    def __init__(self, _context: object, make: Callable[[], asyncio.Protocol]) -> None:
-        self._make = make
-        self._server: asyncio.Server | None = None
-
-    async def start(self, host: str, port: int) -> None:
-        """Listen as the real one does."""
-        self._server = await asyncio.get_running_loop().create_server(self._make, host, port)
-
-    def close(self) -> None:
-        """Stop accepting connections."""
-        if self._server is not None:
-            self._server.close()
 
 
 class SlowDisk:
@@ -100,16 +60,18 @@ class SlowDisk:
         self._closed = True
 
 
-class Host:
-    """A machine, and the node on it if one runs."""
+class Host(hosts.Host):
+    """A machine of a world, and the node on it if one runs."""
 
-    node_class: type[Node] = Node
+    # So small that most bodies come from the disk, and files are dropped and compacted.
+    journal_limits = JournalLimits(segment_bytes=32_768, cache_bytes=4_096)
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
-        self.name = name
-        self.storage = SimStorage(name)
-        self.incarnation = 0
+        super().__init__(
+            world.loop, world.network, world.config, name, world.chance,
+            rate=world.rng.uniform(0.98, 1.02), offset=world.rng.uniform(0.0, 1e5),
+        )  # fmt: skip
         self.disk_failed = False
         self.sync_seconds = 0.0
         """Mean duration of a sync; on the loop it is instantaneous, and only measured as this."""
@@ -117,72 +79,33 @@ class Host:
         """Mean duration of a read; on the loop, which blocks the node, the exact one."""
         self._beside_loop = False
         self._measured = 0.0
-        self.program: Program | None = None
-        self.node: Node | None = None
-        self._rate = world.rng.uniform(0.98, 1.02)
-        self._offset = world.rng.uniform(0.0, 1e5)
-
-    @property
-    def alive(self) -> bool:
-        """Whether a node runs here; a paused one does."""
-        return self.program is not None
-
-    @property
-    def running(self) -> Node | None:
-        """The node, where it runs, is not paused, and has started."""
-        if self.program is None or self.program.paused:
-            return None
-        node = self.node
-        return None if node is None or raft_probe.raft_of(node) is None else node
 
     def start(self) -> None:
         """Start a node on this machine's disk."""
-        if self.program is not None:
-            return
-        self.incarnation += 1
-        self.disk_failed = False
-        self.read_seconds = 0.0
-        self.world.network.down.pop(self.name, None)
-        self.program = Program(
-            self.world.loop, f"{self.name}#{self.incarnation}", self.name,
-            rate=self._rate, offset=self._offset,
-        )  # fmt: skip
-        self.program.run(self._main(self.program))
+        if self.program is None:
+            self.disk_failed = False
+            self.read_seconds = 0.0
+        super().start()
 
-    async def _main(self, program: Program) -> None:
-        rng = self.world.chance(program.name)
-        node = self.node = self.node_class(
-            self.world.config,
-            self.name,
-            Environment(
-                clock=program.clock,
-                wall=program.wall,
-                rng=rng,
-                entropy=self.world.chance(f"{program.name} secrets").randbytes,
-                worker=partial(SlowDisk, self),
-                disk_clock=self._disk_clock,
-                stopwatch=program.clock,
-                cpu_clock=program.clock,
-                listener=ClientPort,
-                # So small that most bodies come from the disk, and files are dropped and compacted.
-                journal_limits=JournalLimits(segment_bytes=32_768, cache_bytes=4_096),
-                storage=lambda _folder: self.storage.for_process(),
-                transport=partial(_peer_port, rng.randbytes),
-            ),
-        )
+    def made(self, node: Node) -> None:
+        """See `World.watch`."""
         self.world.watch(self, node)
-        try:
-            await node.start()
-            await node.run()
-        except (NodeStopped, RaftError):
-            if not self.disk_failed:
-                raise
-            self.world.happened("node stopped by its disk")
-            self.kill()
-            if self.world.healed:
-                self.start()
 
-    def _disk_clock(self) -> float:
+    def ended(self, error: Exception) -> None:
+        """A failed disk may end a node; it starts again once all is healed."""
+        if not self.disk_failed:
+            raise error
+        self.world.happened("node stopped by its disk")
+        self.kill()
+        if self.world.healed:
+            self.start()
+
+    def worker(self, name: str) -> SlowDisk:
+        """See `SlowDisk`."""
+        return SlowDisk(self, name)
+
+    def disk_clock(self) -> float:
+        """Measure syncs, which take what the disk takes."""
         self._measured += self.sync_seconds
         return self._measured
 
@@ -220,19 +143,11 @@ class Host:
 
         self.program.run(ask())
 
-    def kill(self, *, power: bool = False) -> None:
-        """End the node: by a signal, or with the power and all that was not synced."""
-        program, self.program, self.node = self.program, None, None
-        if program is None:
-            return
-        self.world.network.kill(program, power=power)
-        program.die()
-        if power:
-            self.world.network.down[self.name] = None
-            self.storage.power_loss(self.world.rng)
-            self._offset = self.world.rng.uniform(0.0, 1e5)
-        else:
-            self.storage.crash()
+    def lose_power(self, rng: random.Random) -> None:
+        """See `hosts.Host`; its clock begins anew."""
+        if self.alive:
+            super().lose_power(rng)
+            self._offset = rng.uniform(0.0, 1e5)
 
     def lose_power_in_turn(self, operations: int) -> None:
         """Lose power in the middle of some disk operation, a few from now."""
@@ -241,7 +156,7 @@ class Host:
             nonlocal operations
             operations -= 1
             if operations <= 0:
-                self.kill(power=True)
+                self.lose_power(self.world.rng)
                 raise PowerCut(f"in {operation} of {name}")
 
         if self.alive:
@@ -259,7 +174,3 @@ class Host:
 
         if self.alive:
             self.storage.hook = hook
-
-
-def _peer_port(entropy: object, config: RaftConfig, rng: random.Random) -> TcpTransport:
-    return PeerPort(config, rng=rng, entropy=entropy)  # type: ignore[arg-type]  # rng.randbytes

@@ -34,6 +34,7 @@ from node.broker.lock_clock import LockClock
 from node.broker.requests.notices import NoticeAcks
 from node.broker.requests.publishing import Publishing
 from node.broker.requests.renewal import Renewals
+from node.testing.disk import SimFile
 from tests.mutants.hunting import Mutant, named, scenario, seeds
 from tests.mutants.switch import Switch, edited
 from tests.node.broker import test_sessions
@@ -41,7 +42,6 @@ from tests.sim import held_locks, test_expiries, test_renewals, test_slow_reads
 from tests.sim.plan import Consuming, Fault, Plan, basic
 from tests.sim.run import run
 from tests.support.cluster import running
-from tests.support.simdisk import SimFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import fifo
 from fifo.client.connection.environment import Environment
+from fifo.client.connection.threads import SameLoop
 from fifo.client.consuming.message import Message
+from node.testing.clockwork import Program
 from tests.jepsen.bodies import body_of, given, name_of
 from tests.jepsen.history import drops
-from tests.sim.clockwork import Program
 from tests.sim.plan import Consuming
 
 if TYPE_CHECKING:
@@ -42,18 +43,6 @@ RATE_ERROR = 0.05
 
 Held: TypeAlias = tuple[str, Program, Any, float]
 """A message in hand: its program, and the seconds of its lock that are in doubt."""
-
-
-class SameLoop:
-    """The control connection's own loop: in a simulation there is one for all."""
-
-    def start(self, main: Callable[[], Coroutine[object, object, None]]) -> None:
-        """Run it beside the user's tasks."""
-        self._task = asyncio.get_running_loop().create_task(main())
-
-    async def join(self) -> None:
-        """Wait until it has ended."""
-        await asyncio.gather(self._task, return_exceptions=True)
 
 
 class Programs:

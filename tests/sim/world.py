@@ -21,11 +21,11 @@ from node.broker.counters import Histogram
 from node.broker.entry import Entry
 from node.config import Address, ClusterConfig, cluster_config
 from node.server import Node
+from node.testing.clockwork import Program, VirtualLoop
+from node.testing.network import Network
 from tests.jepsen.history import History
 from tests.sim.check_raft import RaftChecks
-from tests.sim.clockwork import Program, VirtualLoop
 from tests.sim.hosts import Host
-from tests.sim.network import Network
 from tests.sim.plan import Fault, Plan
 from tests.support import raft_probe
 
@@ -199,7 +199,10 @@ class World:
         if kind.startswith("client"):
             self._act_on_client(fault, self.programs.get(fault.other))
         elif kind in ("kill", "kill_leader", "power", "power_leader"):
-            host.kill(power=kind.startswith("power"))
+            if kind.startswith("power"):
+                host.lose_power(self.rng)
+            else:
+                host.kill()
         elif kind == "power_in_turn":
             host.lose_power_in_turn(fault.number % 12 + 1)
         elif kind == "transfer_leader":
@@ -213,7 +216,7 @@ class World:
             host.fail_disk(fault.number % 12 + 1, number)
         elif kind == "power_all":
             for each in self.hosts.values():
-                each.kill(power=True)
+                each.lose_power(self.rng)
                 each.start()
         elif kind in ("pause", "pause_leader") and host.program is not None:
             host.program.pause()

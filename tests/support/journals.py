@@ -9,7 +9,7 @@ from node.journal.journal import Entry, Journal
 from node.journal.limits import JournalLimits
 from node.journal.records import SEGMENT_MAGIC, decode_header
 from node.journal.segments import SegmentHeader
-from tests.support.simdisk import SimStorage
+from node.testing.disk import SimStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from node.raft.errors import RaftError
 from node.raft.node import RaftNode
 from node.raft.transfer import TransferRefused
+from node.testing.disk import PowerCut
 from tests.support.raft_world import World
-from tests.support.simdisk import PowerCut
 
 if TYPE_CHECKING:
     from collections.abc import Callable

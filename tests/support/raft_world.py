@@ -26,10 +26,10 @@ from node.raft.config import Outcome, RaftConfig
 from node.raft.environment import RaftEnvironment, RaftWorkers
 from node.raft.errors import RaftStopped
 from node.raft.node import RaftNode
+from node.testing.disk import PowerCut, ProcessDisk, SimStorage
 from tests.support import raft_probe
 from tests.support.raft_checks import Checks
 from tests.support.raft_state import SimState
-from tests.support.simdisk import PowerCut, ProcessDisk, SimStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from node.journal.errors import JournalError, SnapshotFailed
+from node.testing.disk import PowerCut, SimStorage
 from tests.support.journals import command, fill, open_journal
-from tests.support.simdisk import PowerCut, SimStorage
 from tests.support.snapshots import carry, kept_entry, live_entries, state_at, take
 
 if TYPE_CHECKING:

@@ -19,12 +19,15 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from tests.sim.clockwork import CURRENT
+from node.testing.clockwork import CURRENT
 from tests.support.pytest_ids import ROOT
 
 PRODUCT = ("fifo", "node")
 WATCHER = ROOT / "tests/sim/check_raft.py"
 """The observer of the simulation, whose looks into nodes are no part of what nodes do."""
+
+SIMULATION = "node.testing"
+"""What stands around the nodes of the simulation is not what a node does."""
 
 QUESTIONS = ("bool", "int", bool, int)
 
@@ -127,7 +130,8 @@ def _module(file: str) -> str | None:
     path = Path(file)
     if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in PRODUCT:
         return None
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return None if name.startswith(SIMULATION) else name
 
 
 @cache

@@ -43,6 +43,18 @@ class LoopThread:
             await asyncio.to_thread(self._thread.join, limits.THREAD_JOIN_S)
 
 
+class SameLoop:
+    """`OwnLoop` in a test whose time is virtual: one loop for all, for it has one clock."""
+
+    def start(self, main: Callable[[], Coroutine[object, object, None]]) -> None:
+        """Run it beside the user's tasks."""
+        self._task = asyncio.get_running_loop().create_task(main())
+
+    async def join(self) -> None:
+        """Wait until it has ended."""
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
 def call_in(
     loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *arguments: object
 ) -> None:

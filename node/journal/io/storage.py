@@ -1,7 +1,7 @@
 """The protocol between the journal and a disk, the real disk, and the open files.
 
 Owns every system call on the journal's folder. Must not know records, segments or Raft. The
-simulated twin is `tests/support/simdisk.py`: a method added here needs one there, with its
+simulated twin is `node/testing/disk.py`: a method added here needs one there, with its
 behaviour at power loss.
 
 A storage is one folder with flat names. Errors of the operating system come out as `OSError`;

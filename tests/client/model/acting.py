@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import fifo
 from fifo.client.connection.environment import Environment
+from fifo.client.connection.threads import SameLoop
 from fifo.client.consuming.consumer import Consumer
 from fifo.words.settlement import Verb
+from node.testing.clockwork import Program
 from tests.client.model.heard import Asking, Letter, Publishing, Verdict
-from tests.sim.clockwork import Program
-from tests.sim.workload import RATE_ERROR, SameLoop
+from tests.sim.workload import RATE_ERROR
 
 if TYPE_CHECKING:
     from tests.client.model.playing import Scene

@@ -305,7 +305,7 @@ def hit_leader(scene: Scene, choose: Chooser) -> None:
     if how == "pause":
         leader.program.pause()
     elif how in ("kill", "power"):
-        leader.kill(power=how == "power")
+        leader.lose_power(scene.world.rng) if how == "power" else leader.kill()
     elif how == "transfer":
         leader.transfer()
     else:

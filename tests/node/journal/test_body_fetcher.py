@@ -14,9 +14,9 @@ from node.journal.errors import JournalDamaged, JournalFailed
 from node.journal.io.jobs import Inline
 from node.journal.io.readers import BodyFetcher
 from node.journal.limits import JournalLimits
+from node.testing.disk import SimStorage
 from tests.support.journals import SMALL, command, fill, open_journal
 from tests.support.raft_world import World
-from tests.support.simdisk import SimStorage
 from tests.support.snapshots import clean_up, take
 
 NO_CACHE = JournalLimits(cache_bytes=0)

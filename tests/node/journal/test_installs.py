@@ -10,9 +10,9 @@ import pytest
 
 from node.journal.errors import JournalRefused, SnapshotFailed
 from node.journal.limits import JournalLimits
+from node.testing.disk import SimStorage
 from tests.node.journal.test_snapshots import filled, names, reopened
 from tests.support.journals import command, fill, open_journal, state_of
-from tests.support.simdisk import SimStorage
 from tests.support.snapshots import at_once, carry, clean_up, kept_entry, state_at, take
 
 

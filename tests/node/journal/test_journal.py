@@ -8,6 +8,7 @@ from node.journal.errors import JournalFailed, JournalRefused
 from node.journal.journal import Journal
 from node.journal.limits import JournalLimits
 from node.journal.writer import SYNC_BUCKET_SECONDS
+from node.testing.disk import SimStorage
 from tests.support.journals import (
     CLUSTER,
     NODE,
@@ -18,7 +19,6 @@ from tests.support.journals import (
     open_journal,
     state_of,
 )
-from tests.support.simdisk import SimStorage
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from crc32c import crc32c
 from node.journal import records
 from node.journal.errors import JournalDamaged, JournalForeign
 from node.journal.segments import MARK_NAME, segment_name
+from node.testing.disk import SimStorage
 from tests.support.journals import (
     CLUSTER,
     NO_ROOM,
@@ -29,7 +30,6 @@ from tests.support.journals import (
     open_journal,
     state_of,
 )
-from tests.support.simdisk import SimStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

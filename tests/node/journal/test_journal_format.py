@@ -13,9 +13,9 @@ from node.journal.io.storage import OpenFiles
 from node.journal.records import JournalIdentity
 from node.journal.snapshots.compacted_file import CompactedFileWriter, compacted_name
 from node.journal.snapshots.file import snapshot_name
+from node.testing.disk import SimStorage
 from tests.node.raft import stranger
 from tests.support.journals import CLUSTER, NODE, SMALL, busy_script, fill, open_journal, state_of
-from tests.support.simdisk import SimStorage
 from tests.support.snapshot_script import LIVE, Moment, script
 from tests.support.snapshots import clean_up, state_at, take
 

@@ -17,8 +17,8 @@ from hypothesis.stateful import (
 
 from node.journal.journal import Entry, Journal
 from node.journal.limits import JournalLimits
+from node.testing.disk import SimStorage
 from tests.support.journals import State, open_journal, state_of
-from tests.support.simdisk import SimStorage
 
 pytestmark = pytest.mark.slow
 

@@ -12,6 +12,7 @@ import pytest
 from node.journal.errors import JournalFailed, JournalFull, JournalUnusable
 from node.journal.journal import Journal
 from node.journal.limits import JournalLimits
+from node.testing.disk import PowerCut, SimStorage
 from tests.support.journals import (
     NODE,
     ONE_SEGMENT,
@@ -24,7 +25,6 @@ from tests.support.journals import (
     open_journal,
     state_of,
 )
-from tests.support.simdisk import PowerCut, SimStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,6 +15,7 @@ import pytest
 from node.journal import limits, records
 from node.journal.errors import JournalDamaged, JournalFailed
 from node.journal.segments import MARK_NAME, segment_name
+from node.testing.disk import SECTOR_BYTES, SimStorage
 from tests.node.raft import stranger
 from tests.support.journals import (
     CLUSTER,
@@ -27,7 +28,6 @@ from tests.support.journals import (
     open_journal,
     state_of,
 )
-from tests.support.simdisk import SECTOR_BYTES, SimStorage
 from tests.support.snapshot_script import leader
 from tests.support.snapshots import carry
 

@@ -9,6 +9,7 @@ from node.journal.errors import JournalDamaged, JournalFailed
 from node.journal.journal import Journal
 from node.journal.limits import JournalLimits
 from node.journal.segments import segment_name
+from node.testing.disk import SimStorage
 from tests.support.journals import (
     NO_ROOM,
     ONE_SEGMENT,
@@ -18,7 +19,6 @@ from tests.support.journals import (
     fill,
     open_journal,
 )
-from tests.support.simdisk import SimStorage
 from tests.support.snapshots import kept_entry, take
 
 EVERYTHING = 1 << 30

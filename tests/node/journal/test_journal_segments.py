@@ -7,6 +7,7 @@ import pytest
 from node.journal.limits import JournalLimits
 from node.journal.records import seed_of
 from node.journal.segments import Preamble, SegmentHeader, parse_segment_name, segment_name
+from node.testing.disk import SimStorage
 from tests.support.journals import (
     CLUSTER,
     NODE,
@@ -19,7 +20,6 @@ from tests.support.journals import (
     open_journal,
     state_of,
 )
-from tests.support.simdisk import SimStorage
 
 
 def segments_of(storage: SimStorage) -> list[str]:

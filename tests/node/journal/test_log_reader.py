@@ -20,11 +20,11 @@ from node.raft.config import RaftConfig, RaftCounters
 from node.raft.environment import RaftEnvironment
 from node.raft.node import RaftNode
 from node.raft.replication import Replication
+from node.testing.disk import SimStorage
 from tests.node.journal.test_body_fetcher import Disk
 from tests.node.journal.test_off_the_loop import OnLoop
 from tests.support.journals import SMALL, command, fill, open_journal
 from tests.support.raft_world import CLUSTER, World
-from tests.support.simdisk import SimStorage
 from tests.support.snapshots import clean_up, take
 
 if TYPE_CHECKING:

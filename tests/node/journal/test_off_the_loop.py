@@ -12,10 +12,10 @@ import pytest
 
 from node.journal.errors import JournalFailed
 from node.raft.node import RaftNode
+from node.testing.disk import PowerCut, SimStorage
 from tests.support import raft_probe
 from tests.support.journals import SMALL, command, fill, journal_with, open_journal
 from tests.support.raft_world import SimNode, World
-from tests.support.simdisk import PowerCut, SimStorage
 
 if TYPE_CHECKING:
     from node.journal.journal import Journal

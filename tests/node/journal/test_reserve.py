@@ -12,8 +12,8 @@ from node.journal.io.storage import OsStorage
 from node.journal.journal import Journal
 from node.journal.limits import RESERVE_ROOM_PARTS, RESERVE_STOPPED_PARTS
 from node.journal.reserve import RESERVE_NAME
+from node.testing.disk import SimStorage
 from tests.support.journals import SMALL, fill, open_journal
-from tests.support.simdisk import SimStorage
 from tests.support.snapshots import take
 
 RESERVE_BYTES = 2_000

@@ -6,9 +6,9 @@ import random
 from typing import TYPE_CHECKING
 
 from node.journal.limits import MIB, SEGMENT_BYTES, JournalLimits
+from node.testing.disk import PowerCut, SimStorage
 from tests.node.journal.test_snapshots import filled, names, reopened
 from tests.support.journals import SMALL, command, open_journal
-from tests.support.simdisk import PowerCut, SimStorage
 from tests.support.snapshots import take
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from crc32c import crc32c
 from node.journal.errors import JournalDamaged, JournalFailed, JournalForeign
 from node.journal.records import SNAPSHOT_MAGIC, decode_header
 from node.journal.snapshots.file import snapshot_name
+from node.testing.disk import SimStorage
 from tests.support.journals import command, fill, open_journal
-from tests.support.simdisk import SimStorage
 from tests.support.snapshot_script import LIVE, Life, Moment, check_holds, script
 from tests.support.snapshots import clean_up, take
 

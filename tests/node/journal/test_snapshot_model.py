@@ -19,8 +19,8 @@ from hypothesis.stateful import (
 
 from node.journal.journal import Journal
 from node.journal.limits import JournalLimits
+from node.testing.disk import SimStorage
 from tests.support.journals import command, open_journal
-from tests.support.simdisk import SimStorage
 from tests.support.snapshots import kept_entry, live_entries, state_at
 
 if TYPE_CHECKING:

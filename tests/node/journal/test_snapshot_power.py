@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from node.journal.errors import JournalFailed, JournalFull, JournalUnusable
+from node.testing.disk import PowerCut, SimStorage
 from tests.support.journals import fill, open_journal
-from tests.support.simdisk import PowerCut, SimStorage
 from tests.support.snapshot_script import LIVE, SIZE, Life, Moment, check_holds
 from tests.support.snapshots import clean_up, take
 

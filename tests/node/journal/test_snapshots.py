@@ -18,8 +18,8 @@ from node.journal.journal import Journal
 from node.journal.log import PLACEHOLDER
 from node.raft.errors import RaftStopped
 from node.raft.pysyncobj.library import LibraryLog
+from node.testing.disk import SimStorage
 from tests.support.journals import command, fill, journal_with, open_journal
-from tests.support.simdisk import SimStorage
 from tests.support.snapshots import clean_up, kept_entry, live_entries, state_at, take
 
 

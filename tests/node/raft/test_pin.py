@@ -20,10 +20,10 @@ from node.raft.core import CANDIDATE, FOLLOWER, LEADER, Core
 from node.raft.errors import RaftStopped
 from node.raft.pysyncobj import pin, seams
 from node.raft.pysyncobj.library import STATE, Library, LibraryLog, mangled
+from node.testing.disk import SimStorage
 from tests.support import raft_probe
 from tests.support.journals import fill, open_journal
 from tests.support.raft_world import World
-from tests.support.simdisk import SimStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

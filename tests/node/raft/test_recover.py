@@ -15,13 +15,13 @@ from node.journal.errors import JournalDamaged, JournalForeign, JournalWhole
 from node.raft.node import RaftNode
 from node.raft.rejoin import RecoverRefused, Rejoin, check_members
 from node.raft.transfer import TransferRefused
+from node.testing.disk import PowerCut, SimStorage
 from tests.node.raft.scenarios import Rule, as_tests
 from tests.node.raft.test_slow_disk import make_slow
 from tests.support import raft_mutants as mutants
 from tests.support import raft_probe, raft_schedule
 from tests.support.journals import open_journal
 from tests.support.raft_world import Frame, SimNode, World
-from tests.support.simdisk import PowerCut, SimStorage
 
 if TYPE_CHECKING:
     from node.peers.message import PeerNode

@@ -17,10 +17,10 @@ from node.raft.config import Outcome, RaftConfig, RaftCounters
 from node.raft.lease import NEVER
 from node.raft.replication import Replication
 from node.raft.submissions import Submission, Submissions
+from node.testing.disk import SimStorage
 from tests.support import raft_probe
 from tests.support.journals import open_journal
 from tests.support.raft_world import CLUSTER, World
-from tests.support.simdisk import SimStorage
 
 
 def log_of(*terms: int) -> Journal:

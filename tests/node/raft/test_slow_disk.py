@@ -10,12 +10,12 @@ import pytest
 from node.journal.errors import JournalFailed
 from node.raft.config import Outcome
 from node.raft.node import RaftNode
+from node.testing.disk import SimStorage
 from tests.node.raft.scenarios import Rule, as_tests
 from tests.support import raft_mutants as mutants
 from tests.support import raft_probe, raft_schedule
 from tests.support.journals import ONE_SEGMENT, open_journal
 from tests.support.raft_world import Frame, SimNode, World
-from tests.support.simdisk import SimStorage
 
 NodeClass = type[RaftNode]
 

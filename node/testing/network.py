@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from tests.sim.clockwork import Program, VirtualLoop, current
+from node.testing.clockwork import Program, VirtualLoop, current
 
 RETRY_SECONDS = 1.0
 """A lost SYN is sent again after this, doubled each time."""
@@ -276,8 +276,13 @@ class Network:
         return self.listeners[at]
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[End, Any]:
+        """The running program dials."""
+        return await self.dial(current(), factory, host, port)
+
+    async def dial(
+        self, program: Program, factory: Callable[[], Any], host: str, port: int
+    ) -> tuple[End, Any]:
         """A program dials; as patient as TCP."""
-        program = current()
         self.dialed[program.host] = self.dialed.get(program.host, 0) + 1
         retry_s = RETRY_SECONDS
         while True:

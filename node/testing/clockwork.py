@@ -27,6 +27,8 @@ STEP_SECONDS = 1e-6
 SPIN_MAX = 2_000_000
 """Callbacks between two jumps of the clock: more of them wait for nothing."""
 
+WALL_START = 1_700_000_000.0
+"""Wall time at which a world begins unless it is given another: the same in every run."""
 
 CLOSE_MAX = 20
 """Maximum number of waits of a coroutine while it is being ended."""
@@ -69,7 +71,7 @@ class Program:
 
     def wall(self) -> float:
         """Its wall clock, seconds since 1970."""
-        return 1_700_000_000.0 + self.loop.now
+        return self.loop.wall_start + self.loop.now
 
     def run(self, main: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run a coroutine as part of this program. What it raises ends the simulation."""
@@ -109,8 +111,10 @@ class Program:
 class VirtualLoop(asyncio.BaseEventLoop):
     """See the module. `now` is the world's time; `time()` is the running program's."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, wall_start: float = WALL_START) -> None:
+        """`wall_start` is the wall time of the beginning, in seconds since 1970."""
         super().__init__()
+        self.wall_start = wall_start
         self.now = 0.0
         self.steps = 0
         self.over = False
@@ -184,10 +188,25 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         if not self.ready and not self._jump():
             raise Deadlock(f"{self.now:.3f} s: nothing runs and nothing is due")
-        while self._timers and self._timers[0][0] <= self.now:
-            self._ripe()
-        if not self.ready:
-            return
+        self._ripen()
+        if self.ready:
+            self._run_one()
+
+    def run_due(self) -> None:
+        """Run everything that is ready or due, without a jump of the clock; raises Deadlock."""
+        self._spun = 0
+        self._ripen()
+        while self.ready:
+            self._run_one()
+            self._ripen()
+
+    def next_due(self) -> float | None:
+        """When the next timer is due, in the world's time; None where there is none."""
+        while self._timers and self._timers[0][2]._cancelled:
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def _run_one(self) -> None:
         program, handle = self.ready.popleft()
         if handle._cancelled:
             return
@@ -205,19 +224,20 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise Deadlock(f"{self.now:.3f} s: {SPIN_MAX} callbacks and time stands still")
 
     def _jump(self) -> bool:
-        while self._timers and self._timers[0][2]._cancelled:
-            heapq.heappop(self._timers)
-        if not self._timers:
+        due = self.next_due()
+        if due is None:
             return False
-        if self._timers[0][0] > self.now + 1e-3:
+        if due > self.now + 1e-3:
             self._spun = 0
-        self.now = max(self.now, self._timers[0][0])
+        self.now = max(self.now, due)
         return True
 
-    def _ripe(self) -> None:
-        _, _, handle = heapq.heappop(self._timers)
-        if not handle._cancelled:
-            self.ready.append((_program(handle), handle))
+    def _ripen(self) -> None:
+        """Have run what is due."""
+        while self._timers and self._timers[0][0] <= self.now:
+            _, _, handle = heapq.heappop(self._timers)
+            if not handle._cancelled:
+                self.ready.append((_program(handle), handle))
 
     # --- errors ---
 
