@@ -84,6 +84,9 @@ FLOORS: dict[str, Room] = {
         " node.journal node.raft node.broker node.server node",
         uses="aiohttp prometheus_client",
     ),
+    "node.testing": room(knows="node.journal node.peers node.raft node.broker node.server node"),
+    # The face of node.testing: imported from fifo to node lazily, when a test makes a cluster.
+    "fifo.testing": room(knows="fifo.client node.testing"),
     "node.cli": room(
         knows="fifo fifo.words fifo.client fifo.wire"
         " node.journal node.raft node.broker node.server node.http node",
@@ -107,7 +110,7 @@ FLOORS: dict[str, Room] = {
         knows="fifo fifo.words fifo.machine fifo.wire fifo.client fifo.spark"
         " node node.journal node.peers node.raft node.raft.errors node.raft.membership"
         " node.raft.pysyncobj node.broker node.server node.http node.cli"
-        " node.__main__ fifo.__main__ bench bench.raft tools",
+        " node.testing fifo.testing node.__main__ fifo.__main__ bench bench.raft tools",
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
         " packaging pyspark pyarrow matplotlib rich typer click crc32c xdist uvloop mypy",
     ),

@@ -19,6 +19,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, Unpack, overload
 from fifo.client import checks, limits, redriving
 from fifo.client.connection.control import Control
 from fifo.client.connection.environment import Environment
+from fifo.client.connection.in_process import environment_of
 from fifo.client.connection.options import Options, from_url
 from fifo.client.connection.session import Session
 from fifo.client.connection.sources import from_environment, from_keywords
@@ -114,7 +115,9 @@ class BaseClient(Generic[M]):
         self.metrics = Metrics()
         self._factory = factory
         loop = asyncio.get_running_loop()
-        self._session = Session(options, environment or Environment(), self.metrics, loop)
+        self._session = Session(
+            options, environment or environment_of(options.addresses), self.metrics, loop
+        )
         # The order in which they resume: who consumes, what was settled, what was published.
         self._consumers = Consumers(self._session)
         self._settler = Settler(self._session)
@@ -178,6 +181,11 @@ class BaseClient(Generic[M]):
             await self._session.call(Close(), max(0.5, deadline - loop.time()))
         except FifoError as error:
             _log.info("closing the session: %s", error)
+
+    @property
+    def environment(self) -> Environment:
+        """The environment that it was made with."""
+        return self._session.environment
 
     @property
     def connected(self) -> bool:

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +22,7 @@ from fifo.loop import has_uvloop, new_loop
 from node.allocator import FreedMemory
 from node.cli.checks import check_data_dir, check_ports
 from node.cli.errors import CliError, UsageProblem, one_line
-from node.cli.limits import SWITCH_SECONDS
+from node.cli.limits import POLL_S, SWITCH_SECONDS
 from node.cli.processes import die_with_parent
 from node.cli.state import FOLDER_DEFAULT, SINGLE
 from node.collector import Collector
@@ -65,6 +66,12 @@ def serve(
             metavar="PORT",
         ),
     ] = BASE_PORT_DEFAULT,
+    dev: Annotated[
+        bool,
+        typer.Option(
+            "--dev", help="A queue for a laptop: one node in a temporary folder, gone at the end."
+        ),
+    ] = False,
     parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
 ) -> None:
     """Run one node until SIGTERM or Ctrl-C.
@@ -73,6 +80,9 @@ def serve(
     """
     if parent is not None:
         die_with_parent(parent)
+    if dev:
+        _serve_dev(config, node, data_dir, base_port, recover=recover)
+        return
     settings, name = _choose(config, node, data_dir, base_port)
     member = settings.node(name)
     check_ports(member, "stop the process that listens there, or configure another port")
@@ -81,6 +91,23 @@ def serve(
     _warn_of_wildcards(settings)
     _warn_of_unproven_peers(settings)
     _run(settings, name, config, recover=recover)
+
+
+def _serve_dev(
+    config: Path | None, node: str | None, data_dir: Path, base_port: int, *, recover: bool
+) -> None:
+    """Serve a node in a temporary folder, and print its URL once it is ready."""
+    if config is not None or node is not None or recover or data_dir != FOLDER_DEFAULT / SINGLE:
+        raise UsageProblem(
+            "--dev keeps nothing and reads no file: leave out --config, --node, --recover and"
+            " --data-dir"
+        )
+    with tempfile.TemporaryDirectory(prefix="fifo-dev-", ignore_cleanup_errors=True) as folder:
+        settings = single_node_config(Path(folder), base_port)
+        member = settings.nodes[0]
+        check_ports(member, "choose others with --base-port")
+        _start_logging(logging.WARNING)
+        _run(settings, member.name, None, recover=False, ready=f"fifo://{member.client}")
 
 
 class LineFormatter(logging.Formatter):
@@ -114,12 +141,13 @@ def _choose(
     return config, node or config.nodes[0].name
 
 
-def _start_logging() -> None:
+def _start_logging(quiet: int = logging.INFO) -> None:
+    """Log to stderr from the level `quiet` on, or everything with FIFO_DEBUG."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         LineFormatter("time=%(asctime)s level=%(levelname)s logger=%(name)s %(message)s")
     )
-    level = logging.DEBUG if os.environ.get("FIFO_DEBUG") else logging.INFO
+    level = logging.DEBUG if os.environ.get("FIFO_DEBUG") else quiet
     logging.basicConfig(level=level, handlers=[handler], force=True)
     if level > logging.DEBUG:
         # A line per health probe would drown the events of the node.
@@ -151,20 +179,29 @@ def _warn_of_unproven_peers(settings: ClusterConfig) -> None:
         )
 
 
-def _run(config: ClusterConfig, name: str, path: Path | None, *, recover: bool) -> None:
+def _run(
+    config: ClusterConfig, name: str, path: Path | None, *, recover: bool, ready: str | None = None
+) -> None:
     if not has_uvloop():
         _LOG.warning("event=no_uvloop advice=install uvloop; plain asyncio is slower")
     # The disk's thread waits this long for the GIL after a sync; the default of 5 ms is longer than
     # most syncs.
     sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=new_loop) as runner, Collector() as collector:
-        runner.run(_live(config, name, path, collector, recover=recover))
+        runner.run(_live(config, name, path, collector, recover=recover, ready=ready))
 
 
 async def _live(
-    config: ClusterConfig, name: str, path: Path | None, collector: Collector, *, recover: bool
+    config: ClusterConfig,
+    name: str,
+    path: Path | None,
+    collector: Collector,
+    *,
+    recover: bool,
+    ready: str | None,
 ) -> None:
-    """Start the node, wait for a signal or its end, and shut it down.
+    """Start the node, wait for a signal or its end, and shut it down. `ready`: the URL to print
+    once the node leads.
 
     SIGHUP reloads the users and certificates of the file.
     """
@@ -184,6 +221,8 @@ async def _live(
         raise CliError(f"node {name} cannot start: {one_line(error)}") from error
     if path is not None:
         loop.add_signal_handler(signal.SIGHUP, _reload, node, path)
+    if ready is not None:
+        loop.call_soon(_tell_when_ready, node, ready)
     running = asyncio.ensure_future(node.run())
     asked = asyncio.ensure_future(stopping.wait())
     trimming = asyncio.ensure_future(FreedMemory().run())
@@ -196,6 +235,13 @@ async def _live(
         trimming.cancel()
         await node.stop()
     await _check_ending(running, name, was_asked=stopping.is_set())
+
+
+def _tell_when_ready(node: Node, url: str) -> None:
+    if node.leads:
+        typer.echo(url)
+    else:
+        asyncio.get_running_loop().call_later(POLL_S / 5, _tell_when_ready, node, url)
 
 
 def _reload(node: Node, path: Path) -> None:

@@ -27,7 +27,7 @@ WATCHER = ROOT / "tests/sim/check_raft.py"
 """The observer of the simulation, whose looks into nodes are no part of what nodes do."""
 
 SIMULATION = "node.testing"
-"""What stands around the nodes of the simulation is not what a node does."""
+"""The surroundings of nodes in the simulation, which are no part of what nodes do."""
 
 QUESTIONS = ("bool", "int", bool, int)
 

@@ -224,7 +224,7 @@ async def connect(
     link = Link(address, environment, loop)
     try:
         async with asyncio.timeout(timeout):
-            await loop.create_connection(lambda: link, host, port, ssl=context)
+            await environment.dial(lambda: link, host, port, context)
     except TimeoutError:
         link.close()
         raise Timeout(f"no connection within {timeout:g} s") from None

@@ -1,24 +1,40 @@
 """The environment of the client: clocks, chance, entropy, threads. Tests bring their own.
 
-Owns nothing but the list. The network's seam is the loop that the client runs on.
+Owns nothing but the list.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
+import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from fifo.client.connection.threads import LoopThread, OwnLoop
+
+Dial: TypeAlias = Callable[
+    [Callable[[], asyncio.Protocol], str, int, ssl.SSLContext | None], Awaitable[object]
+]
+"""Connects what the factory makes to a host and port, encrypted with a context."""
+
+
+async def over_tcp(
+    factory: Callable[[], asyncio.Protocol], host: str, port: int, context: ssl.SSLContext | None
+) -> None:
+    """Connect by the sockets of the running loop."""
+    await asyncio.get_running_loop().create_connection(factory, host, port, ssl=context)
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
     """`monotonic` decides everything; `wall` is shown to people; `chance` gives 0.0 to 1.0.
 
-    `own_loop` makes what runs the control connection beside the user's loop: a thread.
+    `own_loop` makes what runs the control connection beside the user's loop: a thread. `dial`
+    opens connections.
     """
 
     monotonic: Callable[[], float] = time.monotonic
@@ -26,3 +42,4 @@ class Environment:
     chance: Callable[[], float] = random.random
     entropy: Callable[[int], bytes] = os.urandom
     own_loop: Callable[[], OwnLoop] = LoopThread
+    dial: Dial = over_tcp

@@ -10,6 +10,7 @@ from typing import Any
 
 from fifo.client.connection.dialing import connect, words
 from fifo.client.connection.environment import Environment
+from fifo.client.connection.in_process import environment_of
 from fifo.client.connection.link import Link
 from fifo.client.connection.options import Options
 from fifo.client.errors import ConnectionLost, FifoError, ProtocolError, Timeout, from_code
@@ -27,7 +28,7 @@ async def observe(
 
     Raises ConnectionLost, Timeout, or what the node answers; OSError never leaves here.
     """
-    environment = environment or Environment()
+    environment = environment or environment_of([address])
     options = options or Options((address,))
     try:
         async with asyncio.timeout(timeout):

@@ -304,8 +304,10 @@ def hit_leader(scene: Scene, choose: Chooser) -> None:
     scene.is_faulty = how != "transfer"
     if how == "pause":
         leader.program.pause()
-    elif how in ("kill", "power"):
-        leader.lose_power(scene.world.rng) if how == "power" else leader.kill()
+    elif how == "kill":
+        leader.kill()
+    elif how == "power":
+        leader.lose_power(scene.world.rng)
     elif how == "transfer":
         leader.transfer()
     else:

@@ -1,0 +1,120 @@
+"""Virtual time on the event loop of a test: the world takes its turns where the loop would wait.
+
+Owns the clock of that loop while a cluster is open, and the rule by which time passes: when neither
+the loop nor the world has anything to do, the clock jumps to whatever is due first. While a thread
+works for the loop, time passes as it does for people. Must not know nodes or clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from asyncio.events import _set_running_loop
+from collections.abc import Callable
+from typing import Any
+
+from node.testing import limits
+from node.testing.clockwork import Program, VirtualLoop
+
+
+class UnsuitableLoop(Exception):
+    """The running loop cannot have a virtual clock."""
+
+
+class Guest(Program):
+    """A program whose callbacks run on the loop of the test: for the world it is always paused."""
+
+    def __init__(self, conductor: Conductor, name: str) -> None:
+        super().__init__(conductor.world, name, name)
+        self.paused = True
+        self._conductor = conductor
+
+    def put_off(self, handle: asyncio.Handle) -> None:
+        """Run it on its own loop."""
+        self._conductor.post(handle)
+
+
+class Conductor:
+    """See the module. `threads`: the calls of threads for which time passes as for people."""
+
+    def __init__(self, world: VirtualLoop) -> None:
+        """On the running loop. Raises UnsuitableLoop."""
+        self.world = world
+        self.loop: Any = asyncio.get_running_loop()
+        self._selector: Any = getattr(self.loop, "_selector", None)
+        is_asyncios = issubclass(type(self.loop), asyncio.BaseEventLoop)
+        if not is_asyncios or self._selector is None:
+            kind = f"{type(self.loop).__module__}.{type(self.loop).__name__}"
+            raise UnsuitableLoop(
+                f"the running event loop is {kind}, whose clock cannot be virtual: use asyncio's"
+                " own event loop in this test"
+            )
+        if getattr(self._selector.select, "__self__", None) is not self._selector:
+            raise UnsuitableLoop("this event loop has a cluster already: close that one first")
+        self.threads = 0
+        self.advancing = 0
+        self._posted = False
+        self._began_at = self.loop.time() - world.now
+        self._select: Callable[[float | None], list[Any]] = self._selector.select
+        self._run_in_executor = self.loop.run_in_executor
+        self._selector.select = self._wait
+        self.loop.time = lambda: self._began_at + world.now
+        self.loop.run_in_executor = self._in_thread
+
+    def release(self) -> None:
+        """Give the loop back its clock, which goes on from where it is."""
+        ahead = self.loop.time() - time.monotonic()
+        self._selector.select = self._select
+        self.loop.run_in_executor = self._run_in_executor
+        self.loop.time = lambda: time.monotonic() + ahead
+
+    def post(self, handle: asyncio.Handle) -> None:
+        """Run a callback of the world on the loop."""
+        self._posted = True
+        context: Any = handle._context  # type: ignore[attr-defined]  # asyncio's own
+        callback, args = handle._callback, handle._args  # type: ignore[attr-defined]
+        self.loop.call_soon(callback, *args, context=context)
+
+    def _in_thread(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+        future = self._run_in_executor(executor, func, *args)
+        self.threads += 1
+        future.add_done_callback(self._thread_ended)
+        return future
+
+    def _thread_ended(self, _: object) -> None:
+        self.threads -= 1
+
+    def _wait(self, timeout: float | None = None) -> list[Any]:
+        """Take the place of the wait for sockets."""
+        if self.world.failure is not None:
+            return self._select(timeout)
+        self._posted = False
+        _set_running_loop(self.world)
+        try:
+            self.world.run_due()
+        finally:
+            _set_running_loop(self.loop)
+        events = self._select(0)
+        if events or self._posted or (timeout is not None and timeout <= 0):
+            return events
+        return self._idle(timeout)
+
+    def _idle(self, timeout: float | None) -> list[Any]:
+        world, due = self.world, self.world.next_due()
+        ends = [world.now + timeout] if timeout is not None else []
+        end = min([*ends, due] if due is not None else ends, default=None)
+        if end is None:
+            return self._select(None)
+        if self.threads and not self.advancing:
+            began = time.perf_counter()
+            events = self._select(max(0.0, end - world.now))
+            took = time.perf_counter() - began
+            world.now = min(end, world.now + took) if events else max(world.now, end)
+            return events
+        if len(self._selector.get_map()) > 1:  # The loop's own pipe is one.
+            events = self._select(limits.LOOK_SECONDS)
+            if events:
+                return events
+            end = min(end, world.now + limits.JUMP_SECONDS)
+        world.now = max(world.now, end)
+        return []

@@ -1,0 +1,76 @@
+"""`fifo.testing`: the server's own rules in virtual time, on the event loop of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+import fifo
+import fifo.testing
+
+
+async def test_a_lock_that_is_renewed_ends_at_its_longest_time() -> None:
+    async with fifo.testing.cluster() as cluster, fifo.connect(cluster.url) as client:
+        await client.declare(fifo.QueueSpec("orders", lock=30, max_lock=180))
+        await client.publish("orders", b"one")
+        async with client.consume("orders", prefetch=1) as messages:
+            message = await messages.next(timeout=5)
+            assert message is not None
+            await cluster.advance(minutes=2)
+            assert cluster.queue("orders").view.locked == 1
+            await cluster.advance(minutes=2)
+            assert message.attempt == 1
+            assert message.is_lost
+
+
+async def test_a_backoff_ends_and_the_dead_letter_has_its_reason() -> None:
+    async with fifo.testing.cluster() as cluster, fifo.connect(cluster.url) as client:
+        await client.declare(fifo.QueueSpec("dead"))
+        await client.declare(
+            fifo.QueueSpec("orders", dead_letter="dead", max_deliveries=2, nack_backoff="fixed:5s")
+        )
+        await client.publish("orders", b"poison")
+        for _ in range(2):
+            (message,) = await client.get("orders", timeout=60)
+            await message.nack()
+            await cluster.advance(seconds=5)
+        queue = cluster.queue("orders")
+        assert (queue.view.messages, [one.reason for one in queue.dead]) == (0, ["max_deliveries"])
+        assert queue.dead[0].body == b"poison"
+
+
+async def test_a_lost_leader_loses_nothing_and_takes_no_real_time() -> None:
+    began = time.perf_counter()
+    async with fifo.testing.cluster(nodes=3) as cluster, fifo.connect(cluster.url) as client:
+        await client.declare(fifo.QueueSpec("orders"))
+        await client.publish("orders", b"before")
+        killed = cluster.kill_leader()
+        await client.publish("orders", b"after")
+        assert cluster.leader not in (None, killed)
+        assert [one.body for one in cluster.queue("orders").messages] == [b"before", b"after"]
+        cluster.start(killed)
+        passed = cluster.now
+    assert time.perf_counter() - began < passed + 5
+
+
+async def test_a_client_that_is_cut_off_comes_back_to_its_session() -> None:
+    async with fifo.testing.cluster() as cluster, fifo.connect(cluster.url) as client:
+        await client.declare(fifo.QueueSpec("orders"))
+        cluster.cut(client)
+        with pytest.raises(fifo.FifoError):
+            await client.publish("orders", b"one", timeout=20)
+        cluster.heal()
+        await client.publish("orders", b"two")
+        assert cluster.queue("orders").view.ready in (1, 2)
+
+
+async def test_the_clock_of_the_loop_goes_on_where_the_cluster_is_closed() -> None:
+    loop = asyncio.get_running_loop()
+    async with fifo.testing.cluster() as cluster:
+        await asyncio.sleep(60)
+        inside = loop.time()
+    assert loop.time() >= inside
+    with pytest.raises(fifo.InvalidArgument, match="in no cluster of this process"):
+        await fifo.connect(cluster.url)
