@@ -42,8 +42,7 @@ class Conductor:
         self.world = world
         self.loop: Any = asyncio.get_running_loop()
         self._selector: Any = getattr(self.loop, "_selector", None)
-        is_asyncios = issubclass(type(self.loop), asyncio.BaseEventLoop)
-        if not is_asyncios or self._selector is None:
+        if not _is_asyncios(self.loop) or self._selector is None:
             kind = f"{type(self.loop).__module__}.{type(self.loop).__name__}"
             raise UnsuitableLoop(
                 f"the running event loop is {kind}, whose clock cannot be virtual: use asyncio's"
@@ -118,3 +117,7 @@ class Conductor:
             end = min(end, world.now + limits.JUMP_SECONDS)
         world.now = max(world.now, end)
         return []
+
+
+def _is_asyncios(loop: object) -> bool:
+    return isinstance(loop, asyncio.BaseEventLoop)
