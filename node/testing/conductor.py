@@ -40,9 +40,8 @@ class Conductor:
     def __init__(self, world: VirtualLoop) -> None:
         """On the running loop. Raises UnsuitableLoop."""
         self.world = world
-        self.loop: Any = asyncio.get_running_loop()
-        self._selector: Any = getattr(self.loop, "_selector", None)
-        if not _is_asyncios(self.loop) or self._selector is None:
+        self.loop, self._selector = _inside(asyncio.get_running_loop())
+        if not _is_asyncios(self.loop, self._selector):
             kind = f"{type(self.loop).__module__}.{type(self.loop).__name__}"
             raise UnsuitableLoop(
                 f"the running event loop is {kind}, whose clock cannot be virtual: use asyncio's"
@@ -119,5 +118,10 @@ class Conductor:
         return []
 
 
-def _is_asyncios(loop: object) -> bool:
-    return isinstance(loop, asyncio.BaseEventLoop)
+def _inside(loop: Any) -> tuple[Any, Any]:
+    """The loop, as what can be changed, and its selector; None where it has none."""
+    return loop, getattr(loop, "_selector", None)
+
+
+def _is_asyncios(loop: object, selector: object) -> bool:
+    return isinstance(loop, asyncio.BaseEventLoop) and selector is not None
