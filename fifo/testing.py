@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from fifo.client import BaseClient, Environment, InvalidArgument, QueueView, StoredMessage
+from fifo.client import (
+    BaseClient,
+    Environment,
+    FifoError,
+    InvalidArgument,
+    QueueView,
+    StoredMessage,
+)
 from fifo.client.connection import in_process
 from fifo.client.connection.threads import SameLoop
 from fifo.client.consuming.delivery import Delivery
@@ -20,9 +27,13 @@ from fifo.client.views import view
 if TYPE_CHECKING:
     from node.testing.cluster import Cluster as Engine
 
-__all__ = ["Cluster", "DeadMessage", "Queue", "cluster"]
+__all__ = ["Cluster", "DeadMessage", "Queue", "UnsuitableLoop", "cluster"]
 
 MISSING = "fifo.testing needs the server's package: pip install 'fifo-quorum[testing]'"
+
+
+class UnsuitableLoop(FifoError):
+    """The running event loop cannot have a cluster: its clock cannot be virtual, or is already."""
 
 
 class DeadMessage(StoredMessage):
@@ -171,11 +182,15 @@ class _Opening:
     async def __aenter__(self) -> Cluster:
         try:
             from node.testing.cluster import Cluster as Engine
+            from node.testing.conductor import LoopRefused
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] != "node":
                 raise
             raise ModuleNotFoundError(MISSING, name="node") from None
-        engine = self._engine = Engine(self._nodes, self._seed, in_process.SUFFIX)
+        try:
+            engine = self._engine = Engine(self._nodes, self._seed, in_process.SUFFIX)
+        except LoopRefused as error:
+            raise UnsuitableLoop(str(error)) from None
         made = Cluster(engine)
         try:
             await engine.start()

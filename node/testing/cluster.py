@@ -20,7 +20,6 @@ from node.broker.views import overview
 from node.config import Address, ClusterConfig, cluster_config
 from node.server import Node
 from node.testing import limits
-from node.testing.clockwork import VirtualLoop
 from node.testing.conductor import Conductor, Guest
 from node.testing.hosts import Host
 from node.testing.network import Network
@@ -38,8 +37,8 @@ class Cluster:
         self.name = f"cluster{next(_numbers)}"
         self.seed = seed
         self.config = _config(nodes, f".{self.name}{suffix}")
-        self.world = VirtualLoop(wall_start=time.time())
-        self.conductor = Conductor(self.world)
+        self.conductor = Conductor(time.time())
+        self.world = self.conductor.world
         self.loop: asyncio.AbstractEventLoop = self.conductor.loop
         self.network = Network(self.world, self.chance("network"))
         self.network.capacity_bytes = limits.CAPACITY_BYTES

@@ -17,8 +17,23 @@ from node.testing import limits
 from node.testing.clockwork import Program, VirtualLoop
 
 
-class UnsuitableLoop(Exception):
+class LoopRefused(Exception):
     """The running loop cannot have a virtual clock."""
+
+
+def running_loop() -> Any:
+    """The running loop. Raises LoopRefused unless its clock can become virtual."""
+    loop: Any = asyncio.get_running_loop()
+    selector: Any = getattr(loop, "_selector", None)
+    if not issubclass(type(loop), asyncio.BaseEventLoop) or selector is None:
+        kind = f"{type(loop).__module__}.{type(loop).__name__}"
+        raise LoopRefused(
+            f"the running event loop is {kind}, whose clock cannot be virtual: use asyncio's own"
+            " event loop in this test"
+        )
+    if getattr(selector.select, "__self__", None) is not selector:
+        raise LoopRefused("this event loop has a cluster already: close that one first")
+    return loop
 
 
 class Guest(Program):
@@ -37,18 +52,14 @@ class Guest(Program):
 class Conductor:
     """See the module. `threads`: the calls of threads for which time passes as for people."""
 
-    def __init__(self, world: VirtualLoop) -> None:
-        """On the running loop. Raises UnsuitableLoop."""
-        self.world = world
-        self.loop, self._selector = _inside(asyncio.get_running_loop())
-        if not _is_asyncios(self.loop, self._selector):
-            kind = f"{type(self.loop).__module__}.{type(self.loop).__name__}"
-            raise UnsuitableLoop(
-                f"the running event loop is {kind}, whose clock cannot be virtual: use asyncio's"
-                " own event loop in this test"
-            )
-        if "select" in vars(self._selector):
-            raise UnsuitableLoop("this event loop has a cluster already: close that one first")
+    def __init__(self, wall_start: float) -> None:
+        """On the running loop, whose clock is virtual from here to `release`. Raises LoopRefused.
+
+        `wall_start` is the wall time of the world's beginning.
+        """
+        self.loop = running_loop()
+        self.world = world = VirtualLoop(wall_start=wall_start)
+        self._selector: Any = self.loop._selector
         self.threads = 0
         self.advancing = 0
         self._posted = False

@@ -64,7 +64,7 @@ def environment_of(addresses: Iterable[str]) -> Environment:
         return Environment()
     if home.loop is not asyncio.get_running_loop():
         raise InvalidArgument(
-            "url: the cluster runs on another event loop: connect on that one, or from a thread"
-            " with fifo.blocking.connect"
+            "url: the cluster runs on another event loop: connect on that one; for a blocking"
+            " client or another thread, start a node with `fifo serve --dev`"
         )
     return home.environment()
