@@ -131,6 +131,7 @@ TWINS = [
 NOT_FOR_THREADS = {
     "open",  # of the client: `connect` has done it
     "forked",  # the client's own, in a forked child
+    "environment",  # of the client, for a cluster in the process, which has no thread
     "deliver",
     "activity",
     "lost",

@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 
 from bench.cluster import NODE_PORTS
 from bench.loopback import free_base
+from fifo import testing
 from fifo.__main__ import MISSING
 from node.cli.processes import wait_until
 from tests.packaging.conftest import SERVER_PROJECT, build, installed, pip
@@ -33,6 +34,15 @@ VERSION = PROJECT["project"]["version"]
 START_S = 60
 STOP_S = 30
 BASE = {"fifo-quorum", "msgpack"}
+TEST_WITH_A_CLUSTER = """
+import asyncio, fifo, fifo.testing
+async def main():
+    async with fifo.testing.cluster() as cluster, fifo.connect(cluster.url) as client:
+        await client.declare(fifo.QueueSpec("orders"))
+        await client.publish("orders", b"one")
+        print(cluster.queue("orders").view.ready)
+asyncio.run(main())
+"""
 
 
 def wheel_of(distributions: Path, name: str) -> Path:
@@ -107,6 +117,8 @@ def test_the_client_alone_names_the_server_to_install(
     for command in (("fifo", "status"), ("python", "-m", "fifo", "--help")):
         done = alone.run(*command)
         assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{MISSING}\n")
+    tested = alone.run("python", "-c", TEST_WITH_A_CLUSTER)
+    assert tested.stderr.splitlines()[-1] == f"ModuleNotFoundError: {testing.MISSING}"
 
 
 def test_the_server_brings_the_command_line_and_a_node_that_works(
@@ -116,6 +128,8 @@ def test_the_server_brings_the_command_line_and_a_node_that_works(
     assert names_in(full) >= {*BASE, "fifo-quorum-server", "pysyncobj"}
     assert full.run("fifo", "--version").stdout == f"fifo {VERSION}\n"
     assert "Commands" in full.run("fifo", "--help").stdout
+    tested = full.run("python", "-c", TEST_WITH_A_CLUSTER)
+    assert (tested.stdout, tested.stderr) == ("1\n", "")
     with node(full) as url:
         published = full.run("fifo", "publish", "orders", "--body", "hello", "--url", url)
         assert published.returncode == 0, published.stderr
