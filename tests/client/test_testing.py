@@ -75,7 +75,10 @@ async def test_a_client_that_is_cut_off_comes_back_to_its_session() -> None:
         await client.publish("orders", b"two")
         assert (client.metrics.disconnects > 0, client.metrics.sessions_ended) == (True, 0)
         await message.ack()  # its lock is the session's
-        assert cluster.queue("orders").view.locked == 0
+        await cluster.advance()
+        queue = cluster.queue("orders")
+        assert queue.view.locked == 0
+        assert b"held" not in [one.body for one in queue.messages]
 
 
 async def test_the_clock_of_the_loop_goes_on_where_the_cluster_is_closed() -> None:
