@@ -29,6 +29,17 @@ _numbers = itertools.count(1)
 FIRST_PORT = 7100
 
 
+class InProcess(Address):
+    """An address that only programs of this process can reach."""
+
+    __slots__ = ()
+
+    @property
+    def is_loopback(self) -> bool:
+        """True: nothing that is sent there leaves the machine."""
+        return True
+
+
 class Cluster:
     """Nodes in virtual time. `name` is part of their hosts; `seed` decides elections."""
 
@@ -139,9 +150,9 @@ def _config(count: int, suffix: str) -> ClusterConfig:
     nodes = tuple(
         replace(
             node,
-            client=Address(node.name + suffix, FIRST_PORT + 1),
-            peer=Address(node.name + suffix, FIRST_PORT + 2),
-            http=Address(node.name + suffix, FIRST_PORT + 3),
+            client=InProcess(node.name + suffix, FIRST_PORT + 1),
+            peer=InProcess(node.name + suffix, FIRST_PORT + 2),
+            http=InProcess(node.name + suffix, FIRST_PORT + 3),
         )
         for node in config.nodes
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 
 import pytest
@@ -61,6 +62,12 @@ async def test_time_passes_without_waiting_for_it() -> None:
         await cluster.advance(seconds=60)
         assert 60 <= cluster.now - before < 61
     assert time.perf_counter() - began < 30
+
+
+async def test_a_cluster_that_works_logs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async with fifo.testing.cluster(nodes=3) as cluster, fifo.connect(cluster.url) as client:
+        await client.declare(fifo.QueueSpec("orders"))
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 async def test_a_client_that_is_cut_off_comes_back_to_its_session() -> None:
