@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from node.testing import limits
-from node.testing.clockwork import Program, VirtualLoop
+from node.testing.clockwork import STEP_SECONDS, Program, VirtualLoop
 
 
 class LoopRefused(Exception):
@@ -98,6 +98,9 @@ class Conductor:
         if self.world.failure is not None:
             return self._select(timeout)
         self._posted = False
+        # A turn of the loop takes time: a callback that waits for less than the loop's clock can
+        # show would run in this instant for ever.
+        self.world.now += STEP_SECONDS
         _set_running_loop(self.world)
         try:
             self.world.run_due()

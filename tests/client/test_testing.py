@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 
 import pytest
@@ -42,6 +43,27 @@ async def test_a_backoff_ends_and_the_dead_letter_has_its_reason() -> None:
         queue = cluster.queue("orders")
         assert (queue.view.messages, [one.reason for one in queue.dead]) == (0, ["max_deliveries"])
         assert queue.dead[0].body == b"poison"
+
+
+async def test_a_timer_that_waits_for_the_smallest_time_ends() -> None:
+    """Less than the clock of the loop can show may be left until an instant."""
+    async with fifo.testing.cluster() as cluster:
+        loop = asyncio.get_running_loop()
+        until = math.nextafter(cluster.now, math.inf)
+        over = loop.create_future()
+        looks = 0
+
+        def look() -> None:
+            nonlocal looks
+            looks += 1
+            if cluster.now < until and looks < 1_000:
+                loop.call_later(until - cluster.now, look)
+            else:
+                over.set_result(None)
+
+        look()
+        await over
+        assert looks < 10
 
 
 async def test_a_lost_leader_loses_nothing() -> None:
