@@ -55,10 +55,11 @@ def handle(value: object) -> bytes:
     return bytes.fromhex(value)
 
 
-def integer(value: object, what: str, low: int, high: int) -> int:
-    """An int from low to high; a bool is not one."""
+def integer(value: object, what: str, low: int, high: int, *words: str) -> int:
+    """An int from low to high; a bool is not one. `words` would have been good as well."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidArgument(f"{what}: must be a whole number, not {_shown(value)}")
+        wanted = " or ".join([*words, "a whole number"])
+        raise InvalidArgument(f"{what}: must be {wanted}, not {_shown(value)}")
     if not low <= value <= high:
         raise InvalidArgument(f"{what}: must be from {low} to {high}, not {_shown(value)}")
     return value

@@ -9,7 +9,7 @@ not know what is done with them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from fifo.client.backoff import Backoff, BackoffCallable
 from fifo.client.durations import Duration
@@ -37,7 +37,7 @@ class ConnectionKeywords(TypedDict, total=False):
 class ConsumerDefaults(TypedDict, total=False):
     """The options that may be set for all consumers of a client."""
 
-    prefetch: int
+    prefetch: int | Literal["auto"]
     lock: Duration | None
     max_lock: Duration | None
     priority: int

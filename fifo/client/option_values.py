@@ -35,7 +35,9 @@ def to_wire(option: Option, value: Any, what: str) -> Any:
         case Kind.DURATION:
             return milliseconds(value, what, low_ms=option.low, high_ms=option.high)
         case Kind.COUNT | Kind.SIZE:
-            return checks.integer(value, what, option.low, option.high)
+            if isinstance(value, str) and value in option.choices:
+                return value
+            return checks.integer(value, what, option.low, option.high, *option.choices)
         case Kind.FLAG:
             return checks.flag(value, what)
         case Kind.CHOICE:
@@ -62,10 +64,13 @@ def from_text(option: Option, text: str, what: str) -> Any:
                 return cleaned in _TRUE
             raise InvalidArgument(f"{what}: must be true or false, not {text[:40]!r}")
         case Kind.COUNT | Kind.SIZE:
+            if cleaned in option.choices:
+                return cleaned
             digits = cleaned.removeprefix("-")
             if digits.isascii() and digits.isdigit() and len(digits) < _DIGITS_MAX:
                 return int(cleaned)
-            raise InvalidArgument(f"{what}: must be a whole number, not {text[:40]!r}")
+            wanted = " or ".join([*option.choices, "a whole number"])
+            raise InvalidArgument(f"{what}: must be {wanted}, not {text[:40]!r}")
         case Kind.DURATION:
             try:
                 return float(cleaned)

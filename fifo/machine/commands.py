@@ -205,6 +205,7 @@ class Cancel:
 @value
 class Credit:
     """Set the credit of a consumer with explicit credit; `drain` takes back what is not used.
+    Of another consumer it sets the prefetch.
 
     `automatic`: by the client library alone, so that it proves nothing about the program.
     """

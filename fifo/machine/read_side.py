@@ -283,6 +283,11 @@ class ReadSide:
         found = self.state.consumers.get(consumer)
         return 0 if found is None else found.max_lock_ms
 
+    def pulls(self, consumer: int) -> bool:
+        """Whether the consumer has explicit credit; not without such a consumer."""
+        found = self.state.consumers.get(consumer)
+        return found is not None and found.explicit_credit
+
     def held_count(self, consumer: int) -> int:
         """Messages that the consumer holds; 0 without such a consumer."""
         found = self.state.consumers.get(consumer)

@@ -369,7 +369,8 @@ class Subscribed(Message):
 @_wire(22)
 @dataclass(frozen=True, slots=True)
 class Credit(Message):
-    """Explicit credit of a pulling consumer; `drain` ends what is left of it.
+    """Explicit credit of a pulling consumer; `drain` ends what is left of it. Of another consumer
+    the prefetch.
 
     `automatic`: by the client library alone, so that it clears no suspicion (semantics.md 3).
     """

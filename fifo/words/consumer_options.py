@@ -14,6 +14,12 @@ from fifo.words import bounds
 from fifo.words.durations import to_text
 from fifo.words.options import Kind, Option, row, rows
 
+AUTO: Final = "auto"
+"""The prefetch that the client library chooses."""
+
+_PREFETCH: Final = 100
+"""Messages that a consumer holds unless it says otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOptions:
@@ -21,7 +27,7 @@ class ConsumerOptions:
 
     prefetch: int = row(
         Kind.COUNT,
-        100,
+        _PREFETCH,
         "Maximum number of messages locked at once",
         low=1,
         high=bounds.PREFETCH_MAX,
@@ -94,6 +100,14 @@ class ConsumerOptions:
 class ClientConsumerOptions(ConsumerOptions):
     """All options of a consumer: those above, and those that the client library carries out."""
 
+    prefetch: int | str = row(  # type: ignore[assignment]  # the client makes a number of `auto`
+        Kind.COUNT,
+        _PREFETCH,
+        "Maximum number of messages locked at once",
+        low=1,
+        high=bounds.PREFETCH_MAX,
+        choices=(AUTO,),
+    )
     tag: str | None = row(
         Kind.TEXT,
         None,

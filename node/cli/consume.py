@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from fifo.words.consumer_options import BY_NAME, CONSUMER_OPTIONS
+from fifo.words.consumer_options import AUTO, BY_NAME, CONSUMER_OPTIONS
 from node.cli import output
 from node.cli.errors import CliError, UsageProblem
 from node.cli.limits import CONSUME_BATCH, CONSUME_IDLE_S
@@ -76,7 +76,8 @@ def consume(
         nonlocal received_any
         client.on_unsettled = lambda message, error: unsettled.append(f"{message!r}: {error}")
         held = client.options.consumer.get("prefetch", BY_NAME["prefetch"].default)
-        held = held if count is None else min(held, count)
+        if count is not None:  # lock no more than are wanted
+            held = min(CONSUME_BATCH if held == AUTO else held, count)
         async with client.consume(queue, prefetch=held, tag=tag, pull=False) as messages:
             idle = None if follow else CONSUME_IDLE_S
             async for batch in received(messages, count=count, idle=idle):

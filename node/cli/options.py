@@ -72,7 +72,8 @@ def _parameter(option: Option) -> inspect.Parameter:
         words = typer.Option(f"--{flag}/--{option.off or f'no-{flag}'}", help=help_text)
         annotation: Any = Annotated[bool | None, words]
     else:
-        metavar = _METAVARS.get(option.kind) or "|".join(option.choices)
+        words_of_kind = [_METAVARS[option.kind]] if option.kind in _METAVARS else []
+        metavar = "|".join([*option.choices, *words_of_kind])
         words = typer.Option(help=help_text, metavar=metavar, show_default=False)
         annotation = Annotated[str | None, words]
     return inspect.Parameter(
@@ -89,7 +90,7 @@ def _value(option: Option, value: Any) -> Any:
     if isinstance(value, str) and option.kind is not Kind.TEXT:
         if value.lower() == _CLEARED and _CLEARED not in option.choices:
             return None
-        if option.kind in _PARSERS:
+        if option.kind in _PARSERS and value.lower() not in option.choices:
             return _PARSERS[option.kind](value)
     return value
 

@@ -27,9 +27,11 @@ from fifo.client.consuming.consumer import Consumer
 from fifo.client.consuming.durable import DurableConsumer
 from fifo.client.consuming.getting import Box, Getter
 from fifo.client.consuming.lock_ledger import LockLedger
+from fifo.client.consuming.places import Places
 from fifo.client.consuming.registry import Consumers
 from fifo.client.consuming.settlement import Settlement
 from fifo.client.consuming.settler import Settler
+from fifo.client.consuming.tuning import Tuning
 from fifo.client.publishing.publish_stream import PublishStream
 from fifo.wire.messages import STATUS_OK
 from tests.client import test_consuming as consuming
@@ -40,12 +42,14 @@ from tests.client import test_lost_locks as lost_locks
 from tests.client import test_many_gets as many_gets
 from tests.client import test_options as sources
 from tests.client import test_outages as outages
+from tests.client import test_places as places
 from tests.client import test_publishing as publishing
 from tests.client import test_removed_consumers as removed
 from tests.client import test_resumed as resumed
 from tests.client import test_second_settlements as second
 from tests.client import test_settling as settling
 from tests.client import test_silent_leader as silent
+from tests.client import test_tuning as tuning
 from tests.mutants.hunting import Hunt, Mutant, named, scenario
 from tests.mutants.switch import Switch, edited
 
@@ -65,6 +69,11 @@ def _with_file(work: Callable[[sources.Config], Coroutine[Any, Any, None]]) -> H
             asyncio.run(work(config))
 
     return scenario(run, named(work))
+
+
+def _choice(work: Callable[..., None], *values: Any) -> Hunt:
+    """A test of the places of a consumer, which needs no loop."""
+    return scenario(lambda: work(*values), named(work))
 
 
 BUGS: dict[str, tuple[Switch, Hunt]] = {
@@ -292,6 +301,58 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         _test(
             lost_locks.test_a_message_that_ran_out_in_the_buffer_is_given_back_and_not_handed_out
         ),
+    ),
+    "a prefetch that the client chose passes for the program": (
+        edited(Tuning, "_ask", "automatic=True", "automatic=False"),
+        _test(tuning.test_the_credit_of_a_chosen_prefetch_is_marked_as_the_library_s),
+    ),
+    "a program that settles nothing gets places without end": (
+        edited(
+            Places,
+            "starved",
+            "waiting if waiting > 1 else min(hands, limits.PLACES_IN_HAND - hands)",
+            "waiting if waiting > 1 else hands",
+        ),
+        _choice(places.test_a_program_that_settles_nothing_gets_a_hundred_and_no_more),
+    ),
+    "a slow worker takes messages ahead of their time": (
+        edited(
+            Places,
+            "delivered",
+            "is_slow or starved_s < worked_s * limits.STARVED_SHARE",
+            "False",
+        ),
+        _choice(places.test_a_slow_worker_holds_one_message_for_each_of_its_tasks),
+    ),
+    "a worker that becomes slow keeps its places": (
+        edited(
+            Places,
+            "handed_out",
+            "min(self.count, max(1, in_hand, self.count // 2))",
+            "self.count",
+        ),
+        _choice(places.test_a_worker_that_becomes_slow_gives_its_places_up),
+    ),
+    "a short lock does not bound what is buffered": (
+        edited(
+            Places,
+            "__init__",
+            "min(limits.BUFFERED_S, lock_s * limits.BUFFERED_PART_OF_LOCK)",
+            "limits.BUFFERED_S",
+        ),
+        _choice(places.test_a_short_lock_bounds_what_is_buffered),
+    ),
+    "large bodies do not bound the places": (
+        edited(Places, "delivered", "if self.count > self._fitting:", "if False:"),
+        _choice(places.test_bodies_in_all_places_stay_below_the_bound_by_their_mean),
+    ),
+    "an empty queue is a reason for places": (
+        edited(Places, "starved", "held < least", "False"),
+        _choice(places.test_an_empty_queue_is_no_reason_for_places, 74),
+    ),
+    "lost messages take the last place": (
+        edited(Places, "beside", "min(lost, limits.PLACES_IN_HAND) + 1", "lost"),
+        _choice(places.test_one_place_stays_beside_lost_messages_within_a_bound),
     ),
 }
 

@@ -95,7 +95,9 @@ def row_of(option: Option) -> str:
     default = option.default_text
     value = {
         Kind.DURATION: "duration",
-        Kind.COUNT: f"{option.low} to {option.high}",
+        Kind.COUNT: " or ".join(
+            [*(f"`{word}`" for word in option.choices), f"{option.low} to {option.high}"]
+        ),
         Kind.SIZE: "bytes",
         Kind.FLAG: "yes or no",
         Kind.TEXT: "text",
@@ -304,10 +306,13 @@ def test_a_file_that_cannot_be_read_is_named_with_the_variable(config: Config) -
         ("[consumer]\ntag = 'a'", "tag: the section [consumer] has no such option; there are"),
         (
             "[consumer]\nprefetch = 'many'",
-            "[consumer] prefetch: must be a whole number, not 'many'",
+            "[consumer] prefetch: must be auto or a whole number, not 'many'",
         ),
         ("[consumer]\nprefetch = 0", "[consumer] prefetch: must be from 1 to 65535, not 0"),
-        ("[consumer]\nprefetch = 1.5", "[consumer] prefetch: must be a whole number, not 1.5"),
+        (
+            "[consumer]\nprefetch = 1.5",
+            "[consumer] prefetch: must be auto or a whole number, not 1.5",
+        ),
         ("[consumer]\nlock = true", "[consumer] lock: must be seconds or a timedelta, not True"),
         ("[consumer]\nlock = '1 year'", "[consumer] lock: '1 year' is not a duration such as"),
         ("[consumer]\nlock = 1e308", "[consumer] lock: must be from 1s to 5m, not"),
@@ -356,7 +361,7 @@ def test_a_file_that_is_no_text_is_refused(config: Config) -> None:
         ("prefech=5", "url: prefech: a connection has no such option; did you mean prefetch?"),
         ("timeot=5", "url: timeot: a connection has no such option; did you mean timeout?"),
         ("tag=worker", "url: tag: a connection has no such option"),
-        ("prefetch=many", "url: prefetch: must be a whole number, not 'many'"),
+        ("prefetch=many", "url: prefetch: must be auto or a whole number, not 'many'"),
         ("nack_backoff=1s", "url: nack_backoff: '1s' is not a backoff: a backoff is fixed:1s"),
         ("nack_backoff=callable:os:abort", "url: nack_backoff: a URL cannot name code to run"),
         ("lock=0.5", "url: lock: must be from 1s to 5m, not 500ms"),
@@ -384,5 +389,5 @@ def test_none_in_a_text_restores_a_default(value: str) -> None:
     options = from_url(f"{NODE}?max_ack_retries={value}&lock={value}")
     assert options.max_ack_retries is None
     assert options.consumer == {"lock": None}
-    with pytest.raises(fifo.InvalidArgument, match="prefetch: must be a whole number"):
+    with pytest.raises(fifo.InvalidArgument, match="prefetch: must be"):
         from_url(f"{NODE}?prefetch={value}")

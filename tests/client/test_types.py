@@ -44,9 +44,11 @@ message = ({}client.get("q", 1, wait=2))[0]
 status: fifo.Status = ({}message.nack(delay=5, reason="later")).status
 """
 
+COUNT_OR_AUTO = "expected \"int | Literal['auto']\""
+
 BAD = {
     'CONNECT("fifo://h:1", timeot=5)': 'Unexpected keyword argument "timeot"',
-    'CONNECT("fifo://h:1", prefetch="5")': 'incompatible type "str"; expected "int"',
+    'CONNECT("fifo://h:1", prefetch="5")': COUNT_OR_AUTO,
     'CONNECT("fifo://h:1", tag="t")': 'Unexpected keyword argument "tag"',
     '{}client.update("q", max_lenght=5)': 'Unexpected keyword argument "max_lenght"',
     '{}client.update("q", ttl="1h")': 'incompatible type "str"; expected',
@@ -57,7 +59,7 @@ BAD = {
     'client.consume("q", nack_backoff=5)': 'incompatible type "int"; expected',
     'client.consume("q", timeout_backoff=lambda failures: 1)': "expected",
     'client.consume("q", prefech=10)': 'Unexpected keyword argument "prefech"',
-    'client.consume("q", prefetch="many")': 'incompatible type "str"; expected "int"',
+    'client.consume("q", prefetch="many")': COUNT_OR_AUTO,
     '{}client.publish("q", "text")': 'incompatible type "str"; expected "bytes"',
     '{}client.publish_many("q", [b"x"], keyz=["k"])': 'Unexpected keyword argument "keyz"',
     '{}client.publish_many("q", [b"x"], priorities=["9"])': 'incompatible type "str"',

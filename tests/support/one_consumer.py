@@ -42,7 +42,7 @@ async def consuming(
     peer.answers.setdefault(Renew, renew_all)
     async with (
         fifo.connect(peer.url, close_timeout=0.2) as client,
-        client.consume("orders", prefetch=1000, **options) as messages,
+        client.consume("orders", **{"prefetch": 1000, **options}) as messages,
     ):
         yield client, messages
 

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from fifo.client import limits
 from fifo.client.backoff import BackoffCallable, split_callable
 from fifo.client.option_values import to_wire, unknown
 from fifo.wire.messages import Subscribe
-from fifo.words.consumer_options import BY_NAME, CONSUMER_OPTIONS
+from fifo.words.consumer_options import AUTO, BY_NAME, CONSUMER_OPTIONS
 
 _CALLABLE: Final = "nack_backoff"
 """The option that may be a callable: the client decides about a nack, and nothing else."""
@@ -25,11 +26,13 @@ _SENT: Final = {item.name for item in fields(Subscribe)} - {"queue", "tag"}
 class ConsumeOptions:
     """The checked options of a consumer: the frame to send, and the client's own part.
 
-    `renewals` bound what the client renews; where it renews nothing they stand in the frame, and
-    the leader renews.
+    `is_tuned`: the client chooses the prefetch, beginning with the one in the frame. `renewals`
+    bound what the client renews; where it renews nothing they stand in the frame, and the leader
+    renews.
     """
 
     subscribe: Subscribe
+    is_tuned: bool = False
     auto_renew: bool = True
     renewals: int | None = None
     handler_timeout_s: float | None = None
@@ -63,8 +66,12 @@ def consume_options(queue: str, tag: str, given: Mapping[str, Any]) -> ConsumeOp
     auto_renew, renewals = values["auto_renew"] and values["renewable"], values["renewals"]
     if auto_renew:
         values["renewals"] = None
+    is_auto = values["prefetch"] == AUTO
+    if is_auto:
+        values["prefetch"] = limits.PLACES_WHEN_PULLING if values["pull"] else 1
     return ConsumeOptions(
         Subscribe(queue=queue, tag=tag, **{name: values[name] for name in _SENT}),
+        is_tuned=is_auto and not values["pull"],
         auto_renew=auto_renew,
         renewals=renewals,
         handler_timeout_s=None if timeout_ms is None else timeout_ms / 1000,

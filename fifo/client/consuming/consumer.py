@@ -29,6 +29,7 @@ from fifo.client.consuming.lock_ledger import LockLedger
 from fifo.client.consuming.message import Ledger, LockedMessage
 from fifo.client.consuming.ranges import Range
 from fifo.client.consuming.settler import Settler
+from fifo.client.consuming.tuning import Tuning
 from fifo.client.consuming.verbs import SettleResult
 from fifo.client.durations import Duration, patience
 from fifo.client.errors import FifoError, QueueNotFound, again, reworded
@@ -83,6 +84,7 @@ class Consumer(Generic[M]):
         self._answered_once = False
         self._patient_until = 0.0
         self._credit_left = 0 if options.subscribe.pull else None
+        self._tuning: Tuning | None = None
 
     def __repr__(self) -> str:
         state = "cancelled" if self.cancelled else "active" if self.active else "waiting"
@@ -222,6 +224,7 @@ class Consumer(Generic[M]):
             return
         self.cancelled = True
         self.active = False
+        self._stop_tuning()
         unopened = self._unopened()
         self._forget_buffer()
         self._wake_all()
@@ -237,7 +240,9 @@ class Consumer(Generic[M]):
 
     def __del__(self) -> None:
         """Give back what the program lets go of; on whatever thread drops it last."""
-        session, ledger = self._session, self._ledger
+        session, ledger, tuning = self._session, self._ledger, self._tuning
+        if tuning is not None and not session.loop.is_closed():
+            call_in(session.loop, tuning.end)
         if self.cancelled or session.fatal is not None:
             return
         if ledger is None and not self._subscribed_once:
@@ -316,6 +321,8 @@ class Consumer(Generic[M]):
         delivery = self._delivery
         if delivery.ledger is None:
             return False
+        if self._tuning is not None:
+            self._tuning.handed_out(delivery)
         token = delivery.first_token + self._index
         self._fresh_until = self._limit(delivery.ledger, delivery, token)
         delivery.ledger.hand_out(self._fresh_until)
@@ -346,6 +353,8 @@ class Consumer(Generic[M]):
         beside those of lost messages whose handlers still run."""
         ledger.asked = True
         running = ledger.lost_running()
+        if self._tuning is not None:
+            self._tuning.make_room_beside(running)
         ledger.suspected = running > 0
         self._session.tell(Alive(ledger.number, running))
 
@@ -358,6 +367,8 @@ class Consumer(Generic[M]):
         while True:
             message = self._take()
             if message is not None:
+                if self._tuning is not None and self._waiters and not self.buffered:
+                    self._tuning.starved()
                 return message
             if self._error is not None:
                 error = self._error
@@ -368,6 +379,8 @@ class Consumer(Generic[M]):
                 return None
             waiter: asyncio.Future[Any] = loop.create_future()
             self._waiters.append(waiter)
+            if self._tuning is not None:
+                self._tuning.starved()
             try:
                 if deadline is None:
                     await waiter
@@ -459,9 +472,16 @@ class Consumer(Generic[M]):
             self._usable_s = max_lock_s - lock_s
         self._ledger = ledger
         self._feed = Feed(self, ledger, self._settler)
+        self._stop_tuning()
+        self._tuning = Tuning(self._session, ledger, self._waiters) if options.is_tuned else None
         self._session.bind(ledger, self._feed)
         if self._credit_left:
             self._session.tell(Credit(ledger.number, self._credit_left, automatic=True))
+
+    def _stop_tuning(self) -> None:
+        if self._tuning is not None:
+            self._tuning.end()
+        self._tuning = None
 
     def deliver(self, delivery: Delivery) -> None:
         """Messages came: keep what is new."""
@@ -476,6 +496,8 @@ class Consumer(Generic[M]):
                 self._buffer.append((delivery, start, stop))
         if self._credit_left is not None:
             self._credit_left = max(0, self._credit_left - count)
+        if self._tuning is not None:
+            self._tuning.delivered(delivery, waiting=bool(self._waiters))
         metrics = self._session.metrics
         metrics.delivered += count
         metrics.repeats_dropped += delivery.count - count
@@ -500,6 +522,7 @@ class Consumer(Generic[M]):
         """The queue was deleted: all locks are lost. Where another has its name, or has it soon,
         this consumer goes on there; else the program hears it once."""
         ledger, self._ledger = self._ledger, None
+        self._stop_tuning()
         self._forget_buffer()
         if ledger is not None:
             self._session.lose(ledger, ledger.unresolved(), suspected=False)
@@ -511,6 +534,7 @@ class Consumer(Generic[M]):
     def session_ended(self) -> None:
         """Drop all that it held; it subscribes again with the next session."""
         self._ledger = None
+        self._stop_tuning()
         self._subscribing = None
         self._forget_buffer()
 
@@ -573,6 +597,7 @@ class Consumer(Generic[M]):
     def fail(self, error: FifoError) -> None:
         """End for good: for waiting tasks now, for others once the buffer is empty."""
         self._error = error
+        self._stop_tuning()
         self._wake_all()
 
 

@@ -95,6 +95,7 @@ class Delivery:
         "received",
         "received_wall",
         "remaining_s",
+        "size",
     )
 
     def __init__(
@@ -104,6 +105,7 @@ class Delivery:
         self.ledger: LockLedger[Any] | None = None
         self.queue = message.queue
         self.count = message.count
+        self.size = len(raw)
         self.received = received
         self.received_wall = received_wall
         self.first_token = message.first_token if isinstance(message, Deliver) else 0

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from fifo.client import limits
@@ -92,6 +92,7 @@ class LockLedger(Generic[_M]):
         "max_lock_s",
         "nack_delay",
         "number",
+        "on_resolved",
         "open",
         "queue",
         "renewable",
@@ -136,6 +137,7 @@ class LockLedger(Generic[_M]):
         self.busy: set[int] = set()
         self.gathered: Settlement[_M, LockLedger[_M]] | None = None
         self.in_flight = 0
+        self.on_resolved: Callable[[], None] | None = None  # after the answer to a settlement
         self._last_seen = 0
         self._gaps = Ranges()
         self._known_again: Ranges | None = None
@@ -308,6 +310,11 @@ class LockLedger(Generic[_M]):
         """All tokens that are still to be settled or answered."""
         with self.lock:
             return tuple(self._unresolved)
+
+    def held_count(self) -> int:
+        """The number of tokens that are still to be settled or answered."""
+        with self.lock:
+            return ranges.count(self._unresolved)
 
     def has_unresolved(self) -> bool:
         """Whether anything is still to be settled or answered."""

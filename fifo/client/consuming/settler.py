@@ -425,6 +425,8 @@ class Settler:
                 self.finish(ledger)
             else:
                 self.session.unbind(ledger.number)
+        if ledger.on_resolved is not None:
+            ledger.on_resolved()
 
     def _mixed(self, settlement: LockSettlement, receipt: Receipt) -> None:
         """Not all were simply ok: each message gets its own result."""

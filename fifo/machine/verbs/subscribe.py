@@ -148,18 +148,27 @@ def cancel(step: Step, command: Cancel) -> Reply:
 
 
 def credit(step: Step, command: Credit) -> Reply:
-    """Set an explicit credit and hand out what is ready for it; a drain takes the rest back."""
+    """Set an explicit credit and hand out what is ready for it; a drain takes the rest back.
+
+    Of a consumer without explicit credit it sets the prefetch.
+    """
     consumer = checks.own_consumer(step, command.session, command.fence, command.consumer)
     if isinstance(consumer, Refused):
         return consumer
-    if not consumer.explicit_credit:
-        return Refused(RefusalCode.INVALID, "the consumer did not subscribe with explicit credit")
     queue = step.open_queue(consumer.queue)
-    consumer.credit = command.credit
+    refused = _check_credit(queue, consumer, command)
+    if refused is not None:
+        return refused
+    if consumer.explicit_credit:
+        consumer.credit = command.credit
+    else:
+        consumer.prefetch = command.credit
     if not command.automatic:
         consumers.prove_alive(step, consumer)
     consumers.refresh(step, queue, consumer)
     checkout.checkout(step, queue)
+    if not consumer.explicit_credit:
+        return Credited(consumer.prefetch, more=False)
     left, more = consumer.credit, False
     if command.drain:
         serves = consumer.service_key is not None
@@ -167,6 +176,18 @@ def credit(step: Step, command: Credit) -> Reply:
         consumer.credit = 0
         consumers.refresh(step, queue, consumer)
     return Credited(left if more else consumer.credit, more)
+
+
+def _check_credit(queue: Queue, consumer: Consumer, command: Credit) -> Refused | None:
+    if consumer.explicit_credit:
+        return None
+    if command.drain or consumer.implicit:
+        return Refused(RefusalCode.INVALID, "the consumer did not subscribe with explicit credit")
+    single = queue.spec.ordering == "single_active"
+    most = limits.SINGLE_ACTIVE_PREFETCH if single else bounds.PREFETCH_MAX
+    if 1 <= command.credit <= most:
+        return None
+    return Refused(RefusalCode.INVALID, f"a prefetch of {command.credit} is not from 1 to {most}")
 
 
 def get(step: Step, command: Get) -> Reply:

@@ -51,12 +51,7 @@ class Consuming:
         message = message_of(frame, Subscribe)
         if self._proposer.lacks_queue(connection, frame.correlation, message.queue):
             return
-        if message.prefetch > self._prefetch_max:
-            text = (
-                f"a prefetch of {message.prefetch} exceeds this cluster's limit of"
-                f" {self._prefetch_max}"
-            )
-            connection.refuse(frame.correlation, Code.LIMIT, text)
+        if self._exceeds(connection, frame, message.prefetch):
             return
         given = [(one, getattr(message, one.wire_name)) for one in REPLICATED]
         options = {one.wire_name: value for one, value in given if value != one.default}
@@ -79,6 +74,14 @@ class Consuming:
             self._quotas, Quota.CONSUMERS, int(anew), connection, frame, command, answer
         )
 
+    def _exceeds(self, connection: Connection, frame: Frame, prefetch: int) -> bool:
+        """Refuse a prefetch above the operator's bound; True if refused."""
+        if prefetch <= self._prefetch_max:
+            return False
+        text = f"a prefetch of {prefetch} exceeds this cluster's limit of {self._prefetch_max}"
+        connection.refuse(frame.correlation, Code.LIMIT, text)
+        return True
+
     def cancel(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Cancel a consumer: it gets no more messages."""
         message = message_of(frame, Cancel)
@@ -88,8 +91,11 @@ class Consuming:
         self._proposer.ask(connection, frame, command, ok(connection, frame), checked=True)
 
     def credit(self, connection: Connection, session: Binding, frame: Frame) -> None:
-        """Grant credit to a consumer with explicit credit."""
+        """Set the credit of a consumer with explicit credit, or the prefetch of another one."""
         message = message_of(frame, Credit)
+        pulls = self._machine.pulls(message.consumer)
+        if not pulls and self._exceeds(connection, frame, message.credit):
+            return
 
         def step(count: int) -> None:
             command = commands.Credit(

@@ -539,8 +539,10 @@ class Generator:
         return commands.Cancel(consumer.session, consumer.number, unopened)
 
     def credit(self) -> Step:
-        """Grant credit, or drain the unused rest."""
+        """Grant credit, or drain the unused rest; or set a prefetch."""
         there = [c for c in self.pair.world.consumers.values() if c.explicit]
+        if self.choose.chance(30):
+            there = []
         consumer = self.choose.one(there) if there else self.consumer()
         if consumer is None:
             return self.subscribe()

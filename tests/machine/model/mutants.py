@@ -266,6 +266,12 @@ BUGS: dict[str, Switch] = {
         "consumer.prefetch - consumer.held",
         "consumer.prefetch - consumer.held + (consumer.prefetch == 1)",
     ),
+    "a prefetch set by credit has no bound": edited(
+        subscribe,
+        "_check_credit",
+        "1 <= command.credit <= most",
+        "True",
+    ),
     "what is sent again goes into the next queue of the name": edited(
         publish,
         "_store",

@@ -279,13 +279,16 @@ def avoid(world: World, message: Message, consumer: Consumer, *, sure: bool) -> 
 
 
 def credit(world: World, command: commands.Credit) -> Answer:
-    """Set the credit of a consumer with explicit credit; by the program, it also clears."""
+    """Set the explicit credit, or the prefetch of a consumer without; by the program, it clears."""
     consumer = find(world, command.session, command.consumer)
     if isinstance(consumer, str):
         return ("refused", consumer)
-    if not consumer.explicit:
+    if consumer.explicit:
+        consumer.credit, consumer.drains = command.credit, command.drain
+    elif consumer.implicit or command.drain or not command.credit:
         return ("refused", "invalid")
-    consumer.credit, consumer.drains = command.credit, command.drain
+    else:
+        consumer.prefetch = command.credit
     if not command.automatic:
         spoke(consumer)
         moving.reseat(world, world.queues[consumer.queue])
