@@ -93,6 +93,7 @@ async def test_a_node_that_may_not_renew_is_left_like_a_silent_one() -> None:
         await until(lambda: client.address == new.address)
 
 
+@pytest.mark.slow
 async def test_other_nodes_are_asked_for_a_later_term_only_while_renewals_have_no_answer() -> None:
     hellos: list[Hello] = []
 

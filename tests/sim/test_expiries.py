@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 
+import pytest
+
 import fifo
 from fifo.machine import Machine
 from node.broker import limits
@@ -99,6 +101,7 @@ class Scene:
         await asyncio.Event().wait()
 
 
+@pytest.mark.slow
 def test_expiries_that_trickle_cost_one_entry_per_look() -> None:
     scene = Scene()
     entries, seconds = scene.run()

@@ -19,6 +19,8 @@ from tests.sim.workload import Programs
 from tests.sim.world import World
 from tests.support import raft_probe
 
+pytestmark = pytest.mark.slow
+
 QUEUE = "work"
 TICK_S = 10.0
 """The figure of semantics.md 2.6, on purpose not the constant of the node."""

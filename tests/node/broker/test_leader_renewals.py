@@ -57,6 +57,7 @@ async def log_end(client: RawClient) -> int:
     return int(answer.result["last"])  # type: ignore[attr-defined]  # an Ok
 
 
+@pytest.mark.slow
 async def test_the_leader_renews_without_a_log_entry_and_says_so(node: Node) -> None:
     client, consumer, began = await holding(node, renewals=2)
     loop = asyncio.get_running_loop()
