@@ -271,13 +271,17 @@ class BaseClient(Generic[M]):
         """Resume deliveries."""
         await self._act(queue, "resume", timeout, safe=True)
 
-    async def queues(self, *, timeout: Duration | None = None) -> list[QueueView]:
+    async def queues(self, prefix: str = "", *, timeout: Duration | None = None) -> list[QueueView]:
         """List all queues that this user may see, oldest first: specs, depths, counters.
 
+        With `prefix` only those whose names begin so: the leader looks at no others.
         A list that does not fit one answer is refused; a cluster with very many queues sends them
         without spec and counters.
         """
-        return await self._views(QueueView, QueueQuery(None, "list", wire.ITEMS_MAX), timeout)
+        if prefix:
+            checks.name(prefix, "prefix")
+        query = QueueQuery(None, "list", wire.ITEMS_MAX, prefix=prefix)
+        return await self._views(QueueView, query, timeout)
 
     async def queue(self, name: str, *, timeout: Duration | None = None) -> QueueView:
         """Show one queue: spec, depth, counters, redrive. Raises QueueNotFound."""

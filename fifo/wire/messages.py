@@ -586,6 +586,7 @@ class QueueQuery(Message):
     query: Annotated[str, text(32, 1)]
     limit: Annotated[int, integer(1, limits.ITEMS_MAX)] = 1000
     consumer: Number = 0
+    prefix: Annotated[str, text(limits.QUEUE_NAME_BYTES_MAX)] = ""
 
 
 @_wire(44)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import shlex
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -150,7 +151,8 @@ def list_queues(
         )
 
     async def fetch(client: fifo.Client) -> list[dict[str, Any]]:
-        found = sorted(filter(wanted, await client.queues()), key=_KEYS[sort])
+        prefix = _SPECIAL.split(pattern, 1)[0]
+        found = sorted(filter(wanted, await client.queues(prefix)), key=_KEYS[sort])
         return [queue.as_dict() for queue in found[:limit]]
 
     print_list(url, fetch, _draw_queues, as_json=as_json, watch=watch)
@@ -164,6 +166,9 @@ _KEYS: Final[Mapping[Sort, Callable[[fifo.QueueView], tuple[Any, ...]]]] = {
     Sort.NAME: lambda queue: (queue.name,),
     **{sort: _by(sort.value) for sort in Sort if sort is not Sort.NAME},
 }
+_SPECIAL: Final = re.compile(r"[*?[]")
+"""What a glob pattern does not take as it stands: before it is a prefix, which the leader knows."""
+
 _COLUMNS: Final = (
     Column("queue"),
     number("ready"),

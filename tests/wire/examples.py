@@ -146,7 +146,7 @@ EXAMPLES: Final[tuple[Message, ...]] = (
     Declare("orders", {"lock_ms": 30_000, "dead_letter": "orders.dlq"}),
     Update("orders", {"max_length": None}),
     QueueAction("orders", "purge"),
-    QueueQuery("orders", "consumers", 10, 7),
+    QueueQuery("orders", "consumers", 10, 7, "orders"),
     Peek("orders", 5),
     Peeked("orders", 1, ((0, 4),), ((1, 1, 9, 42, 0),), ((0, {"reason": "expired"}),)),
     Redrive("orders.dlq", "orders", {"limit": 10}),

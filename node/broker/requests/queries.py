@@ -53,7 +53,7 @@ class Queries:
         if not self._may_answer():
             _not_now(connection, frame)
         elif query.query == "list":
-            connection.answer_in_pieces(frame, self._list(connection, frame, query.limit))
+            connection.answer_in_pieces(frame, self._list(connection, frame, query))
         elif query.query in ("sessions", "users"):
             connection.answer_in_pieces(frame, self._people.listed(connection, frame))
         elif query.queue is None or not self._machine.has_queue(query.queue):
@@ -61,11 +61,14 @@ class Queries:
         else:
             self._one_queue(connection, frame, query, query.queue)
 
-    def _list(self, connection: Connection, frame: Frame, limit: int) -> Iterator[None]:
+    def _list(self, connection: Connection, frame: Frame, query: QueueQuery) -> Iterator[None]:
         """List the queues that the user may see, in brief if whole ones do not fit; in pieces of
         one queue, for thousands take most of a second."""
-        rights = connection.rights
-        sees = (lambda queue: True) if rights is None else rights.sees
+        rights, limit, prefix = connection.rights, query.limit, query.prefix
+
+        def sees(queue: str) -> bool:
+            return queue.startswith(prefix) and (rights is None or rights.sees(queue))
+
         for brief in (False, True):
             left_bytes = limits.LIST_BYTES_MAX
             found = []

@@ -52,6 +52,27 @@ async def test_a_long_list_of_queues_is_answered_without_its_long_parts_and_read
     assert "spec" in answer.result[0]
 
 
+async def test_list_with_a_prefix_looks_at_no_other_queues(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await connected(node.me.client)
+    for name in ("a", "ab", "b"):
+        await client.declare(name)
+    machine = node.broker.host.machine
+    asked: list[str] = []
+    look = machine.queue_overview
+
+    def noted(name: str, *, brief: bool = False) -> dict[str, object] | None:
+        asked.append(name)
+        return look(name, brief=brief)
+
+    monkeypatch.setattr(machine, "queue_overview", noted)
+    answer = await client.ask(QueueQuery(None, "list", 1_000, prefix="a"))
+    assert isinstance(answer, Ok), answer
+    assert [one["name"] for one in answer.result] == ["a", "ab"]
+    assert asked == ["a", "ab"]
+
+
 async def test_delayed_messages_are_shown_by_the_leaders_clock(node: Node) -> None:
     client = await connected(node.me.client)
     await client.declare("q")
