@@ -138,6 +138,11 @@ class Cluster:
             raise InvalidArgument(f"cut: {client!r} is not a client of this cluster")
         self._engine.cut(machine)
 
+    def cut_clients(self) -> None:
+        """Cut every client off from the nodes until `heal`."""
+        for machine in self._guests.values():
+            self._engine.cut(machine)
+
     def heal(self) -> None:
         """End all cuts: what was on its way arrives."""
         self._engine.network.heal()

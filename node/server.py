@@ -22,7 +22,7 @@ from typing import Protocol, TypeAlias
 
 from fifo.wire import Code, encode
 from fifo.wire.messages import Error
-from node.broker import limits
+from node.broker import entry, limits
 from node.broker.broker import Broker
 from node.broker.connections.authentication import Authentication
 from node.broker.connections.connection import Connection
@@ -341,6 +341,11 @@ class Node:
 
     def _accept(self) -> Connection:
         return Connection(self.broker, self._env.clock, self.config.limits.in_flight_publishes)
+
+    def read_area(self, index: int) -> memoryview:
+        """Read the body area of an entry, from the disk where it is not in memory."""
+        assert self._raft is not None, "started before"
+        return entry.area_of(self._raft.read(index))
 
     async def run(self) -> None:
         """Run until `stop`. Raises NodeStopped if the node cannot go on."""

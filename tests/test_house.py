@@ -87,6 +87,8 @@ FLOORS: dict[str, Room] = {
     "node.testing": room(knows="node.journal node.peers node.raft node.broker node.server node"),
     # The face of node.testing: imported from fifo to node lazily, when a test makes a cluster.
     "fifo.testing": room(knows="fifo.client node.testing"),
+    # pytest loads it in every project of its environment: it imports `fifo` when a test asks.
+    "pytest_fifo": room(knows="fifo fifo.testing", uses="pytest pytest_asyncio"),
     "node.cli": room(
         knows="fifo fifo.words fifo.client fifo.wire"
         " node.journal node.raft node.broker node.server node.http node",
@@ -110,7 +112,7 @@ FLOORS: dict[str, Room] = {
         knows="fifo fifo.words fifo.machine fifo.wire fifo.client fifo.spark"
         " node node.journal node.peers node.raft node.raft.errors node.raft.membership"
         " node.raft.pysyncobj node.broker node.server node.http node.cli"
-        " node.testing fifo.testing node.__main__ fifo.__main__ bench bench.raft tools",
+        " node.testing fifo.testing pytest_fifo node.__main__ fifo.__main__ bench bench.raft tools",
         uses="pytest pytest_asyncio hypothesis _pytest aiohttp msgpack sortedcontainers pysyncobj"
         " packaging pyspark pyarrow matplotlib rich typer click crc32c xdist uvloop mypy",
     ),
@@ -122,7 +124,7 @@ LARGEST_ROOM = 0.30
 # Rooms whose files still need each other for the types of what they call.
 CIRCLES_FOR_TYPES = words("tests")
 
-OURS = ("fifo", "node", "bench", "tools", "tests")
+OURS = ("fifo", "pytest_fifo", "node", "bench", "tools", "tests")
 
 # What the machine may take from the standard library: nothing in it reads a clock, a random number,
 # an address in memory, the locale, the network or the disk.

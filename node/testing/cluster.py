@@ -130,8 +130,7 @@ class Cluster:
         if found is None:
             return None
         runs = host.machine.peek(queue, limits.PEEK_MESSAGES_MAX)
-        runs = runs[: deliveries.count_at_hand(runs, host.read_area)]
-        answer, raw = deliveries.peeked(queue, runs, host.read_area)
+        answer, raw = deliveries.peeked(queue, runs, node.read_area)
         return found, answer, b"".join(map(bytes, raw))
 
     def _best(self) -> Node | None:

@@ -77,6 +77,20 @@ async def test_a_lost_leader_loses_nothing() -> None:
         cluster.start(killed)
 
 
+async def test_a_queue_shows_its_messages_after_restarts() -> None:
+    """Their bodies are on the disk alone then."""
+    async with fifo.testing.cluster(nodes=3) as cluster, fifo.connect(cluster.url) as client:
+        await client.declare(fifo.QueueSpec("orders"))
+        await client.publish("orders", b"one")
+        for number in range(4):
+            killed = cluster.kill_leader()
+            await cluster.advance(seconds=5)
+            cluster.start(killed)
+            await client.publish("orders", b"%d" % number)
+        bodies = [one.body for one in cluster.queue("orders").messages]
+        assert bodies == [b"one", b"0", b"1", b"2", b"3"]
+
+
 async def test_time_passes_without_waiting_for_it() -> None:
     began = time.perf_counter()
     async with fifo.testing.cluster(nodes=3) as cluster:

@@ -1,13 +1,16 @@
 """The blocks of docs/testing.md are tests, and run as they stand.
 
-Owns how a block is run: on the event loop of the test. Must not know what a block checks.
+Owns how they are run: by pytest in a folder of their own, with the plugin and asyncio's automatic
+mode. Must not know what a block checks.
 """
 
 from __future__ import annotations
 
-import inspect
+import os
 import re
-from typing import Any
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,18 +21,26 @@ BLOCKS = re.findall(
     (ROOT / "docs/testing.md").read_text(encoding="utf-8"),
     re.MULTILINE | re.DOTALL,
 )
+SECONDS_MAX = 60
 
 
-def test_the_page_has_blocks() -> None:
-    assert len(BLOCKS) >= 2
-
-
-@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-async def test_a_block_of_the_page_passes(block: str) -> None:
-    names: dict[str, Any] = {}
-    exec(compile(block, "docs/testing.md", "exec"), names)
-    tests = [found for name, found in names.items() if name.startswith("test_")]
-    assert tests
-    assert all(map(inspect.iscoroutinefunction, tests))
-    for test in tests:
-        await test()
+@pytest.mark.process
+def test_the_blocks_of_the_page_pass(tmp_path: Path) -> None:
+    for number, block in enumerate(BLOCKS):
+        (tmp_path / f"test_block_{number}.py").write_text(block)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\nfilterwarnings = error\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "pytest_fifo", "--strict-markers", "-v"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(f"test_block_{number}.py" in done.stdout for number in range(len(BLOCKS)))
+    assert (
+        f"{len(re.findall('^async def test_', ''.join(BLOCKS), re.MULTILINE))} passed"
+        in done.stdout
+    )

@@ -76,9 +76,11 @@ def requirements_of(wheel: Path) -> set[Requirement]:
     return {one for one in found if one.marker is None or "extra" not in str(one.marker)}
 
 
-def test_the_client_is_the_package_fifo_and_requires_msgpack_alone(distributions: Path) -> None:
+def test_the_client_is_fifo_with_its_pytest_plugin_and_requires_msgpack_alone(
+    distributions: Path,
+) -> None:
     wheel = wheel_of(distributions, "fifo_quorum")
-    assert files_of(wheel) == sources_of("fifo")
+    assert files_of(wheel) == sources_of("fifo") | sources_of("pytest_fifo")
     assert {one.name for one in requirements_of(wheel)} == {"msgpack"}
 
 
