@@ -193,7 +193,8 @@ LOGIN_FORGET_SECONDS: Final = 60.0
 """Half of the failures are forgotten in this time."""
 
 LOGIN_ADDRESSES_MAX: Final = 10_000
-"""Names at addresses whose failures are remembered; the oldest are forgotten beyond it."""
+"""Names at addresses whose failures are remembered, and addresses at which a secret was right; the
+oldest are forgotten beyond it."""
 
 LOGINS_DELAYED_PER_ADDRESS_MAX: Final = 16
 """Tries of one address that wait; one more is refused as overloaded, unverified."""

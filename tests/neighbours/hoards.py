@@ -197,8 +197,13 @@ def queues(field: Field) -> None:
 
 
 def guessers(field: Field) -> None:
-    """A hundred connections from fifty addresses guess passwords"""
-    _log_ins(field, GUESSERS, lambda at: log_in("honest", f"guess {at}".encode(), "password"))
+    """A hundred connections from fifty addresses guess passwords, of one user and of many names"""
+
+    def made(at: int) -> bytes:
+        name = "honest" if at % 2 else f"guessed{at}"
+        return log_in(name, f"guess {at}".encode(), "password")
+
+    _log_ins(field, GUESSERS, made)
 
 
 def stale_tokens(field: Field) -> None:

@@ -52,21 +52,25 @@ class Honest:
         ):
             held = await self._hold(client, messages)
             producer = await client.open_producer(QUEUE)
+            over = asyncio.Event()
             tasks = [
                 asyncio.ensure_future(work)
                 for work in (
-                    self._repeated(lambda: self._publish(producer), BEAT_SECONDS),
-                    self._repeated(lambda: self._renew(held), BEAT_SECONDS),
-                    self._repeated(self._newcomer, NEWCOMER_SECONDS),
-                    self._consume(messages),
+                    _repeated(over, lambda: self._publish(producer), BEAT_SECONDS),
+                    _repeated(over, lambda: self._renew(held), BEAT_SECONDS),
+                    _repeated(over, self._newcomer, NEWCOMER_SECONDS),
                 )
             ]
+            consuming = asyncio.ensure_future(self._noted("consume", self._consume(messages)))
             try:
                 yield self
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                over.set()  # What is under way has to end, and its time counts.
+                await asyncio.gather(*tasks)
+                consuming.cancel()
+                await asyncio.gather(consuming, return_exceptions=True)
+            if not self.handled:
+                self.lost.append("every message: none came")
             if held.is_lost:
                 self.lost.append("the lock that was renewed every 20 ms")
             await self._noted("ack", held.ack(receipt=True))
@@ -82,14 +86,6 @@ class Honest:
             if found.body == self._mark:
                 return found
             await found.ack()
-
-    async def _repeated(self, act: Callable[[], Awaitable[None]], seconds: float) -> None:
-        """Act again and again, and not before the last act has ended."""
-        pause = asyncio.Event()
-        while True:
-            await act()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(pause.wait(), seconds)
 
     async def _noted(self, what: str, work: Awaitable[object]) -> None:
         try:
@@ -120,3 +116,13 @@ class Honest:
                 self.lost.append(f"a message came for the {message.attempt}th time")
             await self._noted("ack", message.ack())
             self.handled += 1
+
+
+async def _repeated(
+    over: asyncio.Event, act: Callable[[], Awaitable[None]], seconds: float
+) -> None:
+    """Act again and again until it is over, and not before the last act has ended."""
+    while not over.is_set():
+        await act()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(over.wait(), seconds)

@@ -50,20 +50,23 @@ class Visits:
 
     @asynccontextmanager
     async def going_on(self) -> AsyncIterator[None]:
-        """Log in again and again until the block ends."""
-        task = asyncio.ensure_future(self._many())
+        """Log in again and again until the block ends; the log-in that is under way then has to end
+        as well, and its time counts."""
+        over = asyncio.Event()
+        task = asyncio.ensure_future(self._many(over))
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            over.set()
+            await task
 
-    async def _many(self) -> None:
-        pause = asyncio.Event()
+    async def _many(self, over: asyncio.Event) -> None:
         for name in self._names:
             await self._one(name, self._beside)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(pause.wait(), PAUSE_SECONDS)
+                await asyncio.wait_for(over.wait(), PAUSE_SECONDS)
+            if over.is_set():
+                return
 
     async def _one(self, name: str, times: list[float]) -> None:
         began = time.perf_counter()

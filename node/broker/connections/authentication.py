@@ -155,7 +155,9 @@ class Authentication:
             SCRYPT_LOG_N, SCRYPT_R, SCRYPT_P, os.urandom(SALT_BYTES), os.urandom(KEY_BYTES)
         )
         self.failures = Failures(now)
-        self._passwords = PasswordQueue(self.failures.at, thread)
+        self._known: dict[str, None] = {}
+        """Addresses at which a secret was right, the latest last."""
+        self._passwords = PasswordQueue(self.failures.at, self._known.__contains__, thread)
         self._logged = Seldom(now)
         self.failed_total = 0
         """Wrong names, passwords and tokens since the node began."""
@@ -231,6 +233,7 @@ class Authentication:
         if len(secret) <= SECRET_BYTES_MAX:
             rights = self._tokens.get(hashlib.sha256(secret).digest())
         if rights is not None and name in ("", rights.user.name):
+            self._note_right(host)
             decide(rights)
             return
         self._note_wrong(host, name)
@@ -288,7 +291,7 @@ class Authentication:
             for _, one_decide in self._checking.pop(key):
                 one_decide(_BUSY)
 
-        if not self._passwords.add(key, host, name, work, done, dropped):
+        if not self._passwords.add(key, host, work, done, dropped):
             dropped()
 
     def _password_of(self, name: str) -> PasswordHash | None:
@@ -297,7 +300,14 @@ class Authentication:
 
     def _right(self, host: str, rights: Rights, decide: Decide) -> None:
         self.failures.forgive(host, rights.user.name)
+        self._note_right(host)
         decide(rights)
+
+    def _note_right(self, host: str) -> None:
+        self._known.pop(host, None)
+        self._known[host] = None
+        if len(self._known) > limits.LOGIN_ADDRESSES_MAX:
+            del self._known[next(iter(self._known))]
 
     def _wrong(self, host: str, name: str, decide: Decide) -> None:
         self.failures.note(host, name)

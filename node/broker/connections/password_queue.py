@@ -1,16 +1,16 @@
 """The queue of passwords that wait for the slow hash, one at a time.
 
-Owns the order: first the addresses at which the fewest attempts have failed lately, and of equal
-ones each address and then each name in turn, so that guessing from many addresses does not make
-people wait. Bounded for each address, and as a whole. Must not know users, hashes or what a verdict
-means.
+Owns the order: first the addresses at which the fewest attempts have failed lately, of these the
+ones at which a secret was right before, of equal ones each address in turn. What is equal still is
+taken from both ends, the newest and the oldest by turns: who comes before or after a burst of first
+guesses from many addresses waits for two of them, and none waits for ever. Bounded for each
+address, and as a whole. Must not know users, hashes or what a verdict means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any
 
 from node.broker import limits
 from node.journal.io.jobs import Done, Worker
@@ -20,15 +20,13 @@ from node.journal.io.jobs import Done, Worker
 class Job:
     """A password to hash, for everyone who gave the same; `hosts` are their addresses.
 
-    `place` and `turn` count those of its address and of its name that waited when it came.
+    `place` counts those of its address that waited when it came.
     """
 
     work: Callable[[], None]
     done: Done
     dropped: Callable[[], None]
-    name: str
     place: int
-    turn: int
     number: int
     hosts: set[str] = field(default_factory=set)
 
@@ -36,14 +34,22 @@ class Job:
 class PasswordQueue:
     """Waiting passwords, by a key that is the same for equal ones."""
 
-    def __init__(self, failures_at: Callable[[str], float], thread: Callable[[], Worker]) -> None:
-        """`failures_at` an address, lately; `thread` is asked once, when it is needed."""
+    def __init__(
+        self,
+        failures_at: Callable[[str], float],
+        known: Callable[[str], bool],
+        thread: Callable[[], Worker],
+    ) -> None:
+        """`failures_at` an address, lately; `known`: whether a secret was right at an address;
+        `thread` is asked once, when it is needed."""
         self._failures_at = failures_at
+        self._known = known
         self._make_thread = thread
         self._thread: Worker | None = None
         self._jobs: dict[Hashable, Job] = {}
         self._running: Hashable | None = None
         self._next_number = 0
+        self._newest_is_next = True
 
     def join(self, key: Hashable, host: str) -> bool:
         """Wait for the same password of somebody else; False where there is none."""
@@ -56,7 +62,6 @@ class PasswordQueue:
         self,
         key: Hashable,
         host: str,
-        name: str,
         work: Callable[[], None],
         done: Done,
         dropped: Callable[[], None],
@@ -68,9 +73,8 @@ class PasswordQueue:
         place = sum(host in job.hosts for job in self._jobs.values())
         if place >= limits.LOGINS_CHECKED_PER_ADDRESS_MAX:
             return False
-        turn = sum(job.name == name for job in self._jobs.values())
         self._next_number += 1
-        self._jobs[key] = Job(work, done, dropped, name, place, turn, self._next_number, {host})
+        self._jobs[key] = Job(work, done, dropped, place, self._next_number, {host})
         if len(self._jobs) > limits.LOGINS_CHECKED_MAX:
             self._drop_last()
         self._go_on()
@@ -81,20 +85,29 @@ class PasswordQueue:
         if self._thread is not None:
             self._thread.close()
 
-    def _rank(self, job: Job) -> tuple[Any, ...]:
+    def _rank(self, job: Job) -> tuple[int, bool, int]:
         failed = min(self._failures_at(host) for host in job.hosts)
+        unknown = not any(map(self._known, job.hosts))
         # Rounded: one failure fades from the moment on that it is counted.
-        return round(failed), job.place, job.turn, job.number
+        return round(failed), unknown, job.place
 
     def _drop_last(self) -> None:
         waiting = [key for key in self._jobs if key != self._running]
-        last = max(waiting, key=lambda key: self._rank(self._jobs[key]))
+        last = max(waiting, key=lambda key: (self._rank(self._jobs[key]), self._jobs[key].number))
         self._jobs.pop(last).dropped()
+
+    def _next(self) -> Hashable:
+        sign = -1 if self._newest_is_next else 1
+        if len(self._jobs) > 1:
+            self._newest_is_next = not self._newest_is_next
+        return min(
+            self._jobs, key=lambda key: (self._rank(self._jobs[key]), sign * self._jobs[key].number)
+        )
 
     def _go_on(self) -> None:
         if self._running is not None or not self._jobs:
             return
-        key = self._running = min(self._jobs, key=lambda key: self._rank(self._jobs[key]))
+        key = self._running = self._next()
         job = self._jobs[key]
 
         def done(error: BaseException | None) -> None:

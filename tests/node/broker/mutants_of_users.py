@@ -42,9 +42,9 @@ def _test(work: Callable[[Path], Coroutine[Any, Any, None]]) -> Hunt:
     return scenario(hunt, named(work))
 
 
-def _plain(work: Callable[[], None]) -> Hunt:
-    """A test without a loop."""
-    return scenario(work, named(work))
+def _plain(work: Callable[..., None], *given: object) -> Hunt:
+    """A test without a loop, with these parameters."""
+    return scenario(lambda: work(*given), named(work))
 
 
 BUGS: dict[str, tuple[Switch, Hunt]] = {
@@ -86,19 +86,37 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
 
 LOGIN_BUGS: dict[str, tuple[Switch, Hunt]] = {
     "who guesses is served like all others": (
-        edited(PasswordQueue, "_rank", "round(failed), ", ""),
+        edited(PasswordQueue, "_rank", "round(failed), unknown", "0, unknown"),
         _plain(
             logins.test_a_right_password_waits_for_one_hash_of_those_that_guess_at_fifty_addresses
         ),
     ),
     "one address is served until it has nothing left": (
-        edited(PasswordQueue, "_rank", "job.place, ", ""),
+        edited(PasswordQueue, "_rank", "job.place", "0"),
         _plain(logins.test_addresses_that_have_failed_alike_are_served_in_turn),
     ),
-    "a full queue drops who came last": (
-        edited(
-            PasswordQueue, "_drop_last", "self._rank(self._jobs[key])", "self._jobs[key].number"
+    "an address where a secret was right waits for first guesses": (
+        edited(PasswordQueue, "_rank", "round(failed), unknown", "round(failed), False"),
+        _plain(
+            logins.test_an_address_where_a_secret_was_right_waits_for_no_first_guess,
+            "all names",
+            "token",
         ),
+    ),
+    "passwords that are equal wait in the order in which they came": (
+        edited(PasswordQueue, "_next", "-1 if", "1 if"),
+        _plain(
+            logins.test_a_new_address_waits_for_two_of_fifty_first_guesses_before_it, "all names", 0
+        ),
+    ),
+    "of passwords that are equal the newest is always next": (
+        edited(PasswordQueue, "_next", "else 1", "else -1"),
+        _plain(
+            logins.test_a_new_address_waits_for_two_of_fifty_first_guesses_after_it, "all names"
+        ),
+    ),
+    "a full queue drops who came last": (
+        edited(PasswordQueue, "_drop_last", "self._rank(self._jobs[key]), ", ""),
         _plain(logins.test_a_full_queue_of_passwords_drops_who_has_failed_most),
     ),
     "wrong tokens are held against the passwords of their address": (

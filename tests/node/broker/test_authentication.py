@@ -175,26 +175,86 @@ def test_a_full_queue_of_passwords_drops_who_has_failed_most() -> None:
 def test_a_right_password_waits_for_one_hash_of_those_that_guess_at_fifty_addresses() -> None:
     bench = Bench()
     hosts = [f"10.0.1.{i}" for i in range(50)]
-    for guess in range(2):
-        for host in hosts:
-            bench.check(f"guess {guess} of {host}", host=host)
-        if not guess:
-            bench.hash_all()
-            bench.names()
-    bench.check("ann-password", host="10.0.0.1")
+    for host in hosts:
+        bench.check(f"guess of {host}", host=host)
+    bench.hash_all()
+    bench.names()
+    for at, host in enumerate(hosts):
+        if at == 25:
+            bench.check("ann-password", host="10.0.0.1")
+        bench.check(f"another guess of {host}", host=host)
     bench.hash_one()  # that was under way
     bench.hash_one()
     assert bench.names() == [None, "ann"]
 
 
-def test_a_right_password_waits_for_one_first_guess_at_another_name() -> None:
-    bench = Bench()
+def first_guesses(bench: Bench, at: str, *, net: str = "10.0.1") -> None:
+    """A guess from each of fifty new addresses, at one name or at many that exist."""
     for host in range(50):
-        bench.check(f"guess {host}", name="bob", host=f"10.0.1.{host}")
+        name = f"u{host}" if at == "all names" else at
+        bench.check(f"guess {net} {host}", name=name, host=f"{net}.{host}")
+
+
+GUESSED_AT = ("ann", "bob", "all names")
+
+
+def with_many_users() -> Bench:
+    """Users that exist: their hashes are cheap here, and that of an unknown name is not."""
+    return Bench(*(user(name) for name in ("ann", "bob", *(f"u{host}" for host in range(50)))))
+
+
+@pytest.mark.parametrize("hashed", [0, 1, 2])
+@pytest.mark.parametrize("at", GUESSED_AT)
+def test_a_new_address_waits_for_two_of_fifty_first_guesses_before_it(at: str, hashed: int) -> None:
+    bench = with_many_users()
+    first_guesses(bench, at)
+    for _ in range(hashed):
+        bench.hash_one()
     bench.check("ann-password", host="10.0.0.1")
+    for _ in range(3):  # Under way, the oldest, the newest.
+        bench.hash_one()
+    assert "ann" in bench.names()
+
+
+@pytest.mark.parametrize("at", GUESSED_AT)
+def test_a_new_address_waits_for_two_of_fifty_first_guesses_after_it(at: str) -> None:
+    bench = with_many_users()
+    bench.check("bob-password", name="bob", host="10.0.0.2")
+    bench.check("ann-password", host="10.0.0.1")
+    first_guesses(bench, at)
+    for _ in range(3):
+        bench.hash_one()
+    assert "ann" in bench.names()
+
+
+@pytest.mark.parametrize("known_by", ["token", "password"])
+@pytest.mark.parametrize("at", GUESSED_AT)
+def test_an_address_where_a_secret_was_right_waits_for_no_first_guess(
+    at: str, known_by: str
+) -> None:
+    bench = with_many_users()
+    bench.check(f"bob-{known_by}", name="bob", mechanism=known_by, host="10.0.0.1")
+    bench.hash_all()
+    bench.names()
+    first_guesses(bench, at)
+    bench.check("ann-password", host="10.0.0.1")
+    first_guesses(bench, at, net="10.0.2")
     bench.hash_one()  # that was under way
     bench.hash_one()
     assert bench.names() == [None, "ann"]
+
+
+def test_addresses_where_a_secret_was_right_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LOGIN_ADDRESSES_MAX", 3)
+    bench = with_many_users()
+    for host in (1, 2, 3, 1, 4):
+        bench.check("bob-token", name="bob", mechanism="token", host=f"10.0.0.{host}")
+    bench.names()
+    bench.check("under way", host="10.0.0.9")
+    for host in range(1, 5):
+        bench.check(f"u{host}-password", name=f"u{host}", host=f"10.0.0.{host}")
+    bench.hash_all()
+    assert bench.names()[-1] == "u2"  # Forgotten: the one whose last right secret is the oldest.
 
 
 def test_a_failure_a_second_ago_is_one() -> None:
@@ -212,9 +272,13 @@ def test_a_failure_a_second_ago_is_one() -> None:
 
 def test_addresses_that_have_failed_alike_are_served_in_turn() -> None:
     bench = Bench(*[user(f"u{i}") for i in range(3)], user("ann"))
+    for host in ("10.0.0.1", "10.0.0.2"):  # A secret was right at both.
+        bench.check("ann-token", mechanism="token", host=host)
+    bench.names()
     for i in range(3):
+        if i == 2:
+            bench.check("ann-password", host="10.0.0.2")
         bench.check(f"u{i}-password", name=f"u{i}", host="10.0.0.1")
-    bench.check("ann-password", host="10.0.0.2")
     bench.hash_one()
     bench.hash_one()
     assert bench.names() == ["u0", "ann"]
