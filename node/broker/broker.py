@@ -110,9 +110,11 @@ class Broker:
         """Whether this node leads, and its own `lead` is applied."""
         return self.leadership is not None and self.leadership.led
 
-    def may_answer(self) -> bool:
-        """Whether this node leads and no other node can, so that answers from memory are true."""
-        return self.leadership is not None and self.leadership.may_answer()
+    async def current(self) -> bool:
+        """Wait until answers from memory are certain to be current; False where this node does not
+        lead, or may not."""
+        leadership = self.leadership
+        return leadership is not None and leadership.led and await leadership.reads.current()
 
     # --- Raft's calls -----------------------------------------------------------------------------
 

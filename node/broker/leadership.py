@@ -26,6 +26,7 @@ from node.broker.lock_clock import LockClock
 from node.broker.machine_host import term_of
 from node.broker.proposals import Applied, Proposals, Waiter
 from node.broker.quotas import Quotas
+from node.broker.reads import Reads
 from node.broker.requests import table
 from node.broker.requests.consuming import Consuming
 from node.broker.requests.control import Control
@@ -64,11 +65,12 @@ class Leadership:
             machine, context.settings, context.counters, clocks.now, context.rights_of,
             lambda: context.raft.status().journal.free_bytes - context.alarms.disk_low_bytes,
         )  # fmt: skip
+        self.reads = Reads(context.raft, clocks.now)
         self.sessions = Sessions()
         self.locks = LockClock(machine, context.counters)
         self.admission = Admission(
             machine, self.proposals, self.sessions, handshake,
-            quotas=self.quotas, may_answer=self.may_answer, entropy=context.entropy,
+            quotas=self.quotas, reads=self.reads, entropy=context.entropy,
             gone=self._say_farewell,
         )  # fmt: skip
         self._gets = WaitingGets(clocks.now, machine.ready_for_get)
@@ -79,14 +81,14 @@ class Leadership:
     def _make_handlers(self) -> table.Handlers:
         context, machine = self._context, self._machine
         proposals, locks = self.proposals, self.locks
-        proposer = Proposer(machine, proposals)
+        proposer = Proposer(machine, proposals, self.reads)
         known = Known(context.users, context.connections_of)
         people = People(machine, proposer, self.quotas, known, self._clock.now_ms)
         return table.Handlers(
             publishing=Publishing(context, proposals, proposer, self.quotas),
             consuming=Consuming(context, proposer, self._gets, self.quotas),
             notices=NoticeAcks(proposals, context.clocks.now),
-            renewals=Renewals(machine, locks, proposals, context.clocks, self.may_answer),
+            renewals=Renewals(machine, locks, proposals, context.clocks, self.may_grant),
             queues=Queues(machine, proposer, self.quotas),
             queries=Queries(
                 machine,
@@ -94,11 +96,11 @@ class Leadership:
                 self._clock,
                 context.host.read_area,
                 context.alarms,
-                self.may_answer,
+                self.reads.answer,
                 people,
             ),
             durables=Durables(machine, proposer, self.quotas),
-            redrives=Redrives(context, proposals, proposer, self.may_answer),
+            redrives=Redrives(context, proposals, proposer, self.reads.answer),
             people=people,
             control=Control(
                 context.raft, proposer, own_name=context.node, close_session=self.sessions.close
@@ -122,8 +124,8 @@ class Leadership:
         raft = self._context.raft
         return raft.is_leader and raft.term == self.term
 
-    def may_answer(self) -> bool:
-        """Whether no other node can lead now, and this term's own `lead` is applied."""
+    def may_grant(self) -> bool:
+        """Whether this leader may renew locks: it holds a lease, and its own `lead` is applied."""
         return self.led and self._context.raft.lease_until() > self._now()
 
     def applied(self, index: int, batch: list[Command], outcome: Outcome) -> None:
@@ -145,6 +147,7 @@ class Leadership:
     def stop(self) -> None:
         """Release what others hold of this term: outcomes to come, and reads of the log."""
         self.proposals.stop()
+        self.reads.stop()
         self._requests.redrives.stop()
 
     # --- a turn -----------------------------------------------------------------------------------
@@ -156,6 +159,8 @@ class Leadership:
             self._carry_out(one)
         if applied:
             self._gets.look()
+        if self.reads.waiting:
+            self.reads.look()
 
     def _carry_out(self, one: Applied) -> None:
         waiters = one.waiters or []
@@ -177,6 +182,7 @@ class Leadership:
     def look(self) -> None:
         """Act on time: give up waiting requests, and propose one tick for everything due."""
         self._gets.expire()
+        self.reads.look()
         self._requests.renewals.look()
         self._requests.redrives.look()
         full = self._look_for_due()

@@ -243,6 +243,12 @@ RENEWALS_WAITING_MAX: Final = 10_000
 RENEWAL_WAIT_SECONDS: Final = 1.0
 """A renewal waits this long for a lease or an evaluation, then it is answered `not_now`."""
 
+READS_WAITING_MAX: Final = 10_000
+"""Requests that wait for the proof that this node still leads; one more is answered `not_now`."""
+
+READ_WAIT_SECONDS: Final = 1.0
+"""They wait this long: a leader that no majority answers for a second leads no more."""
+
 LIST_BYTES_MAX: Final = 768 * KIB
 """Packed answer to a query; below the protocol's 1 MiB header. A list of more queues is answered
 without their specs and counters, and refused where that is too long still."""

@@ -156,18 +156,17 @@ class HttpServer:
 
     async def _queues(self, request: web.Request) -> web.Response:
         """Answer with the output of `fifo queue list --json`."""
-        elsewhere = self._elsewhere(request)
+        elsewhere = await self._elsewhere(request)
         if elsewhere is not None:
             return elsewhere
         broker = self._node.broker
         listed = views.overviews(broker.host.machine, broker.alarms, limits.QUEUES_LISTED_MAX)
         found = [view async for view in in_pieces(listed, limits.QUEUES_LISTED_PIECE)]
-        elsewhere = self._elsewhere(request)  # This node may have lost its lease meanwhile.
-        return web.json_response(found) if elsewhere is None else elsewhere
+        return web.json_response(found)
 
     async def _queue(self, request: web.Request) -> web.Response:
         """Answer with the output of `fifo queue show NAME --json`."""
-        elsewhere = self._elsewhere(request)
+        elsewhere = await self._elsewhere(request)
         if elsewhere is not None:
             return elsewhere
         name = request.match_info["name"]
@@ -177,9 +176,9 @@ class HttpServer:
             return web.json_response({"error": f"there is no queue {name!r}"}, status=404)
         return web.json_response(found)
 
-    def _elsewhere(self, request: web.Request) -> web.Response | None:
+    async def _elsewhere(self, request: web.Request) -> web.Response | None:
         """Only a leader that is sure to be one knows its queues: others name it."""
-        if self._node.broker.may_answer():
+        if await self._node.broker.current():
             return None
         leader = self._node.leader()
         if leader is None or leader.name == self._node.me.name:

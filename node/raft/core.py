@@ -45,6 +45,8 @@ class Core(CommitPath):
         self.failure: RaftStopped | None = None
         self._wake = environment.wake
         self._round_in_hand = 0
+        self._proof_wanted_at: float | None = None
+        """When the owner last asked whether this node leads; None once that is proven."""
         super().__init__(config, environment)
         self._adopt_journal()
         self._adopt_snapshot()
@@ -127,6 +129,21 @@ class Core(CommitPath):
         if self.role != LEADER:
             return 0.0
         return self.lease.until(self.clock())
+
+    def led_at(self) -> float:
+        """The newest instant on this node's clock at which it certainly led."""
+        return self.lease.led_at(self.clock()) if self.role == LEADER else NEVER
+
+    def ask_round(self) -> None:
+        """Send a round in a turn at once; turns follow as it is answered."""
+        self._proof_wanted_at = self.clock()
+        self.next_heartbeat_at = NEVER
+        self._wake()
+
+    def _look_for_proof(self, wanted_at: float) -> None:
+        """An answer to a round has come: what was asked last may be proven."""
+        if self.led_at() >= wanted_at:
+            self._proof_wanted_at = None
 
     # --- messages ---
 
@@ -291,6 +308,9 @@ class Core(CommitPath):
         progress = self.replication.peers[node]
         self.match_index[node] = progress.counted_index
         self.next_index[node] = progress.next_index
+        if self._proof_wanted_at is not None:
+            self._look_for_proof(self._proof_wanted_at)
+            return True  # Each answer is news for the owner, who asked whether this node leads.
         return news and (
             progress.counted_index > self.commit_index
             or self.transfer is not None
@@ -392,6 +412,7 @@ class Core(CommitPath):
     def become_leader(self) -> None:
         """A new leadership: nothing of an earlier one counts, and nothing is proven yet."""
         self.lease.begin()
+        self._proof_wanted_at = None
         self.rooms.begin()
         self.snapshots.not_needed()
         self.replication.begin(self.lease.round)

@@ -63,11 +63,15 @@ class Lease:
         there is no lease, though what was proven would last a little longer."""
         self._answered[peer] = NEVER
 
+    def led_at(self, now: float) -> float:
+        """When the newest round was sent that a majority answered: by then no later leader had
+        been elected. `NEVER` where nothing is proven."""
+        proven = self._membership.reached_with_self(self._answered.values())
+        return now if proven is None else proven  # Alone, and so the only possible leader.
+
     def until(self, now: float) -> float:
-        """The instant on the leader's clock until which no other leader can exist."""
+        """The instant on the leader's clock until which promises of this leader may last."""
         if self._given_up:
             return 0.0
-        proven = self._membership.reached_with_self(self._answered.values())
-        if proven is None:
-            return now + self._lease_seconds  # Alone, and so the only possible leader.
-        return proven + self._lease_seconds if proven != NEVER else 0.0
+        led_at = self.led_at(now)
+        return led_at + self._lease_seconds if led_at != NEVER else 0.0

@@ -15,6 +15,7 @@ from node.raft import limits
 from node.raft.config import EntryTooLarge, PeerStatus, RaftConfig, RaftStatus
 from node.raft.core import CANDIDATE, FOLLOWER, LEADER, Core, command_of
 from node.raft.errors import RaftStopped
+from node.raft.lease import NEVER
 from node.raft.submissions import Submission
 from node.raft.transfer import TransferRefused, best_target
 
@@ -284,7 +285,7 @@ class RaftNode:
     @property
     def is_leader(self) -> bool:
         """Whether this node leads and its owner was notified. Another node may lead a later
-        term already: `lease_until` says how long that is impossible. A node that is closed
+        term already: `led_at` says when that was impossible. A node that is closed
         or has failed does not lead."""
         core = self._core
         return (
@@ -331,12 +332,22 @@ class RaftNode:
         return self._core.waits_for()
 
     def lease_until(self) -> float:
-        """The instant on `clock` until which no other node can lead (raft.md 3.8).
+        """The instant on `clock` until which this leader may make promises (raft.md 3.8).
 
         0.0 while this node does not lead or nothing is proven; an instant that has passed means
         no lease either.
         """
         return self._core.lease_until() if self.is_leader else 0.0
+
+    def led_at(self) -> float:
+        """The newest instant on `clock` at which this node led for certain: a majority answered a
+        round sent then, so no later leader had been elected (raft.md 3.8). -inf without one."""
+        return self._core.led_at() if self.is_leader else NEVER
+
+    def ask_round(self) -> None:
+        """Send a round at once, so that `led_at` soon says whether this node leads now."""
+        if self.is_leader:
+            self._core.ask_round()
 
     def tell_room(self, *, low_bytes: int, held_bytes: int, high_bytes: int) -> None:
         """Set the owner's part of what this node reports: its marks, and the memory it holds."""

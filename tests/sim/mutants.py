@@ -173,11 +173,11 @@ def local_time() -> Iterator[None]:
 def no_lease() -> Iterator[None]:
     """Any node that believes it leads grants renewals."""
 
-    def may_answer(leadership: Leadership) -> bool:
+    def may_grant(leadership: Leadership) -> bool:
         return leadership.led
 
     # The handler of renewals has it bound when a term begins, so the class is patched.
-    with patch.object(Leadership, "may_answer", may_answer):
+    with patch.object(Leadership, "may_grant", may_grant):
         yield
 
 

@@ -8,6 +8,7 @@ authentication or requests.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from fifo.machine.contract import EndCause, Machine, Refused, Reply, commands, replies
 from fifo.wire import Code
@@ -18,6 +19,7 @@ from node.broker.connections.handshake import Handshake
 from node.broker.connections.sessions import Sessions
 from node.broker.proposals import Proposals, Waiter
 from node.broker.quotas import Quotas
+from node.broker.reads import Reads
 from node.broker.refusals import wire_code
 from node.users import Permission, Quota
 
@@ -33,18 +35,18 @@ class Admission:
         handshake: Handshake,
         *,
         quotas: Quotas,
-        may_answer: Callable[[], bool],
+        reads: Reads,
         entropy: Callable[[int], bytes],
         gone: Callable[[Connection], None],
     ) -> None:
-        """`may_answer`: whether no other node can lead; `entropy` gives the secrets of sessions;
+        """`reads`: whether this node still leads; `entropy` gives the secrets of sessions;
         `gone`: called for a connection that was closed while its attach was in flight."""
         self._machine = machine
         self._proposals = proposals
         self._sessions = sessions
         self._handshake = handshake
         self._quotas = quotas
-        self._may_answer = may_answer
+        self._reads = reads
         self._entropy = entropy
         self._gone = gone
         self._waiting: dict[Connection, Hello] | None = {}
@@ -71,10 +73,7 @@ class Admission:
     def _attach(self, connection: Connection, hello: Hello) -> None:
         known = self._machine.session_of(hello.session) is not None
         if hello.resume and not known:
-            if self._may_answer():
-                _session_ended(connection)
-            else:  # Another node may lead, and know the session.
-                connection.lose(None)
+            self._reads.ask(partial(self._unknown, connection, hello))
             return
         rights = connection.rights
         if not known and not self._may_open(connection):
@@ -101,6 +100,17 @@ class Admission:
             connection.lose(outcome)
 
         self._proposals.propose_command(command, Waiter(answer, lost=lost))
+
+    def _unknown(self, connection: Connection, hello: Hello, current: bool) -> None:
+        """Say that a session is gone, where that is certain."""
+        if not connection.open:
+            return
+        if not current:  # Another node may lead, and know the session.
+            connection.lose(None)
+        elif self._machine.session_of(hello.session) is not None:
+            self._attach(connection, hello)
+        else:
+            _session_ended(connection)
 
     def _may_open(self, connection: Connection) -> bool:
         """Whether the user may have another session; otherwise the connection fails."""

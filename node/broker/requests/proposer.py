@@ -7,6 +7,7 @@ know what any single request means.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from fifo.machine.contract import Command, Machine, Refused, Reply, from_list, to_list
@@ -15,6 +16,7 @@ from fifo.wire.messages import Message, Ok
 from node.broker.connections.connection import Binding, Connection
 from node.broker.proposals import Proposals, Waiter
 from node.broker.quotas import Quotas
+from node.broker.reads import Reads
 from node.broker.refusals import detail_of, wire_code
 from node.raft import Outcome
 from node.users import Quota
@@ -31,21 +33,33 @@ _REQUEST_BYTES = 64
 class Proposer:
     """Proposes the commands of requests. `declaring`: declares that are in flight."""
 
-    def __init__(self, machine: Machine, proposals: Proposals) -> None:
+    def __init__(self, machine: Machine, proposals: Proposals, reads: Reads) -> None:
         self._machine = machine
         self._proposals = proposals
+        self._reads = reads
         self.declaring = 0
 
     def lacks_queue(self, connection: Connection, correlation: int, queue: str) -> bool:
         """Refuse a request for a queue that does not exist, without a log entry; True if refused.
 
         While a declare is in flight the queue may exist by the time the command is applied, so the
-        machine decides.
+        machine decides. Refused once it is certain that no later leader knows the queue.
         """
         missing = not self._machine.has_queue(queue) and not self.declaring
         if missing:
-            refuse_no_queue(connection, correlation, queue)
+            connection.begin(0, 0)
+            self._reads.ask(partial(self._refuse_missing, connection, correlation, queue))
         return missing
+
+    def _refuse_missing(
+        self, connection: Connection, correlation: int, queue: str, current: bool
+    ) -> None:
+        connection.end(0, 0)
+        if current and not self._machine.has_queue(queue):
+            refuse_no_queue(connection, correlation, queue)
+        else:
+            text = f"this node cannot be sure that there is no queue {queue!r}; retry"
+            connection.refuse(correlation, Code.NOT_NOW, text)
 
     def ask_for(
         self,

@@ -1,13 +1,14 @@
 """Queries: answered from the leader's memory, without a log entry.
 
-Owns the conditions of an answer: the lease, because another leader may have taken over otherwise,
-the user's rights, and the size of a frame. Changes nothing. Must not know how views are computed:
-`node/broker/views.py` and the machine do.
+Owns the conditions of an answer: the user's rights and the size of a frame. That no other leader
+has taken over is for `node/broker/reads.py` to prove. Changes nothing. Must not know how views are
+computed: `node/broker/views.py` and the machine do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import msgpack
 
@@ -21,6 +22,7 @@ from node.broker.clock import ClusterClock
 from node.broker.connections.connection import Binding, Connection
 from node.broker.connections.deferred_frames import PeekAnswer
 from node.broker.lock_clock import LockClock
+from node.broker.reads import WhenCurrent, at_once
 from node.broker.refusals import plain
 from node.broker.requests.people import People
 from node.broker.requests.proposer import message_of, refuse_no_queue
@@ -36,7 +38,7 @@ class Queries:
         clock: ClusterClock,
         read_area: deliveries.ReadArea,
         alarms: Alarms,
-        may_answer: Callable[[], bool],
+        when_current: WhenCurrent,
         people: People,
     ) -> None:
         self._machine = machine
@@ -44,19 +46,22 @@ class Queries:
         self._clock = clock
         self._read_area = read_area
         self._alarms = alarms
-        self._may_answer = may_answer
+        self._when_current = when_current
         self._people = people
 
     def query(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Answer a list of queues, sessions or users, or a view of one queue."""
         query = message_of(frame, QueueQuery)
-        if not self._may_answer():
-            _not_now(connection, frame)
-        elif query.query == "list":
-            connection.answer_in_pieces(frame, self._list(connection, frame, query))
+        if query.query == "list":
+            answer = self._list(connection, frame, query)
         elif query.query in ("sessions", "users"):
-            connection.answer_in_pieces(frame, self._people.listed(connection, frame))
-        elif query.queue is None or not self._machine.has_queue(query.queue):
+            answer = self._people.listed(connection, frame)
+        else:
+            answer = at_once(partial(self._about_queue, connection, frame, query))
+        self._when_current(connection, frame, answer)
+
+    def _about_queue(self, connection: Connection, frame: Frame, query: QueueQuery) -> None:
+        if query.queue is None or not self._machine.has_queue(query.queue):
             refuse_no_queue(connection, frame.correlation, query.queue)
         else:
             self._one_queue(connection, frame, query, query.queue)
@@ -79,13 +84,9 @@ class Queries:
                     break
                 found.append(shown)
                 yield
-            if left_bytes < 0:
-                continue
-            if self._may_answer():
+            if left_bytes >= 0:
                 connection.send(Ok(found), frame.correlation)
-            else:
-                _not_now(connection, frame)
-            return
+                return
         _too_long(connection, frame)
 
     def _one_queue(
@@ -125,10 +126,11 @@ class Queries:
 
     def peek(self, connection: Connection, session: Binding, frame: Frame) -> None:
         """Show the next messages without locking them."""
+        self._when_current(connection, frame, at_once(partial(self._peek, connection, frame)))
+
+    def _peek(self, connection: Connection, frame: Frame) -> None:
         message = message_of(frame, Peek)
-        if not self._may_answer():
-            _not_now(connection, frame)
-        elif not self._machine.has_queue(message.queue):
+        if not self._machine.has_queue(message.queue):
             refuse_no_queue(connection, frame.correlation, message.queue)
         else:
             runs = deliveries.in_one_peek(self._machine.peek(message.queue, message.count))
@@ -147,8 +149,3 @@ def _packed_bytes(found: object) -> int:
 def _too_long(connection: Connection, frame: Frame) -> None:
     text = f"the answer exceeds {limits.LIST_BYTES_MAX} bytes: ask with a lower limit"
     connection.refuse(frame.correlation, Code.TOO_LARGE, text)
-
-
-def _not_now(connection: Connection, frame: Frame) -> None:
-    text = "this leader has no lease at the moment, so its queues may be outdated; retry"
-    connection.refuse(frame.correlation, Code.NOT_NOW, text)

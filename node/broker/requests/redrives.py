@@ -35,7 +35,8 @@ from node.broker.connections.connection import Binding, Connection
 from node.broker.context import Context
 from node.broker.deliveries import ReadArea
 from node.broker.proposals import Proposals, Waiter
-from node.broker.requests.proposer import Proposer, message_of
+from node.broker.reads import WhenCurrent, at_once
+from node.broker.requests.proposer import Proposer, message_of, refuse_no_queue
 from node.broker.views import redrive_view
 from node.raft import NotCached
 
@@ -91,7 +92,7 @@ class Redrives:
         context: Context,
         proposals: Proposals,
         proposer: Proposer,
-        may_answer: Callable[[], bool],
+        when_current: WhenCurrent,
     ) -> None:
         self._machine = context.host.machine
         self._read_area = context.host.read_area
@@ -99,7 +100,7 @@ class Redrives:
         self._clocks = context.clocks
         self._proposals = proposals
         self._proposer = proposer
-        self._may_answer = may_answer
+        self._when_current = when_current
         self._running: dict[str, _Running] = {}
         self._dry_runs: list[_DryRun] = []
 
@@ -142,7 +143,8 @@ class Redrives:
                 options.get("reset_counts", True),
             )
             if options.get("dry_run"):
-                self._dry_run(connection, frame, command)
+                count = at_once(partial(self._dry_run, connection, frame, command))
+                self._when_current(connection, frame, count)
             else:
                 self._change(connection, frame, message.queue, command)
 
@@ -169,13 +171,14 @@ class Redrives:
         correlation = frame.correlation
         ends = self._machine.ends(command.queue)
         target = command.target
-        if not self._may_answer() or ends is None:
-            text = "this leader has no lease at the moment, so its queues may be outdated; retry"
-            connection.refuse(correlation, Code.NOT_NOW, text)
+        if ends is None:
+            refuse_no_queue(connection, correlation, command.queue)
         elif len(self._dry_runs) >= limits.DRY_RUNS_MAX:
             text = f"this node already has its maximum of {limits.DRY_RUNS_MAX} dry runs"
             connection.refuse(correlation, Code.OVERLOADED, text)
-        elif target is None or not self._proposer.lacks_queue(connection, correlation, target):
+        elif target is not None and not self._machine.has_queue(target):
+            refuse_no_queue(connection, correlation, target)
+        else:
             try:
                 from_list(to_list(command))
                 chosen = parse_filter(command.filter)

@@ -17,6 +17,7 @@ from node.broker import views
 from node.broker.connections.admission import Admission
 from node.broker.connections.connection import Connection
 from node.broker.connections.input_turns import InputTurns, Share
+from node.broker.reads import Reads
 from node.broker.requests import publishing
 from node.broker.requests.queries import Queries
 from node.broker.requests.renewal import Renewals
@@ -26,6 +27,7 @@ from tests.node.broker import test_fair_turns as turns
 from tests.node.broker import test_leader_renewals as leader_renewals
 from tests.node.broker import test_listings as listings
 from tests.node.broker import test_sessions as sessions
+from tests.sim import test_reads as reads
 from tests.support import rawclient
 from tests.support.cluster import running
 from tests.support.skipping import SkippingLoop
@@ -135,9 +137,24 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         ),
     ),
     "a session is called gone by a node that may lead no more": (
-        edited(Admission, "_attach", "if self._may_answer():", "if True:"),
+        edited(Admission, "_unknown", "if not current:", "if False:"),
         _at_node(
-            sessions.test_without_a_lease_no_client_hears_that_its_session_is_gone, patches=True
+            sessions.test_no_client_hears_that_its_session_is_gone_before_that_is_certain,
+            patches=True,
+        ),
+    ),
+    "a question is answered without a proof that this node leads": (
+        edited(Reads, "ask", "self._rounds.led_at() >= now", "True"),
+        scenario(
+            reads.test_a_leader_that_is_cut_off_answers_nothing_though_its_lease_holds,
+            named(reads.test_a_leader_that_is_cut_off_answers_nothing_though_its_lease_holds),
+        ),
+    ),
+    "an answer to an older round proves that this node leads": (
+        edited(Reads, "look", "waiting[0].asked_at <= led_at", "led_at > 0"),
+        scenario(
+            reads.test_a_leader_that_is_cut_off_answers_nothing_though_its_lease_holds,
+            named(reads.test_a_leader_that_is_cut_off_answers_nothing_though_its_lease_holds),
         ),
     ),
     "delayed messages are shown by the time of the last entry": (

@@ -14,10 +14,12 @@ from fifo.wire.messages import (
     Confirms,
     Error,
     Ok,
+    Peek,
     Ping,
     Pong,
     QueueQuery,
     Redirect,
+    Redrive,
     Renew,
     Renewed,
     Status,
@@ -213,17 +215,23 @@ async def test_a_leader_without_a_majority_confirms_nothing_and_sends_its_client
         assert leader.broker.leadership is None, "nothing of this term is left for a later one"
 
 
-async def test_without_a_lease_nothing_is_answered_from_memory(
+async def test_without_a_proof_that_it_leads_a_node_answers_nothing_from_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path, count=1) as cluster:
         node = await cluster.leader()
         client = await connected(node.me.client)
         await client.declare("q")
-        monkeypatch.setattr(raft_probe.running_raft(node), "lease_until", lambda: 0.0)
-        answer = await client.ask(QueueQuery("q", "show"))
-        assert isinstance(answer, Error)
-        assert (answer.code, answer.retryable) == ("not_now", True)
+        monkeypatch.setattr(raft_probe.running_raft(node), "led_at", lambda: 0.0)
+        outdated = [QueueQuery("q", "show"), QueueQuery("none", "show"), QueueQuery(None, "list")]
+        for request in (*outdated, Peek("q", 1), Redrive("q", None, {"dry_run": True})):
+            answer = await client.ask(request)
+            assert isinstance(answer, Error)
+            assert (answer.code, answer.retryable) == ("not_now", True)
+        publish = client.publish("none", 0, 1, [b"x"])
+        refused = await client.take(lambda frame: frame.correlation == publish)
+        assert isinstance(refused.message, Error)
+        assert refused.message.code == "not_now"
         assert isinstance(await client.ask(Status()), Ok)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Callable
 from itertools import islice
 from types import SimpleNamespace
@@ -151,7 +152,7 @@ class Scene:
                 cluster=SimpleNamespace(now_ms=lambda: self.bench.now),
             ),
         )
-        return Redrives(context, parts, parts, may_answer=lambda: True)
+        return Redrives(context, parts, parts, lambda connection, frame, answer: deque(answer, 0))
 
     def read_area(self, index: int) -> memoryview:
         """Read an area of the log from memory: by default the whole log is there."""

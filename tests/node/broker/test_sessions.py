@@ -726,7 +726,7 @@ async def test_programs_that_end_without_a_farewell_leave_no_session_behind(node
     assert frame.message.code == "session_ended"
 
 
-async def test_without_a_lease_no_client_hears_that_its_session_is_gone(
+async def test_no_client_hears_that_its_session_is_gone_before_that_is_certain(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = await connected(node.me.client)
@@ -738,7 +738,7 @@ async def test_without_a_lease_no_client_hears_that_its_session_is_gone(
         return (await again.hello(resume=True)).message
 
     with monkeypatch.context() as patch:
-        patch.setattr(raft_probe.running_raft(node), "lease_until", lambda: 0.0)
+        patch.setattr(raft_probe.running_raft(node), "led_at", lambda: 0.0)
         assert isinstance(await resumed(), Redirect), "another node may lead, and know the session"
     answer = await resumed()
     assert isinstance(answer, Error)

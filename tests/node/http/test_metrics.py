@@ -432,7 +432,6 @@ async def test_the_api_equals_the_command_line_and_followers_redirect_to_the_lea
                 0,
             )
         await cluster.stop(*[name for name in cluster.nodes if cluster.nodes[name] is not leader])
-        await eventually(lambda: not leader.broker.may_answer())
         status, said = await get(leader, "/api/queues")
         assert status == 503
 

@@ -137,6 +137,28 @@ def leases_begin_before_later_elections(node_class: NodeClass = RaftNode) -> Non
     assert world.counts["leases overlapped"] > 0
 
 
+def only_later_rounds_prove_leadership(node_class: NodeClass = RaftNode) -> None:
+    """Whether this node leads at an instant is shown by answers to rounds sent since, only."""
+    world = World("abc", seed=16, node_class=node_class).start()
+    leader = world.elect("a")
+    world.run(1.0)
+    world.network.intercept = lambda frame: (
+        "hold" if frame.message()["type"] == "next_node_idx" else "pass"
+    )
+    world.run(0.3)
+    asked_at = leader.clock()
+    sent_before = leader.node.status().journal  # nothing is written for it
+    leader.node.ask_round()
+    for frame in world.network.held:
+        world.network.deliver(frame)
+    assert leader.node.led_at() < asked_at
+    assert leader.node.lease_until() > leader.clock()
+    world.network.intercept = None
+    world.run(0.02)
+    assert leader.node.led_at() >= asked_at
+    assert leader.node.status().journal == sent_before
+
+
 def lease_ends_with_the_connections(node_class: NodeClass = RaftNode) -> None:
     """A leader without connections to a majority holds no lease, and has it back with them."""
     world = World("abcde", seed=14, node_class=node_class).start()
@@ -156,6 +178,7 @@ RULES: list[Rule] = [
     (restarted_nodes_wait, mutants.VotesForAnyone),
     (rejoining_node_disturbs_nobody, mutants.NoPreVote),
     (lease_counts_from_sending, mutants.LeaseFromReceipt),
+    (only_later_rounds_prove_leadership, mutants.LeaseFromReceipt),
     (lease_ends_with_the_connections, mutants.KeepsLeaseAlone),
     (leases_begin_before_later_elections, mutants.LeaseFromReceipt),
 ]
