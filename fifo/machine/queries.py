@@ -101,6 +101,14 @@ def held(
     return Held(consumer.session, consumer.renewable, clears, consumer.max_lock_ms, tuple(found))
 
 
+def locks_end_together(state: State, number: int) -> bool:
+    """Whether the first lock of the consumer that ends takes all others along."""
+    consumer = state.consumers.get(number)
+    if consumer is None or consumer.durable:
+        return False
+    return state.queues[consumer.queue].spec.ordering == "single_active"
+
+
 def handed_out(state: State, number: int, ranges: Sequence[Range]) -> list[Range]:
     """The named tokens that the consumer was ever given; all of them if it is gone meanwhile.
 

@@ -296,11 +296,12 @@ class ReadSide:
     def returned_by_expiry(self, consumer: int, tokens: int) -> int:
         """Messages that go back when so many locks of a consumer end: on a single-active queue all
         that it holds."""
-        found = self.state.consumers.get(consumer)
-        if found is None:
-            return 0
-        queue = self.state.queues[found.queue]
-        return found.held if queue.spec.ordering == "single_active" else min(tokens, found.held)
+        held = self.held_count(consumer)
+        return held if self.locks_end_together(consumer) else min(tokens, held)
+
+    def locks_end_together(self, consumer: int) -> bool:
+        """Whether the first lock of the consumer that ends takes all others along."""
+        return queries.locks_end_together(self.state, consumer)
 
     def durable(self, queue: str, name: str) -> DurableView | None:
         """A queue's durable consumer."""

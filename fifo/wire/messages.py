@@ -357,13 +357,17 @@ class Subscribe(Message):
 @_wire(21)
 @dataclass(frozen=True, slots=True)
 class Subscribed(Message):
-    """The consumer's number (never used again), and the lock it really gets."""
+    """The consumer's number (never used again), and the lock it really gets.
+
+    `together`: on a single-active queue, where the first lock that ends takes all others along.
+    """
 
     consumer: Consumer
     lock_ms: Duration
     max_lock_ms: Duration
     prefetch: Annotated[int, integer(1, limits.PREFETCH_MAX)]
     active: Flag = True
+    together: Flag = False
 
 
 @_wire(22)
@@ -405,11 +409,15 @@ class Get(Message):
 @_wire(25)
 @dataclass(frozen=True, slots=True)
 class Got(Message):
-    """Answer to a get: the messages came in deliveries before it, tokens from `first_token`."""
+    """Answer to a get: the messages came in deliveries before it, tokens from `first_token`.
+
+    `together`: as in `Subscribed`.
+    """
 
     consumer: Number
     first_token: Number
     count: Number
+    together: Flag = False
 
 
 @_wire(26)

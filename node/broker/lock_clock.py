@@ -22,6 +22,9 @@ from node.broker import limits
 from node.broker.counters import Counters
 from node.broker.grants import Granted, Range, meet, subtract
 
+ALL_TOKENS: Range = (1, 1 << 62)
+"""Every token that a consumer can ever have."""
+
 
 class Locks(Protocol):
     """The queries of the replicated state that the lock clock depends on."""
@@ -171,6 +174,24 @@ class LockClock:
         if not len(granted):
             del self._granted[consumer]
         return renewal
+
+    def ends_together(self, whole: Renewal) -> None:
+        """Take the end of the first lock that the consumer holds for that of all: it takes them
+        along, and may be one that its client has not received yet, and did not name."""
+        held = self._locks.held(whole.consumer, (ALL_TOKENS,))
+        granted = self._granted.get(whole.consumer)
+        ends: list[int] = []
+        for part in () if held is None else held.ranges:
+            left, promised_ms = [(part.first, part.last)], None
+            if granted is not None:
+                left, promised_ms = granted.uncovered(left, part.deadline_ms)
+            if left:
+                ends.append(part.deadline_ms)
+            elif promised_ms is not None:
+                ends.append(promised_ms)
+        if ends:
+            first_ms = min(ends)
+            whole.renewed = [(a, b, min(end_ms, first_ms)) for a, b, end_ms in whole.renewed]
 
     def granted(self, consumer: int, token: int) -> tuple[int, int]:
         """(deadline granted by renewal, number of renewals) of one token; zeros without any."""

@@ -38,6 +38,7 @@ from tests.client import test_consuming as consuming
 from tests.client import test_control as control
 from tests.client import test_durable as durable
 from tests.client import test_failing_backoffs as failing_backoffs
+from tests.client import test_lock_deadlines as deadlines
 from tests.client import test_lost_locks as lost_locks
 from tests.client import test_many_gets as many_gets
 from tests.client import test_options as sources
@@ -223,6 +224,19 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "notices that come while one waits are not acknowledged": (
         edited(NoticeAcks, "received", "max(self._last, notice)", "self._last or notice"),
         _test(control.test_one_acknowledgement_covers_all_notices_that_came, 0),
+    ),
+    "each lock of a single-active queue is believed in to its own end": (
+        edited(Consumer, "_replace", "ledger.together = message.together", "pass"),
+        _test(deadlines.test_locks_that_end_together_end_with_the_first),
+    ),
+    "the first lock of a single-active queue is one that is settled": (
+        edited(
+            LockLedger,
+            "_first_end_of_all",
+            "self._unresolved.intersection(first, last)",
+            "((first, last),)",
+        ),
+        _test(deadlines.test_what_is_settled_ends_no_other_lock),
     ),
     "the mark of a resume says nothing": (
         edited(Session, "frame_received", "self._all_sent_again()", "pass"),

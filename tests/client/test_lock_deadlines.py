@@ -91,6 +91,33 @@ async def test_a_message_of_a_get_is_lost_at_its_deadline() -> None:
             await until(message.lock_lost.is_set)
 
 
+async def test_locks_that_end_together_end_with_the_first() -> None:
+    async with Peer() as peer:
+        peer.answers[Subscribe] = subscribe_as(11, lock_ms=600, together=True)
+        async with consuming(peer, auto_renew=False) as (_, messages):
+            line = peer.line()
+            line.deliver(11, 1, bodies(2), remaining_ms=20_000)
+            one, two = await take(messages, 2)
+            assert one.remaining > 10
+            line.deliver(11, 3, bodies(1), remaining_ms=500)
+            await until(lambda: one.remaining < 1)
+            await until(lambda: one.lock_lost.is_set() and two.lock_lost.is_set())
+            assert one.remaining == two.remaining == 0
+
+
+async def test_what_is_settled_ends_no_other_lock() -> None:
+    async with Peer() as peer:
+        peer.answers[Subscribe] = subscribe_as(11, lock_ms=600, together=True)
+        async with consuming(peer, auto_renew=False) as (_, messages):
+            line = peer.line()
+            line.deliver(11, 1, bodies(1), remaining_ms=5_000)
+            line.deliver(11, 2, bodies(1), remaining_ms=20_000)
+            one, two = await take(messages, 2)
+            assert two.remaining < 10
+            await one.ack(receipt=True)
+            assert two.remaining > 10
+
+
 async def test_what_the_leader_renews_ends_one_lock_after_the_connection_is_gone() -> None:
     async with Peer() as peer:
         peer.answers[Subscribe] = subscribe_as(11, lock_ms=300)

@@ -237,7 +237,13 @@ def subscribe_as(consumer: int, lock_ms: int = 30_000, **more: Any) -> Answer:
         message = frame.message
         assert isinstance(message, Subscribe)
         line.send(
-            Subscribed(consumer, lock_ms, more.get("max_lock_ms", 1_800_000), message.prefetch),
+            Subscribed(
+                consumer,
+                lock_ms,
+                more.get("max_lock_ms", 1_800_000),
+                message.prefetch,
+                together=more.get("together", False),
+            ),
             frame.correlation,
         )
 

@@ -106,11 +106,11 @@ EXAMPLES: Final[tuple[Message, ...]] = (
         renewals=3,
         label="mine",
     ),
-    Subscribed(5, 30_000, 3_600_000, 100, False),
+    Subscribed(5, 30_000, 3_600_000, 100, False, True),
     Credit(5, 10, True, True),
     Cancel(5, ((1, 3), (5, 5))),
     Get("orders", 10, 1_000, 30_000, True),
-    Got(5, 17, 10),
+    Got(5, 17, 10, True),
     Deliver(
         5,
         "orders",

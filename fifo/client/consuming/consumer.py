@@ -461,6 +461,7 @@ class Consumer(Generic[M]):
             # Held for one lock, and renewed for so many more: by us, or at most that by the leader.
             ledger.renewed_for_s = options.renewals * lock_s
             max_lock_s = min(max_lock_s, ledger.renewed_for_s + lock_s)
+        ledger.together = message.together
         ledger.handler_timeout_s = options.handler_timeout_s
         ledger.nack_delay = options.nack_delay
         self._usable_s = None
@@ -489,6 +490,9 @@ class Consumer(Generic[M]):
         if ledger is None or feed is None:
             return
         new = ledger.admit(delivery)
+        if ledger.together:
+            # It may end before those that came before it, and take them along.
+            self._fresh_until = min(self._fresh_until, delivery.received + delivery.remaining_s)
         count = 0
         for start, stop in new:
             count += stop - start

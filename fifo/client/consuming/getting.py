@@ -233,6 +233,7 @@ class Getter:
                 renewable=True,
                 handle_key=self._session.handle_key,
             )
+            ledger.together = message.together
             box = self._boxes[queue] = Box(ledger, self._session, self._settler)
             # One more while what waits for this number is handed over: this very call.
             box.waiting = 1

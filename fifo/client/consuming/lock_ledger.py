@@ -68,7 +68,9 @@ class LockLedger(Generic[_M]):
     """
 
     __slots__ = (
+        "_arrived",
         "_detached_at",
+        "_first_end",
         "_gaps",
         "_handing_until",
         "_known_again",
@@ -101,6 +103,7 @@ class LockLedger(Generic[_M]):
         "settler",
         "suspected",
         "tag",
+        "together",
         "void",
     )
 
@@ -132,6 +135,7 @@ class LockLedger(Generic[_M]):
         self.suspected = False  # or the node counts lost messages whose handlers run
         self.asked = False  # and has been notified of their number
         self.retired = False
+        self.together = False  # the first lock that ends takes all others along
         # Of the user's loop only: what the program has in hand, and the acks of this turn.
         self.open: MutableMapping[int, _M] = {}
         self.busy: set[int] = set()
@@ -152,6 +156,8 @@ class LockLedger(Generic[_M]):
         self._detached_at = math.inf
         self._handing_until = math.inf  # no message that is handed out now ends before
         self._look_at = math.inf  # no lock in the program's hands ends before
+        self._arrived: list[tuple[int, int, Arrival]] = []  # what is held, where it ends together
+        self._first_end: float | None = None  # of that; None where it has to be looked for
 
     def __repr__(self) -> str:
         return f"<ledger {self.number} of {self.queue}: {self.overview()}>"
@@ -196,12 +202,19 @@ class LockLedger(Generic[_M]):
                 self._unresolved.add(one, other)
                 if self.renewed_for_s is not None:
                     self._since.update(dict.fromkeys(range(one, other + 1), began))
+                if self.together:
+                    self._arrived.append((one, other, delivery))
+                    self._first_end = None
+        if self.together and new:
+            self.watch(delivery.received + delivery.remaining_s)
         return [(one - first, other - first + 1) for one, other in new]
 
     def resumed(self) -> None:
         """The node begins to send again all that is held here."""
-        self._detached_at = math.inf
         self._known_again = Ranges()
+        with self.lock:
+            self._detached_at = math.inf
+            self._first_end = None
 
     def gone(self) -> tuple[Range, ...]:
         """The node has sent all of it: the tokens that were held here and are not any more. They
@@ -276,6 +289,7 @@ class LockLedger(Generic[_M]):
                 self._unresolved.remove(first, last)
                 if self.lost or self._not_renewed or self._opened_at or self._since:
                     self._forget(first, last)
+            self._first_end = None
 
     def settling(self, tokens: tuple[Range, ...]) -> None:
         """These tokens are asked about: unresolved until answered, given up before or not.
@@ -356,6 +370,7 @@ class LockLedger(Generic[_M]):
         answer = [(first, last, sent_at + left_ms / 1000) for first, last, left_ms in items]
         with self.lock:
             self._renewed.put(answer, sent_at)
+            self._first_end = None
 
     def lose(self, lost: Iterable[Range], *, suspected: bool) -> list[_M]:
         """These locks are gone. Returns the messages in the program's hands that it concerns.
@@ -373,6 +388,7 @@ class LockLedger(Generic[_M]):
             for token in found:
                 if len(self.lost) < limits.LOST_MAX:
                     self.lost[token] = None
+            self._first_end = None
             if suspected:
                 self.suspected = True
                 self.asked = False
@@ -389,6 +405,8 @@ class LockLedger(Generic[_M]):
             self._not_renewed.clear()
             self._opened_at.clear()
             self._since.clear()
+            self._arrived.clear()
+            self._first_end = None
         lost = list(self.open.values())
         self.open.clear()
         return lost
@@ -397,18 +415,46 @@ class LockLedger(Generic[_M]):
         """When this lock ends, by our monotonic clock.
 
         Never later than the node's once it was renewed, for that counts from the request; before,
-        later by the time that the delivery was on its way.
+        later by the time that the delivery was on its way. Where locks end together it is that of
+        the first: each has ended then, whatever was said about it.
         """
+        end = self._own_deadline(token, delivery)
+        return min(end, self._first_end_of_all()) if self.together else end
+
+    def _own_deadline(self, token: int, delivery: Arrival) -> float:
         end = delivery.received + delivery.remaining_s
         renewed_until = self._renewed.get(token)
         return end if renewed_until is None else renewed_until
+
+    def _first_end_of_all(self) -> float:
+        """When the first lock ends of all that is held."""
+        with self.lock:
+            if self._first_end is None:
+                found = [
+                    (one, other, delivery)
+                    for first, last, delivery in self._arrived
+                    for one, other in self._unresolved.intersection(first, last)
+                ]
+                self._arrived = found
+                ends = [
+                    self._own_end(token, delivery)
+                    for first, last, delivery in found
+                    for token in range(first, last + 1)
+                    if token not in self.lost
+                ]
+                self._first_end = min(ends, default=math.inf)
+            return self._first_end
 
     # The end of locks that nothing prolongs, on the control thread; what it waits for, on any.
 
     def ends_at(self, token: int, delivery: Arrival) -> float:
         """When this lock ends, with the renewals by the leader: while we are connected it renews,
         and when we are not any more for one lock from then."""
-        end = self.deadline(token, delivery)
+        end = self._own_end(token, delivery)
+        return min(end, self._first_end_of_all()) if self.together else end
+
+    def _own_end(self, token: int, delivery: Arrival) -> float:
+        end = self._own_deadline(token, delivery)
         if self.leader_renews_s is None:
             return end
         renewed = min(delivery.received + self.leader_renews_s, self._detached_at + self.lock_s)
@@ -416,7 +462,9 @@ class LockLedger(Generic[_M]):
 
     def detached(self, now: float) -> None:
         """The connection is gone: the leader may be renewing for the last time."""
-        self._detached_at = now
+        with self.lock:
+            self._detached_at = now
+            self._first_end = None
         if self.leader_renews_s is not None:
             self.watch(now + self.lock_s)
 

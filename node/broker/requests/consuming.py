@@ -61,10 +61,14 @@ class Consuming:
 
         def answer(reply: Reply) -> None:
             assert isinstance(reply, replies.Subscribed)
-            max_lock_ms = self._machine.max_lock_ms(reply.consumer)
             connection.send(
                 Subscribed(
-                    reply.consumer, reply.lock_ms, max_lock_ms, reply.prefetch, reply.active
+                    reply.consumer,
+                    reply.lock_ms,
+                    self._machine.max_lock_ms(reply.consumer),
+                    reply.prefetch,
+                    reply.active,
+                    self._machine.locks_end_together(reply.consumer),
                 ),
                 frame.correlation,
             )
@@ -139,16 +143,18 @@ class Consuming:
         def answer(reply: Reply) -> None:
             nonlocal nothing
             assert isinstance(reply, replies.Got)
+            together = self._machine.locks_end_together(reply.consumer)
             if reply.count == 0 and connection.open:
                 # The client ends this consumer some time, so it has to know the number.
-                nothing = Got(reply.consumer, reply.first_token, 0)
+                nothing = Got(reply.consumer, reply.first_token, 0, together)
                 # One step of the machine may have found nothing only because it is bounded.
                 if reply.more:
                     step()
                     return
                 if self._gets.add(message.queue, deadline, again, give_up, rested=not waited):
                     return
-            connection.send(Got(reply.consumer, reply.first_token, reply.count), frame.correlation)
+            got = Got(reply.consumer, reply.first_token, reply.count, together)
+            connection.send(got, frame.correlation)
 
         def again() -> bool:
             nonlocal waited

@@ -108,6 +108,8 @@ class Renewals:
                     return
                 if not self._grant(connection, session, frame, whole, ranges):
                     return
+            if whole.renewed and self._machine.locks_end_together(consumer):
+                self._locks.ends_together(whole)
             if whole.renewed or whole.lost:
                 renewals.append(whole)
         if not renewals and any(named for _, named in message.items):

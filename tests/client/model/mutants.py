@@ -63,7 +63,7 @@ BUGS: dict[str, Switch] = {
     ),
     "the local deadline of a lock is a minute late": edited(
         LockLedger,
-        "deadline",
+        "_own_deadline",
         "end = delivery.received + delivery.remaining_s",
         "end = delivery.received + delivery.remaining_s + 60",
     ),

@@ -122,6 +122,12 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
         edited(Renewals, "_pieces", "not self._may_grant() or ", ""),
         _in_folder(turns.test_a_renewal_in_pieces_ends_where_the_leader_may_grant_no_more),
     ),
+    "a renewal outlasts a lock that takes it along": (
+        edited(Renewals, "_pieces", "self._locks.ends_together(whole)", "pass"),
+        _at_node(
+            sessions.test_no_renewal_on_a_single_active_queue_outlasts_a_lock_that_it_does_not_name
+        ),
+    ),
     "a refused part of a publish does not end it": (
         edited(publishing, "joined", "if refused is not None:\n            break", "pass"),
         scenario(

@@ -479,6 +479,22 @@ async def test_unnamed_locks_expire_beside_renewed_ones(node: Node) -> None:
     await client.close()
 
 
+async def test_no_renewal_on_a_single_active_queue_outlasts_a_lock_that_it_does_not_name(
+    node: Node,
+) -> None:
+    client, consumer = await holding(node, [b"one"], lock_ms=5000, ordering="single_active")
+    await client.confirmed(client.publish("q", 1, 2, [b"two"]))
+    await passed(1.0)
+    answer = await client.ask(Renew(((consumer, ((1, 1),)),)))
+    assert isinstance(answer, Renewed)
+    ((_, ((_, _, left_ms),), _),) = answer.items
+    assert left_ms <= 4000, "the second lock ends then, and takes the first along"
+    answer = await client.ask(Renew(((consumer, ((1, 2),)),)))
+    assert isinstance(answer, Renewed)
+    assert [one[2] > 4900 for one in answer.items[0][1]] == [True]
+    await client.close()
+
+
 async def test_a_renewal_never_goes_beyond_the_longest_lock(node: Node) -> None:
     client, consumer = await holding(node, [b"one"], lock_ms=1000, max_lock_ms=1500)
     answer = await client.ask(Renew(((consumer, ((1, 1),)),)))
