@@ -167,7 +167,7 @@ _KEYS: Final[Mapping[Sort, Callable[[fifo.QueueView], tuple[Any, ...]]]] = {
     **{sort: _by(sort.value) for sort in Sort if sort is not Sort.NAME},
 }
 _SPECIAL: Final = re.compile(r"[*?[]")
-"""What a glob pattern does not take as it stands: before it is a prefix, which the leader knows."""
+"""The characters with a meaning in a glob pattern: before the first is a prefix of the names."""
 
 _COLUMNS: Final = (
     Column("queue"),
