@@ -43,6 +43,9 @@ DIAL_RETRY_SECONDS_MIN: Final = 0.05
 DIAL_RETRY_SECONDS_MAX: Final = 0.5
 """A peer that comes back is found again within this."""
 
+DIALING_SOCKET_RETRY_SECONDS: Final = 1.0
+"""Pause before the socket for the next dial is made again, where the system had none."""
+
 LISTEN_BACKLOG: Final = 128
 """Connections that the kernel keeps for a port while a turn lasts; as many are accepted at once.
 Who finds it full dials again."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from node.journal import limits as journal_limits
 from node.peers import limits
 from node.peers.accepting import Acceptor, listening_socket
+from node.peers.dialing import Dialing, DialingSockets
 from node.peers.frames import HANDSHAKE_TYPES, Bytes, Decoder, FrameInvalid, encode
 from node.peers.handshake import DialerSide, Identity, ListenerSide, PeerRefused, new_incarnation
 from node.peers.message import MessageRefused, PeerNode
@@ -281,9 +282,11 @@ class TcpTransport:
         *,
         rng: random.Random,
         entropy: Callable[[int], bytes] = os.urandom,
+        dialing: Callable[[str, int], Dialing] = DialingSockets,
         stranger_answer: bytes = b"",
     ) -> None:
-        """`rng` spreads reconnects; `entropy` gives nonces, and must not be predictable.
+        """`rng` spreads reconnects; `entropy` gives nonces, and must not be predictable; `dialing`
+        makes what dials the member at an address.
 
         `stranger_answer`: the last bytes for a connection that speaks another protocol.
         """
@@ -293,6 +296,7 @@ class TcpTransport:
         self._receiver: Receiver
         self._rng = rng
         self._entropy = entropy
+        self._dialing = dialing
         self._identity = Identity(
             name=config.name,
             cluster_id=config.cluster_id,
@@ -379,7 +383,8 @@ class TcpTransport:
             self._take_in,
             under_way_max=limits.UNAUTHENTICATED_MAX,
             crowded_out=partial(self._count, "handshakes_crowded_out_total"),
-            failed=partial(self._count, "accept_failures_total"),
+            failed=self._out_of_descriptors,
+            spares=len(self._dialing_members),
         )
         self._acceptor.watch(listener)
         for name, address in self._config.peers.items():
@@ -402,6 +407,12 @@ class TcpTransport:
     def _count(self, counter: str) -> None:
         setattr(self.counters, counter, getattr(self.counters, counter) + 1)
 
+    def _out_of_descriptors(self) -> None:
+        """An accept failed: the stranger that is unproven for longest leaves its descriptor."""
+        self.counters.accept_failures_total += 1
+        if self._unproven:
+            next(iter(self._unproven)).close()
+
     async def _take_in(self, accepted: socket.socket, _peer: object) -> None:
         """An accepted socket becomes a connection; with TLS, once both sides are verified."""
         self.counters.accepted_total += 1
@@ -422,29 +433,31 @@ class TcpTransport:
     async def _dial(self, name: str, address: tuple[str, int]) -> None:
         """Keep one connection to a peer, with a growing pause between failures."""
         pause = limits.DIAL_RETRY_SECONDS_MIN
-        loop = asyncio.get_running_loop()
-        while True:
-            link: PeerLink | None = None
-            side = DialerSide(self._identity, self._entropy, name)
-            try:
-                async with asyncio.timeout(limits.DIAL_SECONDS):
-                    _, link = await loop.create_connection(
-                        partial(PeerLink, self, side), *address, ssl=self._dialing_tls
-                    )
-            except ssl.SSLError as error:
-                self.counters.tls_failures_total += 1
-                logger.warning("raft: dialing %s: TLS failed: %s", name, error.reason or error)
-            except OSError:
-                pass  # It is not there yet: dialed again below.
-            if link is not None:
-                try:
-                    await asyncio.shield(link.ended)
-                finally:
-                    link.close()
-                if link.proven:
-                    pause = limits.DIAL_RETRY_SECONDS_MIN
-            await asyncio.sleep(pause * (0.5 + self._rng.random()))
-            pause = min(2 * pause, limits.DIAL_RETRY_SECONDS_MAX)
+        with contextlib.closing(self._dialing(*address)) as dialing:
+            while True:
+                link = await self._dial_once(name, dialing)
+                if link is not None:
+                    try:
+                        await dialing.keep_one(link.ended)
+                    finally:
+                        link.close()
+                    if link.proven:
+                        pause = limits.DIAL_RETRY_SECONDS_MIN
+                await asyncio.sleep(pause * (0.5 + self._rng.random()))
+                pause = min(2 * pause, limits.DIAL_RETRY_SECONDS_MAX)
+
+    async def _dial_once(self, name: str, dialing: Dialing) -> PeerLink | None:
+        """A connection to a peer, not proven yet; None where it is not there."""
+        side = DialerSide(self._identity, self._entropy, name)
+        try:
+            async with asyncio.timeout(limits.DIAL_SECONDS):
+                return await dialing.connect(partial(PeerLink, self, side), self._dialing_tls)
+        except ssl.SSLError as error:
+            self.counters.tls_failures_total += 1
+            logger.warning("raft: dialing %s: TLS failed: %s", name, error.reason or error)
+        except OSError:
+            pass  # It is not there yet: dialed again by the caller.
+        return None
 
     # --- what links tell ---
 

@@ -1,18 +1,40 @@
-"""The ports of a node on the simulated network: only the listening sockets are others.
+"""The ports of a node on the simulated network: only the sockets are others.
 
-Owns both adapters. Must not know which machine a node runs on.
+Owns the adapters. Must not know which machine a node runs on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 from collections.abc import Callable
 from typing import Any
 
+from node.peers.dialing import Made
 from node.peers.handshake import ListenerSide
 from node.peers.transport import PeerLink
 from node.raft import RaftConfig, TcpTransport
+
+
+class Dials:
+    """Dials of the loop, which has no descriptors."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+
+    async def connect(self, make: Callable[[], Made], tls: ssl.SSLContext | None) -> Made:
+        """Connect through the loop."""
+        loop = asyncio.get_running_loop()
+        _, made = await loop.create_connection(make, self._host, self._port, ssl=tls)
+        return made
+
+    async def keep_one(self, ended: asyncio.Future[None]) -> None:
+        """Wait for the end of a connection."""
+        await asyncio.shield(ended)
+
+    def close(self) -> None:
+        """Hold nothing."""
 
 
 class PeerPort(TcpTransport):
@@ -38,7 +60,7 @@ class PeerPort(TcpTransport):
 
 def peer_port(entropy: Any, config: RaftConfig, rng: random.Random) -> PeerPort:
     """Make the peer port of a node that has its secrets from `entropy`."""
-    return PeerPort(config, rng=rng, entropy=entropy)
+    return PeerPort(config, rng=rng, entropy=entropy, dialing=Dials)
 
 
 class ClientPort:

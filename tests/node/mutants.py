@@ -19,6 +19,8 @@ from node.broker.connections import listener
 from node.cli import main, options
 from node.http.doors import Door, Doors
 from node.journal.io.seats import Seats
+from node.peers.accepting import Acceptor
+from node.peers.dialing import DialingSockets
 from node.peers.seldom import Seldom
 from tests.mutants.hunting import Hunt, Mutant, named, scenario
 from tests.mutants.switch import Switch, edited
@@ -27,6 +29,7 @@ from tests.node.cli import test_consume as consume
 from tests.node.cli.conftest import Done
 from tests.node.http import test_doors as doors
 from tests.node.journal import test_descriptors as descriptors
+from tests.node.raft import test_dialing as dialing
 
 
 def _in_folder(work: Callable[[Path], object]) -> Hunt:
@@ -56,6 +59,16 @@ def _on_loop(work: Callable[[Path], Coroutine[Any, Any, None]]) -> Hunt:
     def run() -> None:
         with tempfile.TemporaryDirectory(prefix="fifo-mutant-") as folder:
             asyncio.run(work(Path(folder)))
+
+    return scenario(run, named(work))
+
+
+def _patched(work: Callable[[pytest.MonkeyPatch], Coroutine[Any, Any, None]]) -> Hunt:
+    """A test on a loop of its own, with limits of its own."""
+
+    def run() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            asyncio.run(work(patch))
 
     return scenario(run, named(work))
 
@@ -110,6 +123,19 @@ BUGS: dict[str, tuple[Switch, Hunt]] = {
     "a lack of descriptors is no alarm": (
         edited(listener, "descriptor_left", "problem.errno not in NO_DESCRIPTOR_ERRNOS", "True"),
         _on_loop(doors.test_a_lack_of_descriptors_is_an_alarm_and_passes),
+    ),
+    "a member that lacks a descriptor dials no other": (
+        edited(DialingSockets, "_make", "if self._spare is None:", "if False:"),
+        _patched(dialing.test_members_connect_again_while_no_descriptor_is_left),
+    ),
+    "a member that lacks a descriptor accepts no other": (
+        edited(
+            Acceptor,
+            "_accept",
+            "error.errno in NO_DESCRIPTOR_ERRNOS and self._spares.give_up_one()",
+            "False",
+        ),
+        _patched(dialing.test_members_connect_again_while_no_descriptor_is_left),
     ),
     "options of a queue or a consumer that are typed are dropped": (
         edited(options, "_keywords", "if value is not None", "if False"),

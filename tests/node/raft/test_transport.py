@@ -520,20 +520,23 @@ async def test_b13_the_listener_survives_running_out_of_descriptors(
     ports = dict(zip("ab", free_ports(2), strict=True))
     a = Member("a", ports)
     async with contextlib.AsyncExitStack() as opened:
-        dialing = opened.enter_context(socket.socket())
+        # One for the descriptor that the listener gives up, and one that finds none.
+        dialing = [opened.enter_context(socket.socket()) for _ in range(2)]
         opened.push_async_callback(a.transport.close)
         await a.transport.start()
-        dialing.setblocking(False)
         await _run_out_of_descriptors(a, dialing)
-        await until(lambda: a.counters.accepted_total == 1)
-        dialing.close()
+        await until(lambda: a.counters.accepted_total == 2)
+        for one in dialing:
+            one.close()
         peer = await enter(a)
         assert a.present == {"b"}
         peer.writer.close()
 
 
-async def _run_out_of_descriptors(a: Member, dialing: socket.socket) -> None:
+async def _run_out_of_descriptors(a: Member, dialing: list[socket.socket]) -> None:
     """Dial while this process has none left, until accepting has failed twice."""
     with no_descriptor_left():
-        await asyncio.get_running_loop().sock_connect(dialing, a.transport.address)
+        for one in dialing:
+            one.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(one, a.transport.address)
         await until(lambda: a.counters.accept_failures_total >= 2)
