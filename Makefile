@@ -69,7 +69,7 @@ locks: setup ## renewed locks on real nodes: the leader paused, killed, cut off,
 	@$(PY) -m tests.jepsen.held_locks --runs $(RUNS)
 
 neighbours: setup ## every kind of hostile client beside an honest one, on real nodes: ten minutes; writes docs/neighbours.md
-	@$(PY) -m tests.neighbours --write
+	@$(PY) -m tests.neighbours --write $(NEIGHBOURS)
 
 disks: setup ## small disks filled and drained, disks that hang, on real nodes (root, strace): three minutes
 	@$(PY) -m tests.node.cli.disk_runs

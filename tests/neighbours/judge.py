@@ -23,13 +23,13 @@ from tests.neighbours.honest import LOCK_SECONDS, QUEUE, Honest
 from tests.neighbours.kinds import (
     DYING,
     GUESSED,
-    LEAST_SECONDS,
     MIX,
     MIXABLE,
     MIXED,
     RELOADED,
     RESTARTED,
     SILENT,
+    lasts,
 )
 from tests.neighbours.nodes import HONEST, Nodes
 from tests.neighbours.visitors import Visits
@@ -89,7 +89,7 @@ async def prepare(nodes: Nodes) -> None:
 async def judge(nodes: Nodes, kind: str, seconds: float, seed: int) -> Verdict:
     """Run one kind for `seconds` beside an honest client."""
     found = Verdict(kind, seconds)
-    lasts = max(seconds, LEAST_SECONDS.get(kind, 0.0))
+    duration = lasts(kind, seconds)
     plan = await nodes.write_plan()
     term, memory, logs = await nodes.term(), nodes.memory_bytes(), nodes.logs()
     honest = Honest(nodes.config.url)
@@ -98,10 +98,10 @@ async def judge(nodes: Nodes, kind: str, seconds: float, seed: int) -> Verdict:
             names = attacks_of(kind, seed)
             visits = Visits(nodes.config.url, nodes.visitors if kind in GUESSED else iter(()))
             await visits.in_peace()
-            started = [nodes.attack(plan, name, lasts, str(seed)) for name in names]
+            started = [nodes.attack(plan, name, duration, str(seed)) for name in names]
             async with _operated(nodes, kind), visits.going_on():
                 for name, (child, cost) in zip(names, started, strict=True):
-                    await ended(child, lasts + ATTACK_END_SECONDS)
+                    await ended(child, duration + ATTACK_END_SECONDS)
                     _add(found, name, cost)
             if kind == DYING:
                 found.says = f"{await nodes.sessions(DYING_USER)} sessions of theirs in the end"

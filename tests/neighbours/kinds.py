@@ -62,6 +62,12 @@ LEAST_SECONDS: Final = {RESTARTED: 8.0, DYING: 75.0, **dict.fromkeys(GUESSED, 8.
 """Kinds that need longer than others: until a node is back, a session's time is over, or several
 users have logged in."""
 
+
+def lasts(kind: str, seconds: float) -> float:
+    """Seconds of an attack that is asked for `seconds`."""
+    return max(seconds, LEAST_SECONDS.get(kind, 0.0))
+
+
 MIXABLE: Final = tuple(sorted(ATTACKS.keys() - {RELOADED, *LEAST_SECONDS}))
 """Kinds of which a mix is drawn."""
 

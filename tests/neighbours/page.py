@@ -8,7 +8,8 @@ from __future__ import annotations
 import datetime
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Final
@@ -38,9 +39,30 @@ password, within 1 s of their time in peace. After each kind an operator ends th
 left. `make test` runs six kinds (`tests/neighbours/test_neighbours.py`). The attacks are in
 `tests/neighbours`.
 
-`python -m tests.neighbours --write` writes this page. Times are reported, not asserted (the aim is
-100 ms at the 99th percentile).
+`python -m tests.neighbours --write` writes this page; with `--runs 3 --spinning 2` it runs all
+kinds three times, each time on new nodes and with the next seed, beside two processes that only
+spin, and stops at the first broken fact. Times are reported, not asserted (the aim is 100 ms at the
+99th percentile).
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """All kinds, one after the other, once."""
+
+    verdicts: Sequence[Verdict]
+    seed: int
+    seconds: float
+    """Duration of the whole run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The state of things at which the runs began."""
+
+    commit: str
+    spinning: int
+    """Processes that only spin, beside all of it."""
 
 
 SURVEYS_HEAD: Final = """\
@@ -52,32 +74,37 @@ each kind. Damaged files, and members that forget or come twice, are no neighbou
 """
 
 
-def write(verdicts: Sequence[Verdict], seed: int, commit: str) -> None:
-    """Write the page from the verdicts of a run, which began at a commit."""
-    PAGE.write_text(render(verdicts, seed, commit, datetime.datetime.now(datetime.UTC)))
+def write(runs: Sequence[Run], beginning: Beginning) -> None:
+    """Write the page from runs in a row."""
+    PAGE.write_text(render(runs, beginning, datetime.datetime.now(datetime.UTC)))
 
 
-def render(verdicts: Sequence[Verdict], seed: int, commit: str, when: datetime.datetime) -> str:
+def render(runs: Sequence[Run], beginning: Beginning, when: datetime.datetime) -> str:
     """The page as text."""
-    seconds = verdicts[0].seconds if verdicts else 0.0
-    held = sum(not one.broken for one in verdicts)
+    last = runs[-1].verdicts
+    beside = f" beside {beginning.spinning} spinning processes" if beginning.spinning else ""
     rows = [
         "| kind | frames | connections | sent | attacker's CPU | honest p99 | facts |",
         "|--|--|--|--|--|--|--|",
-        *map(_row, verdicts),
+        *(_row([run.verdicts[at] for run in runs]) for at in range(len(last))),
     ]
-    broken = [_item(one.kind, "; ".join(one.broken)) for one in verdicts if one.broken]
-    said = [_item(one.kind, f"{one.says}.") for one in verdicts if one.says]
+    broken = _items(runs, lambda one: "; ".join(one.broken))
+    said = _items(runs, lambda one: f"{one.says}." if one.says else "")
     return "\n".join(
         [
             HEAD,
-            f"Last whole run: {when:%Y-%m-%d} at {commit}, {seconds:g} s of each attack, seed"
-            f" {seed}, {os.cpu_count()} shared cores:",
-            f"{held} of {len(verdicts)} kinds kept every fact.",
+            fill(
+                f"Last whole runs, {len(runs)} in a row: {when:%Y-%m-%d} at {beginning.commit},"
+                f" {last[0].seconds:g} s of each attack, {os.cpu_count()} shared cores{beside}. In"
+                " the tables are the cost of the last run and the times of all.",
+                COLUMNS,
+            ),
+            "",
+            *map(_result, runs),
             "",
             "## The attacks",
             "",
-            *(_item(one.kind, f"{SAYS[one.kind]}.") for one in verdicts),
+            *(_item(one.kind, f"{SAYS[one.kind]}.") for one in last),
             "",
             "## What they cost, and what the honest client notices",
             "",
@@ -90,12 +117,32 @@ def render(verdicts: Sequence[Verdict], seed: int, commit: str, when: datetime.d
     )
 
 
-def _row(one: Verdict) -> str:
-    facts = "broken" if one.broken else "hold"
+def _result(run: Run) -> str:
+    held = sum(not one.broken for one in run.verdicts)
+    return (
+        f"- seed {run.seed}: {held} of {len(run.verdicts)} kinds kept every fact, in"
+        f" {run.seconds / 60:.0f} minutes"
+    )
+
+
+def _row(found: Sequence[Verdict]) -> str:
+    """The cost of the last run, and what each of them noticed."""
+    one = found[-1]
+    facts = "broken" if any(each.broken for each in found) else "hold"
+    times = ", ".join(f"{each.p99_ms:,.0f}" for each in found)
     return (
         f"| {one.kind} | {one.frames:,} | {one.connections:,} | {one.sent_bytes / 1e6:,.1f} MB"
-        f" | {one.cpu_seconds:.1f} s | {one.p99_ms:,.0f} ms | {facts} |"
+        f" | {one.cpu_seconds:.1f} s | {times} ms | {facts} |"
     )
+
+
+def _items(runs: Sequence[Run], said: Callable[[Verdict], str]) -> list[str]:
+    """Items of what is said of kinds, with the seeds of the runs where there are several."""
+    found = []
+    for run in runs:
+        of = f" (seed {run.seed})" if len(runs) > 1 else ""
+        found += [_item(one.kind + of, said(one)) for one in run.verdicts if said(one)]
+    return found
 
 
 def surveyed() -> str:
@@ -138,7 +185,8 @@ def _item(kind: str, text: str) -> str:
 
 
 def commit_now() -> str:
-    """The commit of the working tree; a run asks before it begins, for others come meanwhile."""
-    command = ("git", "rev-parse", "--short", "HEAD")
+    """The commit of the working tree, and whether it was changed; a run asks before it begins, for
+    others come meanwhile."""
+    command = ("git", "describe", "--always", "--dirty", "--exclude", "*")
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return found.stdout.strip() or "an unknown commit"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from node.credentials import SCRYPT_LOG_N, SCRYPT_P, SCRYPT_R
+from tests.neighbours.__main__ import Estimate
 from tests.neighbours.judge import Verdict, judge, prepare
 from tests.neighbours.kinds import (
     ATTACKS,
@@ -24,7 +25,7 @@ from tests.neighbours.kinds import (
     SILENT,
 )
 from tests.neighbours.nodes import HONEST, Nodes
-from tests.neighbours.page import PAGE, render, surveyed
+from tests.neighbours.page import PAGE, Beginning, Run, render, surveyed
 from tests.neighbours.surveys import SURVEYED
 from tests.neighbours.visitors import VISITORS
 from tests.support.pytest_ids import uncollected
@@ -64,11 +65,22 @@ def test_the_page_names_costs_times_and_broken_facts() -> None:
     good = Verdict("pings", 2.0, p99_ms=41.2, frames=20_000, connections=1, sent_bytes=3_000_000)
     bad = Verdict(MIX, 2.0, broken=["an election: term 1 became 2"], cpu_seconds=1.25)
     when = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
-    page = unfolded(render([good, bad], 7, "abc1234", when))
-    assert "Last whole run: 2026-01-02 at abc1234, 2 s of each attack, seed 7" in page
-    assert "| pings | 20,000 | 1 | 3.0 MB | 0.0 s | 41 ms | hold |" in page
-    assert f"| {MIX} | 0 | 0 | 0.0 MB | 1.2 s | 0 ms | broken |" in page
-    assert f"- **{MIX}**: an election: term 1 became 2" in page
+    worse = Verdict("pings", 2.0, p99_ms=90.0, frames=30_000, connections=1)
+    runs = [Run([good, bad], 7, 60.0), Run([worse, bad], 8, 150.0)]
+    page = unfolded(render(runs, Beginning("abc1234", 2), when))
+    assert "Last whole runs, 2 in a row: 2026-01-02 at abc1234, 2 s of each attack" in page
+    assert "beside 2 spinning processes" in page
+    assert "- seed 7: 1 of 2 kinds kept every fact, in 1 minutes - seed 8: 1 of 2" in page
+    assert "| pings | 30,000 | 1 | 0.0 MB | 0.0 s | 41, 90 ms | hold |" in page
+    assert f"| {MIX} | 0 | 0 | 0.0 MB | 1.2 s | 0, 0 ms | broken |" in page
+    assert f"- **{MIX} (seed 8)**: an election: term 1 became 2" in page
+
+
+def test_the_time_that_is_left_is_of_the_kinds_that_were_not_run() -> None:
+    left = Estimate(["pings", "programs that die"], 2.0, 2)
+    assert str(left) == "4 to go, about 3 min"  # 6 s and 79 s, twice
+    left.took("programs that die", 600.0)
+    assert str(left) == "3 to go, about 10 min"
 
 
 def test_guesses_and_visits_cost_a_whole_hash_each_and_the_start_of_a_cluster_one(
