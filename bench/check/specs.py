@@ -29,7 +29,15 @@ PLACES = ("ready", "locked", "delayed")
 CAME = ("published", "moved_in", "dead_lettered_expired", "dead_lettered_overflow")
 """Messages that expired or overflowed into a dead-letter queue count as moved out once."""
 
-WENT = ("acked", "exhausted_dropped", "overflow_dropped", "purged", "moved_out", "expired")
+WENT = (
+    "acked",
+    "exhausted_dropped",
+    "overflow_dropped",
+    "purged",
+    "moved_out",
+    "expired",
+    "deleted",
+)
 
 REASONS = ("terminated", "max_deliveries")
 REASON_OF_OPTION = {"dead_letter_expired": "expired", "dead_letter_overflow": "overflow"}

@@ -29,6 +29,7 @@ from fifo.machine.validators import (
     sequence,
 )
 from fifo.words import bounds, handles
+from fifo.words.actions import Action
 
 Fence = tuple[int, int]
 
@@ -317,6 +318,29 @@ class Move:
 
 
 @value
+class MessageAction:
+    """Do with one message what an operator says, if it stands where the leader has found it.
+
+    `message` is its id, `position` its place in the queue, and (`consumer`, `token`) its lock, 0
+    where it is not locked: all are checked again, so that an action applied late, or twice, does
+    nothing. `content`: (offset in the entry's area, bytes) of the body, key and headers that a
+    resend gives the message instead of its own.
+    """
+
+    queue: str
+    action: int
+    message: tuple[int, int, int]
+    position: int
+    consumer: int = 0
+    token: int = 0
+    target: str | None = None
+    delay_ms: int | None = None
+    reason: str | None = None
+    description: str | None = None
+    content: tuple[tuple[int, int], tuple[int, int], tuple[int, int]] | None = None
+
+
+@value
 class OpenDurable:
     """Find or create a durable consumer and take it over: its generation grows by one. `user`: who
     opens it."""
@@ -413,6 +437,7 @@ Command = (
     | RedriveStep
     | RedriveStop
     | Move
+    | MessageAction
     | OpenDurable
     | Reserve
     | Fetch
@@ -430,6 +455,7 @@ _text_at = optional(validators.record(validators.offset, integer(0, bounds.LETTE
 _texts_at = validators.record(*[_text_at] * 4)
 
 
+_place = validators.record(validators.offset, validators.offset)
 _lost = optional(integer(0, bounds.PREFETCH_MAX))
 _milliseconds = optional(integer(0, bounds.DURATION_MS_MAX))
 
@@ -567,6 +593,22 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
     31: (RenewDurable, (positive, positive)),
     32: (Forget, (positive, positive)),
     33: (ForgetProducer, (name,)),
+    34: (
+        MessageAction,
+        (
+            _queue,
+            integer(0, max(Action)),
+            validators.record(positive, positive, positive),
+            natural,
+            natural,
+            natural,
+            optional(_queue),
+            _milliseconds,
+            _text,
+            _text,
+            optional(validators.record(_place, _place, _place)),
+        ),
+    ),
 }
 
 _CODES: dict[type[Any], int] = {form[0]: code for code, form in _FORMS.items()}

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from fifo.machine import limits, overflow
 from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.state import ordering, ready
+from fifo.machine.state.blocks import Batch
 from fifo.machine.state.records import Queue, Record, Step
 from fifo.machine.types import DeadLetter, Text
 from fifo.words.bounds import PRIORITY_DEFAULT
@@ -60,15 +61,23 @@ def bury(
     transfer(step, queue, position, target, FRESH._replace(dead_letter=letter))
 
 
-def transfer(step: Step, source: Queue, position: int, target: Queue, record: Record | None) -> int:
+def transfer(
+    step: Step,
+    source: Queue,
+    position: int,
+    target: Queue,
+    record: Record | None,
+    edited: Batch | None = None,
+) -> int:
     """Move a message to the end of its lane in another queue; its position there.
 
     Its id, key (and what orders it by that), headers and priority stay, its ttl and delay end; the
-    target's own ttl holds.
+    target's own ttl holds. `edited`: the same with another body, key or headers.
     """
     priority = source.priority_of(position)
     block = source.blocks[position >> BLOCK_BITS]
-    batch = block.take_out(position & ready.BLOCK_MASK)
+    batch = block.take_out(position & ready.BLOCK_MASK) if edited is None else edited
+    ready.remove(source, position, 1)
     extras = batch.extras._replace(
         priorities=None if priority == PRIORITY_DEFAULT else bytes([priority]),
     )
@@ -86,7 +95,6 @@ def transfer(step: Step, source: Queue, position: int, target: Queue, record: Re
         target.records[moved_to] = record
     target.counters["moved_in"] += 1
     source.counters["moved_out"] += 1
-    ready.remove(source, position, 1)
     return moved_to
 
 

@@ -82,7 +82,7 @@ class Notify:
 
     session: int
     notice: int
-    kind: str  # "message_timeout"
+    kind: str  # "message_timeout", "taken_back"
     consumer: int
     ranges: tuple[Range, ...]
     label: str

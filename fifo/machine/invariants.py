@@ -87,7 +87,7 @@ def _counts(state: State, queue: Queue, places: dict[str, list[int]]) -> None:
     held = sum(state.consumers[number].held for number in queue.consumers)
     assert queue.locked == held, f"{queue!r}: its consumers hold {held}"
     counted = queue.counters
-    gone = ("acked", "exhausted_dropped", "overflow_dropped", "purged", "moved_out")
+    gone = ("acked", "exhausted_dropped", "overflow_dropped", "purged", "moved_out", "deleted")
     left = counted["published"] + counted["moved_in"] - sum(counted[name] for name in gone)
     # What expired or overflowed into the dead-letter queue is counted as moved out as well.
     left -= counted["expired"] - counted["dead_lettered_expired"]

@@ -23,7 +23,17 @@ from fifo.machine.replies import Done, Refused, Reply
 from fifo.machine.snapshot import format
 from fifo.machine.state import ready
 from fifo.machine.state.records import VERSION, Frozen, State, Step
-from fifo.machine.verbs import durable, publish, queues, redrive, sessions, settle, subscribe, tick
+from fifo.machine.verbs import (
+    durable,
+    message,
+    publish,
+    queues,
+    redrive,
+    sessions,
+    settle,
+    subscribe,
+    tick,
+)
 from fifo.words.codes import RefusalCode
 
 
@@ -188,6 +198,7 @@ QueueCommand = (
     | commands.RedriveStep
     | commands.RedriveStop
     | commands.Move
+    | commands.MessageAction
 )
 
 DurableCommand = (
@@ -222,6 +233,8 @@ def _apply_to_queue(step: Step, command: QueueCommand | DurableCommand) -> Reply
             return redrive.stop(step, command)
         case commands.Move():
             return redrive.move(step, command)
+        case commands.MessageAction():
+            return message.act(step, command)
         case _:
             return _apply_to_durable(step, command)
 

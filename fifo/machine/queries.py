@@ -312,19 +312,12 @@ def locks_of(state: State, name: str, limit: int) -> list[Plain]:
                         "lock_ms": lock_ms,
                         "renewals_max": consumer.renewals,
                         "remaining_ms": max(deadline - state.cluster_time_ms, 0),
-                        "message": message_id(queue, hold.position + offset),
+                        "message": ready.message_id(queue, hold.position + offset),
                     }
                 )
             if len(found) >= limit:
                 return found
     return found
-
-
-def message_id(queue: Queue, position: int) -> tuple[int, int, int]:
-    """(queue it was published to, producer, number) of the message at a position."""
-    block = queue.blocks[position >> BLOCK_BITS]
-    run = block.runs(position & ready.BLOCK_MASK, 1)[0]
-    return run.queue_number, run.producer, run.number
 
 
 def delayed_of(state: State, name: str, limit: int) -> list[Plain]:
@@ -337,7 +330,7 @@ def delayed_of(state: State, name: str, limit: int) -> list[Plain]:
         record = queue.records.get(position)
         found.append(
             {
-                "message": message_id(queue, position),
+                "message": ready.message_id(queue, position),
                 "cause": Cause(queue.delayed[position][1]).name.lower(),
                 "due_ms": due_ms,
                 "attempts": record.attempts if record else 0,

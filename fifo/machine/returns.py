@@ -18,6 +18,7 @@ COUNTER_OF = {
     Cause.TIMEOUT: "redelivered_timeout",
     Cause.DISCONNECT: "redelivered_disconnect",
     Cause.RELEASED: "redelivered_released",
+    Cause.TAKEN_BACK: "redelivered_taken_back",
 }
 
 
@@ -81,7 +82,8 @@ def way_of(
         cause == Cause.TIMEOUT and spec.count_timeouts
     )
     line = Attempt(consumer.number, int(cause), step.wall)
-    avoids = cause == Cause.RELEASED and own and consumer.base != Base.CANCELLED
+    loses = cause == Cause.TAKEN_BACK or (cause == Cause.RELEASED and own)
+    avoids = loses and consumer.base != Base.CANCELLED
     return Way(
         int(cause),
         COUNTER_OF[cause],
@@ -229,14 +231,21 @@ def joined(ranges: list[Range]) -> list[Range]:
     return found
 
 
-def notify(step: Step, session: Session, holder: Consumer, ranges: list[Range]) -> None:
+def notify(
+    step: Step,
+    session: Session,
+    holder: Consumer,
+    ranges: list[Range],
+    kind: str = "message_timeout",
+) -> None:
     """Keep a notice for the client, and send it."""
     consumer = holder.number
     step.state.touch(session)
     if len(session.notices) >= limits.NOTICES:
         # The newest of this consumer takes the new ranges along, under a new number.
         for number in reversed(session.notices):
-            if session.notices[number].consumer == consumer:
+            kept = session.notices[number]
+            if (kept.consumer, kept.kind) == (consumer, kind):
                 ranges = joined([*session.notices.pop(number).ranges, *ranges])
                 break
         else:
@@ -244,5 +253,5 @@ def notify(step: Step, session: Session, holder: Consumer, ranges: list[Range]) 
     number = session.next_notice
     session.next_notice += 1
     last = tuple(ranges[-limits.NOTICE_RANGES :])
-    notice = session.notices[number] = Notice("message_timeout", consumer, last, holder.label)
+    notice = session.notices[number] = Notice(kind, consumer, last, holder.label)
     step.effects.append(Notify(session.number, number, *notice))

@@ -33,6 +33,8 @@ class Cause(IntEnum):
     DISCONNECT = 2
     RELEASED = 3
     PUBLISHED = 4  # delayed at publish: it has not come back, it has not been out
+    TAKEN_BACK = 5  # by an operator, from its holder
+    POSTPONED = 6  # by an operator, while it was ready
 
 
 class Use(IntEnum):

@@ -45,6 +45,7 @@ class Code(StrEnum):
     LIMIT = "limit"
     INTERNAL = "internal"
     QUEUE_REPLACED = "queue_replaced"
+    MESSAGE_NOT_FOUND = "message_not_found"
 
 
 RETRYABLE: Final = frozenset(
@@ -78,6 +79,7 @@ class RefusalCode:
     REDRIVE_RUNNING: Final = "redrive_running"
     OLD_GENERATION: Final = "old_generation"
     QUEUE_REPLACED: Final = "queue_replaced"
+    MESSAGE_NOT_FOUND: Final = "message_not_found"
 
 
 CODE_OF_REFUSAL: Final[dict[str, Code]] = {
@@ -103,5 +105,6 @@ CODE_OF_REFUSAL: Final[dict[str, Code]] = {
     RefusalCode.REDRIVE_RUNNING: Code.IN_USE,
     RefusalCode.OLD_GENERATION: Code.SESSION_TAKEN,
     RefusalCode.QUEUE_REPLACED: Code.QUEUE_REPLACED,
+    RefusalCode.MESSAGE_NOT_FOUND: Code.MESSAGE_NOT_FOUND,
 }
 """The machine tells apart what a client cannot act on, so the protocol has fewer codes."""

@@ -34,6 +34,7 @@ class AttemptOutcome(IntEnum):
     DISCONNECT = 2
     RELEASED = 3
     TERMINATED = 4
+    TAKEN_BACK = 5
 
 
 class Reason(IntEnum):

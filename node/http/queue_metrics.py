@@ -31,7 +31,7 @@ QUEUES_PIECE: Final = 50
 PIECE: Final = 500
 """Consumers, or sessions, looked at in one turn: about a millisecond."""
 
-_REDELIVERED: Final = ("nack", "timeout", "disconnect", "released")
+_REDELIVERED: Final = ("nack", "timeout", "disconnect", "released", "taken_back")
 _DEAD_LETTERED: Final = ("terminated", "max_deliveries", "expired", "overflow")
 
 _TOTALS: Final[tuple[tuple[str, str, str], ...]] = (

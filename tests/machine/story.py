@@ -13,6 +13,7 @@ from fifo.machine import commands, effects, replies
 from fifo.machine.effects import Effect
 from fifo.machine.replies import Reply
 from fifo.machine.types import EndCause, Role
+from fifo.words.actions import ACTIONS
 from fifo.words.handles import handle_of
 from fifo.words.settlement import AttemptOutcome, Reason, Status, Verb
 from tests.support.machine import (
@@ -21,6 +22,7 @@ from tests.support.machine import (
     Bench,
     key_of,
     messages_of,
+    place_of,
     publish_command,
     sixteen,
 )
@@ -51,6 +53,7 @@ class Story:
     def __init__(self) -> None:
         self.bench = Bench()
         self.labels: dict[int, str] = {}
+        self.bodies: dict[tuple[int, int, int], str] = {}  # of all that was published, by id
 
     def tell(self, line: str) -> list[str]:
         """Run a command line; return the lines of its outcome."""
@@ -159,6 +162,8 @@ class Story:
         reply = self.bench.apply(command, area=area)[0]
         if isinstance(reply, replies.Published) and reply.stored:
             self.bench.numbers[(session, queue)] = number + reply.duplicates + reply.stored - 1
+            for place, body in enumerate(bodies):
+                self.bodies[reply.queue, reply.producer, number + place] = body
         return [*self.reply_lines(reply), *self.effect_lines(self.bench.effects)]
 
     def do_produce(self, name: str) -> list[str]:
@@ -246,6 +251,43 @@ class Story:
 
     def do_move(self, queue: str, target: str, count: str = "1") -> list[str]:
         return self._apply(commands.Move(queue, target, int(count)))
+
+    def do_act(self, action: str, queue: str, wanted: str, **fields: Any) -> list[str]:
+        """An action on the message with this body, where it stands now or stood `at` that place."""
+        message, place = self._message(queue, wanted)
+        if "at" in fields:
+            at, lock = str(fields.pop("at")).split("@")
+            consumer, token = lock.removeprefix("c").split("/")
+            place = int(at), int(consumer), int(token)
+        if "delay" in fields:
+            fields["delay_ms"] = fields.pop("delay")
+        area = Area()
+        if "body" in fields:
+            parts = [str(fields.pop(name, "")).encode() for name in ("body", "key", "headers")]
+            fields["content"] = tuple((area.put(part), len(part)) for part in parts)
+        position, consumer_number, token_number = place
+        command = commands.MessageAction(
+            queue,
+            int(ACTIONS[action]),
+            message,
+            position,
+            consumer_number,
+            token_number,
+            **fields,
+        )
+        return self._apply(command, area)
+
+    def _message(
+        self, queue: str, wanted: str
+    ) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """The id of the message with this body, and where it stands in the queue, if it does."""
+        machine, found = self.bench.machine, None
+        for message, body in self.bodies.items():
+            place = place_of(machine, queue, message)
+            if body == wanted and (place is not None or found is None):
+                found = message, place or (0, 0, 0)
+        assert found is not None, f"no message has the body {wanted}"
+        return found
 
     def do_redrive(self, queue: str, target: str | None = None, **options: Any) -> list[str]:
         return self._apply(commands.Redrive(queue, target, **options))
@@ -346,7 +388,8 @@ class Story:
                 case effects.Notify():
                     ranges = ",".join(_range(first, last) for first, last in effect.ranges)
                     label = self.labels[effect.session]
-                    text = f"notice {effect.notice}: c{effect.consumer} {ranges}"
+                    kind = "" if effect.kind == "message_timeout" else f" {effect.kind}"
+                    text = f"notice {effect.notice}{kind}: c{effect.consumer} {ranges}"
                     lines.append(f"-> {label} {text}{_labelled(effect)}")
                 case effects.Activity():
                     state = "active" if effect.active else "waiting"

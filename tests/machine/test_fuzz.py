@@ -12,7 +12,10 @@ import pytest
 from fifo.machine import Machine, commands
 from fifo.machine.commands import Command
 from fifo.machine.effects import Deliver
+from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.snapshot import format
+from fifo.machine.state import locks, ready
+from fifo.words.actions import Action
 from tests.support.machine import Area, Bench, key_of, messages_of, publish_command, sixteen
 
 pytestmark = pytest.mark.slow
@@ -72,7 +75,7 @@ class Fuzz:
         rng, state = self.rng, self.bench.machine.state
         queue = rng.choice(list(SPECS))
         session = rng.choice([*state.sessions, 1])
-        kind = rng.randrange(34)
+        kind = rng.randrange(36)
         if kind < 8:
             return self.publish(area, queue, session)
         if kind < 16 and self.tokens:
@@ -99,6 +102,8 @@ class Fuzz:
             return commands.Alive(max(owner, 1), consumer, rng.choice((None, 0, 1, 3)))
         if kind < 26:
             return self.session_command(session)
+        if kind > 33:
+            return self.message_action(area, queue)
         if kind == 26:
             return commands.Lead(state.term + rng.choice((0, 1)))
         return self.queue_command(queue) if kind < 31 else self.rare_command(queue)
@@ -180,6 +185,37 @@ class Fuzz:
             commands.OpenProducer("p"),
         ]
         return self.rng.choice(choices)
+
+    def message_action(self, area: Area, name: str) -> Command:
+        """An action on a message, mostly where one stands, seldom in no place at all."""
+        rng, state = self.rng, self.bench.machine.state
+        queue = state.queues[state.queue_names.get(name, min(state.queues))]
+        places = [
+            (held.position + ahead, number, held.first + ahead)
+            for number in queue.consumers
+            for held, _ in locks.all_holds(state.consumers[number])
+            for ahead in range(held.count)
+        ]
+        for key, block in queue.blocks.items():
+            here = range(key << BLOCK_BITS, (key << BLOCK_BITS) + len(block.sizes))
+            places += [(position, 0, 0) for position in here if ready.stands(queue, position)]
+        place = rng.choice(places or [(1, 0, 0)])
+        message = ready.message_id(queue, place[0]) if places else (1, 1, 1)
+        if rng.random() < 0.1:
+            place = rng.choice((place[0] + 1, 0, 1 << 62)), place[1], place[2] + rng.randrange(2)
+        content = None
+        if rng.random() < 0.4:
+            body, key_at = area.put(bytes(rng.randrange(12))), area.put(b"k")
+            content = (body, 1 if rng.random() < 0.1 else 0), (key_at, rng.randrange(2)), (0, 0)
+        return commands.MessageAction(
+            queue.name,
+            int(rng.choice(list(Action))),
+            message,
+            *place,
+            target=rng.choice((None, rng.choice(list(SPECS)))),
+            delay_ms=rng.choice((None, 0, 900)),
+            content=content,
+        )
 
     def rare_command(self, queue: str) -> Command:
         """Redrive, move and durable consumers."""

@@ -14,7 +14,9 @@ from fifo.client.consuming.ranges import chunks
 from fifo.machine import Machine, Meta, commands, effects, invariants, replies
 from fifo.machine.commands import Command
 from fifo.machine.effects import Deliver, Effect, Notify
+from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.replies import Refused, Reply
+from fifo.machine.state import locks, ready
 from fifo.machine.types import Role
 from fifo.words import bounds
 from fifo.words.settlement import Status, Verb
@@ -340,6 +342,26 @@ def statuses(reply: Reply) -> list[str]:
         for first, last, status, late in receipt.ranges
         for _ in range(first, last + 1)
     ]
+
+
+def place_of(
+    machine: Machine, name: str, message: tuple[int, int, int]
+) -> tuple[int, int, int] | None:
+    """(position, consumer, token) of a message in a queue; None where it is not there."""
+    number = machine.state.queue_names.get(name)
+    if number is None:
+        return None
+    queue = machine.state.queues[number]
+    for consumer in queue.consumers:
+        for held, _ in locks.all_holds(machine.state.consumers[consumer]):
+            for ahead in range(held.count):
+                if ready.message_id(queue, held.position + ahead) == message:
+                    return held.position + ahead, consumer, held.first + ahead
+    for key, block in queue.blocks.items():
+        for position in range(key << BLOCK_BITS, (key << BLOCK_BITS) + len(block.sizes)):
+            if ready.stands(queue, position) and ready.message_id(queue, position) == message:
+                return position, 0, 0
+    return None
 
 
 def present(found: Sequence[Effect], kind: type[E]) -> list[E]:

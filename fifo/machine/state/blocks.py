@@ -9,6 +9,7 @@ A block that a frozen view may hold is copied before it is appended to (see `rec
 import sys
 from array import array
 from bisect import bisect_right
+from hashlib import blake2b
 from typing import NamedTuple
 
 from fifo.machine.effects import BlobColumn, Run
@@ -303,6 +304,11 @@ def _blob_column(
     if offset != start:
         blob_at += sum(lengths[start:offset])
     return BlobColumn(blob_at, wanted, total)
+
+
+def key_hash(key: bytes) -> int:
+    """The hash by which a key-ordered queue orders a key, the same in all queues; never 0."""
+    return int.from_bytes(blake2b(key, digest_size=8).digest(), "little") or 1
 
 
 def unpack(area: memoryview, at: int, count: int, kind: str) -> "array[int] | None":

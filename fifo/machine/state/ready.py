@@ -111,6 +111,22 @@ def is_fresh(queue: Queue, position: int) -> bool:
     return queue.heads[lane] <= position < queue.tails[lane] and position not in queue.holes
 
 
+def stands(queue: Queue, position: int) -> bool:
+    """Whether a message is ready or delayed there; what is locked or gone is not."""
+    if position >> LANE_SHIFT >= LANES:
+        return False
+    if position in queue.delayed or position in queue.returned or is_fresh(queue, position):
+        return True
+    return position in queue.avoid_ms or position in queue.in_line
+
+
+def message_id(queue: Queue, position: int) -> tuple[int, int, int]:
+    """(queue it was published to, producer, number) of the message at a position."""
+    block = queue.blocks[position >> BLOCK_BITS]
+    run = block.runs(position & BLOCK_MASK, 1)[0]
+    return run.queue_number, run.producer, run.number
+
+
 def ready_from(queue: Queue, low: int, end: int) -> Iterator[int]:
     """The positions in [low, end) of one lane of what is ready, wherever it stands, in order.
 

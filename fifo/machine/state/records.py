@@ -44,6 +44,7 @@ QUEUE_COUNTERS = (
     "redelivered_timeout",
     "redelivered_disconnect",
     "redelivered_released",
+    "redelivered_taken_back",
     "dead_lettered_terminated",
     "dead_lettered_max_deliveries",
     "dead_lettered_expired",
@@ -56,6 +57,7 @@ QUEUE_COUNTERS = (
     "terms",
     "moved_in",
     "moved_out",
+    "deleted",
 )
 """Counters of a queue, all of messages and all growing; `docs/machine.md` says what each counts.
 

@@ -9,7 +9,6 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import blake2b
 from itertools import accumulate, pairwise
 
 from fifo.machine import checks, deadletter, dedup, limits, overflow
@@ -17,7 +16,7 @@ from fifo.machine.commands import Publish
 from fifo.machine.record import value
 from fifo.machine.replies import Published, Refused, Repeat, Reply
 from fifo.machine.state import ready
-from fifo.machine.state.blocks import PLAIN, Batch, Extras, unpack
+from fifo.machine.state.blocks import PLAIN, Batch, Extras, key_hash, unpack
 from fifo.machine.state.records import Producer, Queue, Step
 from fifo.machine.types import NEVER_MS, Cause, Column, Use
 from fifo.words import bounds
@@ -309,15 +308,10 @@ def _hashes(step: Step, command: Publish, lengths: "array[int]") -> "array[int]"
         key = bytes(step.area[at : at + length])
         hashed = found.get(key)
         if hashed is None:
-            hashed = found[key] = _key_hash(key)
+            hashed = found[key] = key_hash(key)
         hashes.append(hashed)
         at += length
     return hashes
-
-
-def _key_hash(key: bytes) -> int:
-    """The same for a key in all queues; never 0."""
-    return int.from_bytes(blake2b(key, digest_size=8).digest(), "little") or 1
 
 
 def _read(area: memoryview, command: Publish) -> _Columns:

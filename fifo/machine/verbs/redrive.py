@@ -132,7 +132,7 @@ def _move_chosen(
         lane = position >> LANE_SHIFT
         if lane >= LANES or not cursor <= position < command.until:
             continue  # out of the step's own order: not moved twice
-        if position < redrive.ends[lane] and _is_here(queue, position):
+        if position < redrive.ends[lane] and ready.stands(queue, position):
             name = redrive.target or _source(queue, position)
             target = _target(step, queue, name, position) if name is not None else None
             if isinstance(target, str):
@@ -151,13 +151,6 @@ def _source(queue: Queue, position: int) -> str | None:
     record = queue.records.get(position)
     letter = record.dead_letter if record is not None else None
     return None if letter is None else letter.source
-
-
-def _is_here(queue: Queue, position: int) -> bool:
-    """Whether the message is ready or delayed; what is locked or gone is left out."""
-    if position in queue.delayed or position in queue.returned or ready.is_fresh(queue, position):
-        return True
-    return position in queue.avoid_ms or position in queue.in_line
 
 
 def _target(step: Step, queue: Queue, name: str, position: int) -> Queue | str:

@@ -58,7 +58,15 @@ def _left_by(counters: dict[str, int]) -> int:
 
 
 _CAME = ("published", "moved_in")
-_WENT = ("acked", "exhausted_dropped", "overflow_dropped", "purged", "moved_out", "expired")
+_WENT = (
+    "acked",
+    "exhausted_dropped",
+    "overflow_dropped",
+    "purged",
+    "moved_out",
+    "expired",
+    "deleted",
+)
 
 
 def led(history: SortedHistory) -> Iterator[Violation]:

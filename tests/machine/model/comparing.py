@@ -7,22 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fifo.machine import Machine, Meta, commands, effects, invariants, queries, replies
+from fifo.machine import Machine, Meta, commands, effects, invariants, replies
 from fifo.machine.commands import Command
 from fifo.machine.limits import BLOCK_BITS
 from fifo.machine.spec import consumer_options
+from fifo.machine.state import ready
 from fifo.machine.types import Text, TextPlace
 from fifo.machine.verbs import redrive
 from fifo.words.settlement import AttemptOutcome, Reason, Status
-from tests.machine.model import durables, handing, lives, redriving, verbs
+from tests.machine.model import acting, durables, handing, lives, redriving, verbs
+from tests.machine.model.acting import Acted
 from tests.machine.model.handing import Handed
 from tests.machine.model.records import DELAYED, LOCKED, READY, Consumer, Message
 from tests.machine.model.verbs import Answer, Post
 from tests.machine.model.world import World
-from tests.support.machine import WALL_EPOCH_MS, Area, messages_of, publish_command
+from tests.support.machine import WALL_EPOCH_MS, Area, messages_of, place_of, publish_command
 from tests.support.machine import Message as Delivered
 
-Step = Command | Post
+Step = Command | Post | Acted
 MANY = 100_000
 TEXTS = ("reason", "description", "exception_text", "stack")
 """The texts of a settlement that may be too long for the state, in the order of `texts_at`."""
@@ -36,6 +38,7 @@ COUNTERS = (
     "redelivered_timeout",
     "redelivered_disconnect",
     "redelivered_released",
+    "redelivered_taken_back",
     "dead_lettered_terminated",
     "dead_lettered_max_deliveries",
     "dead_lettered_expired",
@@ -46,6 +49,7 @@ COUNTERS = (
     "purged",
     "lock_timeouts",
     "terms",
+    "deleted",
 )
 
 
@@ -67,9 +71,7 @@ class Pair:
         self.script.append((stamp_ms, steps))
         area = Area()
         batch = tuple(_in_the_log(step, area) for step in steps)
-        followed: list[Step | redriving.Chosen] = [
-            self._chosen(step) if isinstance(step, commands.RedriveStep) else step for step in steps
-        ]
+        followed = [self._in_its_words(step) for step in steps]
         for command in batch:
             assert commands.from_list(commands.to_list(command)) == command
         held = bytes(area.data)
@@ -83,6 +85,15 @@ class Pair:
         compare_states(self.world, self.machine)
         return outcome.replies
 
+    def _in_its_words(self, step: Step) -> "Step | redriving.Chosen":
+        """A step as the model sees it, which knows no positions."""
+        if isinstance(step, commands.RedriveStep):
+            return self._chosen(step)
+        if isinstance(step, Acted):
+            place = place_of(self.machine, step.command.queue, step.command.message)
+            return replace(step, fits=place is not None and place[0] == step.command.position)
+        return step
+
     def _chosen(self, step: commands.RedriveStep) -> redriving.Chosen:
         """A step of a redrive in the model's words; it has to be the entry's only command."""
         number = self.machine.state.queue_names.get(step.queue)
@@ -91,7 +102,7 @@ class Pair:
         queue = self.machine.state.queues[number]
         found = queue.redrive
         named = [p for p in step.positions if found is None or found.cursor <= p < step.until]
-        ids = tuple(queries.message_id(queue, p) for p in named if p >> BLOCK_BITS in queue.blocks)
+        ids = tuple(ready.message_id(queue, p) for p in named if p >> BLOCK_BITS in queue.blocks)
         fits = found is not None and found.cursor == step.cursor
         last = found is not None and step.until >= redrive.end_of(found)
         return redriving.Chosen(step.queue, fits, ids, last)
@@ -208,6 +219,12 @@ def tokens_of(ranges: Sequence[tuple[int, int]]) -> list[int]:
 def _in_the_log(step: Step, area: Area) -> Command:
     if isinstance(step, Post):
         return _packed(step, area)
+    if isinstance(step, Acted):
+        if step.body is None:
+            return step.command
+        parts = (step.body, step.key, step.headers)
+        body, key, headers = ((area.put(part), len(part)) for part in parts)
+        return replace(step.command, content=(body, key, headers))
     if isinstance(step, commands.Settle):
         places: dict[str, tuple[int, int]] = {}
         for name in TEXTS:
@@ -241,6 +258,8 @@ def step_model(world: World, step: "Step | redriving.Chosen") -> Answer:
             return redriving.step(world, step)
         case Post():
             return verbs.publish(world, step)
+        case Acted():
+            return acting.act(world, step)
         case commands.Settle():
             texts = {
                 "detail": step.reason,

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from fifo.machine import commands
+from fifo.words.actions import Action
 from fifo.words.options import Kind, Option
 from fifo.words.queue_options import QUEUE_OPTIONS
+from tests.machine.model.acting import Acted
 from tests.machine.model.comparing import Pair, Step
 from tests.machine.model.records import LOCKED, READY, Consumer, Message, Session
 from tests.machine.model.verbs import Letter, Post, handle
-from tests.support.machine import sixteen
+from tests.support.machine import place_of, sixteen
 
 T = TypeVar("T")
 
@@ -173,7 +175,7 @@ class Generator:
         steps: list[Step] = []
         for _ in range(count):
             steps.append(self.step())
-            if isinstance(steps[-1], commands.RedriveStep):
+            if isinstance(steps[-1], commands.RedriveStep | Acted):
                 return steps[-1:]  # what it names is read from the machine as it stands
             if isinstance(steps[-1], commands.Credit):
                 break  # it delivers before the next command runs: easier to follow at the end
@@ -235,6 +237,7 @@ class Generator:
             (self.move, 2),
             (self.durable, 7),
             (self.redrive, 4),
+            (self.act, 5),
             (self.set_version, 1),
         )
         return [verb for verb, weight in weights for _ in range(weight)]
@@ -351,6 +354,36 @@ class Generator:
         view = self.pair.machine.redrive_of(name)
         cursor = 0 if view is None or choose.chance(5) else view["cursor"]
         return commands.RedriveStep(name, cursor, until, tuple(positions))
+
+    def act(self) -> Step:
+        """What an operator does with one message, seldom where it does not stand any more."""
+        choose, world = self.choose, self.pair.world
+        if not world.messages:
+            return self.publish()
+        held = [m for m in world.messages if m.where == LOCKED]
+        message = choose.one(held if held and choose.chance(40) else world.messages)
+        place = place_of(self.pair.machine, message.queue, message.message_id)
+        position, consumer, token = place if place is not None else (0, 0, 0)
+        if choose.chance(5):
+            token = choose.one((0, token + 1))
+            position += choose.one((0, 1))
+        action = Action(choose.draw.below(len(Action)))
+        texts = {"reason": "wrong", "description": "by hand"} if choose.chance(50) else {}
+        command = commands.MessageAction(
+            message.queue,
+            int(action),
+            message.message_id,
+            position,
+            consumer,
+            token,
+            target=self.queue() if action == Action.MOVE or choose.chance(20) else None,
+            delay_ms=choose.one((1_000, 300, 20_000, 0)) if choose.chance(60) else None,
+            **texts,  # type: ignore[arg-type]  # texts only
+        )
+        if action == Action.RESEND and choose.chance(60):
+            body, key = self.body(), choose.one((b"", b"k1", b"k2", b"k" * 1_025))
+            return Acted(command, True, body, key, b"h" * choose.draw.below(3))
+        return Acted(command, True)
 
     def set_version(self) -> Step:
         """The version that all nodes know."""

@@ -11,12 +11,13 @@ from tests.machine.model import backoff
 from tests.machine.model.records import DELAYED, LOCKED, READY, Consumer, Dead, Message, Queue
 from tests.machine.model.world import World
 
-NACK, TIMEOUT, DISCONNECT, RELEASED, TERMINATED = (
+NACK, TIMEOUT, DISCONNECT, RELEASED, TERMINATED, TAKEN_BACK = (
     "nack",
     "timeout",
     "disconnect",
     "released",
     "terminated",
+    "taken_back",
 )
 
 

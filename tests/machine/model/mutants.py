@@ -323,7 +323,7 @@ BUGS: dict[str, Switch] = {
     "who released a message gets it at once": edited(
         returns,
         "way_of",
-        "cause == Cause.RELEASED and own and consumer.base != Base.CANCELLED",
+        "loses and consumer.base != Base.CANCELLED",
         "False",
     ),
     "a late close of an old connection detaches the new one": edited(
@@ -741,11 +741,12 @@ def _beside_the_model(seed: int) -> str | None:
     return None if error is None else str(error)
 
 
-def _hunts(breaks: str) -> tuple[Hunt, ...]:
+def hunts(breaks: str) -> tuple[Hunt, ...]:
+    """What looks for a bug: scenarios of its own, the golden stories, the comparison."""
     directed = [scenario(work, named(work)) for work in DIRECTED.get(breaks, ())]
     return *directed, _stories, seeds(_beside_the_model, "model", MODEL_RUNS, "runs")
 
 
 MUTANTS: tuple[Mutant, ...] = tuple(
-    Mutant("machine", breaks, breaks, switch, _hunts(breaks)) for breaks, switch in BUGS.items()
+    Mutant("machine", breaks, breaks, switch, hunts(breaks)) for breaks, switch in BUGS.items()
 )
