@@ -494,6 +494,8 @@ class BlockingDurable(_Twin[DurableConsumer]):
     reserve = _blocking(DurableConsumer.reserve)
     hold = _blocking(DurableConsumer.hold)
     fetch = _blocking(DurableConsumer.fetch)
+    fetch_part = _blocking(DurableConsumer.fetch_part)
+    settle = _blocking(DurableConsumer.settle)
     ack = _blocking(DurableConsumer.ack)
     renew = _blocking(DurableConsumer.renew)
     forget = _blocking(DurableConsumer.forget)
@@ -517,6 +519,11 @@ class BlockingDurable(_Twin[DurableConsumer]):
     def held(self) -> tuple[tuple[int, int], ...]:
         """The ranges of tokens that it held at its last opening."""
         return self._async.held
+
+    @property
+    def lost(self) -> tuple[tuple[int, int], ...]:
+        """The ranges of tokens that it had lost at its last opening."""
+        return self._async.lost
 
     @property
     def generation(self) -> int:

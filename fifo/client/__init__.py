@@ -17,7 +17,15 @@ from fifo.client.connection.options import Options, from_url, redacted
 from fifo.client.connection.sources import NOTHING, Given, from_environment, from_keywords
 from fifo.client.consuming.consumer import Consumer
 from fifo.client.consuming.delivery import DeadLetter, Delivery
-from fifo.client.consuming.durable import DurableConsumer, DurableMessage, NotAcked, Opened
+from fifo.client.consuming.durable import (
+    DurableConsumer,
+    DurableMessage,
+    Fetched,
+    Hold,
+    NotAcked,
+    Opened,
+    Verdict,
+)
 from fifo.client.consuming.message import LockedMessage, Message, StoredMessage
 from fifo.client.consuming.signals import Signal
 from fifo.client.consuming.verbs import SettleResult, Status
@@ -90,7 +98,10 @@ __all__ = [
     "Producer",
     "DurableConsumer",
     "DurableMessage",
+    "Fetched",
+    "Hold",
     "NotAcked",
+    "Verdict",
     "Opened",
     "Message",
     "LockedMessage",

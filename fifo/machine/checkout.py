@@ -75,10 +75,12 @@ def deliver(
     lock_ms: int,
     *,
     session: int | None = None,
+    room: int | None = None,
 ) -> int:
     """Hand out up to `most` messages to the consumer, under new locks; how many there were.
 
-    They go to its own session, or for a durable consumer to the `session` that asked.
+    They go to its own session, or for a durable consumer to the `session` that asked; with `room`
+    up to the message whose body makes it so many bytes.
     """
     if not queue.ready:
         return 0
@@ -88,8 +90,8 @@ def deliver(
     runs: list[Run] = []
     count = 0
     start = end = -1  # what was taken last and lies side by side: together it makes few runs
-    while count < most and step.checkouts > 0:
-        taken = take_next(step, queue, consumer, most - count)
+    while count < most and step.checkouts > 0 and (room is None or room > 0):
+        taken = take_next(step, queue, consumer, most - count, room)
         if taken is None:
             break
         position, piece = taken
@@ -105,6 +107,8 @@ def deliver(
         end = position + piece
         count += piece
         step.checkouts -= piece
+        if room is not None:
+            room -= ready.body_bytes(queue, position, piece)
     if count:
         runs += runs_of(queue, start, end - start)
         queue.locked += count
@@ -136,10 +140,13 @@ def is_cut_short(step: Step, queue: Queue, consumer: Consumer) -> bool:
     )
 
 
-def take_next(step: Step, queue: Queue, consumer: Consumer, most: int) -> tuple[int, int] | None:
+def take_next(
+    step: Step, queue: Queue, consumer: Consumer, most: int, room: int | None = None
+) -> tuple[int, int] | None:
     """Take the first stretch of messages that the consumer may have: (position, count).
 
     What has expired or waits for its key is put where it belongs on the way, at the same budget.
+    With `room` the stretch ends with the message whose body makes it so many bytes.
     """
     kind = queue.spec.ordering
     # Positions ascend in the order of delivery, so the next message is the lower one of two fronts:
@@ -168,6 +175,8 @@ def take_next(step: Step, queue: Queue, consumer: Consumer, most: int) -> tuple[
             block = queue.blocks[position >> BLOCK_BITS]
             if block.expires is not None or kind == "key":
                 count = _stretch(step, block, position & ready.BLOCK_MASK, count, kind)
+            if room is not None:
+                count = ready.reaching(queue, position, count, room)
             ready.take_fresh(queue, position, count)
         # The first message speaks for all of the stretch: `_stretch` has cut it there.
         if ready.expires_ms(queue, position) <= step.now:
@@ -290,7 +299,7 @@ def send_again(step: Step, session: Session) -> None:
             continue
         consumer = step.state.consumers[number]
         holds = locks.holds_from(consumer, token if number == begun else 0)
-        rest = repeat_all(step, consumer, holds, session.number)
+        rest, _ = repeat_all(step, consumer, holds, session.number)
         if rest:
             session.resend = (number, rest)
             return
@@ -298,22 +307,36 @@ def send_again(step: Step, session: Session) -> None:
 
 
 def repeat_all(
-    step: Step, consumer: Consumer, holds: Iterable[tuple[Hold, int]], session: int
-) -> int:
-    """Send holds, each with its lock duration, once more, as far as the budget goes: the token to
-    go on with, 0 at the end."""
+    step: Step,
+    consumer: Consumer,
+    holds: Iterable[tuple[Hold, int]],
+    session: int,
+    room: int | None = None,
+) -> tuple[int, int]:
+    """Send holds, each with its lock duration, once more, as far as the budget goes; with `room` up
+    to the message whose body makes it so many bytes.
+
+    The token to go on with, 0 at the end, and the number of messages sent.
+    """
+    sent = 0
     for held, lock_ms in holds:
         first, end = held.first, held.first + held.count
         while first < end:
-            if step.budget <= 0:
-                return first
+            if step.budget <= 0 or (room is not None and room <= 0):
+                return first, sent
             count = min(end - first, max(step.budget // limits.RECORD_COST, 1))
+            if room is not None:
+                position = held.position + first - held.first
+                count = ready.reaching(step.state.queues[consumer.queue], position, count, room)
             part = locks.part(held, first, first + count)
             again = repeat(step.state, consumer, part, lock_ms, session)
             step.effects.append(again)
             step.budget -= count + limits.RECORD_COST * len(again.runs) + limits.REPEAT_COST
             first += count
-    return 0
+            sent += count
+            if room is not None:
+                room -= sum([run.bodies_bytes for run in again.runs])
+    return 0, sent
 
 
 def repeat(state: State, consumer: Consumer, held: Hold, lock_ms: int, session: int) -> Deliver:

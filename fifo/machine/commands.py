@@ -249,7 +249,8 @@ class Settle:
 
     `texts_at` is, for reason, description, exception text and stack, (offset in the entry's area,
     bytes) of one that is too long for the state. `automatic`: as of a credit. `handles`: one for
-    each token, where the consumer belongs to another session of the user.
+    each token, where the consumer belongs to another session of the user. `generation`: of a
+    durable consumer, which belongs to none.
     """
 
     session: int
@@ -267,6 +268,7 @@ class Settle:
     automatic: bool = False
     fence: Fence | None = None
     handles: tuple[bytes, ...] = ()
+    generation: int = 0
 
 
 @value
@@ -353,23 +355,29 @@ class OpenDurable:
 
 @value
 class Reserve:
-    """Lock the next `count` messages for a durable consumer under its next tokens."""
+    """Lock the next `count` messages for a durable consumer under its next tokens.
+
+    `max_bytes`: only up to the message whose body makes it so many bytes; 0 for all.
+    """
 
     consumer: int
     generation: int
     count: int
     session: int = 0
+    max_bytes: int = 0
 
 
 @value
 class Fetch:
-    """Send what of these tokens is still locked to the session, as often as asked."""
+    """Send what of these tokens is still locked to the session, as often as asked; `max_bytes` as
+    of a reserve."""
 
     consumer: int
     generation: int
     first: int
     last: int
     session: int = 0
+    max_bytes: int = 0
 
 
 @value
@@ -563,6 +571,7 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
             validators.flag,
             validators.fence,
             sequence(validators.raw(handles.HANDLE_BYTES), bounds.SETTLE_MESSAGES_MAX),
+            natural,
         ),
     ),
     22: (NoticeAck, (positive, positive, validators.fence)),
@@ -587,8 +596,8 @@ _FORMS: dict[int, tuple[type[Any], tuple[validators.Checker, ...]]] = {
         OpenDurable,
         (_queue, new_name, _options, label),
     ),
-    28: (Reserve, (positive, positive, integer(1, limits.STEP_MESSAGES), natural)),
-    29: (Fetch, (positive, positive, positive, positive, natural)),
+    28: (Reserve, (positive, positive, integer(1, limits.STEP_MESSAGES), natural, natural)),
+    29: (Fetch, (positive, positive, positive, positive, natural, natural)),
     30: (AckUpto, (positive, positive, natural, natural, natural)),
     31: (RenewDurable, (positive, positive)),
     32: (Forget, (positive, positive)),

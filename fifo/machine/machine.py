@@ -152,6 +152,8 @@ def _apply(step: Step, command: Command) -> Reply:
         case commands.Publish():
             return publish.publish(step, command)
         case commands.Settle():
+            if command.generation:
+                return durable.settle_tokens(step, command)
             return settle.settle(step, command)
         case commands.Tick():
             return tick.tick(step, command)

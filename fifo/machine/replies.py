@@ -172,25 +172,30 @@ class Moved:
 
 @value
 class DurableOpened:
-    """`next_token` is what the next reserved message gets; `held` are the tokens still locked."""
+    """`next_token` is what the next reserved message gets; `held` are the tokens still locked,
+    `lost` those that were taken from it, until an ack says that their answer was heard."""
 
     consumer: int
     generation: int
     next_token: int
     held: tuple[tuple[int, int], ...]
+    lost: tuple[tuple[int, int], ...] = ()
 
 
 @value
 class Reserved:
     """`count` messages from `first_token` on were locked for the durable consumer, or are sent to
     it again. `rest`: the token from which on a fetch has to go on; 0 where all was sent. `more`: as
-    in `Got`, of a reserve."""
+    in `Got`, of a reserve. `left_bytes`: what their bodies leave of `max_bytes`. `lost`: the tokens
+    up to there that were taken from it: the other holes were settled."""
 
     consumer: int
     first_token: int
     count: int
     rest: int = 0
     more: bool = False
+    left_bytes: int = 0
+    lost: tuple[tuple[int, int], ...] = ()
 
 
 Reply = (

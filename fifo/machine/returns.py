@@ -38,8 +38,9 @@ def give_back(
             outcome.append((token, token, dead))
         token += 1
     for first, last, dead in outcome:
-        # A retry of the nack that reached the limit must hear what the nack itself heard.
-        if dead or not way.own:
+        # A retry of the nack that reached the limit must hear what the nack itself heard. Not of a
+        # durable consumer, whose ack names what was taken from it.
+        if not way.own or (dead and not consumer.durable):
             consumers.add_taken(consumer, first, last, dead=dead)
     step.budget -= held.count if way.own else (held.count + 1) * cost_of(queue)
     return outcome

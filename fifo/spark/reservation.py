@@ -195,7 +195,7 @@ class Reservation:
             wanted = min(most - taken, limits.STEP_MESSAGES)
             before = self._next
             try:
-                tokens = self._durable.hold(wanted)
+                tokens = self._durable.hold(wanted).tokens
             except fifo.FifoError as error:
                 if not error.unknown:
                     raise

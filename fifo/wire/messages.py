@@ -456,6 +456,7 @@ class Settle(Message):
     `resolved_below`: the client never asks about a token below it again (semantics.md 8).
     `automatic`: by the client library alone, so that it clears no suspicion (semantics.md 3).
     `handles`: of each token in order, where the consumer is another session's (semantics.md 8).
+    `generation`: of a durable consumer, which no session has (semantics.md 11).
     """
 
     consumer: Consumer
@@ -470,6 +471,7 @@ class Settle(Message):
     stack: LetterText = None
     automatic: Flag = False
     handles: Handles = ()
+    generation: Number = 0
 
 
 @_wire(28)
@@ -657,6 +659,7 @@ class Durable(Message):
     last: Number = 0
     options: Annotated[dict[str, Any] | None, maybe(mapping)] = None
     consumer: Number = 0
+    max_bytes: Number = 0
 
 
 @_wire(49)

@@ -14,7 +14,7 @@ from fifo.wire.messages import Durable, Error, Hello, Message, Ok, Receipt, Sett
 from tests.support.one_consumer import bodies
 from tests.support.wire_peer import Line, Peer, until, welcome
 
-OPENED = {"consumer": 5, "generation": 2, "next_token": 4, "held": [[1, 3]]}
+OPENED = {"consumer": 5, "generation": 2, "next_token": 4, "held": [1, 3], "lost": []}
 
 
 def durable(verbs: dict[str, Callable[[Line, Frame, Durable], object]]) -> Callable[..., None]:
@@ -35,7 +35,13 @@ def sent(line: Line, frame: Frame, request: Durable) -> None:
     """Deliver what was fetched, then answer."""
     count = request.last - request.first + 1
     line.deliver(5, request.first, bodies(count))
-    line.send(Ok({"consumer": 5, "first_token": request.first, "count": count}), frame.correlation)
+    line.send(reserved(request.first, count), frame.correlation)
+
+
+def reserved(first_token: int, count: int) -> Ok:
+    """The answer to a reserve or fetch."""
+    answer = {"consumer": 5, "first_token": first_token, "count": count}
+    return Ok({**answer, "rest": 0, "left_bytes": 0, "lost": []})
 
 
 async def test_the_first_verb_opens_it_and_every_verb_names_the_generation() -> None:
@@ -132,7 +138,7 @@ async def test_a_fetch_that_is_too_long_is_asked_in_halves() -> None:
             line.send(Error(Code.TOO_LARGE, "too many"), frame.correlation)
         else:
             line.deliver(5, request.first, [b"first of it"])
-            line.send(Ok({"consumer": 5, "first_token": 1, "count": 1}), frame.correlation)
+            line.send(reserved(1, 1), frame.correlation)
 
     async with Peer() as peer, fifo.connect(peer.url) as client:
         peer.answers[Durable] = durable({"fetch": fetch})
@@ -162,12 +168,11 @@ async def test_a_cluster_that_has_forgotten_what_it_handed_out_is_reported() -> 
         first_tokens = iter([4, 4])
 
         def reserve(line: Line, frame: Frame, request: Durable) -> None:
-            answer = {"consumer": 5, "first_token": next(first_tokens), "count": 2}
-            line.send(Ok(answer), frame.correlation)
+            line.send(reserved(next(first_tokens), 2), frame.correlation)
 
         peer.answers[Durable] = durable({"reserve": reserve})
         reader = client.durable("orders", "reader")
-        assert await reader.hold(2) == range(4, 6)
+        assert await reader.hold(2) == (range(4, 6), 0)
         with pytest.raises(fifo.LockLost, match="token 5 was handed out, and the next is 4"):
             await reader.hold(2)
         # Opened again, it says so once more, for the numbers are those of the older state.

@@ -72,19 +72,57 @@ async def test_other_clients_fetch_without_taking_the_reservation_over(
 ) -> None:
     await client.publish_many("q", [b"one", b"two", b"three"])
     holder = client.durable("q", "reader")
-    assert await holder.hold(2) == range(1, 3)
+    assert (await holder.hold(2)).tokens == range(1, 3)
     assert client.metrics.delivered == 0
     async with fifo.connect(shared_cluster.url) as other:
         helper = other.durable("q", "reader", opened=holder.opened)
         assert told(await helper.fetch(1, 2)) == [(1, b"one"), (2, b"two")]
-        assert await holder.hold(10) == range(3, 4)
-        assert len(await holder.hold(1)) == 0
+        assert (await holder.hold(10)).tokens == range(3, 4)
+        assert len((await holder.hold(1)).tokens) == 0
         await holder.forget()
         with pytest.raises(fifo.FifoError, match="open it again"):
             await helper.fetch(1, 2)
         await client.durable("q", "reader").reserve(3)
         with pytest.raises(fifo.LockLost, match="forgotten"):
             await helper.fetch(1, 2)
+
+
+async def test_bytes_bound_a_hold_and_a_part_of_a_fetch(client: fifo.Client) -> None:
+    await client.publish_many("q", [b"1234567890"] * 9)
+    reader = client.durable("q", "reader")
+    assert await reader.hold(9, max_bytes=35) == (range(1, 5), 0)
+    assert await reader.hold(2, max_bytes=35) == (range(5, 7), 15)
+    part = await reader.fetch_part(1, 6, 21)
+    assert ([one.token for one in part.messages], part.lost, part.rest) == ([1, 2, 3], (), 4)
+    part = await reader.fetch_part(4, 6, 1_000)
+    assert ([one.token for one in part.messages], part.lost, part.rest) == ([4, 5, 6], (), 0)
+
+
+async def test_each_reserved_message_can_have_a_verdict_of_its_own(
+    shared_cluster: SharedCluster, client: fifo.Client
+) -> None:
+    await client.declare(fifo.QueueSpec("v", lock=30, dead_letter="v.dead"))
+    await client.publish_many("v", [b"%d" % n for n in range(6)])
+    reader = client.durable("v", "reader")
+    await reader.reserve(6)
+    ok, before = fifo.Status.OK, fifo.Status.ALREADY_SETTLED
+    async with fifo.connect(shared_cluster.url) as other:
+        helper = other.durable("v", "reader", opened=reader.opened)
+        assert await helper.settle("terminate", [2], reason="bad row") == ((2, 2, ok),)
+        assert await helper.settle("nack", [5, 4], delay=60) == ((4, 5, ok),)
+        assert await helper.settle("ack", [1, 2]) == ((1, 1, ok), (2, 2, before))
+        assert await helper.settle("release", []) == ()
+    part = await reader.fetch_part(1, 6, 1_000)
+    assert ([one.token for one in part.messages], part.lost) == ([3, 6], ())
+    assert await reader.open() == ((3, 3), (6, 6))
+    assert reader.lost == ()
+    assert await reader.ack(6) == ()
+    overview = await client.queue("v")
+    assert (overview.ready, overview.locked, overview.delayed) == (0, 0, 2)
+    [dead] = await client.peek("v.dead")
+    assert dead.dead_letter is not None
+    found = (dead.body, dead.dead_letter.reason, dead.dead_letter.detail)
+    assert found == (b"1", "terminated", "bad row")
 
 
 async def test_a_forgotten_holder_does_nothing_to_the_next_one(
@@ -223,5 +261,5 @@ def _blocking_story(url: str) -> None:
         assert told(reader.fetch(2, 2)) == [(2, b"two")]
         reader.renew()
         assert reader.ack(1) == ()
-        assert (reader.opened.generation, reader.hold(1)) == (1, range(3, 3))
+        assert (reader.opened.generation, reader.hold(1).tokens) == (1, range(3, 3))
         reader.forget()

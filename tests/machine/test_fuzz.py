@@ -243,7 +243,7 @@ class Fuzz:
         generation = consumer.durable
         choices: list[Command] = [
             commands.Reserve(number, generation, rng.randint(1, 4)),
-            commands.Reserve(number, generation, rng.randint(1, 4)),
+            commands.Reserve(number, generation, rng.randint(1, 4), 0, rng.randint(1, 20)),
             commands.Fetch(number, generation, 1, consumer.next_token),
             commands.AckUpto(number, generation, rng.randint(0, consumer.next_token)),
             commands.RenewDurable(number, generation),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
+import fifo
 from fifo.spark.options import Settings
 from fifo.spark.reservation import Reservation
 
@@ -25,13 +26,13 @@ class Durable:
     def open(self) -> tuple[tuple[int, int], ...]:
         return ()
 
-    def hold(self, count: int) -> range:
+    def hold(self, count: int) -> fifo.Hold:
         self.asked += 1
         given = min(count, STEP, self.ready)
         tokens = range(self.next_token, self.next_token + given)
         self.ready -= given
         self.next_token = tokens.stop
-        return tokens
+        return fifo.Hold(tokens, 0)
 
 
 def reservation(durable: Durable) -> Reservation:

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from fifo.client import checks
 from fifo.client.connection.session import Session
 from fifo.client.consuming.delivery import Delivery
 from fifo.client.consuming.message import StoredMessage
-from fifo.client.consuming.verbs import STATUSES, Status
+from fifo.client.consuming.ranges import Range, chunks, from_tokens
+from fifo.client.consuming.verbs import STATUSES, Settling, Status, settling
+from fifo.client.durations import Duration
 from fifo.client.errors import FifoError, LockLost, MessageTooLarge, ProtocolError
-from fifo.wire.messages import Durable, Message, Ok, Receipt
+from fifo.wire import limits
+from fifo.wire.messages import Durable, Message, Ok, Receipt, Settle
 
 STEP_MESSAGES: Final = 10_000
 """Messages of one `reserve`, or of one request of a `fetch`: what the machine does in a step."""
@@ -46,6 +49,30 @@ class NotAcked(NamedTuple):
     status: Status
 
 
+class Verdict(NamedTuple):
+    """The outcome for tokens first..last of a `settle`."""
+
+    first: int
+    last: int
+    status: Status
+
+
+class Hold(NamedTuple):
+    """The tokens of a `hold`, and what their bodies left of its `max_bytes`."""
+
+    tokens: range
+    left_bytes: int
+
+
+class Fetched(NamedTuple):
+    """A part of a fetch: its messages, the tokens among them that were lost, and the token to go on
+    with, 0 at the end. Other holes have had a verdict."""
+
+    messages: list[DurableMessage]
+    lost: tuple[Range, ...]
+    rest: int
+
+
 class Opened(NamedTuple):
     """A durable consumer as one object opened it: others can use it so, without taking it over."""
 
@@ -57,7 +84,8 @@ class DurableConsumer:
     """A durable consumer's verbs; the first of them opens it, unless `opened` says who has.
 
     `generation` counts the openings of the name; `held` are the ranges of tokens that were locked
-    when this one opened it, `next_token` the token of the next message then.
+    when this one opened it, `lost` those that it had lost, `next_token` the token of the next
+    message then.
     """
 
     def __init__(
@@ -72,7 +100,8 @@ class DurableConsumer:
         self.name = name
         self.consumer, self.generation = opened or (0, 0)
         self.next_token = 0
-        self.held: tuple[tuple[int, int], ...] = ()
+        self.held: tuple[Range, ...] = ()
+        self.lost: tuple[Range, ...] = ()
         self._options = dict(options or {})
         self._session = session
         self._verb = asyncio.Lock()
@@ -100,14 +129,18 @@ class DurableConsumer:
         """
         checks.integer(count, "count", 1, STEP_MESSAGES)
         async with self._verb:
-            return await self._messages("reserve", 0, count)
+            return (await self._messages("reserve", 0, count))[0]
 
-    async def hold(self, count: int) -> range:
-        """As `reserve`, but nothing is sent: the tokens, for a `fetch` here or elsewhere."""
+    async def hold(self, count: int, max_bytes: int | None = None) -> Hold:
+        """As `reserve`, but nothing is sent: the tokens, for a `fetch` here or elsewhere.
+
+        With `max_bytes` it ends with the message whose body makes it so many bytes.
+        """
         checks.integer(count, "count", 1, STEP_MESSAGES)
+        bound = _bytes(max_bytes)
         async with self._verb:
-            answer = await self._do("reserve", _HOLD, count, safe=False)
-        return self._tokens(answer, "reserve")
+            answer = await self._do("reserve", _HOLD, count, safe=False, max_bytes=bound)
+        return Hold(self._tokens(answer, "reserve"), _result(answer, "reserve")["left_bytes"])
 
     async def fetch(self, first: int, last: int) -> list[DurableMessage]:
         """Fetch the still locked messages of tokens first..last, in order; the same each time."""
@@ -115,6 +148,63 @@ class DurableConsumer:
         checks.integer(last, "last", first, _MOST)
         async with self._verb:
             return await self._fetch(first, last)
+
+    async def fetch_part(self, first: int, last: int, max_bytes: int) -> Fetched:
+        """As `fetch`, up to the message whose body makes it `max_bytes`, and with what was lost.
+
+        Raises MessageTooLarge where it holds more than 10,000 of these tokens.
+        """
+        checks.integer(first, "first", 1, _MOST)
+        checks.integer(last, "last", first, _MOST)
+        async with self._verb:
+            messages, answer = await self._messages("fetch", first, last, _bytes(max_bytes))
+        result = _result(answer, "fetch")
+        return Fetched(messages, _ranges(result["lost"]), result["rest"])
+
+    async def settle(
+        self,
+        verb: str,
+        tokens: Iterable[int],
+        *,
+        delay: Duration | None = None,
+        reason: str | None = None,
+        description: str | None = None,
+        exception: BaseException | None = None,
+    ) -> tuple[Verdict, ...]:
+        """Give a verdict on single tokens: `ack`, `nack`, `release` or `terminate`, again without
+        harm. What became of each: one that had a verdict before is `already_settled`.
+
+        `delay` is for nack and release, the texts are for terminate.
+        """
+        what = settling(verb, delay, reason, description, exception)
+        asked = from_tokens(sorted({*tokens}))
+        if asked:
+            checks.integer(asked[0][0], "token", 1, _MOST)
+            checks.integer(asked[-1][1], "token", 1, _MOST)
+        found: list[Verdict] = []
+        async with self._verb:
+            await self._opened()
+            for part in chunks(asked, limits.SETTLE_RANGES_MAX, limits.SETTLE_MESSAGES_MAX):
+                found += await self._settle(what, part)
+        return tuple(found)
+
+    async def _settle(self, what: Settling, part: tuple[Range, ...]) -> list[Verdict]:
+        request = Settle(
+            self.consumer,
+            what.verb,
+            part,
+            delay_ms=what.delay_ms,
+            reason=what.reason,
+            description=what.description,
+            exception_type=what.exception_type,
+            exception_text=what.exception_text,
+            stack=what.stack,
+            generation=self.generation,
+        )
+        answer = (await self._session.call(request)).message
+        if not isinstance(answer, Receipt):
+            raise _unexpected(Receipt, "settle", answer)
+        return [Verdict(one[0], one[1], _status(one[2])) for one in answer.results]
 
     async def ack(self, upto: int) -> tuple[NotAcked, ...]:
         """Settle all tokens up to this one, again without harm; what could not be settled."""
@@ -127,10 +217,7 @@ class DurableConsumer:
                     await self._do("ack", answer.results[-1][1] + 1)
         if not isinstance(answer, Receipt):
             raise _unexpected(Receipt, "ack", answer)
-        return tuple(
-            NotAcked(one[0], one[1], STATUSES[min(one[2], len(STATUSES) - 1)])
-            for one in answer.results
-        )
+        return tuple(NotAcked(one[0], one[1], _status(one[2])) for one in answer.results)
 
     async def renew(self) -> None:
         """Lock everything that it holds anew, from now on."""
@@ -162,14 +249,11 @@ class DurableConsumer:
 
     async def _open(self) -> None:
         request = Durable(self.queue, self.name, "open", 0, 0, 0, self._options or None)
-        answer = (await self._session.call(request)).message
-        result = answer.result if isinstance(answer, Ok) else None
-        if not isinstance(result, dict):
-            raise _unexpected(Ok, "open", answer)
+        result = _result((await self._session.call(request)).message, "open")
         same = result["consumer"] == self.consumer
         self.consumer, self.generation = result["consumer"], result["generation"]
         self.next_token = result["next_token"]
-        self.held = tuple((first, last) for first, last in result["held"])
+        self.held, self.lost = _ranges(result["held"]), _ranges(result["lost"])
         self._session.listen(self.consumer, self)
         handed_below, self._handed_below = self._handed_below, self.next_token
         if same and self.next_token < handed_below:
@@ -178,31 +262,42 @@ class DurableConsumer:
     async def _fetch(self, first: int, last: int) -> list[DurableMessage]:
         """In halves where it is more than the machine sends in one step."""
         try:
-            return await self._messages("fetch", first, last)
+            return (await self._messages("fetch", first, last))[0]
         except MessageTooLarge:
             if last - first < STEP_MESSAGES:
                 raise
         middle = (first + last) // 2
         return await self._fetch(first, middle) + await self._fetch(middle + 1, last)
 
-    async def _messages(self, verb: str, first: int, last: int) -> list[DurableMessage]:
-        """The messages of a verb: they come before its answer."""
+    async def _messages(
+        self, verb: str, first: int, last: int, max_bytes: int = 0
+    ) -> tuple[list[DurableMessage], Message]:
+        """The messages of a verb, which come before its answer; and that."""
         await self._opened()
         # Where another object of this name was opened in between, its deliveries went there.
         self._session.listen(self.consumer, self)
         came = self._came = {}
         try:
-            answer = await self._do(verb, first, last, safe=verb == "fetch")
+            answer = await self._do(verb, first, last, safe=verb == "fetch", max_bytes=max_bytes)
         finally:
             self._came = None
         tokens = self._tokens(answer, verb)
         wanted = tokens if verb == "reserve" else range(first, last + 1)
-        return [came[token] for token in sorted(came) if token in wanted]
+        return [came[token] for token in sorted(came) if token in wanted], answer
 
-    async def _do(self, verb: str, first: int = 0, last: int = 0, *, safe: bool = True) -> Message:
+    async def _do(
+        self, verb: str, first: int = 0, last: int = 0, *, safe: bool = True, max_bytes: int = 0
+    ) -> Message:
         await self._opened()
         request = Durable(
-            self.queue, self.name, verb, self.generation, first, last, consumer=self.consumer
+            self.queue,
+            self.name,
+            verb,
+            self.generation,
+            first,
+            last,
+            consumer=self.consumer,
+            max_bytes=max_bytes,
         )
         frame = await self._session.call(request, safe=safe)
         message: Message = frame.message
@@ -210,9 +305,7 @@ class DurableConsumer:
 
     def _tokens(self, answer: Message, verb: str) -> range:
         """The tokens that an answer speaks of."""
-        result = answer.result if isinstance(answer, Ok) else None
-        if not isinstance(result, dict):
-            raise _unexpected(Ok, verb, answer)
+        result = _result(answer, verb)
         if result["consumer"] != self.consumer:
             raise LockLost("this durable consumer was forgotten, and another has its name now")
         first = result["first_token"]
@@ -230,6 +323,29 @@ class DurableConsumer:
             f" the next is {next_token}; the cluster was restored from an older state, or lost its"
             " disks; open it again"
         )
+
+
+def _result(answer: Message, verb: str) -> dict[str, Any]:
+    """The map that the node has answered."""
+    result = answer.result if isinstance(answer, Ok) else None
+    if not isinstance(result, dict):
+        raise _unexpected(Ok, verb, answer)
+    return result
+
+
+def _ranges(ends: list[int]) -> tuple[Range, ...]:
+    """Ranges that came as a plain list, first and last in turn."""
+    return tuple(zip(ends[::2], ends[1::2], strict=True))
+
+
+def _bytes(max_bytes: int | None) -> int:
+    if max_bytes is not None:
+        checks.integer(max_bytes, "max_bytes", 1, _MOST)
+    return max_bytes or 0
+
+
+def _status(number: int) -> Status:
+    return STATUSES[min(number, len(STATUSES) - 1)]
 
 
 def _unexpected(expected: type[Message], verb: str, answer: Message) -> ProtocolError:

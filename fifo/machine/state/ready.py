@@ -5,9 +5,11 @@ of them. Knows no consumer (but as a number) and no cause. Every function keeps 
 message is in exactly one place; `invariants.py` checks it.
 """
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 from heapq import merge
-from itertools import chain, starmap
+from itertools import accumulate, chain, starmap
 
 from fifo.machine.limits import BLOCK_BITS, BLOCK_MESSAGES
 from fifo.machine.state.blocks import PLAIN, Batch, Block
@@ -286,6 +288,35 @@ def remove(queue: Queue, position: int, count: int) -> None:
             drop_block(queue, key)
         position += piece
         count -= piece
+
+
+def body_bytes(queue: Queue, position: int, count: int) -> int:
+    """The bytes of the bodies of `count` messages from `position` on."""
+    return sum([sum(sizes) for sizes in _sizes(queue, position, count)])
+
+
+def reaching(queue: Queue, position: int, count: int, room: int) -> int:
+    """The number of `count` messages from `position` on up to the one whose body makes it `room`
+    bytes; all of them where none does."""
+    passed = 0
+    for sizes in _sizes(queue, position, count):
+        size = sum(sizes)
+        if size >= room:
+            return passed + bisect_left(list(accumulate(sizes)), room) + 1
+        room -= size
+        passed += len(sizes)
+    return count
+
+
+def _sizes(queue: Queue, position: int, count: int) -> "Iterator[array[int]]":
+    """The sizes of the bodies of `count` messages from `position` on, block by block."""
+    while count:
+        offset = position & BLOCK_MASK
+        sizes = queue.blocks[position >> BLOCK_BITS].sizes[offset : offset + count]
+        assert sizes, "messages that stand nowhere have no size"
+        yield sizes
+        position += len(sizes)
+        count -= len(sizes)
 
 
 def drop_block(queue: Queue, key: int) -> None:

@@ -5,7 +5,7 @@ is never suspected or disconnected, and its renewals go through the log, as a fl
 Each opening raises the generation, and every command carries it: who was replaced is refused.
 """
 
-from fifo.machine import checkout, checks, consumers, limits, spec
+from fifo.machine import checkout, checks, consumers, limits, returns, spec
 from fifo.machine.commands import (
     AckUpto,
     Fetch,
@@ -15,17 +15,18 @@ from fifo.machine.commands import (
     Reserve,
     Settle,
 )
+from fifo.machine.effects import Deliver
 from fifo.machine.replies import Done, DurableOpened, Receipt, Refused, Reply, Reserved
 from fifo.machine.spec import SpecError
 from fifo.machine.state import locks
-from fifo.machine.state.records import Consumer, Step
-from fifo.machine.types import Cause, Use
+from fifo.machine.state.records import Consumer, Hold, Step
+from fifo.machine.types import Cause, Range, Use
 from fifo.machine.verbs import sessions, settle
 from fifo.words import bounds
 from fifo.words.codes import RefusalCode
 from fifo.words.settlement import Status, Verb
 
-DurableCommand = Reserve | Fetch | AckUpto | RenewDurable | Forget
+DurableCommand = Reserve | Fetch | AckUpto | RenewDurable | Forget | Settle
 
 
 def open_durable(step: Step, command: OpenDurable) -> Reply:
@@ -61,8 +62,33 @@ def open_durable(step: Step, command: OpenDurable) -> Reply:
     consumer.timeout_backoff = options.timeout_backoff
     consumer.durable += 1
     _used(step, consumer)
-    held = tuple((part.first, part.first + part.count - 1) for part, _ in locks.all_holds(consumer))
-    return DurableOpened(consumer.number, consumer.durable, consumer.next_token, held)
+    holds = locks.all_holds(consumer)
+    held = returns.joined([(part.first, part.first + part.count - 1) for part, _ in holds])
+    lost = _lost(consumer, holds, 1, consumer.next_token - 1)
+    return DurableOpened(
+        consumer.number, consumer.durable, consumer.next_token, tuple(held), tuple(lost)
+    )
+
+
+def _lost(consumer: Consumer, held: list[tuple[Hold, int]], first: int, last: int) -> list[Range]:
+    """The tokens of first..last that were taken from the consumer, of which it has these.
+
+    A range of taken tokens may cover one that is held (see `consumers.add_taken`).
+    """
+    found: list[Range] = []
+    place = 0
+    for begin, end, _ in consumer.taken:
+        low, high = max(begin, first), min(end, last)
+        while low <= high and place < len(held) and held[place][0].first <= high:
+            part = held[place][0]
+            if low < part.first:
+                found.append((low, part.first - 1))
+            low = max(low, part.first + part.count)
+            place += 1
+        if low <= high:
+            found.append((low, high))
+        place = max(place - 1, 0)  # it may reach into the next range
+    return returns.joined(found)
 
 
 def _find(step: Step, command: DurableCommand) -> Consumer | Refused:
@@ -106,20 +132,24 @@ def reserve(step: Step, command: Reserve) -> Reply:
     if command.session:
         sessions.note_use(step, command.session, Use.CONSUMING)
     queue = step.open_queue(consumer.queue)
-    first = consumer.next_token
+    first, before = consumer.next_token, len(step.effects)
     most = min(command.count, consumer.prefetch - consumer.held)
     count, more = 0, False
+    room = command.max_bytes or None
     if not queue.paused and most > 0:
         count = checkout.deliver(
-            step, queue, consumer, most, consumer.lock_ms, session=command.session
+            step, queue, consumer, most, consumer.lock_ms, session=command.session, room=room
         )
         more = count < most and checkout.is_cut_short(step, queue, consumer)
-    return Reserved(consumer.number, first, count, more=more)
+    handed_out = [one for one in step.effects[before:] if isinstance(one, Deliver)]
+    body_bytes = sum([run.bodies_bytes for one in handed_out for run in one.runs])
+    left_bytes = max(command.max_bytes - body_bytes, 0)
+    return Reserved(consumer.number, first, count, more=more, left_bytes=left_bytes)
 
 
 def fetch(step: Step, command: Fetch) -> Reply:
     """Send what is still locked of tokens first..last, in order; holes stay holes. What the step
-    has no budget for is left to another fetch, from `rest` on."""
+    has no budget for, or is beyond the bytes, is left to another fetch, from `rest` on."""
     consumer = _find(step, command)
     if isinstance(consumer, Refused):
         return consumer
@@ -131,10 +161,24 @@ def fetch(step: Step, command: Fetch) -> Reply:
         return Refused(
             RefusalCode.TOO_LARGE, f"more than {limits.STEP_MESSAGES} messages in one fetch"
         )
-    rest = checkout.repeat_all(step, consumer, parts, command.session)
-    if rest:
-        count -= sum(part.count for part, _ in locks.held_in(consumer, rest, command.last))
-    return Reserved(consumer.number, command.first, count, rest)
+    room = command.max_bytes or None
+    rest, sent = checkout.repeat_all(step, consumer, parts, command.session, room)
+    lost = _lost(consumer, parts, command.first, rest - 1 if rest else command.last)
+    return Reserved(consumer.number, command.first, sent, rest, lost=tuple(lost))
+
+
+def settle_tokens(step: Step, command: Settle) -> Reply:
+    """Settle single tokens with any verb, whichever session asks."""
+    refused = checks.session(step, command.session, command.fence)
+    if refused is not None:
+        return refused
+    consumer = _find(step, command)
+    if isinstance(consumer, Refused):
+        return consumer
+    tokens = sum(last - first + 1 for first, last in command.ranges)
+    if tokens > bounds.SETTLE_MESSAGES_MAX:
+        return settle.too_many()
+    return settle.settle_ranges(step, command, consumer)
 
 
 def ack_upto(step: Step, command: AckUpto) -> Reply:

@@ -37,9 +37,7 @@ def settle(step: Step, command: Settle) -> Reply:
     for first, last in command.ranges:
         tokens += last - first + 1
     if tokens > bounds.SETTLE_MESSAGES_MAX:
-        return Refused(
-            RefusalCode.TOO_LARGE, f"more than {bounds.SETTLE_MESSAGES_MAX} tokens in one command"
-        )
+        return too_many()
     state = step.state
     consumer = state.consumers.get(command.consumer)
     if consumer is None or (
@@ -52,6 +50,18 @@ def settle(step: Step, command: Settle) -> Reply:
         refused = _check_handles(state, command, consumer, tokens)
         if refused is not None:
             return refused
+    return settle_ranges(step, command, consumer)
+
+
+def too_many() -> Refused:
+    """The refusal of a settlement with more tokens than one command may have."""
+    most = bounds.SETTLE_MESSAGES_MAX
+    return Refused(RefusalCode.TOO_LARGE, f"more than {most} tokens in one command")
+
+
+def settle_ranges(step: Step, command: Settle, consumer: Consumer) -> Reply:
+    """Settle the ranges of a consumer that the command may settle."""
+    state = step.state
     queue = step.open_queue(consumer.queue)
     if consumer.generation != state.generation:
         state.touch(consumer)

@@ -28,10 +28,11 @@ from fifo.words.consumer_options import REPLICATED
 from fifo.words.settlement import Verb
 from node.broker.connections.connection import Binding, Connection
 from node.broker.context import Context
+from node.broker.permissions import Rights
 from node.broker.quotas import Quotas
 from node.broker.requests.proposer import Proposer, fence, message_of, ok
 from node.broker.waiting_gets import WaitingGets
-from node.users import Quota
+from node.users import Permission, Quota
 
 
 class Consuming:
@@ -176,6 +177,11 @@ class Consuming:
         """Ack, nack, release or terminate; answered with a receipt."""
         message, correlation, _ = frame
         assert isinstance(message, Settle)
+        if message.generation:
+            refusal = self._may_not_settle(connection.rights, message.consumer)
+            if refusal is not None:
+                connection.refuse(correlation, Code.PERMISSION_DENIED, refusal)
+                return
         texts = [message.reason, message.description, message.exception_text, message.stack]
         if message.verb != Verb.TERMINATE:  # the texts of other verbs are not kept whole
             texts = [_cut(text, machine_limits.INLINE_TEXT_BYTES) for text in texts]
@@ -199,6 +205,7 @@ class Consuming:
                 message.automatic,
                 fence(connection),
                 message.handles,
+                message.generation,
             )
 
         def answer(reply: Reply) -> None:
@@ -209,6 +216,13 @@ class Consuming:
         self._proposer.ask(
             connection, frame, placed(0), answer, checked=True, raw=raw, placed=moves
         )
+
+    def _may_not_settle(self, rights: Rights | None, consumer: int) -> str | None:
+        """Why the user may not settle what a durable consumer holds: it is no session's own."""
+        found = self._machine.consumer_figures(consumer)
+        if rights is None or found is None:
+            return None
+        return rights.lacks(found.queue, Permission.CONSUME)
 
 
 def _cut(text: str | None, bytes_max: int) -> str | None:

@@ -7,10 +7,10 @@ the machine refuses a client that was replaced meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from fifo.machine.contract import Machine, Reply, commands, replies
+from fifo.machine.contract import Machine, Range, Reply, commands, replies
 from fifo.machine.contract import limits as machine_limits
 from fifo.wire import Code, Frame
 from fifo.wire.limits import RANGES_MAX
@@ -99,7 +99,8 @@ class Durables:
                 "consumer": reply.consumer,
                 "generation": reply.generation,
                 "next_token": reply.next_token,
-                "held": [list(one) for one in reply.held],
+                "held": _ends(reply.held),
+                "lost": _ends(reply.lost),
             }
             connection.send(Ok(result), frame.correlation)
 
@@ -116,7 +117,9 @@ class Durables:
         many steps as the machine needs to find one, or to see that none is ready."""
         connection, session, frame, message, consumer = request
         asks = NO_SESSION if message.first else session.number
-        command = commands.Reserve(consumer, message.generation, message.last, asks)
+        command = commands.Reserve(
+            consumer, message.generation, message.last, asks, message.max_bytes
+        )
 
         def step() -> None:
             self._proposer.ask(connection, frame, command, answer, late=True)
@@ -131,14 +134,20 @@ class Durables:
         step()
 
     def _fetch(self, request: DurableRequest) -> None:
-        """Deliver once more what is still locked of tokens first..last, before the answer, in as
-        many steps as the machine needs."""
+        """Deliver once more what is still locked of tokens first..last, before the answer: in as
+        many steps as the machine needs, or in one where `max_bytes` bounds it."""
         connection, session, frame, message, consumer = request
         sent = 0
+        lost: list[Range] = []
 
         def step(first: int) -> None:
             command = commands.Fetch(
-                consumer, message.generation, first, message.last, session.number
+                consumer,
+                message.generation,
+                first,
+                message.last,
+                session.number,
+                message.max_bytes,
             )
             self._proposer.ask(connection, frame, command, answer, late=True)
 
@@ -146,11 +155,12 @@ class Durables:
             nonlocal sent
             assert isinstance(reply, replies.Reserved)
             sent += reply.count
-            if reply.rest:
+            lost.extend(reply.lost)
+            if reply.rest and not message.max_bytes:
                 if connection.open:
                     step(reply.rest)
                 return
-            whole = replies.Reserved(consumer, message.first, sent)
+            whole = replies.Reserved(consumer, message.first, sent, reply.rest, lost=tuple(lost))
             _answer_reserved(connection, frame, whole)
 
         step(message.first)
@@ -203,5 +213,13 @@ def _answer_reserved(connection: Connection, frame: Frame, reply: replies.Reserv
         "consumer": reply.consumer,
         "first_token": reply.first_token,
         "count": reply.count,
+        "rest": reply.rest,
+        "left_bytes": reply.left_bytes,
+        "lost": _ends(reply.lost),
     }
     connection.send(Ok(result), frame.correlation)
+
+
+def _ends(ranges: Sequence[Range]) -> list[int]:
+    """Ranges as a plain list, first and last in turn: all that one may hold fits into an answer."""
+    return [end for one in ranges for end in one]

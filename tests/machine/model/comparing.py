@@ -268,6 +268,8 @@ def step_model(world: World, step: "Step | redriving.Chosen") -> Answer:
                 "exception_text": step.exception_text,
                 "stack": step.stack,
             }
+            if step.generation:
+                return durables.durable(world, step, texts)
             return verbs.settle(world, step, texts)
         case commands.Subscribe():
             options = consumer_options(step.options)
@@ -362,10 +364,12 @@ def compare_reply(step: "Step | redriving.Chosen", answer: Answer, reply: replie
             shown = ("deleted", reply.messages)
         case replies.DurableOpened():
             held = tokens_of(reply.held)
-            shown = ("durable", reply.consumer, reply.generation, reply.next_token, held)
+            named = (reply.consumer, reply.generation, reply.next_token)
+            shown = ("durable", *named, held, tokens_of(reply.lost))
         case replies.Reserved():
             assert not reply.more, "a reserve was cut short in a small state"
-            shown = ("reserved", reply.consumer, reply.first_token, reply.count)
+            named = (reply.consumer, reply.first_token, reply.count)
+            shown = ("reserved", *named, reply.rest, reply.left_bytes, tokens_of(reply.lost))
         case replies.Moved():
             shown = ("moved", reply.messages)
         case replies.Purged():

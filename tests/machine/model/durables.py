@@ -1,6 +1,6 @@
 """Durable consumers in the model (semantics.md section 11): a name that outlives every session.
 
-Owns their six commands. A durable consumer is a consumer record without a session.
+Owns their commands. A durable consumer is a consumer record without a session.
 """
 
 from typing import assert_never
@@ -21,13 +21,17 @@ Durable = (
     | commands.AckUpto
     | commands.RenewDurable
     | commands.Forget
+    | commands.Settle
 )
+Texts = dict[str, str | None]
 
 
-def durable(world: World, command: Durable) -> Answer:
+def durable(world: World, command: Durable, texts: Texts | None = None) -> Answer:
     """Apply a command of a durable consumer; an older generation is refused."""
     if isinstance(command, commands.OpenDurable):
         return open_durable(world, command)
+    if isinstance(command, commands.Settle) and command.session not in world.sessions:
+        return ("refused", "unknown_session")
     consumer = world.consumers.get(command.consumer)
     if consumer is None or not consumer.generation:
         return ("refused", "unknown_consumer")
@@ -38,12 +42,14 @@ def durable(world: World, command: Durable) -> Answer:
     match command:
         case commands.Reserve():
             world.note_use(command.session, "consuming")
-            return reserve(world, consumer, command.count)
+            return reserve(world, consumer, command)
         case commands.Fetch():
             world.note_use(command.session, "consuming")
             return fetch(world, consumer, command)
         case commands.AckUpto():
             return ack_upto(world, consumer, command)
+        case commands.Settle():
+            return verbs.settle_each(world, consumer, command, texts or {}, own=False)
         case commands.RenewDurable():
             return renew(world, consumer)
         case commands.Forget():
@@ -74,29 +80,47 @@ def open_durable(world: World, command: commands.OpenDurable) -> Answer:
     consumer.used_ms = world.now_ms
     world.used(queue)
     held = [message.token for message in world.held_by(consumer)]
-    return ("durable", consumer.number, consumer.generation, consumer.next_token, held)
+    lost = lost_of(world, consumer, 1, consumer.next_token)
+    return ("durable", consumer.number, consumer.generation, consumer.next_token, held, lost)
 
 
-def reserve(world: World, consumer: Consumer, count: int) -> Answer:
-    """Check out the next messages under its own growing numbers."""
+def lost_of(world: World, consumer: Consumer, first: int, end: int) -> list[int]:
+    """The tokens that were taken from it, not by its own verdict."""
+    held = {message.token for message in world.held_by(consumer)}
+    return sorted(t for t in consumer.taken if first <= t < end and t not in held)
+
+
+def reserve(world: World, consumer: Consumer, command: commands.Reserve) -> Answer:
+    """Check out the next messages under its own growing numbers, up to the one that fills the
+    bytes."""
     queue = world.queues[consumer.queue]
-    first, got = consumer.next_token, 0
-    while got < count and not queue.paused:
+    first, got, size = consumer.next_token, 0, 0
+    while got < command.count and not queue.paused:
+        if command.max_bytes and size >= command.max_bytes:
+            break
         found = verbs.next_for(world, queue, consumer)
         if found is None:
             break
         hand(world, found, consumer, consumer.lock_ms)
         world.got.add((consumer.number, found.token))
         got += 1
-    return ("reserved", consumer.number, first, got)
+        size += world.size(found)
+    return ("reserved", consumer.number, first, got, 0, max(command.max_bytes - size, 0), [])
 
 
 def fetch(world: World, consumer: Consumer, command: commands.Fetch) -> Answer:
     """Fetch the same tokens again, at each request; a token that is gone is a hole."""
     found = [m for m in world.held_by(consumer) if command.first <= m.token <= command.last]
+    size = sent = rest = 0
     for message in found:
+        if command.max_bytes and size >= command.max_bytes:
+            rest = message.token
+            break
         world.effects.append(("repeat", command.session, consumer.number, message.token))
-    return ("reserved", consumer.number, command.first, len(found))
+        size += world.size(message)
+        sent += 1
+    lost = lost_of(world, consumer, command.first, rest or command.last + 1)
+    return ("reserved", consumer.number, command.first, sent, rest, 0, lost)
 
 
 def ack_upto(world: World, consumer: Consumer, command: commands.AckUpto) -> Answer:

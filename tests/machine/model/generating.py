@@ -618,10 +618,12 @@ class Generator:
         session = self._any_session()
         verb = choose.draw.below(10)
         if verb < 5:
-            return commands.Reserve(number, generation, choose.one((1, 2, 5)), session)
+            count, max_bytes = choose.one((1, 2, 5)), choose.one((0, 0, 1, 7, 40))
+            return commands.Reserve(number, generation, count, session, max_bytes)
         if verb == 5:
             first = 1 + choose.draw.below(last)
-            return commands.Fetch(number, generation, first, last + 1, session)
+            max_bytes = choose.one((0, 0, 1, 7, 40))
+            return commands.Fetch(number, generation, first, last + 1, session, max_bytes)
         if verb < 8:
             upto = choose.draw.below(last + 2)
             begin, answered = (
@@ -688,8 +690,15 @@ class Generator:
             resolved_below=resolved,
             automatic=choose.chance(15),
             handles=() if own else self._handles(consumer, tokens),
+            generation=self._generation(consumer),
             **texts,
         )
+
+    def _generation(self, consumer: Consumer) -> int:
+        """Of a durable consumer mostly its own; sometimes none, or an older one."""
+        if not consumer.generation or self.choose.chance(10):
+            return 0
+        return max(consumer.generation - self.choose.chance(5), 1)
 
     def _handles(self, consumer: Consumer, tokens: list[int]) -> tuple[bytes, ...]:
         """The handles that came with these messages; none, one that is wrong, or one too few."""

@@ -17,12 +17,22 @@ from fifo.machine import (
 )
 from fifo.machine.snapshot import bodies, snapshot_layout
 from fifo.machine.state import locks, ordering, positions, ready, records, tables
-from fifo.machine.verbs import publish, queues, redrive, sessions, settle, subscribe, tick
+from fifo.machine.verbs import (
+    durable,
+    publish,
+    queues,
+    redrive,
+    sessions,
+    settle,
+    subscribe,
+    tick,
+)
 from fifo.words import handles
 from tests.machine import (
     story,
     test_bounds,
     test_cut_short,
+    test_durables,
     test_locks,
     test_sessions,
     test_settle,
@@ -661,6 +671,36 @@ BUGS: dict[str, Switch] = {
         "positions.generation != self.generation",
         "False",
     ),
+    "a reserve goes beyond its bytes": edited(
+        checkout,
+        "deliver",
+        "(room is None or room > 0)",
+        "True",
+    ),
+    "a fetch goes beyond its bytes": edited(
+        checkout,
+        "repeat_all",
+        "(room is not None and room <= 0)",
+        "False",
+    ),
+    "a fetch names what is behind its end as lost": edited(
+        durable,
+        "fetch",
+        "rest - 1 if rest else command.last",
+        "command.last",
+    ),
+    "a durable consumer's own nack at the limit counts as lost": edited(
+        returns,
+        "give_back",
+        "(dead and not consumer.durable)",
+        "dead",
+    ),
+    "an older generation gives a verdict": edited(
+        durable,
+        "_find",
+        "found.durable != command.generation",
+        "False",
+    ),
 }
 
 _SHARING = (
@@ -705,6 +745,15 @@ DIRECTED = {
     "a step that was cut short says that nothing is ready": (
         test_cut_short.test_a_reader_of_only_expired_messages_learns_that_there_may_be_more,
         test_cut_short.test_a_reader_of_only_waiting_messages_learns_that_there_may_be_more,
+    ),
+    "a fetch goes beyond its bytes": (
+        test_durables.test_a_fetch_ends_with_the_message_that_fills_its_bytes_and_says_where_to_go_on,
+    ),
+    "a fetch names what is behind its end as lost": (
+        test_durables.test_what_is_beyond_the_bytes_of_a_fetch_is_not_named_lost_by_it,
+    ),
+    "a durable consumer's own nack at the limit counts as lost": (
+        test_durables.test_the_own_nack_at_the_limit_is_not_among_what_an_ack_could_not_settle,
     ),
     "a page of a table is written though a view shares it": _SHARING,
     "a page of a table is copied at every change": _SHARING,

@@ -391,7 +391,7 @@ def settle(world: World, command: Any, texts: dict[str, str | None]) -> Answer:
     if command.session not in world.sessions:
         return ("refused", "unknown_session")
     world.note_use(command.session, "writing")
-    tokens = [t for first, last in command.ranges for t in range(first, last + 1)]
+    tokens = tokens_of(command)
     consumer = world.consumers.get(command.consumer)
     asker = world.sessions[command.session]
     owner = world.sessions.get(consumer.session) if consumer is not None else None
@@ -407,23 +407,36 @@ def settle(world: World, command: Any, texts: dict[str, str | None]) -> Answer:
             return ("refused", "forbidden")
     elif not own and owner.user:
         return ("refused", "forbidden")
-    queue = world.queues[consumer.queue]
-    verb = ("ack", "nack", "release", "terminate")[command.verb]
     if own and not command.automatic:
         spoke(consumer)
+    answer = settle_each(world, consumer, command, texts, own=own)
+    if answer[0] == "receipt":
+        if own:
+            mark = min([command.resolved_below, *tokens])  # it asks about those itself
+            consumer.resolved_below = max(consumer.resolved_below, mark)
+        consumer.taken = {t: b for t, b in consumer.taken.items() if t >= consumer.resolved_below}
+        moving.drop_if_done(world, consumer)
+    moving.reseat(world, world.queues[consumer.queue])
+    return answer
+
+
+def tokens_of(command: Any) -> list[int]:
+    """The tokens that a settlement names."""
+    return [t for first, last in command.ranges for t in range(first, last + 1)]
+
+
+def settle_each(
+    world: World, consumer: Consumer, command: Any, texts: dict[str, str | None], *, own: bool
+) -> Answer:
+    """Settle tokens that the command may settle, one by one."""
+    queue = world.queues[consumer.queue]
+    verb = ("ack", "nack", "release", "terminate")[command.verb]
     if verb == "terminate" and queue.spec.dead_letter is None:
-        moving.reseat(world, queue)
         return ("refused", "no_dead_letter_queue")
     statuses = []
-    for token in tokens:
+    for token in tokens_of(command):
         status, late = settle_one(world, consumer, token, verb, command.delay_ms, texts, own=own)
         statuses.append((token, status, late))
-    if own:
-        mark = min([command.resolved_below, *tokens])  # it asks about those itself
-        consumer.resolved_below = max(consumer.resolved_below, mark)
-    consumer.taken = {t: b for t, b in consumer.taken.items() if t >= consumer.resolved_below}
-    moving.drop_if_done(world, consumer)
-    moving.reseat(world, queue)
     return ("receipt", consumer.number, statuses)
 
 
@@ -487,7 +500,8 @@ def settle_held(
     became = moving.give_back(world, message, cause, delay_ms)
     message.late_ok = False
     if became == "dead":
-        moving.remember_taken(consumer, token, "dead")
+        if not consumer.generation:  # the ack of a durable one names what it did not do itself
+            moving.remember_taken(consumer, token, "dead")
         return "dead_lettered"
     if verb == "release":
         keyed = world.queues[consumer.queue].spec.ordering == "key"  # order comes first there

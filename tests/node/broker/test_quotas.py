@@ -22,6 +22,8 @@ from fifo.wire.messages import (
     OpenProducer,
     QueueAction,
     QueueQuery,
+    Receipt,
+    Settle,
     Subscribe,
     Subscribed,
     Welcome,
@@ -164,6 +166,21 @@ async def test_consumers_of_every_kind_share_one_quota(tmp_path: Path) -> None:
             assert not isinstance(await ann.ask(known), Error)
         bob = await welcomed(node, "bob")
         assert isinstance(await bob.ask(Subscribe("q", "t", 1)), Subscribed)
+
+
+async def test_a_user_who_may_not_consume_settles_nothing_of_a_durable_consumer(
+    tmp_path: Path,
+) -> None:
+    async with Small(tmp_path, ANN, EVE) as node:
+        ann, eve = await welcomed(node, "ann"), await welcomed(node, "eve")
+        await ann.declare("q")
+        opened = await ann.ask(Durable("q", "d", "open"))
+        assert isinstance(opened, Ok)
+        settle = Settle(opened.result["consumer"], Verb.ACK, ((1, 1),), generation=1)
+        answer = await eve.ask(settle)
+        assert isinstance(answer, Error)
+        assert answer.code == Code.PERMISSION_DENIED
+        assert isinstance(await ann.ask(settle), Receipt)
 
 
 async def test_bytes_stored_are_bounded_and_settlements_make_room(tmp_path: Path) -> None:
