@@ -72,10 +72,32 @@ from fifo.client import (
     Verdict,
     connect,
 )
+from fifo.worker import (
+    App,
+    BadTask,
+    CannotLoad,
+    Depends,
+    Middleware,
+    Retry,
+    Run,
+    Task,
+    TimeLimit,
+    Worker,
+)
 
 __all__ = [
     "connect",
     "blocking",
+    "App",
+    "Task",
+    "Worker",
+    "Depends",
+    "Middleware",
+    "Run",
+    "Retry",
+    "TimeLimit",
+    "BadTask",
+    "CannotLoad",
     "Client",
     "Consumer",
     "Producer",

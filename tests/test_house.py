@@ -56,8 +56,9 @@ FLOORS: dict[str, Room] = {
     "fifo.machine": room(knows="fifo.words", uses="sortedcontainers"),
     "fifo.wire": room(knows="fifo.words", uses="msgpack"),
     "fifo.client": room(knows="fifo.words fifo.wire"),
+    "fifo.worker": room(knows="fifo.client fifo.words", uses="msgpack"),
     # the names that `import fifo` gives; uvloop where it is installed, never required
-    "fifo": room(knows="fifo.client fifo.wire", uses="uvloop"),
+    "fifo": room(knows="fifo.client fifo.wire fifo.worker", uses="uvloop"),
     "fifo.spark": room(knows="fifo fifo.client fifo.words", uses="pyspark pyarrow"),
     "node.journal": room(uses="msgpack crc32c sortedcontainers"),
     "node.peers": room(knows="node.journal", uses="msgpack"),
@@ -90,14 +91,14 @@ FLOORS: dict[str, Room] = {
     # pytest loads it in every project of its environment: it imports `fifo` when a test asks.
     "pytest_fifo": room(knows="fifo fifo.testing", uses="pytest pytest_asyncio"),
     "node.cli": room(
-        knows="fifo fifo.words fifo.client fifo.wire"
+        knows="fifo fifo.words fifo.client fifo.wire fifo.worker"
         " node.journal node.raft node.broker node.server node.http node",
         uses="typer click rich",
     ),
     "node.__main__": room(knows="node.cli"),
     # The console command belongs to the client, which hands it to the server's package if that is
     # installed: the one import that points from fifo to node, made when the command runs.
-    "fifo.__main__": room(knows="node.cli"),
+    "fifo.__main__": room(knows="node.cli fifo fifo.worker"),
     "bench": room(
         # node: the machine alone is timed with the collections of garbage that a node has
         knows="fifo fifo.words fifo.client fifo.machine fifo.spark fifo.wire node node.cli",
@@ -109,7 +110,7 @@ FLOORS: dict[str, Room] = {
     ),  # what ours is held against
     "tools": room(),
     "tests": room(
-        knows="fifo fifo.words fifo.machine fifo.wire fifo.client fifo.spark"
+        knows="fifo fifo.words fifo.machine fifo.wire fifo.client fifo.worker fifo.spark"
         " node node.journal node.peers node.raft node.raft.errors node.raft.membership"
         " node.raft.pysyncobj node.broker node.server node.http node.cli"
         " node.testing fifo.testing pytest_fifo node.__main__ fifo.__main__ bench bench.raft tools",

@@ -16,6 +16,8 @@ import typer
 from typer.main import get_command
 
 import fifo
+from fifo.loop import new_loop
+from fifo.worker.command import main as run_worker
 from node.cli import admin, cluster, look, output, people, queue, user
 from node.cli.bench import bench
 from node.cli.consume import consume
@@ -60,6 +62,16 @@ for command, example in (
     (admin.transfer_leadership, "fifo transfer-leadership n2"),
 ):
     app.command(epilog=f"Example: {example}")(command)
+
+
+@app.command(
+    epilog="Example: fifo worker orders:app -c 16",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    add_help_option=False,
+)
+def worker(context: typer.Context) -> None:
+    """Run the tasks of an app until SIGTERM."""
+    raise typer.Exit(run_worker(context.args, new_loop))
 
 
 def _print_version(wanted: bool) -> None:

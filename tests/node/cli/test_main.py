@@ -71,7 +71,7 @@ def test_the_command_line_has_exactly_these_commands() -> None:
     queue = "declare list show update purge delete pause resume"
     single = (
         "serve status publish consume peek locks delayed consumers producers redrive move bench"
-        " forget-producer transfer-leadership users sessions"
+        " forget-producer transfer-leadership users sessions worker"
     )
     user = "hash token"
     wanted = [f"cluster {verb}" for verb in cluster.split()]

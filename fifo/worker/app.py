@@ -1,0 +1,132 @@
+"""The app: tasks by name, their queues, and the client that sends to them.
+
+Owns the registration of tasks, and the life of the app's own client. Must not know how messages are
+run: `fifo.worker.worker` does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Final, ParamSpec, TypeVar, Unpack
+
+from fifo.client import (
+    Client,
+    ConnectKeywords,
+    InvalidArgument,
+    QueueSpec,
+    connect,
+)
+from fifo.worker.bodies import CODECS, Format
+from fifo.worker.errors import BadTask
+from fifo.worker.middleware import Middleware
+from fifo.worker.sending import Sender, with_dead_letters
+from fifo.worker.tasks import AnyTask, Task, TaskOptions, rules
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+URL_VARIABLE: Final = "FIFO_URL"
+"""Environment variable with the URL of an app that was made without one."""
+
+
+class App:
+    """Tasks that belong together: what `fifo worker module:app` runs."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        format: Format = "json",
+        middleware: Sequence[Middleware] = (),
+        **options: Unpack[ConnectKeywords],
+    ) -> None:
+        """`url` defaults to $FIFO_URL; `options` are those of `fifo.connect`."""
+        if format not in CODECS:
+            raise InvalidArgument(f"format: must be {' or '.join(CODECS)}, not {format!r:.40}")
+        self.url = url
+        self.options = options
+        self.middleware = tuple(middleware)
+        self.tasks: dict[str, AnyTask] = {}
+        self._sender = Sender(CODECS[format])
+        self._own: Client | None = None
+
+    def __repr__(self) -> str:
+        return f"<app with tasks {', '.join(self.tasks) or 'none'}>"
+
+    def task(
+        self, queue: str | QueueSpec, **options: Unpack[TaskOptions]
+    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+        """Make a task of a handler: `@app.task("orders", max_deliveries=5)`.
+
+        A queue that is missing is declared: as the QueueSpec says, or with `<queue>.dead` for what
+        fails `max_deliveries` times.
+        """
+        spec = QueueSpec(queue) if isinstance(queue, str) else queue
+        if not isinstance(spec, QueueSpec):
+            raise BadTask(f"queue: must be a name or a fifo.QueueSpec, not {type(queue).__name__}")
+        if isinstance(queue, str):
+            spec = with_dead_letters(spec, options.get("max_deliveries"))
+
+        def register(handler: Callable[P, R]) -> Task[P, R]:
+            name = options.get("name") or getattr(handler, "__name__", "")
+            if not name or name in self.tasks:
+                raise BadTask(f"task {name!r}: this app has one of that name; give it name=...")
+            frame = sys._getframe(1)
+            local = frame.f_locals if frame.f_locals is not frame.f_globals else None
+            checked = rules(handler, options, name)
+            made = Task(name, handler, spec, checked, self._sender, local and dict(local))
+            self.tasks[name] = made
+            return made
+
+        return register
+
+    def queues(self) -> dict[str, QueueSpec]:
+        """The queues of all tasks; where several name one, it is that with the most deliveries."""
+        found: dict[str, QueueSpec] = {}
+        for task in self.tasks.values():
+            spec, other = task.queue, found.get(task.queue.name)
+            if other is None or (spec.max_deliveries or 0) > (other.max_deliveries or 0):
+                found[spec.name] = spec
+        return found
+
+    def check(self) -> None:
+        """Read the signatures of all handlers. Raises BadTask; InvalidArgument without a task."""
+        if not self.tasks:
+            raise InvalidArgument("the app has no tasks: write `@app.task(queue)` above a handler")
+        for task in self.tasks.values():
+            _ = task.parameters
+
+    @property
+    def client(self) -> Client:
+        """The client of the app. Raises ClientClosed where the app is not open."""
+        return self._sender.client
+
+    def connect(self, url: str | None = None) -> Any:
+        """Connect a client as this app does: to `url`, its own, or $FIFO_URL."""
+        chosen = url or self.url or os.environ.get(URL_VARIABLE)
+        if not chosen:
+            raise InvalidArgument(f"the app has no url: give it one, or set {URL_VARIABLE}")
+        return connect(chosen, **self.options)
+
+    def use(self, client: Client | None) -> None:
+        """Send with a client that belongs to others; None where it is closed."""
+        self._sender.use(client)
+
+    async def __aenter__(self) -> App:
+        self._own = await self.connect()
+        self.use(self._own)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        client, self._own = self._own, None
+        self.use(None)
+        if client is not None:
+            await client.close()
